@@ -13,6 +13,7 @@ TOOLS := $(CURDIR)/.tools
 OPA_VERSION := v1.22.0
 OPA := $(TOOLS)/bin/opa
 WORKERS ?= 2
+COVERAGE := 97
 
 export VIRTUAL_ENV := $(VENV)
 export PATH := $(BIN):$(TOOLS)/bin:$(PATH)
@@ -49,9 +50,67 @@ $(TOOLS)/.opa-$(OPA_VERSION):
 	GOBIN=$(TOOLS)/bin CGO_ENABLED=0 go install -trimpath github.com/open-policy-agent/opa@$(OPA_VERSION)
 	touch $@
 
+.PHONY: demo
+demo: install ## One agent conversation, judged part by part, in the terminal
+	$(BIN)/python examples/demo.py
+
+.PHONY: test
+test: install opa ## Everything CI runs: the tests, with the coverage gate
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --cov --cov-branch --cov-report=term --cov-fail-under=$(COVERAGE) $(PYTEST_FLAGS)
+
+.PHONY: check
+check: check-python check-rust check-policies ## Style, types, import floors, Rust lints, Rego lints
+
+.PHONY: check-python
+check-python: $(VENV)/.locked
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: check-rust
+check-rust:
+	cargo fmt --manifest-path rust/Cargo.toml --check
+	cargo clippy --manifest-path rust/Cargo.toml --locked --quiet --release --all-targets -- -D warnings
+
+# Regal runs when it is installed: it is published as binaries and a Go module that not every proxy serves,
+# so it cannot be a step that a fresh clone needs. `opa check --strict` and `opa fmt` always run.
+.PHONY: check-policies
+check-policies: opa
+	$(OPA) fmt --diff --fail policies
+	$(OPA) check --strict --bundle --capabilities policies/capabilities.json policies
+	@if command -v regal >/dev/null; then regal lint policies; else echo "regal is not installed: its lints did not run"; fi
+
+.PHONY: format
+format: $(VENV)/.locked ## Rewrite Python, Rust and Rego in house format
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format .
+	cargo fmt --manifest-path rust/Cargo.toml
+	test ! -x $(OPA) || $(OPA) fmt --write policies
+
+.PHONY: proof
+proof: install opa ## The proofs at full size; writes docs/proofs/<date>.md
+	mkdir -p docs/proofs
+	CMF_PROOF_SCALE=1 CMF_PROOF_TABLE=docs/proofs/$$(date -u +%F).md $(BIN)/pytest -m proof $(PYTEST_FLAGS)
+
+.PHONY: bench
+bench: install opa ## All measurements, full length, on this machine
+	$(BIN)/python -m bench
+
+.PHONY: bench-quick
+bench-quick: install opa ## The same measurements, short
+	$(BIN)/python -m bench --quick
+
+.PHONY: wheel
+wheel: $(VENV)/.locked ## A manylinux2014 wheel and an sdist in dist/
+	$(BIN)/uv pip install --quiet --require-hashes -r requirements/wheel.txt
+	rm -rf dist
+	$(BIN)/maturin sdist --out dist
+	$(BIN)/maturin build --release --zig --compatibility manylinux2014 --out dist
+
 .PHONY: lock
 lock: ## Resolve again and write requirements/*.txt with hashes
-	for set in bootstrap:requirements/bootstrap.in base:pyproject.toml dev:requirements/dev.in sdk:requirements/sdk.in; do \
+	for set in bootstrap:requirements/bootstrap.in base:pyproject.toml dev:requirements/dev.in wheel:requirements/wheel.in sdk:requirements/sdk.in; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --custom-compile-command 'make lock' $(LOCK_FLAGS) $${set#*:} -o requirements/$${set%%:*}.txt; \
 	done

@@ -1,0 +1,94 @@
+"""What every test shares: reproducible randomness, the size of the proofs, and the OPA binary."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+SEED_VARIABLE = "CMF_PROOF_SEED"
+SCALE_VARIABLE = "CMF_PROOF_SCALE"  # 1 is full size; `make test` runs at a tenth [F6]
+TABLE_VARIABLE = "CMF_PROOF_TABLE"  # where `make proof` wants its table
+
+# Wall-clock deadlines measure the machine, not the code: limits that matter have tests of their own.
+settings.register_profile(
+    "house", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("full", settings.get_profile("house"), max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the proofs' seed once, before xdist starts its workers, which inherit it."""
+    os.environ.setdefault(SEED_VARIABLE, str(secrets.randbits(32)))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"proofs: {SEED_VARIABLE}={os.environ[SEED_VARIABLE]} {SCALE_VARIABLE}={_scale()}"
+
+
+@pytest.fixture(scope="session")
+def proof_seed() -> int:
+    """The fresh seed of this run, printed in the header; set CMF_PROOF_SEED to repeat a run."""
+    return int(os.environ[SEED_VARIABLE])
+
+
+@pytest.fixture(scope="session")
+def proof_scale() -> float:
+    """The fraction of full size at which proofs run: 1.0 under `make proof`, else 0.1."""
+    return _scale()
+
+
+@pytest.fixture
+def proof_row(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """A function `(claim, **figures)` that puts one line into the table of proofs of this run."""
+
+    def record(claim: str, **figures: object) -> None:
+        record_property("proof", json.dumps({"claim": claim, **figures}, default=str))
+
+    return record
+
+
+@pytest.fixture(scope="session")
+def opa_binary() -> Path:
+    """The pinned OPA binary. Its absence is a failure: a skipped comparison proves nothing."""
+    pinned = ROOT / ".tools" / "bin" / "opa"
+    found = pinned if pinned.exists() else shutil.which("opa")
+    if found is None:
+        pytest.fail("no OPA binary: run `make opa`")
+    return Path(found)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    rows = _proof_rows(terminalreporter)
+    if not rows:
+        return
+
+    lines = ["| claim | figures |", "| --- | --- |"]
+    for row in rows:
+        figures = ", ".join(f"{name} {value}" for name, value in row.items() if name != "claim")
+        lines.append(f"| {row['claim']} | {figures} |")
+    terminalreporter.section("proofs")
+    terminalreporter.write_line("\n".join(lines))
+
+    destination = os.environ.get(TABLE_VARIABLE)
+    if destination:
+        title = f"# Proofs\n\nSeed {os.environ[SEED_VARIABLE]}, scale {_scale()}.\n\n"
+        Path(destination).write_text(title + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _scale() -> float:
+    return float(os.environ.get(SCALE_VARIABLE, "0.1"))
+
+
+def _proof_rows(reporter: pytest.TerminalReporter) -> list[dict[str, object]]:
+    reports = [report for outcome in ("passed", "failed") for report in reporter.stats.get(outcome, [])]
+    properties = [entry for report in reports if report.when == "call" for entry in report.user_properties]
+    return [json.loads(str(value)) for name, value in properties if name == "proof"]
