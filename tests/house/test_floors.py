@@ -1,0 +1,98 @@
+"""The floors of the house are complete, and the doors in its walls are the ones that are listed."""
+
+from __future__ import annotations
+
+import ast
+from itertools import chain
+
+from tests.house.tree import (
+    PACKAGES,
+    SRC,
+    imported_names,
+    module_name,
+    parsed,
+    project_settings,
+    source_files,
+)
+
+# The only modules that may turn a message into wire bytes, and why each may [C6].
+MAY_CALL_TO_WIRE = {
+    "pipeline.emit": "the one door outward: checks the coverage certificate first",
+}
+# A package's own door re-exports what lies below it, so it stands on no floor.
+DOORS = frozenset({*PACKAGES, "cmf.adapters"})
+
+
+def test_every_module_on_disk_stands_on_a_floor() -> None:
+    floors = _floors()
+
+    homeless = [name for name in _modules() if name not in DOORS and not _within(name, floors)]
+
+    assert homeless == [], "give these a place in [tool.importlinter] of pyproject.toml"
+
+
+def test_every_floor_names_a_module_on_disk() -> None:
+    """A layer that names nothing checks nothing: import-linter skips optional layers in silence."""
+    present = set(_modules())
+
+    assert sorted(floor for floor in _floors() if floor not in present) == []
+
+
+def test_no_module_imports_through_its_own_package_door() -> None:
+    """`from cmf import Message` inside cmf is a cycle that only works in one import order."""
+    offenders = [
+        f"{module_name(path)} imports {name} from {module}"
+        for path in source_files()
+        if module_name(path) not in DOORS
+        for module, name in imported_names(parsed(path))
+        if module in DOORS
+        and module == module_name(path).split(".")[0]
+        and not _is_module(f"{module}.{name}")
+    ]
+
+    assert offenders == []
+
+
+def test_only_the_listed_doors_call_to_wire() -> None:
+    callers = {
+        module_name(path)
+        for path in source_files()
+        if not module_name(path).startswith("cmf.adapters") and _calls_to_wire(parsed(path))
+    }
+
+    assert callers - set(MAY_CALL_TO_WIRE) == set()
+
+
+def test_the_to_wire_detector_sees_each_spelling() -> None:
+    for spelling in ("adapter.to_wire(x)", "to_wire_response(x)", "a.b.to_wire_request(x)", "f = a.to_wire"):
+        assert _calls_to_wire(ast.parse(spelling)), spelling
+
+
+def _calls_to_wire(tree: ast.Module) -> bool:
+    names = (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    loads = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    imports = (name or "" for _, name in imported_names(tree))
+    return any(name.startswith("to_wire") for name in chain(names, loads, imports))
+
+
+def _modules() -> list[str]:
+    return [module_name(path) for path in source_files()]
+
+
+def _within(name: str, floors: frozenset[str]) -> bool:
+    parts = name.split(".")
+    return any(".".join(parts[:length]) in floors for length in range(1, len(parts) + 1))
+
+
+def _is_module(name: str) -> bool:
+    return name in set(_modules())
+
+
+def _contract(contract_id: str) -> dict[str, list[str]]:
+    contracts = project_settings()["tool"]["importlinter"]["contracts"]  # type: ignore[index]
+    return next(contract for contract in contracts if contract["id"] == contract_id)
+
+
+def _floors() -> frozenset[str]:
+    lines = _contract("floors")["layers"]
+    return frozenset(name.strip(" ()") for line in lines for name in line.replace(":", "|").split("|"))
