@@ -7,7 +7,6 @@ from itertools import chain
 
 from tests.house.tree import (
     PACKAGES,
-    SRC,
     imported_names,
     module_name,
     parsed,

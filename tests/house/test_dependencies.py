@@ -1,0 +1,66 @@
+"""What the project asks for by name is explained by name, and every lock pins what it lists by hash."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import ROOT, project_settings
+
+DOCUMENT = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+
+
+def test_every_python_dependency_has_a_line_in_the_document() -> None:
+    assert _asked_for() - _explained() == set()
+
+
+def test_every_crate_has_a_line_in_the_document() -> None:
+    manifest = tomllib.loads((ROOT / "rust" / "Cargo.toml").read_text(encoding="utf-8"))
+
+    assert set(manifest["dependencies"]) - _explained() == set()
+
+
+def test_the_document_explains_nothing_that_is_not_asked_for() -> None:
+    manifest = tomllib.loads((ROOT / "rust" / "Cargo.toml").read_text(encoding="utf-8"))
+    tools = {"opa", "regal"}
+
+    assert _explained() - _asked_for() - set(manifest["dependencies"]) - tools == set()
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_every_pin_of_a_lock_carries_a_hash(lock: Path) -> None:
+    entries = re.split(r"\n(?=[A-Za-z0-9])", lock.read_text(encoding="utf-8"))
+    pins = [entry for entry in entries if NAME.match(entry)]
+
+    assert pins
+    assert [pin.split()[0] for pin in pins if "--hash=sha256:" not in pin or "==" not in pin] == []
+
+
+def test_the_runtime_lock_pins_every_runtime_dependency() -> None:
+    lock = (ROOT / "requirements" / "base.txt").read_text(encoding="utf-8")
+    pinned = {match[0] for line in lock.splitlines() if (match := NAME.match(line))}
+
+    assert _runtime() - pinned == set()
+
+
+def _asked_for() -> set[str]:
+    files = sorted((ROOT / "requirements").glob("*.in"))
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    return _runtime() | {match[0] for line in lines if (match := NAME.match(line))}
+
+
+def _runtime() -> set[str]:
+    project: dict[str, object] = project_settings()["project"]  # type: ignore[assignment]
+    extras: dict[str, list[str]] = project.get("optional-dependencies", {})  # type: ignore[assignment]
+    declared: list[str] = [*project["dependencies"], *(line for lines in extras.values() for line in lines)]  # type: ignore[misc]
+    return {match[0] for line in declared if (match := NAME.match(line))}
+
+
+def _explained() -> set[str]:
+    rows = [line.split("|")[1] for line in DOCUMENT.splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
