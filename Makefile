@@ -71,7 +71,7 @@ check-python: $(VENV)/.locked
 .PHONY: check-rust
 check-rust:
 	cargo fmt --manifest-path rust/Cargo.toml --check
-	cargo clippy --manifest-path rust/Cargo.toml --locked --quiet --release --all-targets -- -D warnings
+	cargo clippy --manifest-path rust/Cargo.toml --locked --quiet --all-targets -- -D warnings
 
 # Regal runs when it is installed: it is published as binaries and a Go module that not every proxy serves,
 # so it cannot be a step that a fresh clone needs. `opa check --strict` and `opa fmt` always run.
