@@ -1,4 +1,4 @@
-"""What `pip install` brings works alone: built, installed by hash in an empty environment, run elsewhere [D8]."""
+"""What `pip install` brings works alone: built, installed by hash in an empty place, run elsewhere [D8]."""
 
 from __future__ import annotations
 
