@@ -1,0 +1,72 @@
+"""What the documents show is what happens: Python runs, commands print it, links lead somewhere."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import ROOT, tracked_files
+
+BLOCK = re.compile(r"^```(?P<language>[a-z]+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)#\s]+)(?:#[^)]*)?\)")
+TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
+DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md"]
+README = ROOT / "README.md"
+CMF = Path(sysconfig.get_path("scripts")) / "cmf"
+
+
+def _blocks(path: Path, language: str) -> list[str]:
+    found = BLOCK.finditer(path.read_text(encoding="utf-8"))
+    return [match["body"] for match in found if match["language"] == language]
+
+
+@pytest.mark.parametrize("code", _blocks(README, "python"))
+def test_the_readme_s_python_runs_as_it_stands(code: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+
+    assert done.returncode == 0, done.stderr
+    promised = re.findall(r"# prints: (.*)", code)
+    assert done.stdout.splitlines() == promised
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("block", _blocks(README, "console"))
+def test_the_readme_s_commands_print_what_it_shows(block: str, tmp_path: Path) -> None:
+    """`$ ` starts a command, the lines after it are its output; `…` stands for whatever is there."""
+    for shown in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, expected = shown.partition("\n")
+        if not command.startswith(("cmf ", "echo ")):
+            continue
+        shell = f'cmf() {{ "{CMF}" "$@"; }}; {command}'
+        done = subprocess.run(
+            ["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
+        pattern = re.sub(r"([\[\]*?])", r"[\1]", expected.strip()).replace("…", "*")
+        assert fnmatch.fnmatchcase(done.stdout.strip(), pattern), f"{command}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_to_a_file_leads_to_one(document: Path) -> None:
+    targets = [match["target"] for match in LINK.finditer(document.read_text(encoding="utf-8"))]
+    local = [target for target in targets if "://" not in target and not target.startswith("mailto:")]
+
+    assert [target for target in local if not (document.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_make_target_that_is_named_exists(document: Path) -> None:
+    known = set(TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
+
+    named = set(
+        re.findall(r"(?:`|^|\$ )make ([a-z][a-z-]*)", document.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+
+    assert named - known == set()
