@@ -1,0 +1,53 @@
+# METADATA
+# title: The text of a view
+# description: |
+#   What a content rule has to look at: `content`, and everything else of the view that somebody could have written,
+#   keys included, as one JSON text.
+package cmf.lib.scan
+
+# METADATA
+# title: Content
+# description: The text of the view, empty when it has none.
+# scope: document
+default content := ""
+
+content := input.content
+
+# METADATA
+# title: Surroundings
+# description: |
+#   JSON text of all that somebody outside could have written into the view besides its content. It is for
+#   detecting, not for cutting: engines escape `<`, `>` and `&` differently.
+surroundings := json.marshal(_parts)
+
+# One line per path, so that what a rule reads can be told from its text [POL-24].
+_parts contains input.name
+
+_parts contains input.uri
+
+_parts contains input.mime_type
+
+_parts contains input.arguments
+
+_parts contains input.properties
+
+_parts contains input.extensions.custom
+
+_parts contains input.extensions.framework
+
+_parts contains input.extensions.mcp
+
+_parts contains input.extensions.meta
+
+# METADATA
+# title: Text that can be cut
+# description: True if a span of `content` can be replaced without changing what the view asks for.
+cuttable if input.kind in {"document", "prompt_result", "resource", "text", "thinking", "tool_result"}
+
+# METADATA
+# title: Spans of a text
+# description: Where each of `needles` (ASCII only) occurs in `text`, as [start, end) in code points [POL-21].
+spans(text, needles) := sort([[start, start + count(needle)] |
+	some needle in needles
+	some start in indexof_n(text, needle)
+])

@@ -1,0 +1,38 @@
+# METADATA
+# title: Personal data is masked
+# description: |
+#   Payment cards and US social security numbers in text are masked; the operator chooses the types. Only values that
+#   pass their checksum or range are touched, so order numbers stay.
+# related_resources:
+#   - ref: https://genai.owasp.org/llmrisk/llm022025-sensitive-information-disclosure/
+# custom:
+#   code: data.pii
+#   severity: high
+#   kinds: [document, prompt_result, resource, text, thinking, tool_result]
+#   capabilities: []
+#   standards: [OWASP-LLM02, NIST-PT-2, NIST-SI-19]
+#   stream: {max_match: 48}
+package cmf.rules.data.pii
+
+import data.cmf.lib.pii
+import data.cmf.lib.scan
+
+redact contains {
+	"code": "data.pii",
+	"reason": concat("", ["Personal data was masked: ", type, "."]),
+	"spans": scan.spans(scan.content, values),
+	"replacement": _settings.replacement,
+} if {
+	some type in _settings.redact
+	values := pii.in_content[type]
+}
+
+deny contains {
+	"code": "data.pii.too-many",
+	"reason": "This part contains too much personal data to mask.",
+} if {
+	some type in _settings.redact
+	count(pii.in_content[type]) > _settings.max_masked
+}
+
+_settings := data.cmf.defaults.data.pii

@@ -1,0 +1,59 @@
+# METADATA
+# title: Secrets are masked, or stop the message
+# description: |
+#   A credential in text is masked. Where masking would change what a part asks for (arguments, names, schemas, unknown
+#   parts), the part is refused.
+# related_resources:
+#   - ref: https://genai.owasp.org/llmrisk/llm022025-sensitive-information-disclosure/
+# custom:
+#   code: data.secret
+#   severity: critical
+#   kinds: [
+#     audio, document, image, opaque, prompt_request, prompt_result, request, resource, resource_ref, response, text,
+#     thinking, tool_call, tool_definition, tool_result, video,
+#   ]
+#   capabilities: []
+#   standards: [OWASP-LLM02, OWASP-ASI03, NIST-IA-5, NIST-SC-28]
+#   stream: {max_match: 2048}
+package cmf.rules.data.secrets
+
+import data.cmf.lib.scan
+import data.cmf.lib.secrets
+
+redact contains {
+	"code": "data.secret",
+	"reason": "A credential was masked.",
+	"spans": scan.spans(scan.content, {found.secret | some found in secrets.in_content}),
+	"replacement": _settings.replacement,
+} if {
+	scan.cuttable
+	count(secrets.in_content) > 0
+}
+
+deny contains {
+	"code": "data.secret",
+	"reason": "This part contains a credential.",
+	"detail": {"found": {found.kind | some found in secrets.in_content}, "where": "content"},
+} if {
+	not scan.cuttable
+	count(secrets.in_content) > 0
+}
+
+deny contains {
+	"code": "data.secret",
+	"reason": "This part contains a credential.",
+	"detail": {"found": {found.kind | some found in secrets.in_surroundings}, "where": "surroundings"},
+} if {
+	count(secrets.in_surroundings) > 0
+}
+
+# A text with this many credentials is a leak to stop, not a text to mend; it also bounds the work of finding spans.
+deny contains {
+	"code": "data.secret.too-many",
+	"reason": "This part contains too many credentials to mask.",
+} if {
+	scan.cuttable
+	count(secrets.in_content) > _settings.max_masked
+}
+
+_settings := data.cmf.defaults.data.secrets

@@ -1,0 +1,33 @@
+# METADATA
+# title: Models by classification
+# description: |
+#   A request names a model that the operator allows for the classification of its data. A request without a
+#   classification is held to the list for any.
+# related_resources:
+#   - ref: https://genai.owasp.org/llmrisk/llm032025-supply-chain/
+# custom:
+#   code: request.model-allowed
+#   severity: high
+#   kinds: [request]
+#   capabilities: [read_labels]
+#   standards: [OWASP-LLM03, NIST-AC-4, NIST-SA-9]
+package cmf.rules.request.model_allowed
+
+import data.cmf.lib
+
+deny contains {
+	"code": "request.model-allowed",
+	"reason": "This model is not allowed for this request.",
+} if {
+	not _allowed
+}
+
+_allowed if lib.any_uri_matches(input.uri, _patterns)
+
+default _patterns := []
+
+_patterns := _settings.by_classification[input.extensions.security.classification]
+
+_patterns := _settings.any_classification if not _settings.by_classification[input.extensions.security.classification]
+
+_settings := data.cmf.defaults.request.model_allowed

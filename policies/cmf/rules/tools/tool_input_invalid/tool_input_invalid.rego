@@ -1,0 +1,28 @@
+# METADATA
+# title: Tool arguments must be readable
+# description: |
+#   A tool call is refused when its arguments are not one strict JSON object, or do not fit the tool's schema: what
+#   policy cannot read as the tool will read it, nobody has judged.
+# related_resources:
+#   - ref: https://genai.owasp.org/llmrisk/llm052025-improper-output-handling/
+# custom:
+#   code: tools.input-invalid
+#   severity: high
+#   kinds: [tool_call, prompt_request]
+#   capabilities: []
+#   standards: [OWASP-LLM05, OWASP-ASI02, NIST-SI-10]
+package cmf.rules.tools.tool_input_invalid
+
+deny contains {
+	"code": "tools.input-invalid",
+	"reason": "The arguments of this call cannot be read, or do not fit the tool.",
+} if {
+	_invalid
+}
+
+_invalid if input.properties.arguments_invalid
+
+_invalid if "arguments_raw" in object.keys(input.properties)
+
+# Without arguments and without the text that was sent instead, there is nothing to have judged.
+_invalid if not input.arguments
