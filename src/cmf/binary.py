@@ -1,0 +1,141 @@
+"""What can be said about binary data without showing it: digests, length, true type, text if it is text [B3 (d)].
+
+Spec: docs/spec/views.md [VIEW-14].
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from typing import Any, Final
+
+TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/x-ndjson", "image/svg+xml")
+MAX_SHOWN_TEXT: Final = 1024 * 1024  # characters of decoded text put into a view; longer data is described by digest
+
+
+def decoded(text: str) -> bytes | None:
+    """The bytes that base64 `text` (standard or URL-safe, padded or not, with or without white space) spells."""
+    compact = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
+    except ValueError:
+        return None
+
+
+def describe(field: str, text: str, declared_type: str | None = None) -> dict[str, Any]:
+    """What policy is told of base64 (or otherwise opaque) `text` found in `field`.
+
+    Keys: field, sha256 (of the text as it stands), length (characters); for valid base64 also decoded_sha256,
+    decoded_length (bytes), sniffed_type, `text` where the bytes are UTF-8 text, and `mismatch` where the bytes are not
+    of the declared type.
+    """
+    facts: dict[str, Any] = {"field": field, "sha256": hashlib.sha256(text.encode()).hexdigest(), "length": len(text)}
+    if declared_type is not None:
+        facts["declared_type"] = declared_type
+    raw = decoded(text)
+    if raw is None:
+        if declared_type is not None:
+            facts["mismatch"] = True
+        return facts
+    return facts | describe_bytes(raw, declared_type)
+
+
+def describe_bytes(raw: bytes, declared_type: str | None = None) -> dict[str, Any]:
+    """The part of `describe` that concerns the decoded bytes."""
+    facts: dict[str, Any] = {"decoded_sha256": hashlib.sha256(raw).hexdigest(), "decoded_length": len(raw)}
+    kind = sniff(raw)
+    if kind is not None:
+        facts["sniffed_type"] = kind
+    if kind == "text/plain" and len(raw) <= MAX_SHOWN_TEXT:
+        facts["text"] = raw.decode("utf-8")
+    if declared_type is not None and not agrees(declared_type, kind):
+        facts["mismatch"] = True
+    return facts
+
+
+def sniff(raw: bytes) -> str | None:
+    """The media type that the bytes really are, by their first bytes; `text/plain` for UTF-8 text; None if unknown."""
+    for kind, test in _SIGNATURES:
+        if test(raw):
+            return kind
+    return "text/plain" if raw and _is_text(raw) else None
+
+
+def agrees(declared: str, sniffed: str | None) -> bool:
+    """Whether data declared as one type may be of the sniffed one: same type, or text declared as a textual type."""
+    declared = declared.split(";")[0].strip().lower()
+    if sniffed is None:
+        return False
+    if sniffed == "text/plain":
+        return declared.startswith(TEXT_TYPES) or declared.endswith(("+xml", "+json"))
+    return _FAMILY.get(declared, declared) == _FAMILY.get(sniffed, sniffed)
+
+
+_FAMILY: Final = {
+    "image/jpg": "image/jpeg",
+    "audio/mp3": "audio/mpeg",
+    "audio/wave": "audio/wav",
+    "audio/x-wav": "audio/wav",
+    "audio/m4a": "video/mp4",
+    "audio/mp4": "video/mp4",
+    "audio/x-m4a": "video/mp4",
+    "audio/aac": "audio/aac",
+    "video/quicktime": "video/mp4",
+    "audio/webm": "video/webm",
+    "video/x-matroska": "video/webm",
+    "audio/opus": "audio/ogg",
+    "video/ogg": "audio/ogg",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "application/zip",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "application/zip",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "application/zip",
+    "application/epub+zip": "application/zip",
+}
+
+
+def _starts(*signatures: bytes) -> Callable[[bytes], bool]:
+    return lambda raw: raw.startswith(signatures)
+
+
+def _riff(kind: bytes) -> Callable[[bytes], bool]:
+    return lambda raw: raw[:4] == b"RIFF" and raw[8:12] == kind
+
+
+def _brand(*brands: bytes) -> Callable[[bytes], bool]:
+    return lambda raw: raw[4:8] == b"ftyp" and (not brands or raw[8:12] in brands)
+
+
+_SIGNATURES: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
+    ("image/png", _starts(b"\x89PNG\r\n\x1a\n")),
+    ("image/jpeg", _starts(b"\xff\xd8\xff")),
+    ("image/gif", _starts(b"GIF87a", b"GIF89a")),
+    ("image/webp", _riff(b"WEBP")),
+    ("image/bmp", _starts(b"BM")),
+    ("image/tiff", _starts(b"II*\x00", b"MM\x00*")),
+    ("image/avif", _brand(b"avif", b"avis")),
+    ("image/heic", _brand(b"heic", b"heix", b"mif1")),
+    ("application/pdf", _starts(b"%PDF-")),
+    ("application/zip", _starts(b"PK\x03\x04", b"PK\x05\x06")),
+    ("application/gzip", _starts(b"\x1f\x8b")),
+    ("audio/wav", _riff(b"WAVE")),
+    ("audio/flac", _starts(b"fLaC")),
+    ("audio/ogg", _starts(b"OggS")),
+    ("audio/aac", _starts(b"\xff\xf1", b"\xff\xf9")),
+    ("audio/mpeg", _starts(b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")),
+    ("audio/aiff", _starts(b"FORM")),
+    ("video/mp4", _brand()),
+    ("video/webm", _starts(b"\x1aE\xdf\xa3")),
+    ("video/mpeg", _starts(b"\x00\x00\x01\xba", b"\x00\x00\x01\xb3")),
+    ("video/x-msvideo", _riff(b"AVI ")),
+    ("video/x-flv", _starts(b"FLV")),
+)
+
+
+def _is_text(raw: bytes) -> bool:
+    if b"\x00" in raw:
+        return False
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,174 @@
+"""The only place where bytes become JSON and JSON becomes bytes. Spec: docs/spec/codec.md.
+
+Reading is strict: what two parsers could read differently is refused, because then policy would judge one reading and
+the provider act on the other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+import orjson
+
+from cmf.errors import DecodeError
+from cmf.frozen import MAX_DEPTH
+
+MAX_BYTES = 32 * 1024 * 1024  # one document; providers stop at 20 to 32 MiB
+MAX_INT_DIGITS = 4_300  # CPython's own bound on int(str), so that reading a number stays linear
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def loads(data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
+    """The JSON value that `data` spells, as plain dicts and lists; integers are exact whatever their size.
+
+    Args:
+        data: UTF-8 text without a byte order mark.
+        max_bytes: ceiling on the encoded size.
+        max_depth: ceiling on containers inside containers.
+
+    Raises:
+        DecodeError: code says which rule: json.too-large, json.not-utf8, json.syntax, json.duplicate-key,
+            json.lone-surrogate, json.not-finite, json.too-deep. Spec: [CODEC-1] to [CODEC-6].
+    """
+    raw = _bytes_of(data)
+    if len(raw) > max_bytes:
+        raise DecodeError(
+            f"{len(raw)} bytes are more than the {max_bytes} allowed", code="json.too-large", hint="send less at once"
+        )
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return _checked_depth(_slow_loads(raw), max_depth)
+    # What re-encodes to the very same bytes lost nothing on the way in: no duplicate key, no rounded number. Text that
+    # is spelled in another way (spaces, escapes) takes the slower reader, which looks at every key.
+    if orjson.dumps(value) != raw:
+        value = _slow_loads(raw)
+    if raw.count(b"{") + raw.count(b"[") > max_depth:
+        _checked_depth(value, max_depth)
+    return value
+
+
+def dumps(value: Any) -> bytes:
+    """`value` as compact UTF-8 JSON; floats keep their spelling (1.0 stays 1.0), integers are exact.
+
+    Raises:
+        DecodeError: the value has no JSON form (code json.not-json).
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+    except orjson.JSONEncodeError:
+        return _slow_dumps(value)
+
+
+def loads_object(text: str) -> dict[str, Any] | None:
+    """The object that `text` (embedded arguments, say) spells in strict JSON; None where it does not [A8]."""
+    try:
+        value = loads(text)
+    except DecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _bytes_of(data: bytes | str) -> bytes:
+    if isinstance(data, str):
+        try:
+            return data.encode("utf-8")
+        except UnicodeEncodeError:
+            raise DecodeError("text has a lone surrogate", code="json.lone-surrogate") from None
+    return bytes(data)
+
+
+def _slow_loads(raw: bytes) -> Any:
+    """The exact reader: every key and number is looked at."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DecodeError(
+            f"not UTF-8: byte {error.start} cannot be decoded", code="json.not-utf8", hint="encode as UTF-8"
+        ) from None
+    if text.startswith("\ufeff"):
+        raise DecodeError("starts with a byte order mark", code="json.not-utf8", hint="encode as UTF-8 without a BOM")
+    try:
+        value = _READER.decode(text)
+    except json.JSONDecodeError as error:
+        raise DecodeError(
+            f"not JSON: {error.msg.lower()} at line {error.lineno} column {error.colno}",
+            hint="check the text there",
+        ) from None
+    except RecursionError:
+        raise _too_deep(MAX_DEPTH) from None
+    except ValueError as error:
+        if isinstance(error, DecodeError):
+            raise
+        raise DecodeError("a number has too many digits", code="json.not-finite") from None
+    if "\\u" in text or "\\U" in text:
+        _refuse_surrogates(value)
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise DecodeError("an object has the same key twice", code="json.duplicate-key", hint="send each key once")
+    return value
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise DecodeError("a number is out of range", code="json.not-finite", hint="send a finite number")
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise DecodeError(f"{name} is not JSON", code="json.not-finite", hint="send a finite number")
+
+
+_READER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_float, parse_constant=_constant)
+
+
+def _refuse_surrogates(value: Any) -> None:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            if not item.isascii() and _LONE_SURROGATE.search(item):
+                raise DecodeError(
+                    "text has a lone surrogate", code="json.lone-surrogate", hint="send well-formed Unicode"
+                )
+        elif isinstance(item, dict):
+            stack.extend(item)
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+
+
+def _checked_depth(value: Any, max_depth: int) -> Any:
+    level = [value]
+    for _ in range(max_depth + 1):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return value
+    raise _too_deep(max_depth)
+
+
+def _too_deep(max_depth: int) -> DecodeError:
+    return DecodeError(f"nested deeper than {max_depth} levels", code="json.too-deep", hint="flatten the document")
+
+
+def _slow_dumps(value: Any) -> bytes:
+    """For integers that do not fit 64 bits, which orjson refuses."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DecodeError(f"not a JSON value: {type(error).__name__}", code="json.not-json") from None

@@ -1,0 +1,199 @@
+"""Cutting messages, requests and responses into views. Spec: docs/spec/views.md [VIEW-1] to [VIEW-7].
+
+Every message gives at least one view, every part its own, and parts inside results are descended into: what has no view
+cannot be judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from cmf.content import OpaquePart, Part, PromptResultPart, ToolResultPart
+from cmf.enums import Capability, Hook, Role, ViewKind
+from cmf.errors import ShapeError, UnmappedPartError
+from cmf.facts import Facts, entity_keys, exact_json, show
+from cmf.frozen import FrozenDict
+from cmf.message import Message
+from cmf.projection import Scope
+from cmf.request import Request, Response
+from cmf.tiers import Grants
+from cmf.tools import ToolDefinition
+from cmf.uris import segment, tool_uri
+from cmf.view import MessageView
+
+MAX_NESTING: Final = 8  # parts inside results inside results; deeper is refused, not truncated [B2]
+
+
+def iter_views(
+    value: Message | Request | Response,
+    *,
+    hook: Hook | str | None = None,
+    capabilities: Iterable[Capability | str] | None = None,
+) -> Iterator[MessageView]:
+    """The views of a message; of a request (its own, its tools, its messages); of a response (its own, its choices).
+
+    Args:
+        value: what to cut.
+        hook: where in the traffic this is judged; by default derived.
+        capabilities: what the reader may see; None is the host itself, ungated.
+
+    Raises:
+        UnmappedPartError: something that no table maps to a view. ShapeError: nested deeper than `MAX_NESTING`.
+    """
+    grants: Grants = None if capabilities is None else frozenset(Capability(name) for name in capabilities)
+    at = Hook(hook) if hook is not None else None
+    if isinstance(value, Message):
+        return _message_views(value, Scope(value, grants, at), "")
+    if isinstance(value, Request):
+        return _request_views(value, grants, at)
+    if isinstance(value, Response):
+        return _response_views(value, grants, at)
+    raise UnmappedPartError(f"{type(value).__name__} has no views", hint="pass a Message, a Request or a Response")
+
+
+def _request_views(request: Request, grants: Grants, hook: Hook | None) -> Iterator[MessageView]:
+    at = hook or Hook.LLM_REQUEST
+    context = request.messages[0] if request.messages else None
+    envelope = Scope(_context_only(context), grants, at)
+    yield MessageView(request, envelope, "request", role=Role.USER)
+    for index, tool in enumerate(request.tools):
+        yield MessageView(tool, envelope, f"tools[{index}]", role=Role.USER)
+    for index, message in enumerate(request.messages):
+        yield from _message_views(message, Scope(message, grants, at), f"messages[{index}].")
+
+
+def _response_views(response: Response, grants: Grants, hook: Hook | None) -> Iterator[MessageView]:
+    at = hook or Hook.LLM_RESPONSE
+    context = response.choices[0].message if response.choices else None
+    yield MessageView(response, Scope(_context_only(context), grants, at), "response", role=Role.ASSISTANT)
+    for index, choice in enumerate(response.choices):
+        scope = Scope(choice.message, grants, at)
+        yield from _message_views(choice.message, scope, f"choices[{index}].message.")
+
+
+class _Context:
+    """The extensions of a message without the message: what its envelope is judged in."""
+
+    __slots__ = ("extensions",)
+
+    def __init__(self, message: Message) -> None:
+        self.extensions = message.extensions
+
+
+def _context_only(message: Message | None) -> _Context | None:
+    return None if message is None else _Context(message)
+
+
+def _message_views(message: Message, scope: Scope, prefix: str) -> Iterator[MessageView]:
+    if not message.content:
+        # A message without parts still has fields, and they are judged as well.
+        rest = OpaquePart(provider="canonical", type="message", value=FrozenDict())
+        yield MessageView(rest, scope, prefix.removesuffix(".") or "message", role=message.role, first=True)
+        return
+    for index, part in enumerate(message.content):
+        yield from _part_views(part, scope, f"{prefix}content[{index}]", message.role, first=index == 0)
+
+
+def _part_views(
+    part: Part,
+    scope: Scope,
+    path: str,
+    role: Role,
+    *,
+    container: str | None = None,
+    first: bool = False,
+    depth: int = 0,
+) -> Iterator[MessageView]:
+    view = MessageView(part, scope, path, role=role, container=container, first=first)
+    yield view
+    nested = _nested(part, role)
+    if not nested:
+        return
+    if depth == MAX_NESTING:
+        raise ShapeError(f"parts nested deeper than {MAX_NESTING}", path=path, code="view.too-deep", hint="flatten it")
+    for step, inner_role, inner in nested:
+        yield from _part_views(inner, scope, f"{path}.{step}", inner_role, container=view.uri, depth=depth + 1)
+
+
+def _nested(part: Part, role: Role) -> list[tuple[str, Role, Part]]:
+    if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
+        return [(f"content[{index}]", role, inner) for index, inner in enumerate(part.content)]
+    if isinstance(part, PromptResultPart):
+        return [
+            (f"messages[{at}].content[{index}]" if message.content else f"messages[{at}]", message.role, inner)
+            for at, message in enumerate(part.messages)
+            for index, inner in enumerate(_parts_of(message))
+        ]
+    return []
+
+
+def _parts_of(message: Message) -> list[Part]:
+    """The parts of a message inside a prompt result, and one for whatever else it carries."""
+    parts: list[Part] = list(message.content)
+    rest = {name: item for name, item in message.model_dump().items() if name not in _STRUCTURE}
+    if rest or not parts:
+        parts.append(OpaquePart(provider="canonical", type="message", value=FrozenDict(rest)))
+    return parts
+
+
+_STRUCTURE: Final = frozenset({"role", "content", "schema_version", "status", "channel", "created_at"})
+
+
+# -- the kinds that are no content parts -------------------------------------------------------------------------------
+
+
+def _model_uri(model: str | None) -> str:
+    provider, colon, name = (model or "").partition(":")
+    return f"llm://{segment(provider)}/{segment(name)}" if colon else f"llm://_/{segment(provider)}"
+
+
+def _request_facts(request: Request) -> Facts:
+    properties: dict[str, Any] = {}
+    for name in ("tool_choice", "response_schema", "response_schema_name", "reasoning_effort", "stream"):
+        item = getattr(request, name)
+        if item is not None:
+            properties[name] = item.model_dump() if hasattr(item, "model_dump") else item
+    if sampling := request.sampling.model_dump():
+        properties["sampling"] = exact_json(sampling, "/properties/sampling", properties)
+    if request.session_id is not None:
+        properties["session_id"] = request.session_id
+    properties |= {"message_count": len(request.messages), "tool_count": len(request.tools)}
+    return Facts(uri=_model_uri(request.model), name=request.model, properties=properties)
+
+
+def _response_facts(response: Response) -> Facts:
+    properties: dict[str, Any] = {"choice_count": len(response.choices)}
+    if response.usage is not None:
+        properties["usage"] = response.usage.model_dump()
+    if response.error is not None:
+        properties["error"] = response.error.model_dump()
+    choices = [_choice_envelope(choice) for choice in response.choices]
+    if any(choices):
+        properties["choices"] = exact_json(choices, "/properties/choices", properties)
+    message = response.error.message if response.error is not None else None
+    return Facts(uri=_model_uri(response.model), name=response.model, content=message, properties=properties)
+
+
+def _choice_envelope(choice: Any) -> dict[str, Any]:
+    fields = {"stop_reason": choice.stop_reason, "raw_stop_reason": choice.raw_stop_reason, "extra": choice.extra}
+    return {name: item for name, item in fields.items() if item is not None}
+
+
+def _tool_facts(tool: ToolDefinition) -> Facts:
+    uri = tool_uri(tool.name, tool.namespace)
+    properties: dict[str, Any] = {"executed_by": tool.executed_by}
+    for name in ("namespace", "type", "side_effects"):
+        if (item := getattr(tool, name)) is not None:
+            properties[name] = str(item)
+    if tool.input_schema is not None:
+        properties["input_schema"] = exact_json(tool.input_schema, "/properties/input_schema", properties)
+    keys = entity_keys(uri, tool.namespace, tool.name)
+    return Facts(uri=uri, name=tool.name, content=tool.description, properties=properties, keys=keys)
+
+
+show(Request, ViewKind.REQUEST, _request_facts)
+show(Response, ViewKind.RESPONSE, _response_facts)
+show(ToolDefinition, ViewKind.TOOL_DEFINITION, _tool_facts)
+
+__all__ = ["MAX_NESTING", "iter_views"]

@@ -1,0 +1,168 @@
+"""What can go wrong with a message, as one tree.
+
+    CmfError                        root: every refusal of this package
+      DecodeError                   bytes that are not strict JSON, or too large or too deep
+      ShapeError                    JSON or arguments that do not fit a type
+        UnknownRoleError            a role outside the closed set
+        SchemaVersionError          written by a newer schema than this reader knows
+        ModelIdError                not `<provider>:<model>`
+      InvariantError                a finding of the strict profile, raised
+      ToolSchemaError               a tool schema outside the accepted JSON Schema subset
+      ToolNameError                 a tool name that a registry refuses
+      UnknownToolError              a tool that no registry knows
+      UnknownToolIdError            a tool id that the session's map does not hold
+      CapabilityError               a fact was asked for that was not granted
+      UnmappedPartError             a part that no table maps to a view: a programming error
+      LossyProjectionError          a critical part cannot be expressed in the target format
+      UnsupportedError              a target cannot express the request at all
+      UnknownFormatError            no adapter has that name
+      UnknownModelError             no capability entry for that model
+      UnknownPriceError             the price table has no entry for that model
+      MediaError                    media that cannot be accepted: wrong type, too large, not fetchable
+
+Each error has a stable `code`, the JSON `path` where it happened (when there is one) and a `hint` that says what
+to do. Texts name fields and types, never the content of a message.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CmfError(Exception):
+    """Root of all errors of this package: what happened, where, and what to do about it."""
+
+    default_code: ClassVar[str] = "cmf.error"
+
+    def __init__(self, message: str, *, path: str = "", hint: str = "", code: str = "") -> None:
+        self.message = message
+        self.path = path
+        self.hint = hint
+        self.code = code or self.default_code
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        where = f" at {self.path}" if self.path else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{self.message}{where}{hint} [{self.code}]"
+
+    def at(self, prefix: str) -> CmfError:
+        """The same error with `prefix` put before its path; for code that decodes something nested."""
+        self.path = join_path(prefix, self.path)
+        return self
+
+
+def join_path(prefix: str, path: str) -> str:
+    """`prefix` and `path` as one JSON path: `$.messages[0]` + `content[1]` → `$.messages[0].content[1]`."""
+    rest = path.removeprefix("$").removeprefix(".")
+    if not rest:
+        return prefix
+    return f"{prefix}{rest}" if rest.startswith("[") else f"{prefix}.{rest}"
+
+
+class DecodeError(CmfError, ValueError):
+    """The bytes are not strict JSON (or are too large or too deep to be read)."""
+
+    default_code = "json.syntax"
+
+
+class ShapeError(CmfError, ValueError):
+    """Well-formed JSON, or constructor arguments, that do not fit the type."""
+
+    default_code = "shape.invalid"
+
+
+class UnknownRoleError(ShapeError):
+    """A role outside system, developer, user, assistant and tool."""
+
+    default_code = "shape.unknown-role"
+
+
+class SchemaVersionError(ShapeError):
+    """The value was written by a newer schema than this reader knows [A14]."""
+
+    default_code = "schema.too-new"
+
+
+class ModelIdError(ShapeError):
+    """A model id that is not `<provider>:<model>`."""
+
+    default_code = "model-id.invalid"
+
+
+class InvariantError(CmfError, ValueError):
+    """A value breaks an invariant of the strict profile."""
+
+    default_code = "invariant.broken"
+
+
+class ToolSchemaError(CmfError, ValueError):
+    """A tool's input schema uses a construct outside the accepted subset."""
+
+    default_code = "tool-schema.disallowed"
+
+
+class ToolNameError(CmfError, ValueError):
+    """A tool name that is not snake_case, or is taken."""
+
+    default_code = "tool-name.invalid"
+
+
+class UnknownToolError(CmfError, LookupError):
+    """No registry entry under that name, or more than one."""
+
+    default_code = "tool.unknown"
+
+
+class UnknownToolIdError(CmfError, LookupError):
+    """The session's id map has no such tool id."""
+
+    default_code = "tool-id.unknown"
+
+
+class CapabilityError(CmfError, PermissionError):
+    """A fact was asked for that the reader's capabilities do not grant [B7]."""
+
+    default_code = "capability.missing"
+
+
+class UnmappedPartError(CmfError, TypeError):
+    """A part that no table maps to a view. Skipping it would hide it from policy, so it is an error."""
+
+    default_code = "view.unmapped-part"
+
+
+class LossyProjectionError(CmfError):
+    """A part marked critical cannot be expressed in the target format [A13]."""
+
+    default_code = "projection.critical"
+
+
+class UnsupportedError(CmfError):
+    """The target cannot express this request, and dropping would change its meaning [C8]."""
+
+    default_code = "projection.unsupported"
+
+
+class UnknownFormatError(CmfError, LookupError):
+    """No adapter goes by that name."""
+
+    default_code = "adapter.unknown"
+
+
+class UnknownModelError(CmfError, LookupError):
+    """No capability entry for that model."""
+
+    default_code = "model.unknown"
+
+
+class UnknownPriceError(CmfError, LookupError):
+    """The price table has no entry for that model, so its cost cannot be said."""
+
+    default_code = "price.unknown-model"
+
+
+class MediaError(CmfError, ValueError):
+    """Media that cannot be accepted."""
+
+    default_code = "media.refused"

@@ -1,0 +1,225 @@
+"""Everything about a message that is not its content, each fact in one slot. Spec: docs/spec/extensions.md.
+
+How each slot may change on its way through the pipeline, and who may read it, stands in `cmf.tiers`.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from cmf.enums import RoutingMode, StopReason
+from cmf.frozen import FrozenDict, frozen_mapping
+from cmf.security import SecurityExtension
+from cmf.value import Str, UtcTime, Value, value
+
+if TYPE_CHECKING:
+    from cmf.message import Message
+
+Count = Annotated[int, Field(ge=0, strict=True)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Money = Annotated[Decimal, BeforeValidator(lambda amount: str(amount) if isinstance(amount, float) else amount)]
+
+Headers = Annotated[dict[Str, Str], AfterValidator(frozen_mapping)]
+
+
+@value
+class RequestExtension(Value):
+    """Where and when the request runs, and its trace."""
+
+    environment: Str | None = None
+    request_id: Str | None = None
+    timestamp: Str | None = None
+    trace_id: Str | None = None
+    span_id: Str | None = None
+
+
+@value
+class ConversationContext(Value):
+    """What was said before, in full or in summary."""
+
+    history: tuple[Message, ...] | None = None
+    summary: Str | None = None
+    topics: tuple[Str, ...] = ()
+
+
+@value
+class AgentExtension(Value):
+    """Which agent, in which session and turn, and what the user asked for. `turn` counts from 0."""
+
+    input: Str | None = None
+    session_id: Str | None = None
+    conversation_id: Str | None = None
+    turn: Count | None = None
+    agent_id: Str | None = None
+    parent_agent_id: Str | None = None
+    conversation: ConversationContext | None = None
+
+
+@value
+class HttpExtension(Value):
+    """HTTP context. Sensitive headers never leave the process: see `cmf.headers`."""
+
+    headers: Headers = FrozenDict()
+
+
+@value
+class ToolMetadata(Value):
+    """What an MCP server says of a tool."""
+
+    name: Str
+    title: Str | None = None
+    description: Str | None = None
+    input_schema: FrozenDict | None = None
+    output_schema: FrozenDict | None = None
+    server_id: Str | None = None
+    namespace: Str | None = None
+    annotations: FrozenDict = FrozenDict()
+
+
+@value
+class ResourceMetadata(Value):
+    """What an MCP server says of a resource."""
+
+    uri: Str
+    name: Str | None = None
+    description: Str | None = None
+    mime_type: Str | None = None
+    server_id: Str | None = None
+    annotations: FrozenDict = FrozenDict()
+
+
+@value
+class PromptMetadata(Value):
+    """What an MCP server says of a prompt. Arguments are a list, not a schema; there is no output schema."""
+
+    name: Str
+    description: Str | None = None
+    arguments: tuple[FrozenDict, ...] | None = None
+    server_id: Str | None = None
+    annotations: FrozenDict = FrozenDict()
+
+
+@value
+class MCPExtension(Value):
+    """Metadata of the entity that is being processed; one of the three is set."""
+
+    tool: ToolMetadata | None = None
+    resource: ResourceMetadata | None = None
+    prompt: PromptMetadata | None = None
+
+
+@value
+class TokenUsage(Value):
+    """Tokens of one generation. `input_tokens` excludes cached and cache-write tokens [A10]."""
+
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    total_tokens: Count = 0
+    cached_input_tokens: Count = 0
+    cache_creation_input_tokens: Count = 0
+
+
+@value
+class CompletionExtension(Value):
+    """How a generation ended, what it used and what it cost. `model` is what the provider says it served [A11]."""
+
+    stop_reason: StopReason | None = None
+    raw_stop_reason: Str | None = None
+    tokens: TokenUsage | None = None
+    model: Str | None = None
+    raw_format: Str | None = None
+    created_at: Str | None = None
+    latency_ms: Count | None = None
+    cost_usd: Money | None = None
+    pricing_version: Str | None = None
+
+
+@value
+class ProvenanceExtension(Value):
+    """Where the message came from. The two ids are twins of the message's own: None or equal [A11]."""
+
+    source: Str | None = None
+    message_id: Str | None = None
+    parent_id: Str | None = None
+
+
+@value
+class LLMExtension(Value):
+    """The model that is asked or that answered; `model_id` is `<provider>:<model>`."""
+
+    model_id: Str | None = None
+    provider: Str | None = None
+    capabilities: tuple[Str, ...] = ()
+
+
+@value
+class FrameworkExtension(Value):
+    """The agent framework around the message."""
+
+    framework: Str | None = None
+    framework_version: Str | None = None
+    node_id: Str | None = None
+    graph_id: Str | None = None
+    metadata: FrozenDict = FrozenDict()
+
+
+@value
+class MetaExtension(Value):
+    """What the host says about the message: tags, a scope, free properties (`critical` marks it, [A13])."""
+
+    tags: tuple[Str, ...] = ()
+    scope: Str | None = None
+    properties: FrozenDict = FrozenDict()
+
+
+@value
+class RoutingExtension(Value):
+    """The compact record of a routing decision; `confidence` from 0 to 1."""
+
+    mode: RoutingMode
+    chosen_model: Str
+    reason: Str
+    rule_name: Str | None = None
+    confidence: Fraction | None = None
+    alternatives_considered: tuple[Str, ...] = ()
+
+
+@value
+class DelegationHop(Value):
+    """One hand-over of authority: who gave it to whom, for what, until when."""
+
+    delegator: Str
+    delegate: Str
+    scope: tuple[Str, ...] = ()
+    reason: Str | None = None
+    granted_at: UtcTime | None = None
+    expires_at: UtcTime | None = None
+
+
+@value
+class DelegationExtension(Value):
+    """The chain of hand-overs, oldest first. It only grows at its end."""
+
+    chain: tuple[DelegationHop, ...] = ()
+
+
+@value
+class Extensions(Value):
+    """The only carrier of context. A slot that is None is absent."""
+
+    request: RequestExtension | None = None
+    agent: AgentExtension | None = None
+    http: HttpExtension | None = None
+    security: SecurityExtension | None = None
+    mcp: MCPExtension | None = None
+    completion: CompletionExtension | None = None
+    provenance: ProvenanceExtension | None = None
+    llm: LLMExtension | None = None
+    framework: FrameworkExtension | None = None
+    meta: MetaExtension | None = None
+    routing: RoutingExtension | None = None
+    delegation: DelegationExtension | None = None
+    custom: FrozenDict | None = None

@@ -1,0 +1,316 @@
+"""What each kind of part shows: the tables from parts to the core attributes of a view. Spec: docs/spec/views.md.
+
+Nothing of a part may be missing here: each string of it is in `content`, `arguments`, `uri`, `name` or `properties`, or
+is described by digest in `properties.data` [B3].
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from cmf import binary
+from cmf.codec import dumps
+from cmf.content import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    MediaPart,
+    OpaquePart,
+    PromptRequestPart,
+    PromptResultPart,
+    RedactedThinkingPart,
+    ResourcePart,
+    ResourceRefPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    VideoPart,
+)
+from cmf.enums import ViewKind
+from cmf.errors import UnmappedPartError
+from cmf.frozen import FrozenDict
+from cmf.uris import normalise, segment, tool_uri
+from cmf.value import to_json
+
+SAFE_INTEGER: Final = 2**53 - 1  # beyond it a double cannot tell neighbours apart, and engines use doubles [A3]
+
+SAFE_PROPERTIES: Final = (
+    "namespace", "tool_id", "tool_name", "server_id", "is_error", "message_count", "resource_type", "version",
+    "executed_by", "source_type", "duration_ms", "redacted", "container", "arguments_invalid", "provider", "type",
+)  # fmt: skip
+"""The properties that hold no content: what `to_dict(include_content=False)` still shows."""
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Facts:
+    """The attributes of one view. `keys`: the names under which its entity may be registered, best first [B9]."""
+
+    content: str | None = None
+    uri: str | None = None
+    name: str | None = None
+    arguments: FrozenDict | None = None
+    mime_type: str | None = None
+    size_bytes: int | None = None
+    properties: dict[str, Any] = dataclasses.field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+
+
+def kind_of(part: object) -> ViewKind:
+    """The kind of view that shows `part`.
+
+    Raises:
+        UnmappedPartError: no table knows the type. [VIEW-2]
+    """
+    entry = _TABLE.get(type(part))
+    if entry is None:
+        raise UnmappedPartError(
+            f"{type(part).__name__} is mapped to no view kind", hint="add it to the table in cmf/facts.py"
+        )
+    return entry[0]
+
+
+def facts_of(part: object) -> Facts:
+    """The attributes of the view that shows `part`."""
+    kind = kind_of(part)
+    facts = _TABLE[type(part)][1](part)
+    extra = getattr(part, "extra", None)
+    if extra:
+        facts.properties["extra"] = exact_json(extra, "/properties/extra", facts.properties)
+    if facts.size_bytes is None and facts.content is not None:
+        facts.size_bytes = utf8_size(facts.content)
+    if kind is ViewKind.OPAQUE and isinstance(part, OpaquePart):
+        facts.properties |= {"provider": part.provider, "type": part.type}
+    return facts
+
+
+def utf8_size(text: str) -> int:
+    """Bytes of `text` in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8"))
+
+
+def exact_json(value: Any, pointer: str, properties: dict[str, Any]) -> Any:
+    """`value` for a policy engine: integers beyond ±2^53 become decimal strings, listed in `big_integers` [A3]."""
+    if isinstance(value, dict | list | tuple) and not _has_big(value):
+        return value
+    found: list[str] = []
+    shown = _exact(value, pointer, found)
+    if found:
+        properties["big_integers"] = [*properties.get("big_integers", ()), *found]
+    return shown
+
+
+def _has_big(value: Any) -> bool:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        kind = type(item)
+        if kind is str or kind is bool or item is None:
+            continue
+        if kind is int or kind is float:
+            if not -SAFE_INTEGER <= item <= SAFE_INTEGER:
+                return True
+        elif isinstance(item, Mapping):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+    return False
+
+
+def _exact(value: Any, pointer: str, found: list[str]) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _exact(item, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}", found)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_exact(item, f"{pointer}/{index}", found) for index, item in enumerate(value)]
+    if type(value) in (int, float) and not -SAFE_INTEGER <= value <= SAFE_INTEGER and float(value).is_integer():
+        found.append(pointer)
+        return str(int(value))
+    return value
+
+
+# -- one function a kind -----------------------------------------------------------------------------------------------
+
+
+def _text(part: TextPart) -> Facts:
+    return Facts(content=part.text)
+
+
+def _thinking(part: ThinkingPart) -> Facts:
+    facts = Facts(content=part.text)
+    if part.signature is not None:
+        facts.properties["data"] = [binary.describe("signature", part.signature)]
+    return facts
+
+
+def _redacted_thinking(part: RedactedThinkingPart) -> Facts:
+    return Facts(content=part.data, properties={"redacted": True, "data": [binary.describe("data", part.data)]})
+
+
+def _tool_call(part: ToolCallPart) -> Facts:
+    uri = tool_uri(part.name, part.namespace)
+    raw = part.arguments_raw
+    content = raw if raw is not None else _json_text(part.arguments if part.arguments is not None else {})
+    facts = Facts(content=content, uri=uri, name=part.name, arguments=part.arguments, mime_type="application/json")
+    properties = facts.properties
+    if part.namespace is not None:
+        properties["namespace"] = part.namespace
+    if part.tool_call_id is not None:
+        properties["tool_id"] = part.tool_call_id
+    properties["executed_by"] = part.executed_by
+    if raw is not None:
+        properties |= {"arguments_invalid": True, "arguments_raw": raw}
+    facts.keys = entity_keys(uri, part.namespace, part.name)
+    return facts
+
+
+def entity_keys(uri: str | None, namespace: str | None, name: str | None) -> tuple[str, ...]:
+    """The keys under which an entity's profile is looked up: URI, `namespace/name`, bare name [B9]."""
+    keys = [uri] if uri is not None else []
+    if name is not None:
+        keys += [f"{namespace}/{name}", name] if namespace is not None else [name]
+    return tuple(keys)
+
+
+def _tool_result(part: ToolResultPart) -> Facts:
+    name = part.tool_name
+    uri = f"tool_result://{segment(name) if name else '_'}"
+    properties: dict[str, Any] = {"is_error": part.is_error, "executed_by": part.executed_by}
+    facts = Facts(content=result_text(part.content), uri=uri, name=name, properties=properties)
+    if name is not None:
+        properties["tool_name"] = name
+    if part.tool_call_id is not None:
+        properties["tool_id"] = part.tool_call_id
+    if not isinstance(part.content, str | tuple):
+        facts.mime_type = "application/json"
+    facts.keys = entity_keys(None, None, name)
+    return facts
+
+
+def result_text(content: Any) -> str:
+    """A result as scannable text: a string as it is, a JSON value as its JSON, parts by their texts, a line each."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, tuple):
+        return "\n".join(part.text for part in content if isinstance(part, TextPart))
+    return "" if content is None else _json_text(content)
+
+
+def _resource(part: ResourcePart) -> Facts:
+    properties: dict[str, Any] = {"resource_type": part.resource_type.value}
+    facts = Facts(name=part.name, mime_type=part.mime_type, content=part.content, properties=properties)
+    _address(facts, part.uri)
+    for field in ("version", "description"):
+        if (text := getattr(part, field)) is not None:
+            properties[field] = text
+    if part.annotations:
+        properties["annotations"] = exact_json(part.annotations, "/properties/annotations", properties)
+    if part.resource_request_id is not None:
+        properties["request_id"] = part.resource_request_id
+    if part.blob is not None:
+        described = binary.describe("blob", to_json(part.blob), part.mime_type)
+        properties["data"] = [described]
+        facts.content = described.get("text")
+        facts.size_bytes = len(part.blob)
+    if part.size_bytes is not None:
+        facts.size_bytes = part.size_bytes
+    facts.keys = entity_keys(facts.uri, None, part.name)
+    return facts
+
+
+def _address(facts: Facts, raw_uri: str) -> None:
+    facts.uri = normalise(raw_uri)
+    if facts.uri != raw_uri:
+        facts.properties["raw_uri"] = raw_uri
+
+
+def _resource_ref(part: ResourceRefPart) -> Facts:
+    properties: dict[str, Any] = {"resource_type": part.resource_type.value}
+    facts = Facts(name=part.name, content=part.uri, properties=properties)
+    _address(facts, part.uri)
+    for field in ("range_start", "range_end", "selector"):
+        if (item := getattr(part, field)) is not None:
+            properties[field] = item
+    if part.resource_request_id is not None:
+        properties["request_id"] = part.resource_request_id
+    facts.keys = entity_keys(facts.uri, None, part.name)
+    return facts
+
+
+def _prompt_request(part: PromptRequestPart) -> Facts:
+    uri = f"prompt://{segment(part.server_id) if part.server_id else '_'}/{segment(part.name)}"
+    facts = Facts(content=_json_text(part.arguments), uri=uri, name=part.name, arguments=part.arguments)
+    facts.mime_type = "application/json"
+    if part.server_id is not None:
+        facts.properties["server_id"] = part.server_id
+    if part.prompt_request_id is not None:
+        facts.properties["request_id"] = part.prompt_request_id
+    facts.keys = entity_keys(uri, part.server_id, part.name)
+    return facts
+
+
+def _prompt_result(part: PromptResultPart) -> Facts:
+    uri = f"prompt_result://{segment(part.prompt_name)}"
+    properties: dict[str, Any] = {"is_error": part.is_error, "message_count": len(part.messages)}
+    if part.error_message is not None:
+        properties["error_message"] = part.error_message
+    if part.prompt_request_id is not None:
+        properties["request_id"] = part.prompt_request_id
+    content = part.content if part.content is not None else part.error_message
+    keys = entity_keys(None, None, part.prompt_name)
+    return Facts(content=content, uri=uri, name=part.prompt_name, properties=properties, keys=keys)
+
+
+def _media(part: MediaPart) -> Facts:
+    properties: dict[str, Any] = {"source_type": part.type}
+    facts = Facts(mime_type=part.media_type, properties=properties)
+    if part.type == "base64":
+        described = binary.describe("data", part.data, part.media_type)
+        properties["data"] = [described]
+        facts.content = described.get("text")
+        facts.size_bytes = described.get("decoded_length", described["length"])
+    else:
+        facts.content = part.data
+        _address(facts, part.data)
+    if isinstance(part, VideoPart | AudioPart) and part.duration_ms is not None:
+        properties["duration_ms"] = part.duration_ms
+    if isinstance(part, DocumentPart) and part.title is not None:
+        facts.name = properties["title"] = part.title
+    return facts
+
+
+def _opaque(part: OpaquePart) -> Facts:
+    uri = f"opaque://{segment(part.provider)}/{segment(part.type)}"
+    return Facts(content=_json_text(part.value), uri=uri, name=part.type, mime_type="application/json")
+
+
+def _json_text(value: Any) -> str:
+    return dumps(value).decode("utf-8")
+
+
+Shower: TypeAlias = Callable[[Any], Facts]
+_TABLE: Final[dict[type, tuple[ViewKind, Shower]]] = {
+    TextPart: (ViewKind.TEXT, _text),
+    ThinkingPart: (ViewKind.THINKING, _thinking),
+    RedactedThinkingPart: (ViewKind.THINKING, _redacted_thinking),
+    ToolCallPart: (ViewKind.TOOL_CALL, _tool_call),
+    ToolResultPart: (ViewKind.TOOL_RESULT, _tool_result),
+    ResourcePart: (ViewKind.RESOURCE, _resource),
+    ResourceRefPart: (ViewKind.RESOURCE_REF, _resource_ref),
+    PromptRequestPart: (ViewKind.PROMPT_REQUEST, _prompt_request),
+    PromptResultPart: (ViewKind.PROMPT_RESULT, _prompt_result),
+    ImagePart: (ViewKind.IMAGE, _media),
+    VideoPart: (ViewKind.VIDEO, _media),
+    AudioPart: (ViewKind.AUDIO, _media),
+    DocumentPart: (ViewKind.DOCUMENT, _media),
+    OpaquePart: (ViewKind.OPAQUE, _opaque),
+}
+
+
+def show(part_type: type, kind: ViewKind, shower: Shower) -> None:
+    """Register how a type that is no content part (a request, say) is shown; for the modules above this one."""
+    _TABLE[part_type] = (kind, shower)

@@ -1,0 +1,245 @@
+"""JSON values that cannot change: what makes sharing them between copies safe. Spec: docs/spec/message.md [MSG-4].
+
+`FrozenDict` and `FrozenList` are `dict` and `list` to everything that reads (orjson serialises them natively,
+they compare equal to their plain twins) and refuse everything that writes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from cmf.errors import ShapeError
+
+JsonValue: TypeAlias = "bool | int | float | str | FrozenList | FrozenDict | None"
+
+MAX_DEPTH = 64  # containers inside containers; the engines' JSON readers stop at 127, and views add a few levels
+
+
+def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+    raise TypeError(f"{type(self).__name__} is frozen: build a new value instead of changing this one")
+
+
+class FrozenDict(dict[str, Any]):
+    """A JSON object that cannot change. Values are frozen too."""
+
+    __slots__ = ()
+
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> FrozenDict:  # noqa: D102  (as `dict`)
+        made = super().__new__(cls)
+        for key, value in dict(*args, **kwargs).items():
+            dict.__setitem__(made, _checked_key(key), freeze(value))
+        return made
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: `dict.__init__` would merge into a finished value when called again."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return dict.__eq__(self, other) is True and same_json(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __or__(self, other: Any) -> FrozenDict:  # type: ignore[override]
+        return FrozenDict(dict(self) | dict(other))
+
+    def __copy__(self) -> FrozenDict:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenDict:
+        return self
+
+    def __reduce__(self) -> tuple[type[FrozenDict], tuple[dict[str, Any]]]:
+        return FrozenDict, (dict(self),)
+
+    def copy(self) -> FrozenDict:
+        """Itself: there is nothing that a copy would protect."""
+        return self
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(_frozen_object)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "object"}
+
+
+class FrozenList(list[Any]):
+    """A JSON array that cannot change. Items are frozen too."""
+
+    __slots__ = ()
+
+    __setitem__ = __delitem__ = append = extend = insert = pop = remove = clear = _refuse
+    sort = reverse = __iadd__ = __imul__ = _refuse
+
+    def __new__(cls, items: Any = ()) -> FrozenList:  # noqa: D102  (as `list`)
+        made = super().__new__(cls)
+        list.extend(made, [freeze(item) for item in items])
+        return made
+
+    def __init__(self, items: Any = ()) -> None:
+        """Nothing: `list.__init__` would replace the content of a finished value when called again."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self))
+
+    def __eq__(self, other: object) -> bool:
+        return list.__eq__(self, other) is True and same_json(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __copy__(self) -> FrozenList:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenList:
+        return self
+
+    def __reduce__(self) -> tuple[type[FrozenList], tuple[list[Any]]]:
+        return FrozenList, (list(self),)
+
+    def copy(self) -> FrozenList:
+        """Itself: there is nothing that a copy would protect."""
+        return self
+
+
+def freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
+    """`value` as a frozen JSON value; a frozen one is returned as it is.
+
+    Raises:
+        ShapeError: not JSON (another type, NaN, a lone surrogate, a key that is no string), or deeper than 64 levels.
+    """
+    kind = type(value)
+    if kind is str:
+        return value if value.isascii() else _checked_text(value)
+    if kind is FrozenDict or kind is FrozenList or kind is bool or kind is int or value is None:
+        return value
+    if kind is float:
+        if not math.isfinite(value):
+            raise ShapeError("a number must be finite", code="shape.not-finite")
+        return value
+    if _depth == 0:
+        raise ShapeError(f"nested deeper than {MAX_DEPTH} levels", code="shape.too-deep", hint="flatten the value")
+    if isinstance(value, dict):
+        frozen = dict.__new__(FrozenDict)
+        put = dict.__setitem__
+        for key, item in value.items():
+            put(frozen, _checked_key(key), freeze(item, _depth - 1))
+        return frozen
+    if isinstance(value, list | tuple):
+        array = list.__new__(FrozenList)
+        list.extend(array, [freeze(item, _depth - 1) for item in value])
+        return array
+    if isinstance(value, str):
+        return freeze(str.__str__(value))
+    raise ShapeError(f"{kind.__name__} is not a JSON type", code="shape.not-json")
+
+
+def frozen_mapping(items: dict[str, Any]) -> FrozenDict:
+    """An unchangeable mapping whose values are frozen already (values of the format, for example)."""
+    made = dict.__new__(FrozenDict)
+    dict.update(made, items)
+    return made
+
+
+def thaw(value: Any) -> Any:
+    """A plain, mutable copy of a JSON value: `dict` and `list` all the way down. Leaves are shared."""
+    if isinstance(value, dict):
+        return {key: thaw(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [thaw(item) for item in value]
+    return value
+
+
+def same_json(left: Any, right: Any) -> bool:
+    """Whether two JSON values are equal as JSON: true is not 1, but 1 is 1.0 (both are the number one)."""
+    if isinstance(left, dict):
+        return (
+            isinstance(right, dict)
+            and len(left) == len(right)
+            and all(key in right and same_json(item, right[key]) for key, item in left.items())
+        )
+    if isinstance(left, list | tuple):
+        return (
+            isinstance(right, list | tuple)
+            and len(left) == len(right)
+            and all(same_json(a, b) for a, b in zip(left, right, strict=True))
+        )
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    return bool(left == right)
+
+
+def same_spelling(left: Any, right: Any) -> bool:
+    """`same_json`, and numbers are spelled alike too: 1 is not 1.0. Key order does not count."""
+    if isinstance(left, dict):
+        return (
+            isinstance(right, dict)
+            and len(left) == len(right)
+            and all(key in right and same_spelling(item, right[key]) for key, item in left.items())
+        )
+    if isinstance(left, list | tuple):
+        return (
+            isinstance(right, list | tuple)
+            and len(left) == len(right)
+            and all(same_spelling(a, b) for a, b in zip(left, right, strict=True))
+        )
+    if isinstance(left, str):
+        return isinstance(right, str) and left == right
+    return type(left) is type(right) and left == right
+
+
+def _checked_text(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ShapeError("text has a lone surrogate", code="shape.lone-surrogate") from None
+    return text
+
+
+def _checked_key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise ShapeError("an object's keys must be strings", code="shape.not-json")
+    return key if key.isascii() else _checked_text(key)
+
+
+def _frozen_object(value: Any) -> FrozenDict:
+    if not isinstance(value, dict):
+        raise PydanticCustomError("object_type", "Input should be a JSON object")
+    return cast("FrozenDict", _frozen_any(value))
+
+
+def _frozen_any(value: Any) -> Any:
+    try:
+        return freeze(value)
+    except ShapeError as error:
+        raise PydanticCustomError(error.code.removeprefix("shape."), "{reason}", {"reason": error.message}) from None
+
+
+class _AnyJson:
+    """Pydantic's way to say: any JSON value, frozen."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(_frozen_any)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {}
+
+
+if TYPE_CHECKING:
+    Json: TypeAlias = Any
+else:
+    from typing import Annotated
+
+    Json = Annotated[Any, _AnyJson]

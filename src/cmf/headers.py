@@ -1,0 +1,40 @@
+"""Which HTTP headers must never leave the process: not to policy, audit, logs or a repr [B12]. Spec: extensions.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+SENSITIVE: Final = frozenset(
+    {
+        "authorization",
+        "cookie",
+        "x-api-key",
+        "set-cookie",
+        "proxy-authorization",
+        "proxy-authenticate",
+        "www-authenticate",
+        "api-key",
+        "x-goog-api-key",
+        "x-amz-security-token",
+        "x-auth-token",
+        "x-csrf-token",
+        "x-xsrf-token",
+        "x-vault-token",
+        "x-forwarded-authorization",
+        "x-client-cert",
+        "x-forwarded-client-cert",
+    }
+)
+_SENSITIVE_WORDS: Final = ("authorization", "cookie", "api-key", "apikey", "token", "secret", "password", "credential")
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether a header of this name carries a credential; case and underscores do not matter."""
+    plain = name.strip().lower().replace("_", "-")
+    return plain in SENSITIVE or any(word in plain for word in _SENSITIVE_WORDS)
+
+
+def without_sensitive(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that may be shown, in their order."""
+    return {name: text for name, text in headers.items() if not is_sensitive(name)}

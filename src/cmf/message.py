@@ -1,0 +1,97 @@
+"""One turn of a conversation. Spec: docs/spec/message.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field
+
+from cmf import content as _content
+from cmf.content import ContentPart, PromptResultPart, ToolResultPart, bind_parts, known_parts
+from cmf.enums import Channel, MessageStatus, Role
+from cmf.errors import UnknownRoleError
+from cmf.extensions import AgentExtension, ConversationContext, Extensions
+from cmf.frozen import FrozenDict
+from cmf.value import Str, UtcTime, Value, rebuild, value
+
+if TYPE_CHECKING:
+    from cmf.view import MessageView
+
+SCHEMA_VERSION: int = 2
+
+NO_SHAPE: Final = FrozenDict()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a message was spelled on its wire: grouping, absent against null, the text of embedded JSON [A15].
+
+    It holds no fact: an adapter uses it only if decoding what it yields gives exactly this message again. It is made by
+    adapters alone; no JSON form of a message has it, so none can bring one in.
+
+    `group` numbers the wire message (or item) that this message was part of, `size` how many messages came from it.
+    """
+
+    format: str
+    group: int = 0
+    size: int = 1
+    shape: FrozenDict = NO_SHAPE
+
+
+@value
+class Message(Value):
+    """One turn: a role and an ordered list of parts; everything else is optional [A2]."""
+
+    role: Role
+    content: Annotated[tuple[ContentPart, ...], BeforeValidator(known_parts)]
+    id: Str | None = None
+    session_id: Str | None = None
+    parent_id: Str | None = None
+    channel: Channel | None = None
+    status: MessageStatus = MessageStatus.COMPLETE
+    created_at: UtcTime | None = None
+    schema_version: Annotated[int, Field(strict=True, ge=1)] = SCHEMA_VERSION
+    extensions: Extensions | None = None
+    extra: FrozenDict | None = None
+    provider_raw: Layout | None = dataclasses.field(
+        default=None, init=False, compare=False, repr=False, metadata={"dump": False}
+    )
+
+    @property
+    def parent_tool_use_id(self) -> str | None:
+        """The id of the call that a tool message answers: derived, so that it cannot disagree [A11]."""
+        for part in self.content:
+            if isinstance(part, ToolResultPart):
+                return part.tool_call_id
+        return None
+
+    def iter_views(self, *, hook: Any = None, capabilities: Any = None) -> Iterator[MessageView]:
+        """The views of this message: see `cmf.iter_views`."""
+        from cmf.decomposition import iter_views  # views of requests too, so it sits above this module
+
+        return iter_views(self, hook=hook, capabilities=capabilities)
+
+    @classmethod
+    def _upgrade(cls, data: Any) -> Any:
+        from cmf.migrations import upgrade_message  # reads older schema versions into this one
+
+        if not isinstance(data, dict):
+            return data
+        _refuse_unknown_role(data)
+        return upgrade_message(data)
+
+
+def _refuse_unknown_role(data: dict[str, Any]) -> None:
+    role = data.get("role")
+    if isinstance(role, str) and role not in {known.value for known in Role}:
+        raise UnknownRoleError("unknown role", path="$.role", hint=f"use one of {', '.join(Role)}")
+
+
+# Parts hold messages and messages hold parts: pydantic needs both names before it can build either.
+_names: dict[str, Any] = {"Message": Message, "ResultContent": _content.ResultContent}
+for _cls in (PromptResultPart, ToolResultPart, ConversationContext, AgentExtension, Extensions, Message):
+    rebuild(_cls, {**vars(sys.modules[_cls.__module__]), **_names})
+bind_parts()

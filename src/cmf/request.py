@@ -1,0 +1,150 @@
+"""What is asked of a model, and what it answered. Spec: docs/spec/request.md."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from cmf.content import TextPart
+from cmf.enums import Role, StopReason
+from cmf.errors import ShapeError
+from cmf.extensions import TokenUsage
+from cmf.frozen import FrozenDict
+from cmf.message import Layout, Message
+from cmf.tools import ToolDefinition
+from cmf.value import Number, Str, Value, value
+
+ToolChoiceMode = Literal["auto", "none", "required", "tool"]
+
+
+@value
+class ToolChoice(Value):
+    """Whether the model may, must or must not call tools; `name` goes with mode `tool`."""
+
+    mode: ToolChoiceMode
+    name: Str | None = None
+
+
+def _stop_sequences(stop: Any) -> Any:
+    return (stop,) if isinstance(stop, str) else stop
+
+
+@value
+class Sampling(Value):
+    """How the model draws its answer. None: the provider's default."""
+
+    temperature: Number | None = None
+    top_p: Number | None = None
+    top_k: Number | None = None
+    max_output_tokens: Annotated[int, Field(strict=True)] | None = None
+    stop: Annotated[tuple[Str, ...], BeforeValidator(_stop_sequences)] | None = None
+    seed: Annotated[int, Field(strict=True)] | None = None
+    frequency_penalty: Number | None = None
+    presence_penalty: Number | None = None
+
+
+SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
+
+
+@value
+class Request(Value):
+    """One request to a model. `model` is `<provider>:<model>`, or what the client said where no route is known yet."""
+
+    model: Str | None = None
+    messages: tuple[Message, ...] = ()
+    tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: ToolChoice | None = None
+    response_schema: FrozenDict | None = None
+    response_schema_name: Str | None = None
+    sampling: Sampling = Field(default_factory=Sampling)
+    reasoning_effort: Str | None = None
+    stream: bool | None = None
+    extra: FrozenDict | None = None
+    session_id: Str | None = None
+    provider_raw: Layout | None = dataclasses.field(
+        default=None, init=False, compare=False, repr=False, metadata={"dump": False}
+    )
+
+    @property
+    def system(self) -> str | None:
+        """All system and developer text, joined by blank lines; None where there is none [A5]."""
+        texts = [
+            part.text
+            for message in self.messages
+            if message.role in (Role.SYSTEM, Role.DEVELOPER)
+            for part in message.content
+            if isinstance(part, TextPart)
+        ]
+        return "\n\n".join(texts) if texts else None
+
+    def with_options(self, **options: Any) -> Request:
+        """A copy with options applied: fields of the request, or of its sampling, by name. The original is unchanged.
+
+        Raises:
+            ShapeError: an unknown option, or a value that does not fit.
+        """
+        sampling = {name: options.pop(name) for name in SAMPLING_FIELDS if name in options}
+        if sampling:
+            options["sampling"] = self.sampling.model_copy(update=sampling)
+        return self.model_copy(update=options)
+
+
+@value
+class Choice(Value):
+    """One of the alternatives that a model offered, and why it stopped there."""
+
+    message: Message
+    stop_reason: StopReason | None = None
+    raw_stop_reason: Str | None = None
+    extra: FrozenDict | None = None
+
+
+@value
+class ErrorInfo(Value):
+    """What a provider said went wrong."""
+
+    message: Str | None = None
+    type: Str | None = None
+    code: Str | None = None
+    status: int | None = None
+
+
+@value
+class Response(Value):
+    """A model's answer: its choices, what it used, the model that really served it; or an error."""
+
+    choices: tuple[Choice, ...] = ()
+    usage: TokenUsage | None = None
+    model: Str | None = None
+    error: ErrorInfo | None = None
+    extra: FrozenDict | None = None
+    provider_raw: Layout | None = dataclasses.field(
+        default=None, init=False, compare=False, repr=False, metadata={"dump": False}
+    )
+
+    @property
+    def message(self) -> Message:
+        """The message of the single choice.
+
+        Raises:
+            ShapeError: there is not exactly one choice; look at `choices` then.
+        """
+        if len(self.choices) != 1:
+            raise ShapeError(
+                f"the response has {len(self.choices)} choices",
+                path="$.choices",
+                code="response.not-single",
+                hint="read `choices`",
+            )
+        return self.choices[0].message
+
+
+def build_request(messages: Iterable[Message | dict[str, Any]], *, system: str | None = None, **fields: Any) -> Request:
+    """A request whose `system` text, if any, becomes its first message [A5]."""
+    listed: list[Any] = list(messages)
+    if system is not None:
+        listed.insert(0, Message(role=Role.SYSTEM, content=(TextPart(text=system),)))
+    return Request(messages=tuple(listed), **fields)

@@ -1,0 +1,75 @@
+"""Who asks, what data is touched, and what may be done with it. Spec: docs/spec/extensions.md [EXT-6] to [EXT-9]."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from cmf.enums import SubjectType
+from cmf.frozen import FrozenDict, frozen_mapping
+from cmf.value import Str, UtcTime, Value, value
+
+
+def _as_set(items: Any) -> Any:
+    """Sets are written as JSON arrays, and read back from any of the built-in collections."""
+    return frozenset(items) if isinstance(items, list | tuple | set) else items
+
+
+StrSet = Annotated[frozenset[Str], BeforeValidator(_as_set)]
+
+
+@value
+class SubjectExtension(Value):
+    """The authenticated entity that makes the request. A field that is None was not granted, or not known."""
+
+    id: Str | None = None
+    type: SubjectType | None = None
+    roles: StrSet | None = None
+    permissions: StrSet | None = None
+    teams: StrSet | None = None
+    claims: FrozenDict | None = None
+
+
+@value
+class ObjectSecurityProfile(Value):
+    """What access to an entity (tool, resource, prompt) requires, and which data it reaches."""
+
+    managed_by: Literal["host", "tool", "both"] = "host"
+    permissions: tuple[Str, ...] = ()
+    trust_domain: Str | None = None
+    data_scope: tuple[Str, ...] = ()
+
+
+@value
+class RetentionPolicy(Value):
+    """How long data may be kept: the earlier of `max_age_seconds` and `delete_after` wins."""
+
+    max_age_seconds: Annotated[int, Field(ge=0, strict=True)] | None = None
+    policy: Literal["session", "transient", "persistent", "none"] = "persistent"
+    delete_after: UtcTime | None = None
+
+
+@value
+class DataPolicy(Value):
+    """Rules for the data that an entity returns. `allowed_actions` None is unrestricted, empty allows nothing."""
+
+    apply_labels: tuple[Str, ...] = ()
+    allowed_actions: tuple[Str, ...] | None = None
+    denied_actions: tuple[Str, ...] = ()
+    retention: RetentionPolicy | None = None
+
+
+Objects = Annotated[dict[Str, ObjectSecurityProfile], AfterValidator(frozen_mapping)]
+DataPolicies = Annotated[dict[Str, DataPolicy], AfterValidator(frozen_mapping)]
+
+
+@value
+class SecurityExtension(Value):
+    """Labels (which only grow), classification, subject, and the profiles and data policies by entity name."""
+
+    labels: StrSet = frozenset()
+    classification: Str | None = None
+    subject: SubjectExtension | None = None
+    objects: Objects = FrozenDict()
+    data: DataPolicies = FrozenDict()

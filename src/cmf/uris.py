@@ -1,0 +1,132 @@
+"""The URIs of views, and matching them. Spec: docs/spec/views.md [VIEW-8] to [VIEW-11]; DECISIONS B5, B6.
+
+In a pattern only `*` (characters of one segment; alone: one whole segment) and `**` (as a segment: any number of
+segments, none included) are special; dots, brackets, plus and question marks are literal. Case counts. Both sides are
+normalised first, so that no second spelling of a URI slips past.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from urllib.parse import quote
+
+from wcmatch import fnmatch
+
+_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_SPECIAL = re.compile(r"[\[\]{}()!?|@+\\-]")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*):(//)?")
+_FLAGS = fnmatch.DOTMATCH | fnmatch.CASE | fnmatch.FORCEUNIX
+_OWN_SCHEMES = frozenset({"tool", "tool_result", "prompt", "prompt_result", "llm", "opaque"})
+
+
+def segment(text: str) -> str:
+    """`text` as one URI segment: everything but unreserved characters is percent-encoded."""
+    return quote(text, safe="._~-") if text else "_"
+
+
+def tool_uri(name: str, namespace: str | None) -> str:
+    """`tool://<namespace or _>/<name>`."""
+    return f"tool://{segment(namespace) if namespace else '_'}/{segment(name)}"
+
+
+def normalise(uri: str) -> str:
+    """The one spelling of `uri`: scheme and host in lower case, unreserved escapes decoded, dot segments resolved.
+
+    Of our own schemes (`tool`, `tool_result`, `prompt`, `prompt_result`, `llm`, `opaque`) the authority is a name, and
+    keeps its case.
+    """
+    uri = _ESCAPE.sub(_decoded, uri)
+    scheme_match = _SCHEME.match(uri)
+    if scheme_match is None:
+        return uri
+    scheme, slashes = scheme_match.group(1).lower(), scheme_match.group(2) or ""
+    rest = uri[scheme_match.end() :]
+    if not slashes:
+        return f"{scheme}:{rest}"
+    authority, separator, tail = _split_authority(rest)
+    if scheme not in _OWN_SCHEMES:
+        authority = authority.lower()
+        path, mark, query = _split_query(tail)
+        tail = _without_dots(path) + mark + query if separator else tail
+    return f"{scheme}://{authority}{separator}{tail}"
+
+
+def matches(uri: str, pattern: str) -> bool:
+    """Whether `uri` matches the glob `pattern`."""
+    return _walk(normalise(uri).split("/"), _compiled(pattern))
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
+    """A matcher per segment; None stands for `**`."""
+    return tuple(_segment_matcher(part) for part in normalise(pattern).split("/"))
+
+
+def _segment_matcher(part: str) -> re.Pattern[str] | None:
+    if part == "**":
+        return None
+    # wcmatch has no flags that switch off classes and question marks, and its `$` allows a newline: escape, anchor.
+    escaped = _SPECIAL.sub(r"\\\g<0>", re.sub(r"\*+", "*", part))
+    (regex,), _ = fnmatch.translate(escaped, flags=_FLAGS)
+    return re.compile(regex.removesuffix("$") + r"\Z")
+
+
+def _walk(parts: list[str], pattern: tuple[re.Pattern[str] | None, ...]) -> bool:
+    """Glob matching with one point to come back to: the last `**` seen."""
+    at = want = 0
+    back: tuple[int, int] | None = None
+    while at < len(parts):
+        matcher = pattern[want] if want < len(pattern) else _NOTHING
+        if matcher is None:
+            back = (at, want)
+            want += 1
+        elif matcher.match(parts[at]):
+            at, want = at + 1, want + 1
+        elif back is not None:
+            back = (back[0] + 1, back[1])
+            at, want = back[0], back[1] + 1
+        else:
+            return False
+    return all(matcher is None for matcher in pattern[want:])
+
+
+_NOTHING = re.compile(r"(?!)")
+
+
+def _decoded(escape: re.Match[str]) -> str:
+    character = chr(int(escape.group(1), 16))
+    return character if _UNRESERVED.match(character) else escape.group(0).upper()
+
+
+def _split_authority(rest: str) -> tuple[str, str, str]:
+    for index, character in enumerate(rest):
+        if character in "/?#":
+            return rest[:index], character, rest[index + 1 :]
+    return rest, "", ""
+
+
+def _split_query(tail: str) -> tuple[str, str, str]:
+    for index, character in enumerate(tail):
+        if character in "?#":
+            return tail[:index], character, tail[index + 1 :]
+    return tail, "", ""
+
+
+def _without_dots(path: str) -> str:
+    kept: list[str] = []
+    parts = path.split("/")
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        if part == "..":
+            if kept:
+                kept.pop()
+            if last:
+                kept.append("")
+        elif part == ".":
+            if last:
+                kept.append("")
+        else:
+            kept.append(part)
+    return "/".join(kept)

@@ -1,0 +1,287 @@
+"""What all values of the format have in common: frozen, strict, slotted, with one JSON form. Spec: message.md [MSG-3].
+
+`@value` makes a pydantic dataclass: validated once when it is built from outside, never again. The JSON form of a
+value is an object of its fields, in order, without those that are at their default; `None` is therefore absent.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Any, Self, TypeVar, cast, dataclass_transform
+
+import pydantic
+import pydantic.dataclasses
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
+
+from cmf.enums import ContentType
+from cmf.errors import ShapeError
+from cmf.frozen import FrozenList
+
+Str = Annotated[str, Field(min_length=0)]
+"""Text that is valid Unicode: the (empty) constraint makes pydantic look, so lone surrogates are refused."""
+
+CONFIG = ConfigDict(extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True, ser_json_bytes="base64")
+
+_T = TypeVar("_T", bound="Value")
+_TAGS = frozenset(ContentType)
+_new = object.__new__
+_set = object.__setattr__
+
+
+class Value:
+    """Base of all values. Equality is by content and by type; instances are hashable and cannot change."""
+
+    __slots__ = ()
+
+    @classmethod
+    def model_validate(cls, data: Any) -> Self:
+        """The value that `data` (an instance, or its JSON form as Python objects) describes; ShapeError if none."""
+        if type(data) is cls:
+            return data
+        try:
+            return _adapter(cls).validate_python(cls._upgrade(data))
+        except pydantic.ValidationError as error:
+            raise shape_error(error) from None
+
+    @classmethod
+    def model_validate_json(cls, data: bytes | str) -> Self:
+        """The value that these JSON bytes describe. Strict JSON: see `cmf.codec.loads`."""
+        from cmf.codec import loads  # the codec reads values too, so it sits above this module
+
+        return cls.model_validate(loads(data))
+
+    @classmethod
+    def _upgrade(cls, data: Any) -> Any:
+        """Where a type reads older spellings of itself; nothing to do by default."""
+        return data
+
+    def model_dump(self) -> dict[str, Any]:
+        """The JSON form as plain Python objects: a fresh dict that the caller may change."""
+        return {name: encode(item) for name, item, encode in self._fields()}
+
+    def model_dump_json(self) -> bytes:
+        """The JSON form as UTF-8 bytes; equal values give equal bytes."""
+        from cmf.codec import dumps
+
+        return dumps(self.model_dump())
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
+        """A copy with the fields in `update` replaced and validated; the others are shared."""
+        if not update:
+            return self
+        return type(self)(**{**{f.name: getattr(self, f.name) for f in _init_fields(type(self))}, **update})
+
+    def _fields(self) -> list[tuple[str, Any, Callable[[Any], Any]]]:
+        present = []
+        for name, default, encode in _dump_plan(type(self)):
+            item = getattr(self, name)
+            if item is default or (default is not _REQUIRED and type(item) is type(default) and item == default):
+                continue
+            present.append((name, item, encode))
+        return present
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(Field, dataclasses.field))
+def value(cls: type[_T]) -> type[_T]:
+    """Make `cls` a frozen, slotted, keyword-only pydantic dataclass whose constructor raises ShapeError."""
+    made = pydantic.dataclasses.dataclass(frozen=True, slots=True, kw_only=True, config=CONFIG)(cls)
+    _speak_our_errors(made)
+    return cast("type[_T]", made)
+
+
+def rebuild(cls: type[Value], names: dict[str, Any]) -> None:
+    """Finish a value whose annotations name types that were defined after it."""
+    pydantic.dataclasses.rebuild_dataclass(cls, force=True, _types_namespace=names)  # type: ignore[arg-type]
+    _speak_our_errors(cls)
+
+
+def _speak_our_errors(made: type[Any]) -> None:
+    validate = made.__init__
+
+    def __init__(self: Any, **fields: Any) -> None:  # noqa: N807  (it becomes the class's own)
+        try:
+            validate(self, **fields)
+        except pydantic.ValidationError as error:
+            raise shape_error(error, root=made.__name__) from None
+
+    __init__.__doc__ = f"Build a {made.__name__}; every argument is validated."
+    type.__setattr__(made, "__init__", __init__)
+
+
+def trusted(cls: type[_T], **fields: Any) -> _T:
+    """A `cls` built without validation, for code that made every field itself (decoders, `replace`).
+
+    The caller vouches for types, frozenness and strict text. Missing fields get their defaults.
+    """
+    made = _new(cls)
+    for name, default in _defaults(cls):
+        _set(made, name, fields.get(name, default))
+    return made
+
+
+def replace(original: _T, **fields: Any) -> _T:
+    """A copy with some fields replaced, unvalidated; every other field is the very same object."""
+    cls = type(original)
+    made = _new(cls)
+    for name, _ in _defaults(cls):
+        _set(made, name, fields[name] if name in fields else getattr(original, name))
+    return made
+
+
+def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
+    """The first finding of pydantic as one of ours: location and reason, never the input."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = root
+    after_index = False
+    for step in first["loc"]:
+        if isinstance(step, int):
+            path = f"{path}[{step}]"
+        elif not (after_index and step in _TAGS):  # pydantic names the union's branch; JSON has no such step
+            path = f"{path}.{step}"
+        after_index = isinstance(step, int)
+    more = error.error_count() - 1
+    also = f" (and {more} more)" if more else ""
+    title = error.title if error.title.isidentifier() else "value"
+    message = f"{title}: {first['msg'].removeprefix('Value error, ')}{also}"
+    return ShapeError(message, path=path, code=f"shape.{first['type'].replace('_', '-')}")
+
+
+# -- the JSON form -----------------------------------------------------------------------------------------------------
+
+_REQUIRED = object()
+_adapters: dict[type, TypeAdapter[Any]] = {}
+_plans: dict[type, tuple[tuple[str, Any, Callable[[Any], Any]], ...]] = {}
+_default_cache: dict[type, tuple[tuple[str, Any], ...]] = {}
+
+
+def _adapter(cls: type[_T]) -> TypeAdapter[_T]:
+    adapter = _adapters.get(cls)
+    if adapter is None:
+        adapter = _adapters[cls] = TypeAdapter(cls)
+    return adapter
+
+
+def json_schema(cls: type[Value]) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a type's JSON form."""
+    schema: dict[str, Any] = _without_empty_constraint(_adapter(cls).json_schema(mode="validation"))
+    return schema
+
+
+def _without_empty_constraint(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {
+            key: _without_empty_constraint(item)
+            for key, item in schema.items()
+            if not (key == "minLength" and item == 0)
+        }
+    return [_without_empty_constraint(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def _init_fields(cls: type) -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(cls) if field.init]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default is not dataclasses.MISSING:
+        default = field.default
+        if isinstance(default, pydantic.fields.FieldInfo):
+            return _REQUIRED if default.is_required() else default.get_default(call_default_factory=True)
+        return default
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return _REQUIRED
+
+
+def _defaults(cls: type) -> tuple[tuple[str, Any], ...]:
+    known = _default_cache.get(cls)
+    if known is None:
+        fields = dataclasses.fields(cls)
+        known = _default_cache[cls] = tuple((f.name, None if _default(f) is _REQUIRED else _default(f)) for f in fields)
+    return known
+
+
+def _dump_plan(cls: type) -> tuple[tuple[str, Any, Callable[[Any], Any]], ...]:
+    plan = _plans.get(cls)
+    if plan is None:
+        fields = [field for field in dataclasses.fields(cls) if field.metadata.get("dump", True)]
+        # A discriminator is always written: it is at its default by definition.
+        plan = _plans[cls] = tuple(
+            (f.name, _REQUIRED if f.name in ("content_type", "type") else _default(f), to_json) for f in fields
+        )
+    return plan
+
+
+def to_json(item: Any) -> Any:
+    """Any field of a value as plain JSON objects; sets are sorted, times are UTC with microseconds."""
+    kind = type(item)
+    if kind is str or item is None or kind is bool or kind is int or kind is float:
+        return item
+    if isinstance(item, Value):
+        return item.model_dump()
+    if isinstance(item, StrEnum):
+        return item.value
+    if kind is tuple or kind is FrozenList:
+        return [to_json(each) for each in item]
+    if kind is frozenset:
+        return sorted(to_json(each) for each in item)
+    if isinstance(item, dict):
+        return {key: to_json(each) for key, each in item.items()}
+    if isinstance(item, Decimal):
+        return str(item)
+    if isinstance(item, datetime):
+        return item.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if isinstance(item, bytes):
+        return base64.b64encode(item).decode("ascii")
+    raise TypeError(f"{kind.__name__} has no JSON form")
+
+
+# -- field types -------------------------------------------------------------------------------------------------------
+
+
+def _utc(moment: Any) -> Any:
+    if isinstance(moment, datetime) and moment.tzinfo is None:
+        raise ValueError("a time needs its zone")
+    return moment
+
+
+def _to_utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC)
+
+
+def _to_bytes(blob: Any) -> Any:
+    if isinstance(blob, str):
+        try:
+            return base64.b64decode(blob, validate=True)
+        except ValueError:
+            raise ValueError("not base64") from None
+    return blob
+
+
+UtcTime = Annotated[datetime, BeforeValidator(_utc), pydantic.AfterValidator(_to_utc)]
+"""A moment with its zone, kept in UTC with microseconds; ISO 8601 in JSON."""
+
+Blob = Annotated[bytes, BeforeValidator(_to_bytes), PlainSerializer(to_json, return_type=str)]
+"""Bytes; standard base64 in JSON."""
+
+Number = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+"""A JSON number in the spelling it came in: 1 stays an int, 1.0 a float."""
+
+__all__ = [
+    "Blob",
+    "Number",
+    "Str",
+    "UtcTime",
+    "Value",
+    "json_schema",
+    "rebuild",
+    "replace",
+    "shape_error",
+    "to_json",
+    "trusted",
+    "value",
+]

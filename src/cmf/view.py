@@ -1,0 +1,410 @@
+"""One part of a message as policy sees it: uniform, read-only, showing only what was granted. Spec: docs/spec/views.md.
+
+What a view is (kind, direction, action, URI) is computed from tables; what its reader may know of the context comes
+from `cmf.projection`. A part that no table maps raises: skipping it would hide it from policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cmf.enums import Capability, Hook, Role, ViewAction, ViewKind
+from cmf.errors import CapabilityError
+from cmf.facts import SAFE_PROPERTIES, Facts, exact_json, facts_of, kind_of
+from cmf.frozen import FrozenDict
+from cmf.projection import Scope
+from cmf.security import DataPolicy, ObjectSecurityProfile, SubjectExtension
+from cmf.uris import matches
+from cmf.value import to_json
+
+_PRE_KINDS: Final = frozenset(
+    {ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST, ViewKind.RESOURCE_REF, ViewKind.REQUEST, ViewKind.TOOL_DEFINITION}
+)
+_POST_KINDS: Final = frozenset({ViewKind.TOOL_RESULT, ViewKind.PROMPT_RESULT, ViewKind.RESOURCE, ViewKind.RESPONSE})
+_PRE_ROLES: Final = frozenset({Role.SYSTEM, Role.DEVELOPER, Role.USER})
+_ACTIONS: Final = {
+    ViewKind.TOOL_CALL: ViewAction.EXECUTE,
+    ViewKind.TOOL_RESULT: ViewAction.RECEIVE,
+    ViewKind.RESOURCE: ViewAction.READ,
+    ViewKind.RESOURCE_REF: ViewAction.READ,
+    ViewKind.PROMPT_REQUEST: ViewAction.INVOKE,
+    ViewKind.PROMPT_RESULT: ViewAction.RECEIVE,
+    ViewKind.REQUEST: ViewAction.INVOKE,
+    ViewKind.RESPONSE: ViewAction.RECEIVE,
+    ViewKind.TOOL_DEFINITION: ViewAction.READ,
+}
+_HOOKS: Final = {
+    ViewKind.TOOL_CALL: Hook.TOOL_PRE,
+    ViewKind.TOOL_RESULT: Hook.TOOL_POST,
+    ViewKind.RESOURCE_REF: Hook.RESOURCE_PRE,
+    ViewKind.RESOURCE: Hook.RESOURCE_POST,
+    ViewKind.PROMPT_REQUEST: Hook.PROMPT_PRE,
+    ViewKind.PROMPT_RESULT: Hook.PROMPT_POST,
+    ViewKind.REQUEST: Hook.LLM_REQUEST,
+    ViewKind.RESPONSE: Hook.LLM_RESPONSE,
+}
+_MEDIA: Final = frozenset({ViewKind.IMAGE, ViewKind.VIDEO, ViewKind.AUDIO, ViewKind.DOCUMENT})
+
+
+class MessageView:
+    """A read-only view of one part. Everything it hands out is immutable."""
+
+    __slots__ = ("_container", "_facts", "_first", "_part", "_scope", "kind", "path", "role")
+
+    kind: ViewKind
+    role: Role
+    path: str
+    _part: object
+    _facts: Facts | None
+    _scope: Scope
+    _container: str | None
+    _first: bool
+
+    def __init__(
+        self, part: object, scope: Scope, path: str, *, role: Role, container: str | None = None, first: bool = False
+    ) -> None:
+        put = object.__setattr__
+        put(self, "kind", kind_of(part))
+        put(self, "role", role)
+        put(self, "path", path)
+        put(self, "_part", part)
+        put(self, "_facts", None)
+        put(self, "_scope", scope)
+        put(self, "_container", container)
+        put(self, "_first", first)
+
+    @property
+    def facts(self) -> Facts:
+        """The part's own attributes, computed when first asked for."""
+        facts = self._facts
+        if facts is None:
+            facts = facts_of(self._part)
+            object.__setattr__(self, "_facts", facts)
+        return facts
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a view cannot be changed")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a view cannot be changed")
+
+    def __repr__(self) -> str:
+        return f"MessageView(kind={self.kind.value!r}, role={self.role.value!r}, path={self.path!r}, uri={self.uri!r})"
+
+    # -- core attributes (seed 003 §4.3) ------------------------------------------------------------------------------
+
+    @property
+    def content(self) -> str | None:
+        """Scannable text: the text itself, arguments or values as JSON, a URL; None for binary data."""
+        return self.facts.content
+
+    @property
+    def uri(self) -> str | None:
+        """The view's address, normalised; the raw spelling is in `properties.raw_uri` where it differed."""
+        return self.facts.uri
+
+    @property
+    def name(self) -> str | None:
+        """The entity's name: tool, prompt, resource."""
+        return self.facts.name
+
+    @property
+    def action(self) -> ViewAction:
+        """What happens with it. Inside a result or resource everything is received."""
+        if self._container is not None:
+            return ViewAction.RECEIVE
+        action = _ACTIONS.get(self.kind)
+        if action is not None:
+            return action
+        if self.kind is ViewKind.THINKING:
+            return ViewAction.GENERATE
+        return ViewAction.RECEIVE if self.role is Role.TOOL else ViewAction.SEND
+
+    @property
+    def arguments(self) -> FrozenDict | None:
+        """The arguments of a tool call or prompt request; None for other kinds."""
+        return self.facts.arguments
+
+    args = arguments
+
+    @property
+    def mime_type(self) -> str | None:
+        """The declared media type."""
+        return self.facts.mime_type
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Bytes of the content (UTF-8), or of the data that a base64 source holds."""
+        return self.facts.size_bytes
+
+    @property
+    def properties(self) -> FrozenDict:
+        """What is particular to the kind, and everything else that the part carries (seed 003 §4.6)."""
+        return FrozenDict(self._properties())
+
+    def get_property(self, name: str, default: Any = None) -> Any:
+        """One entry of `properties`."""
+        return self.properties.get(name, default)
+
+    @property
+    def hook(self) -> Hook | None:
+        """Where in the traffic the view is judged: as the caller said, else by kind."""
+        return self._scope.hook or _HOOKS.get(self.kind)
+
+    # -- direction and flags (seed 003 §4.4) --------------------------------------------------------------------------
+
+    @property
+    def is_pre(self) -> bool:
+        """Whether it goes in: to a model, a tool, a server. The text of role `tool` comes out (review point 11)."""
+        if self._container is not None or self.kind in _POST_KINDS:
+            return False
+        return self.kind in _PRE_KINDS or self.role in _PRE_ROLES
+
+    @property
+    def is_post(self) -> bool:
+        """Whether it comes out."""
+        return not self.is_pre
+
+    @property
+    def is_tool(self) -> bool:
+        """A tool call or tool result."""
+        return self.kind in (ViewKind.TOOL_CALL, ViewKind.TOOL_RESULT)
+
+    @property
+    def is_prompt(self) -> bool:
+        """A prompt request or prompt result."""
+        return self.kind in (ViewKind.PROMPT_REQUEST, ViewKind.PROMPT_RESULT)
+
+    @property
+    def is_resource(self) -> bool:
+        """A resource or a reference to one."""
+        return self.kind in (ViewKind.RESOURCE, ViewKind.RESOURCE_REF)
+
+    @property
+    def is_text(self) -> bool:
+        """Text or thinking."""
+        return self.kind in (ViewKind.TEXT, ViewKind.THINKING)
+
+    @property
+    def is_media(self) -> bool:
+        """An image, video, sound or document."""
+        return self.kind in _MEDIA
+
+    # -- context, as far as granted (seed 003 §4.5) -------------------------------------------------------------------
+
+    @property
+    def environment(self) -> str | None:
+        """Where the request runs (`production`, say)."""
+        return None if (request := self._scope.request) is None else request.environment
+
+    @property
+    def request_id(self) -> str | None:
+        """The id of the request."""
+        return None if (request := self._scope.request) is None else request.request_id
+
+    @property
+    def subject(self) -> SubjectExtension | None:
+        """The subject with only the granted fields; None where none of them is granted [C2]."""
+        return self._scope.subject
+
+    @property
+    def roles(self) -> frozenset[str] | None:
+        """The subject's roles."""
+        return self._scope.subject_set("roles")
+
+    @property
+    def permissions(self) -> frozenset[str] | None:
+        """The subject's permissions."""
+        return self._scope.subject_set("permissions")
+
+    @property
+    def teams(self) -> frozenset[str] | None:
+        """The subject's teams."""
+        return self._scope.subject_set("teams")
+
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        """All HTTP headers, for code in this process. What is serialised never has the sensitive ones [B12]."""
+        return self._scope.headers
+
+    @property
+    def labels(self) -> frozenset[str] | None:
+        """The security labels of the message."""
+        return self._scope.labels
+
+    @property
+    def agent_input(self) -> str | None:
+        """What the user asked the agent for."""
+        return None if (agent := self._scope.agent) is None else agent.input
+
+    @property
+    def session_id(self) -> str | None:
+        """The agent's session."""
+        return None if (agent := self._scope.agent) is None else agent.session_id
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The conversation."""
+        return None if (agent := self._scope.agent) is None else agent.conversation_id
+
+    @property
+    def turn(self) -> int | None:
+        """Which turn of the conversation this is, counted from 0."""
+        return None if (agent := self._scope.agent) is None else agent.turn
+
+    @property
+    def agent_id(self) -> str | None:
+        """The agent that acts."""
+        return None if (agent := self._scope.agent) is None else agent.agent_id
+
+    @property
+    def parent_agent_id(self) -> str | None:
+        """The agent that spawned it."""
+        return None if (agent := self._scope.agent) is None else agent.parent_agent_id
+
+    @property
+    def object(self) -> ObjectSecurityProfile | None:
+        """The access profile of this view's entity."""
+        return self._scope.object_profile(self.facts.keys)
+
+    @property
+    def data_policy(self) -> DataPolicy | None:
+        """The data policy of this view's entity."""
+        return self._scope.data_policy(self.facts.keys)
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def has_role(self, role: str) -> bool:
+        """Whether the subject has the role. Raises CapabilityError without `read_roles`: False would fail open [B7]."""
+        self._require(Capability.READ_ROLES)
+        return role in (self.roles or ())
+
+    def has_permission(self, permission: str) -> bool:
+        """Whether the subject has the permission. Raises CapabilityError without `read_permissions`."""
+        self._require(Capability.READ_PERMISSIONS)
+        return permission in (self.permissions or ())
+
+    def has_label(self, label: str) -> bool:
+        """Whether the message carries the label. Raises CapabilityError without `read_labels`."""
+        self._require(Capability.READ_LABELS)
+        return label in (self.labels or ())
+
+    def has_header(self, name: str) -> bool:
+        """Whether the header is there, whatever its case. Raises CapabilityError without `read_headers`."""
+        return self.get_header(name) is not None
+
+    def get_header(self, name: str) -> str | None:
+        """The header's value, whatever the case of its name. Raises CapabilityError without `read_headers`."""
+        self._require(Capability.READ_HEADERS)
+        wanted = name.lower()
+        return next((text for key, text in (self.headers or {}).items() if key.lower() == wanted), None)
+
+    def get_arg(self, name: str, default: Any = None) -> Any:
+        """One argument; `default` where there is none."""
+        return default if self.arguments is None else self.arguments.get(name, default)
+
+    def has_arg(self, name: str) -> bool:
+        """Whether the argument is there, even if null."""
+        return self.arguments is not None and name in self.arguments
+
+    def matches_uri_pattern(self, pattern: str) -> bool:
+        """Whether the view's URI matches the glob; False for a view without one. See `cmf.uris`."""
+        return self.uri is not None and matches(self.uri, pattern)
+
+    def has_content(self) -> bool:
+        """Whether there is any text to scan."""
+        return bool(self.content)
+
+    # -- serialisation (seed 003 §4.7) --------------------------------------------------------------------------------
+
+    def to_dict(self, *, include_content: bool = True, include_context: bool = True) -> dict[str, Any]:
+        """The view as fresh JSON objects; a None attribute is absent. Sensitive headers are never in it.
+
+        Args:
+            include_content: with `content`, `arguments` and the properties that hold content.
+            include_context: with the `extensions` block, as far as granted.
+        """
+        shown = self.body(include_content=include_content)
+        if include_context:
+            shown["extensions"] = self.extensions()
+        return shown
+
+    def to_opa_input(self) -> dict[str, Any]:
+        """`{"input": …}` as a policy engine takes it, without `session` and `origins`, which the pipeline adds [B8]."""
+        return {"input": self.to_dict()}
+
+    def body(self, *, include_content: bool = True) -> dict[str, Any]:
+        """Everything of the input but the `extensions`: what differs from view to view."""
+        facts = self.facts
+        is_pre = self.is_pre
+        hook = self.hook
+        shown: dict[str, Any] = {"kind": self.kind.value, "role": self.role.value}
+        if hook is not None:
+            shown["hook"] = hook.value
+        shown |= {"path": self.path, "is_pre": is_pre, "is_post": not is_pre, "action": self.action.value}
+        if facts.uri is not None:
+            shown["uri"] = facts.uri
+        if facts.name is not None:
+            shown["name"] = facts.name
+        if include_content and facts.content is not None:
+            shown["content"] = facts.content
+        if facts.size_bytes is not None:
+            shown["size_bytes"] = facts.size_bytes
+        if facts.mime_type is not None:
+            shown["mime_type"] = facts.mime_type
+        properties = self._properties()
+        if include_content:
+            if facts.arguments is not None:
+                shown["arguments"] = exact_json(facts.arguments, "/arguments", properties)
+            shown["properties"] = properties
+        else:
+            shown["properties"] = {key: properties[key] for key in SAFE_PROPERTIES if key in properties}
+        return shown
+
+    def extensions(self) -> dict[str, Any]:
+        """The `extensions` block, with this view's own `object` and `data_policy` in `security`."""
+        shared = self._scope.shared()
+        own = self.own_extensions()
+        if not own:
+            return _copy(shared)
+        return _copy(shared) | {"security": _copy(shared.get("security", {})) | own["security"]}
+
+    def own_extensions(self) -> dict[str, Any]:
+        """The part of `extensions` that is this view's alone; empty where there is none."""
+        if self._scope.has_profiles:
+            own: dict[str, Any] = {}
+            if (profile := self.object) is not None:
+                own["object"] = to_json(profile)
+            if (policy := self.data_policy) is not None:
+                own["data_policy"] = to_json(policy)
+            if own:
+                return {"security": own}
+        return {}
+
+    @property
+    def scope(self) -> Scope:
+        """The context that the views of one message share."""
+        return self._scope
+
+    def _properties(self) -> dict[str, Any]:
+        shown = dict(self.facts.properties)
+        if self._container is not None:
+            shown["container"] = self._container
+        message = self._scope.message_facts(first=self._first)
+        if message:
+            shown["message"] = message
+        return shown
+
+    def _require(self, capability: Capability) -> None:
+        if not self._scope.grants(capability):
+            raise CapabilityError(
+                f"{capability.value} was not granted", path=self.path, hint="declare the capability on the reader"
+            )
+
+
+def _copy(block: dict[str, Any]) -> dict[str, Any]:
+    return {key: _copy(item) if type(item) is dict else item for key, item in block.items()}
+
+
+__all__ = ["MessageView"]
