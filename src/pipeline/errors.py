@@ -1,0 +1,49 @@
+"""What can go wrong in the pipeline, as one tree.
+
+    PipelineError                   root: every refusal of this package
+      PolicyError                   a policy set that cannot be loaded, with file, line and column
+
+A deny is not an error. Each error has a stable `code` and a `hint` that says what to do. Texts name files, fields and
+types, never the content of a message.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PipelineError(Exception):
+    """Root of all errors of this package: what happened, where, and what to do about it."""
+
+    default_code: ClassVar[str] = "pipeline.error"
+
+    def __init__(self, message: str, *, path: str = "", hint: str = "", code: str = "") -> None:
+        self.message = message
+        self.path = path
+        self.hint = hint
+        self.code = code or self.default_code
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        where = f" at {self.path}" if self.path else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{self.message}{where}{hint} [{self.code}]"
+
+
+class PolicyError(PipelineError, ValueError):
+    """A policy set that cannot be loaded: `path` is the file, `line` and `column` count from 1, 0 means the whole file."""
+
+    default_code = "policy.invalid"
+
+    def __init__(
+        self, message: str, *, path: str = "", line: int = 0, column: int = 0, hint: str = "", code: str = ""
+    ) -> None:
+        super().__init__(message, path=path, hint=hint, code=code)
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.path, self.line, self.column) if part)
+        where = f"{place}: " if place else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{where}{self.message}{hint} [{self.code}]"
