@@ -1,0 +1,98 @@
+"""Reading a wire object so that nothing is lost: what is understood is taken, what is left is kept.
+
+A decoder takes the keys it knows, in the shapes it knows; `rest()` is everything else, and goes into `extra` under the
+name of the format. No key can fall between. Spec: docs/spec/adapters.md [ADP-2].
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from cmf.errors import ShapeError
+from cmf.frozen import FrozenDict, freeze, frozen_mapping
+
+_T = TypeVar("_T")
+
+
+class Fields:
+    """A wire object being read. `path` is where it stands, for errors."""
+
+    __slots__ = ("_left", "path")
+
+    def __init__(self, body: Any, path: str) -> None:
+        if not isinstance(body, dict):
+            raise ShapeError("expected a JSON object", path=path, hint="see the provider's reference")
+        self._left: dict[str, Any] = dict(body)
+        self.path = path
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._left
+
+    def peek(self, key: str) -> Any:
+        """The value under `key`, left in place; None where absent."""
+        return self._left.get(key)
+
+    def take(self, key: str, kind: type[_T]) -> _T | None:
+        """The value under `key` if it is a `kind` (a bool is no int); anything else stays, and ends in `rest()`."""
+        value = self._left.get(key)
+        if isinstance(value, kind) and not (kind is not bool and isinstance(value, bool)):
+            del self._left[key]
+            return value
+        return None
+
+    def take_number(self, key: str) -> int | float | None:
+        """The number under `key`, in its spelling."""
+        value = self._left.get(key)
+        if type(value) in (int, float):
+            del self._left[key]
+            return value
+        return None
+
+    def need(self, key: str, kind: type[_T]) -> _T:
+        """The value under `key`; ShapeError, with its path, where it is missing or no `kind`."""
+        value = self.take(key, kind)
+        if value is None:
+            found = "missing" if key not in self._left else f"not {_JSON_NAMES.get(kind, kind.__name__)}"
+            raise ShapeError(f"`{key}` is {found}", path=f"{self.path}.{key}", hint="see the provider's reference")
+        return value
+
+    def drop(self, key: str, value: Any) -> None:
+        """Forget `key` where it has exactly this value: for constants that the encoder writes anyway."""
+        if key in self._left and type(self._left[key]) is type(value) and self._left[key] == value:
+            del self._left[key]
+
+    def put_back(self, key: str, value: Any) -> None:
+        """Return what was taken but could not be understood after all."""
+        self._left[key] = value
+
+    def rest(self, format_name: str) -> FrozenDict | None:
+        """What nobody took, as an `extra` of this format; None if nothing is left."""
+        return frozen_mapping({format_name: freeze(self._left)}) if self._left else None
+
+
+def extra_of(holder: Any, format_name: str) -> dict[str, Any]:
+    """What rode along with a part, message, request … from this very format; empty for any other."""
+    extra = holder.extra
+    own = extra.get(format_name) if extra else None
+    return own if isinstance(own, dict) else {}
+
+
+def merge(encoded: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """`encoded` with what rode along; where both have a key, objects are merged and else `encoded` wins."""
+    for key, value in extra.items():
+        mine = encoded.get(key, _ABSENT)
+        if mine is _ABSENT:
+            encoded[key] = value
+        elif isinstance(mine, dict) and isinstance(value, dict):
+            merge(mine, value)
+    return encoded
+
+
+_ABSENT = object()
+_JSON_NAMES: dict[type, str] = {
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+    bool: "true or false",
+    int: "an integer",
+}

@@ -1,0 +1,188 @@
+"""How something was spelled on its wire, apart from what it says [A15]. Spec: docs/spec/adapters.md [ADP-6], [ADP-7].
+
+A layout is the difference between a wire object and the plain encoding of what it decodes to, as far as that difference
+carries no text: null against absent, empty against absent, a number's spelling, the white space of embedded JSON. It
+is used only where decoding the result gives exactly the same value again; so it can neither undo a redaction nor
+bring in anything that policy did not see.
+
+A difference is one of: `{"set": v}` (v: null, bool, number, "" or an empty container), `{"cut": true}` (absent),
+`{"json": text}` (another spelling of the same embedded JSON), `{"at": {key or index: difference}}`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from cmf.codec import loads_object
+from cmf.frozen import FrozenDict, freeze, same_json, same_spelling, thaw
+from cmf.message import NO_SHAPE, Layout, Message
+from cmf.request import Request, Response
+
+_ABSENT: Final = object()
+_T = TypeVar("_T")
+
+Encode = Callable[[Sequence[Message]], Any]
+Decode = Callable[[Any], Sequence[Message]]
+
+
+def difference(plain: Any, raw: Any) -> dict[str, Any] | None:
+    """What turns `plain` into `raw` (see the module); {} if alike; None if text differs, which is no layout."""
+    if isinstance(plain, dict) and isinstance(raw, dict):
+        steps: dict[str, Any] = {}
+        for key in plain.keys() | raw.keys():
+            step = difference(plain.get(key, _ABSENT), raw.get(key, _ABSENT))
+            if step is None:
+                return None
+            if step:
+                steps[key] = step
+        return {"at": steps} if steps else {}
+    if isinstance(plain, list) and isinstance(raw, list) and len(plain) == len(raw):
+        found = [difference(mine, theirs) for mine, theirs in zip(plain, raw, strict=True)]
+        if any(step is None for step in found):
+            return None
+        steps = {str(index): step for index, step in enumerate(found) if step}
+        return {"at": steps} if steps else {}
+    return _leaf_difference(plain, raw)
+
+
+def _leaf_difference(plain: Any, raw: Any) -> dict[str, Any] | None:
+    if raw is _ABSENT:
+        return {"cut": True}
+    if plain is not _ABSENT and same_spelling(plain, raw):
+        return {}
+    if isinstance(raw, str) and raw and isinstance(plain, str):
+        mine, theirs = loads_object(plain), loads_object(raw)
+        return {"json": raw} if mine is not None and theirs is not None and same_spelling(mine, theirs) else None
+    # Anything without text is spelling: whether it means something else is for the decoder to say, afterwards.
+    return {"set": raw} if not _has_text(raw) else None
+
+
+def _has_text(value: Any) -> bool:
+    return bool(value) and isinstance(value, str | dict | list)
+
+
+def apply(plain: Any, step: dict[str, Any]) -> Any:
+    """`plain` with the difference applied, in place where it is a container; unfit steps are passed over."""
+    for key, inner in (step.get("at") or {}).items():
+        if isinstance(plain, dict):
+            done = _applied(plain.get(key, _ABSENT), inner)
+            if done is _ABSENT:
+                plain.pop(key, None)
+            else:
+                plain[key] = done
+        elif isinstance(plain, list) and key.isdecimal() and int(key) < len(plain):
+            plain[int(key)] = _applied(plain[int(key)], inner)
+    return plain
+
+
+def _applied(plain: Any, step: Any) -> Any:
+    if not isinstance(step, dict):
+        return plain
+    if "cut" in step:
+        return _ABSENT
+    if "set" in step:
+        return plain if _has_text(step["set"]) else thaw(step["set"])
+    if "json" in step:
+        mine = loads_object(plain) if isinstance(plain, str) else None
+        theirs = loads_object(step["json"]) if isinstance(step["json"], str) else None
+        same = mine is not None and theirs is not None and same_json(mine, theirs)
+        return step["json"] if same else plain
+    return apply(plain, step)
+
+
+def spelled(group: Sequence[Message], raw: Any, *, format_name: str, index: int, encode: Encode) -> tuple[Message, ...]:
+    """The messages that `raw` decoded to, with the layout that makes `encode` give `raw` again, if one is needed.
+
+    The first message of the group holds the layout; the others only that they belong to it.
+    """
+    plain = encode(group)
+    step = {} if same_spelling(plain, raw) else (difference(plain, raw) or {})
+    if not step and len(group) == 1:
+        return tuple(group)
+    return tuple(
+        with_layout(
+            message,
+            Layout(format=format_name, group=index, size=len(group), shape=_shape(step) if at == 0 else NO_SHAPE),
+        )
+        for at, message in enumerate(group)
+    )
+
+
+def respell(group: Sequence[Message], *, format_name: str, encode: Encode, decode: Decode) -> Any:
+    """The wire form of a group: as it was spelled, if that still says exactly what the messages say; else plain."""
+    plain = encode(group)
+    layout = group[0].provider_raw
+    if layout is None or layout.format != format_name or not layout.shape:
+        return plain
+    spelt = apply(thaw(plain), layout.shape)
+    return spelt if [said(one) for one in decode(spelt)] == [said(one) for one in group] else plain
+
+
+def said(holder: Message | Request | Response) -> tuple[Any, ...]:
+    """What a wire can say of a message, request or response: not ids, times and context, which the host adds."""
+    if isinstance(holder, Message):
+        return (holder.role, holder.content, holder.channel, holder.extra)
+    own = (
+        getattr(holder, field.name)
+        for field in dataclasses.fields(holder)
+        if field.compare and field.name not in ("messages", "choices")
+    )
+    if isinstance(holder, Request):
+        return (*own, *map(said, holder.messages))
+    return (*own, *((said(one.message), one.stop_reason, one.raw_stop_reason, one.extra) for one in holder.choices))
+
+
+def grouped(messages: Sequence[Message], format_name: str) -> list[tuple[Message, ...]]:
+    """Messages by the wire message they came from; one that came from elsewhere, or whose group is broken, alone."""
+    groups: list[tuple[Message, ...]] = []
+    at = 0
+    while at < len(messages):
+        size = _group_size(messages, at, format_name)
+        groups.append(tuple(messages[at : at + size]))
+        at += size
+    return groups
+
+
+def _group_size(messages: Sequence[Message], at: int, format_name: str) -> int:
+    layout = messages[at].provider_raw
+    if layout is None or layout.format != format_name or at + layout.size > len(messages):
+        return 1
+    members = (message.provider_raw for message in messages[at : at + layout.size])
+    whole = all(one is not None and one.format == format_name and one.group == layout.group for one in members)
+    return layout.size if whole else 1
+
+
+def with_layout(holder: _T, layout: Layout | None) -> _T:
+    """A copy of a message, request or response with this layout; for adapters alone."""
+    made = object.__new__(type(holder))
+    for field in dataclasses.fields(holder):  # type: ignore[arg-type]
+        object.__setattr__(made, field.name, getattr(holder, field.name))
+    object.__setattr__(made, "provider_raw", layout)
+    return made
+
+
+def envelope_layout(plain: dict[str, Any], raw: dict[str, Any], *, format_name: str) -> Layout | None:
+    """The layout of a whole request or response whose messages were compared on their own; None if none is needed."""
+    step = difference(plain, raw)
+    return Layout(format=format_name, shape=_shape(step)) if step else None
+
+
+def respell_envelope(
+    plain: dict[str, Any],
+    holder: Request | Response,
+    *,
+    format_name: str,
+    decode: Callable[[Any], Request | Response],
+) -> dict[str, Any]:
+    """The wire form of a whole request or response as it was spelled, if that still decodes to `holder`; else plain."""
+    layout = holder.provider_raw
+    if layout is None or layout.format != format_name or not layout.shape:
+        return plain
+    spelt: dict[str, Any] = apply(thaw(plain), layout.shape)
+    return spelt if said(decode(spelt)) == said(holder) else plain
+
+
+def _shape(step: dict[str, Any]) -> FrozenDict:
+    return FrozenDict(freeze(step))

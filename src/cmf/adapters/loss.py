@@ -1,0 +1,85 @@
+"""What a target format cannot say: dropped with a record, or refused where it is critical [A13, C8].
+
+Spec: docs/spec/adapters.md [ADP-10], [ADP-11]; seed 000 §4.2.2 and §7.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cmf.errors import LossyProjectionError
+from cmf.message import Message
+
+_log: Final = logging.getLogger("cmf.adapters")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """One dropped block: the fields of the WARN record, and nothing of its content."""
+
+    session_id: str | None
+    message_id: str | None
+    block_type: str
+    adapter: str
+    reason: str
+
+
+_collector: ContextVar[list[Loss] | None] = ContextVar("losses", default=None)
+
+
+@contextmanager
+def collecting() -> Iterator[list[Loss]]:
+    """Collect the losses of the calls inside (they are logged as well)."""
+    losses: list[Loss] = []
+    token = _collector.set(losses)
+    try:
+        yield losses
+    finally:
+        _collector.reset(token)
+
+
+def drop(adapter: str, block_type: str, reason: str, *, message: Message | None = None, critical: bool = False) -> None:
+    """Record that a block is not carried over.
+
+    Raises:
+        LossyProjectionError: `critical`, or the message says so in `extensions.meta.properties["critical"]`.
+    """
+    if critical or (message is not None and is_critical(message)):
+        raise LossyProjectionError(
+            f"{adapter} cannot express a critical {block_type} block: {reason}",
+            hint="route to a target that can, or lift the mark",
+        )
+    loss = Loss(
+        session_id=message.session_id if message is not None else None,
+        message_id=message.id if message is not None else None,
+        block_type=block_type,
+        adapter=adapter,
+        reason=reason,
+    )
+    losses = _collector.get()
+    if losses is not None:
+        losses.append(loss)
+    _log.warning(
+        "%s drops a %s block: %s",
+        adapter,
+        block_type,
+        reason,
+        extra={
+            "session_id": loss.session_id,
+            "message_id": loss.message_id,
+            "block_type": block_type,
+            "adapter": adapter,
+            "reason": reason,
+        },
+    )
+
+
+def is_critical(message: Message) -> bool:
+    """Whether the host marked the message: then nothing of it may be dropped."""
+    meta: Any = message.extensions.meta if message.extensions is not None else None
+    return meta is not None and meta.properties.get("critical") is True
