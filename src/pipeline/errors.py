@@ -31,7 +31,7 @@ class PipelineError(Exception):
 
 
 class PolicyError(PipelineError, ValueError):
-    """A policy set that cannot be loaded: `path` is the file, `line` and `column` count from 1, 0 means the whole file."""
+    """A policy set that cannot be loaded: `path` is the file, `line` and `column` count from 1; 0 is the whole file."""
 
     default_code = "policy.invalid"
 

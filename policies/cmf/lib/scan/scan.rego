@@ -41,8 +41,16 @@ _parts contains input.extensions.meta
 
 # METADATA
 # title: Text that can be cut
-# description: True if a span of `content` can be replaced without changing what the view asks for.
-cuttable if input.kind in {"document", "prompt_result", "resource", "text", "thinking", "tool_result"}
+# description: |
+#   True if a span of `content` can be replaced without changing what the view asks for: words and results, not URLs,
+#   arguments or the text inside encoded bytes.
+# scope: document
+cuttable if input.kind in {"prompt_result", "text", "thinking", "tool_result"}
+
+cuttable if {
+	input.kind == "resource"
+	not input.properties.data
+}
 
 # METADATA
 # title: Spans of a text

@@ -26,6 +26,6 @@ deny contains {
 	"reason": "The bytes of this part are of no known type.",
 } if {
 	some item in input.properties.data
-	not item.sniffed
-	not item.declared in data.cmf.defaults.data.media_type_mismatch.allowed_unknown
+	not item.sniffed_type
+	not item.declared_type in data.cmf.defaults.data.media_type_mismatch.allowed_unknown
 }

@@ -8,7 +8,7 @@
 # custom:
 #   code: data.pii
 #   severity: high
-#   kinds: [document, prompt_result, resource, text, thinking, tool_result]
+#   kinds: [prompt_result, resource, text, thinking, tool_result]
 #   capabilities: []
 #   standards: [OWASP-LLM02, NIST-PT-2, NIST-SI-19]
 #   stream: {max_match: 48}
@@ -23,6 +23,7 @@ redact contains {
 	"spans": scan.spans(scan.content, values),
 	"replacement": _settings.replacement,
 } if {
+	scan.cuttable
 	some type in _settings.redact
 	values := pii.in_content[type]
 }

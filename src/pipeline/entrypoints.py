@@ -1,0 +1,152 @@
+"""The Rego that asks the rules of a set: written at load, never by hand. Spec: docs/spec/policies.md [POL-7] ff.
+
+References are static, because the compiled form of the embedded engine has no other, and because a rule that is not
+named here would not be asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from cmf.enums import ViewKind
+from pipeline.metadata import EFFECTS, Module, Rule
+
+MAIN: Final = "cmf.main"
+"""The package of everything generated; no policy may use it or a package below it."""
+
+DECISION: Final = f"data.{MAIN}.decision"
+"""The general entrypoint: dispatches on `input.kind`."""
+
+BATCH: Final = f"{MAIN}.batch"
+"""The package that judges many views in one query; only an OPA server is given it [D6]."""
+
+_BANNER: Final = "# Generated when the policy set was loaded. Do not edit.\n"
+
+_TAGGED: Final = """\
+# METADATA
+# title: An effect with the rule that asked for it
+# description: What is no object stays a hit of its set, under a code of its own, so that a deny cannot vanish.
+# scope: document
+tagged(effect, rule) := object.union(effect, {"rule": rule}) if is_object(effect)
+
+tagged(effect, rule) := {"code": "policy.bad-effect", "reason": reason, "rule": rule} if {
+	not is_object(effect)
+	reason := "A rule gave an effect that is no object."
+}
+"""
+
+
+def kind_entrypoint(kind: ViewKind) -> str:
+    """The entrypoint that asks the rules for one kind of view."""
+    return f"data.{MAIN}.{kind}.decision"
+
+
+def main_modules(rules: Sequence[Rule]) -> list[Module]:
+    """The modules with one entrypoint a kind, and the general one. Spec: [POL-7], [POL-8]."""
+    modules = [_kind_module(kind, [rule for rule in rules if kind in rule.kinds]) for kind in ViewKind]
+    return [_general_module(), *modules]
+
+
+def _general_module() -> Module:
+    unknown = {"code": "policy.unknown-kind", "reason": "No policy judges this kind of part.", "rule": "main"}
+    lines = [f"default decision := {_decision_object({'deny': json.dumps([unknown])})}"]
+    lines += [f'decision := {kind_entrypoint(kind)} if input.kind == "{kind}"' for kind in ViewKind]
+    return _module("", "\n\n".join([*lines, _TAGGED]))
+
+
+def _kind_module(kind: ViewKind, rules: Sequence[Rule]) -> Module:
+    asked = [effect for effect in EFFECTS if any(effect in rule.effects for rule in rules)]
+    parts = [f"decision := {_decision_object({effect: effect for effect in asked})}"]
+    parts += [
+        f'{effect} contains data.{MAIN}.tagged(effect, "{rule.id}") if some effect in data.{rule.package}.{effect}'
+        for effect in asked
+        for rule in rules
+        if effect in rule.effects
+    ]
+    return _module(kind, "\n\n".join(parts) + "\n")
+
+
+def adapter_modules(entrypoint: str) -> list[Module]:
+    """The module that turns the answer of somebody's own entrypoint into a decision. Spec: [POL-10].
+
+    Understood are a boolean, an object with a boolean `allow`, and a set of denials; anything else, or no answer, is a
+    deny.
+    """
+    return [_module("", _ADAPTER.replace("ENTRYPOINT", entrypoint) + "\n" + _TAGGED)]
+
+
+_ADAPTER: Final = """\
+decision := {
+	"deny": deny,
+	"require_approval": [],
+	"redact": [],
+	"rewrite": [],
+	"strip_tool": [],
+	"label": [],
+	"warn": [],
+}
+
+# Through JSON, so that the type of the answer is not assumed when this is compiled.
+_answer := json.unmarshal(json.marshal(ENTRYPOINT))
+
+deny contains _denial("policy.denied", "Policy refused this.") if _answer == false
+
+deny contains _denial("policy.denied", "Policy refused this.") if _answer.allow == false
+
+deny contains _denial("policy.denied", member) if {
+	is_array(_answer)
+	some member in _answer
+	is_string(member)
+}
+
+deny contains tagged(member, "ENTRYPOINT") if {
+	is_array(_answer)
+	some member in _answer
+	not is_string(member)
+}
+
+deny contains _denial("policy.bad-result", "Policy gave no answer that can be read.") if not _readable
+
+_denial(code, reason) := {"code": code, "reason": reason, "rule": "ENTRYPOINT"}
+
+_readable if is_boolean(_answer)
+
+_readable if is_array(_answer)
+
+_readable if is_boolean(_answer.allow)
+"""
+
+
+def batch_module(entrypoints: Iterable[str], revision: str) -> Module:
+    """The module by which an OPA server judges many views at once. Spec: [POL-11].
+
+    Its input is {"shared": {…}, "items": [{"entrypoint", "view"}, …]}; its `answer` is {"revision", "results"}. A
+    result is an object with `value`, or without it where the entrypoint was undefined or is none of these.
+    """
+    branches = [
+        f'_result(item, document) := {{"value": value}} if {{\n\titem.entrypoint == "{entrypoint}"\n'
+        f"\tvalue := {entrypoint} with input as document\n}}"
+        for entrypoint in entrypoints
+    ]
+    text = "\n\n".join(
+        [
+            f'answer := {{"revision": "{revision}", "results": results}}',
+            "results := [result |\n\tsome item in input.items\n\tresult := _answered(item)\n]",
+            "_answered(item) := _result(item, object.union(input.shared, item.view))\n\n"
+            "_answered(item) := {} if not _result(item, object.union(input.shared, item.view))",
+            *branches,
+        ]
+    )
+    return _module("batch", text + "\n")
+
+
+def _decision_object(members: Mapping[str, str]) -> str:
+    body = "".join(f'\t"{effect}": {members.get(effect, "[]")},\n' for effect in EFFECTS)
+    return f"{{\n{body}}}"
+
+
+def _module(name: str, text: str) -> Module:
+    package = f"{MAIN}.{name}" if name else MAIN
+    return Module(f"{package.replace('.', '/')}/{name or 'main'}.rego", f"{_BANNER}package {package}\n\n{text}")

@@ -1,0 +1,275 @@
+"""What a rule says about itself in the METADATA of its package. Spec: docs/spec/policies.md [POL-3] to [POL-6].
+
+Read here, once, when a policy set is loaded; Rego never reads it, because engines differ there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NoReturn, TypeVar
+
+import yaml
+
+from cmf.enums import Capability, ViewKind
+from pipeline.errors import PolicyError
+
+EFFECTS: Final = ("deny", "require_approval", "redact", "rewrite", "strip_tool", "label", "warn")
+"""The sets that a rule may contribute to, in order of precedence."""
+
+RULES: Final = "cmf.rules"
+"""Every rule's package is `cmf.rules.<category>.<rule>`."""
+
+_KEYS: Final = frozenset({"code", "severity", "kinds", "capabilities", "mode", "standards", "stream"})
+_REQUIRED: Final = ("code", "severity", "kinds")
+_CODE: Final = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
+_PACKAGE: Final = re.compile(r"^[ \t]*package[ \t]+(?P<name>[^\s#]+)", re.MULTILINE)
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
+# `data` is a word of Rego's too, but may stand inside a package's path.
+_KEYWORDS: Final = frozenset(
+    {"as", "contains", "default", "else", "every", "false", "if", "import", "in", "input"}
+    | {"not", "null", "package", "set", "some", "true", "with"}
+)
+_NO_SET: Final = re.compile(
+    rf"^[ \t]*(?:default[ \t]+)?(?P<effect>{'|'.join(EFFECTS)})(?![ \t]+contains\b)[ \t]*(?:[\[{{(:=.]|if\b)"
+)
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+class Severity(StrEnum):
+    """How much a hit of the rule matters to whoever reads the record."""
+
+    INFO = "info"
+    WARN = "warn"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+class RuleMode(StrEnum):
+    """What becomes of a hit: it decides, it is only recorded, or the rule is not asked."""
+
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One Rego file: `path` relative to its policy directory, with forward slashes, and its text."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule of a policy set.
+
+    `id` is `<category>/<rule>`; `effects` are the sets that its text can contribute to; `stream_chars` is how much
+    text it must see at once to find its longest match (None: all of it) [D7].
+    """
+
+    id: str
+    package: str
+    path: str
+    title: str
+    description: str
+    code: str
+    severity: Severity
+    kinds: frozenset[ViewKind]
+    capabilities: frozenset[Capability]
+    mode: RuleMode
+    standards: tuple[str, ...]
+    effects: tuple[str, ...]
+    stream_chars: int | None
+
+
+def package_of(module: Module) -> str:
+    """The name of the module's package, as written.
+
+    Raises:
+        PolicyError: no package (code policy.no-package).
+    """
+    match = _PACKAGE.search(module.text)
+    if match is None:
+        _refuse(module, 1, "no package is declared", "start the file with `package <path>`", "policy.no-package")
+    return match["name"]
+
+
+def rule_of(module: Module) -> Rule:
+    """The rule that a module under `cmf/rules` holds.
+
+    Raises:
+        PolicyError: its package, place, name, METADATA or sets are not as [POL-3] to [POL-6] ask; the code says which.
+    """
+    category, name = _names(module)
+    line, annotations = _annotations(module)
+    custom = _custom(module, line, annotations)
+    effects = _effects(module)
+    return Rule(
+        id=f"{category}/{name}",
+        package=package_of(module),
+        path=module.path,
+        title=_text(module, line, annotations, "title"),
+        description=str(annotations.get("description", "")).strip(),
+        code=_rule_code(module, line, custom),
+        severity=_choice(module, line, "severity", Severity, custom["severity"]),
+        kinds=frozenset(_choices(module, line, "kinds", ViewKind, custom["kinds"])),
+        capabilities=frozenset(_choices(module, line, "capabilities", Capability, custom.get("capabilities", []))),
+        mode=_mode(module, line, custom.get("mode", RuleMode.ENFORCE)),
+        standards=tuple(_strings(module, line, "standards", custom.get("standards", []))),
+        effects=effects,
+        stream_chars=_stream(module, line, custom.get("stream", "whole")),
+    )
+
+
+def _names(module: Module) -> tuple[str, str]:
+    steps = package_of(module).split(".")
+    if len(steps) != 4 or ".".join(steps[:2]) != RULES:
+        hint = f"a rule's package is {RULES}.<category>.<rule>"
+        _refuse(module, _package_line(module), "the package is not that of a rule", hint, "policy.bad-package")
+    category, name = steps[2:]
+    for step in (category, name):
+        if not _NAME.fullmatch(step) or step in _KEYWORDS:
+            hint = "use lower-case letters, digits and underscores, and no word of Rego's"
+            _refuse(module, _package_line(module), f"{step!r} cannot name a rule", hint, "policy.reserved-name")
+    place = f"cmf/rules/{category}/{name}/{name}.rego"
+    if module.path != place:
+        hint = f"move it to {place}, or rename its package"
+        _refuse(module, _package_line(module), "the package does not match the path", hint, "policy.bad-package")
+    return category, name
+
+
+def _annotations(module: Module) -> tuple[int, Mapping[str, Any]]:
+    """The line of the METADATA block that ends right above the package, and what it says."""
+    lines = module.text.splitlines()
+    last = _package_line(module) - 1
+    first = last
+    while first > 0 and lines[first - 1].startswith("#"):
+        first -= 1
+    starts = [number for number in range(first, last) if lines[number].rstrip() == "# METADATA"]
+    if not starts:
+        hint = "put `# METADATA` and its YAML in comments right above `package`"
+        _refuse(module, last + 1, "the rule has no METADATA", hint, "policy.no-metadata")
+    start = starts[-1] + 1
+    text = "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines[start:last])
+    try:
+        value = load_yaml(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = start + 1 + (mark.line if mark is not None else 0)
+        _refuse(module, line, "the METADATA is not YAML", "check indents and quotes", "policy.bad-metadata", error)
+    if not isinstance(value, dict):
+        _refuse(module, start + 1, "the METADATA is not a mapping", "write `key: value` lines", "policy.bad-metadata")
+    return start + 1, value
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML's safe types; a key said twice is an error, because two readers could take either."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        mapping = super().construct_mapping(node, deep=deep)
+        if len(mapping) != len(node.value):
+            raise yaml.constructor.ConstructorError(None, None, "a key is said twice", node.start_mark)
+        return mapping
+
+
+def load_yaml(text: str) -> Any:
+    """The value that YAML `text` spells: safe types only, no key twice; raises yaml.YAMLError."""
+    return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader, made stricter
+
+
+def _custom(module: Module, line: int, annotations: Mapping[str, Any]) -> Mapping[str, Any]:
+    custom = annotations.get("custom")
+    if not isinstance(custom, dict):
+        _refuse(module, line, "METADATA has no `custom`", f"give it {', '.join(_REQUIRED)}", "policy.no-metadata")
+    unknown = sorted(str(key) for key in custom if key not in _KEYS)
+    if unknown:
+        hint = f"known keys: {', '.join(sorted(_KEYS))}"
+        _refuse(module, line, f"custom.{unknown[0]} is not known", hint, "policy.bad-metadata")
+    for key in _REQUIRED:
+        if key not in custom:
+            hint = f"add `{key}:` under `custom:`"
+            _refuse(module, line, f"METADATA has no custom.{key}", hint, "policy.no-metadata")
+    return custom
+
+
+def _text(module: Module, line: int, annotations: Mapping[str, Any], key: str) -> str:
+    value = annotations.get(key)
+    if not isinstance(value, str) or not value.strip():
+        hint = f"say in a line what the rule is: `{key}: …`"
+        _refuse(module, line, f"METADATA has no {key}", hint, "policy.no-metadata")
+    return value.strip()
+
+
+def _rule_code(module: Module, line: int, custom: Mapping[str, Any]) -> str:
+    code = custom["code"]
+    if not isinstance(code, str) or not _CODE.fullmatch(code):
+        hint = "words in lower case, as in `data.secret`"
+        _refuse(module, line, "custom.code is no code", hint, "policy.bad-metadata")
+    return code
+
+
+def _mode(module: Module, line: int, value: object) -> RuleMode:
+    # YAML 1.1 reads a bare `off` as false: what was meant is clear, and anything else would leave the rule on.
+    return _choice(module, line, "mode", RuleMode, "off" if value is False else value)
+
+
+def _stream(module: Module, line: int, value: object) -> int | None:
+    if value == "whole":
+        return None
+    chars = value.get("max_match") if isinstance(value, dict) and len(value) == 1 else None
+    if type(chars) is not int or chars < 1:
+        hint = "write `stream: whole` or `stream: {max_match: <characters>}`"
+        _refuse(module, line, "custom.stream says no length", hint, "policy.bad-metadata")
+    return chars
+
+
+def _strings(module: Module, line: int, key: str, value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        _refuse(module, line, f"custom.{key} is not a list of words", f"write `{key}: [a, b]`", "policy.bad-metadata")
+    return value
+
+
+def _choices(module: Module, line: int, key: str, choices: type[_Choice], value: object) -> Iterable[_Choice]:
+    words = _strings(module, line, key, value)
+    if key == "kinds" and not words:
+        hint = "name the view kinds that the rule judges"
+        _refuse(module, line, "custom.kinds is empty", hint, "policy.bad-metadata")
+    return [_choice(module, line, key, choices, word) for word in words]
+
+
+def _choice(module: Module, line: int, key: str, choices: type[_Choice], value: object) -> _Choice:
+    if not isinstance(value, str) or value not in set(choices):
+        code = f"policy.unknown-{'kind' if choices is ViewKind else key}"
+        _refuse(module, line, f"custom.{key}: {value!r} is not known", f"one of {', '.join(choices)}", code)
+    return choices(value)
+
+
+def _effects(module: Module) -> tuple[str, ...]:
+    """The sets that the module contributes to, in order of precedence."""
+    lines = module.text.splitlines()
+    code = [(number, line) for number, line in enumerate(lines, 1) if not line.lstrip().startswith("#")]
+    for number, line in code:
+        if match := _NO_SET.match(line):
+            hint = f"write `{match['effect']} contains {{…}} if {{…}}`"
+            _refuse(module, number, f"`{match['effect']}` is not defined as a set", hint, "policy.bad-effect")
+    text = "\n".join(line for _, line in code)
+    effects = tuple(effect for effect in EFFECTS if re.search(rf"\b{effect}\s+contains\b", text))
+    if not effects:
+        _refuse(module, 1, "it contributes to no set", f"define one of {', '.join(EFFECTS)}", "policy.no-effect")
+    return effects
+
+
+def _package_line(module: Module) -> int:
+    match = _PACKAGE.search(module.text)
+    return module.text.count("\n", 0, match.start()) + 1 if match else 1
+
+
+def _refuse(
+    module: Module, line: int, message: str, hint: str, code: str, cause: BaseException | None = None
+) -> NoReturn:
+    raise PolicyError(message, path=module.path, line=line, hint=hint, code=code) from cause
