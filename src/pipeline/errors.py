@@ -2,6 +2,12 @@
 
     PipelineError                   root: every refusal of this package
       PolicyError                   a policy set that cannot be loaded, with file, line and column
+      EffectError                   an effect that cannot be carried out on what it names
+      EmissionError                 something that may not go out: no complete, fresh and matching certificate
+      Denied                        policy refused; carries the decision
+      ApprovalRequired              policy wants a person to approve first; carries the decision
+      PolicyUnavailable             policy could not be asked at all: an outage, not a verdict
+      EngineError                   an engine cannot answer: a tool's query that is refused, a server that is not there
 
 A deny is not an error. Each error has a stable `code` and a `hint` that says what to do. Texts name files, fields and
 types, never the content of a message.
@@ -47,3 +53,15 @@ class PolicyError(PipelineError, ValueError):
         where = f"{place}: " if place else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{where}{self.message}{hint} [{self.code}]"
+
+
+class EngineError(PipelineError):
+    """An engine that cannot answer what was asked. Evaluations of views never raise it: they come to `Failed`."""
+
+    default_code = "engine.error"
+
+
+class EffectError(PipelineError, ValueError):
+    """An effect that cannot be carried out on what it names; the part is refused [EFF-4]."""
+
+    default_code = "effect.impossible"

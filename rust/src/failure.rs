@@ -1,0 +1,72 @@
+//! What can go wrong: with a policy set at load, with one view at evaluation.
+//!
+//! Neither carries a value that came from an input: codes are literals, positions are the policy's own [ENG-9].
+#![forbid(unsafe_code)]
+
+/// A policy set that is refused at load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyFault {
+    /// Stable, `policy.…`.
+    pub code: &'static str,
+    /// The module's path as it was given, or empty.
+    pub path: String,
+    /// From 1, or 0 where there is none.
+    pub line: u32,
+    /// From 1, or 0 where there is none.
+    pub column: u32,
+    /// One line, for the author.
+    pub message: String,
+}
+
+impl PolicyFault {
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self::at(code, "", 0, 0, message)
+    }
+
+    pub fn at(code: &'static str, path: &str, line: u32, column: u32, message: impl Into<String>) -> Self {
+        Self { code, path: path.to_owned(), line, column, message: message.into() }
+    }
+
+    /// The fault behind an error of the engine's parser or analyser, whose text is a drawn excerpt:
+    /// `\n--> path:line:col\n  |\n5 | source\n  | ^\nerror: message`.
+    pub fn from_engine(code: &'static str, error: &anyhow::Error) -> Self {
+        let text = error.to_string();
+        let (path, line, column) = position(&text).unwrap_or_default();
+        let message = text
+            .lines()
+            .find_map(|l| l.strip_prefix("error: "))
+            .unwrap_or_else(|| text.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or("refused by the parser"));
+        Self::at(code, &path, line, column, message)
+    }
+}
+
+/// `path`, `line`, `column` from the head of an engine error.
+pub fn position(text: &str) -> Option<(String, u32, u32)> {
+    let head = text.trim_start().lines().next()?.strip_prefix("--> ")?;
+    let (rest, column) = head.rsplit_once(':')?;
+    let (path, line) = rest.rsplit_once(':')?;
+    Some((path.to_owned(), line.parse().ok()?, column.parse().ok()?))
+}
+
+/// What one view came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Canonical JSON of the entrypoint's value: keys sorted, sets as sorted arrays.
+    Decided(Vec<u8>),
+    Undefined,
+    Failed(Failure),
+    TimedOut,
+}
+
+/// Why a view has no decision. `code` is stable; `detail` says where in the policy, never what was in the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub code: &'static str,
+    pub detail: String,
+}
+
+impl Failure {
+    pub fn new(code: &'static str, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into() }
+    }
+}

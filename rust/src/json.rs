@@ -1,0 +1,425 @@
+//! Strict JSON to engine values and back [ENG-5].
+//!
+//! Refused: anything but one object, duplicate keys (escaped ones too), NaN and its kin, lone surrogates, raw
+//! control characters, a BOM, trailing bytes, depth, size, numbers that no engine holds exactly or finitely.
+#![forbid(unsafe_code)]
+
+use regorus::Value;
+use std::collections::BTreeMap;
+
+/// Containers inside each other, in an input.
+pub const MAX_DEPTH: u32 = 64;
+/// Values in one document: bounds what 24 bytes per value can grow to.
+pub const MAX_VALUES: u32 = 1_000_000;
+/// Digits of an integer.
+const MAX_INTEGER_CHARS: usize = 400;
+
+/// Why a document is refused; the offset is in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JsonFault {
+    pub code: &'static str,
+    pub offset: usize,
+}
+
+type Parsed<T> = Result<T, JsonFault>;
+
+/// One JSON object as an engine value.
+pub fn parse_object(bytes: &[u8], max_bytes: usize) -> Parsed<Value> {
+    if bytes.len() > max_bytes {
+        return Err(JsonFault { code: "input.too-large", offset: max_bytes });
+    }
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| JsonFault { code: "input.not-utf8", offset: error.valid_up_to() })?;
+    let mut parser = Parser { text, bytes, at: 0, depth: 0, values: 0 };
+    parser.skip_space();
+    if parser.peek() != Some(b'{') {
+        return parser.refuse("input.not-object");
+    }
+    let value = parser.value()?;
+    parser.skip_space();
+    if parser.at != bytes.len() {
+        return parser.refuse("input.trailing");
+    }
+    Ok(value)
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+    depth: u32,
+    values: u32,
+}
+
+impl Parser<'_> {
+    fn refuse<T>(&self, code: &'static str) -> Parsed<T> {
+        Err(JsonFault { code, offset: self.at })
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self) -> Parsed<Value> {
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return self.refuse("input.too-many-values");
+        }
+        match self.peek() {
+            Some(b'"') => Ok(Value::String(self.string()?.as_ref().into())),
+            Some(b'{') => self.nested(Self::object),
+            Some(b'[') => self.nested(Self::array),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word("true", Value::Bool(true)),
+            Some(b'f') => self.word("false", Value::Bool(false)),
+            Some(b'n') => self.word("null", Value::Null),
+            _ => self.refuse("input.syntax"),
+        }
+    }
+
+    fn nested(&mut self, read: fn(&mut Self) -> Parsed<Value>) -> Parsed<Value> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return self.refuse("input.too-deep");
+        }
+        self.at += 1;
+        let value = read(self)?;
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn word(&mut self, word: &str, value: Value) -> Parsed<Value> {
+        if !self.bytes[self.at..].starts_with(word.as_bytes()) {
+            return self.refuse("input.syntax");
+        }
+        self.at += word.len();
+        Ok(value)
+    }
+
+    fn object(&mut self) -> Parsed<Value> {
+        let mut map = BTreeMap::new();
+        self.skip_space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(Value::from(map));
+        }
+        loop {
+            self.skip_space();
+            if self.peek() != Some(b'"') {
+                return self.refuse("input.syntax");
+            }
+            let start = self.at;
+            let key = Value::String(self.string()?.as_ref().into());
+            self.skip_space();
+            if self.peek() != Some(b':') {
+                return self.refuse("input.syntax");
+            }
+            self.at += 1;
+            self.skip_space();
+            let value = self.value()?;
+            if map.insert(key, value).is_some() {
+                self.at = start;
+                return self.refuse("input.duplicate-key");
+            }
+            self.skip_space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(Value::from(map));
+                }
+                _ => return self.refuse("input.syntax"),
+            }
+        }
+    }
+
+    fn array(&mut self) -> Parsed<Value> {
+        let mut items = Vec::new();
+        self.skip_space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(Value::from(items));
+        }
+        loop {
+            self.skip_space();
+            items.push(self.value()?);
+            self.skip_space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(Value::from(items));
+                }
+                _ => return self.refuse("input.syntax"),
+            }
+        }
+    }
+
+    fn string(&mut self) -> Parsed<std::borrow::Cow<'_, str>> {
+        self.at += 1;
+        let start = self.at;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    let end = self.at;
+                    self.at += 1;
+                    return Ok(std::borrow::Cow::Borrowed(&self.text[start..end]));
+                }
+                Some(b'\\') => break,
+                Some(0..=0x1f) => return self.refuse("input.control-character"),
+                Some(_) => self.at += 1,
+                None => return self.refuse("input.syntax"),
+            }
+        }
+        let mut owned = String::from(&self.text[start..self.at]);
+        loop {
+            let run = self.at;
+            while self.peek().is_some_and(|b| b > 0x1f && b != b'"' && b != b'\\') {
+                self.at += 1;
+            }
+            owned.push_str(&self.text[run..self.at]);
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(std::borrow::Cow::Owned(owned));
+                }
+                Some(b'\\') => owned.push(self.escape()?),
+                Some(_) => return self.refuse("input.control-character"),
+                None => return self.refuse("input.syntax"),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Parsed<char> {
+        self.at += 1;
+        let simple = match self.peek() {
+            Some(b'u') => return self.unicode_escape(),
+            Some(b'"') => '"',
+            Some(b'\\') => '\\',
+            Some(b'/') => '/',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            _ => return self.refuse("input.syntax"),
+        };
+        self.at += 1;
+        Ok(simple)
+    }
+
+    fn unicode_escape(&mut self) -> Parsed<char> {
+        let start = self.at;
+        let first = self.hex4()?;
+        let code = match first {
+            0xd800..=0xdbff if self.bytes[self.at..].starts_with(b"\\u") => {
+                self.at += 1;
+                let second = self.hex4()?;
+                if !(0xdc00..=0xdfff).contains(&second) {
+                    self.at = start;
+                    return self.refuse("input.surrogate");
+                }
+                0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
+            }
+            _ => first,
+        };
+        char::from_u32(code).ok_or(JsonFault { code: "input.surrogate", offset: start })
+    }
+
+    /// Reads `uXXXX`; leaves `at` behind it.
+    fn hex4(&mut self) -> Parsed<u32> {
+        let digits = self.bytes.get(self.at + 1..self.at + 5).unwrap_or_default();
+        let mut code = 0;
+        for digit in digits {
+            match char::from(*digit).to_digit(16) {
+                Some(n) => code = code * 16 + n,
+                None => return self.refuse("input.syntax"),
+            }
+        }
+        if digits.len() != 4 {
+            return self.refuse("input.syntax");
+        }
+        self.at += 5;
+        Ok(code)
+    }
+
+    fn digits(&mut self) -> Parsed<()> {
+        let start = self.at;
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        if self.at == start {
+            return self.refuse("input.syntax");
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Parsed<Value> {
+        let start = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        let integer_end = self.at;
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        let text = &self.text[start..self.at];
+        let value = if self.at == integer_end {
+            integer(text)
+        } else {
+            text.parse::<f64>().ok().filter(|n| n.is_finite()).map(Value::from)
+        };
+        value.ok_or(JsonFault { code: "input.number", offset: start })
+    }
+}
+
+/// Exact at any length up to [`MAX_INTEGER_CHARS`].
+fn integer(text: &str) -> Option<Value> {
+    if let Ok(n) = text.parse::<u64>() {
+        return Some(Value::from(n));
+    }
+    if let Ok(n) = text.parse::<i64>() {
+        return Some(Value::from(n));
+    }
+    if text.len() > MAX_INTEGER_CHARS {
+        return None;
+    }
+    Value::from_numeric_string(text).ok()
+}
+
+/// `view` with what `shared` has and it has not: objects merge member by member at every depth, and where both
+/// have something else the view's own wins. Shared values are shared, not copied [ENG-6].
+pub fn merge_under(shared: &Value, view: &mut Value) {
+    let (Value::Object(below), Value::Object(above)) = (shared, view) else {
+        return;
+    };
+    let above = regorus::Rc::make_mut(above);
+    for (key, shared_member) in below.iter() {
+        match above.get_mut(key) {
+            Some(own) => merge_under(shared_member, own),
+            None => {
+                above.insert(key.clone(), shared_member.clone());
+            }
+        }
+    }
+}
+
+/// A result that cannot be written: too large or deep, or with an undefined inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unwritable {
+    TooLarge,
+    Undefined,
+}
+
+struct Writer {
+    out: Vec<u8>,
+    max_bytes: usize,
+    depth: u32,
+}
+
+/// Canonical JSON: keys sorted as the engine sorts values, sets as arrays, other keys than strings as their JSON.
+pub fn write(value: &Value, max_bytes: usize) -> Result<Vec<u8>, Unwritable> {
+    let mut writer = Writer { out: Vec::with_capacity(256), max_bytes, depth: 0 };
+    writer.value(value)?;
+    Ok(writer.out)
+}
+
+impl Writer {
+    fn value(&mut self, value: &Value) -> Result<(), Unwritable> {
+        match value {
+            Value::Null => self.out.extend_from_slice(b"null"),
+            Value::Bool(true) => self.out.extend_from_slice(b"true"),
+            Value::Bool(false) => self.out.extend_from_slice(b"false"),
+            Value::Number(_) => self.number(value),
+            Value::String(text) => self.string(text),
+            Value::Array(items) => self.items(items.iter())?,
+            Value::Set(items) => self.items(items.iter())?,
+            Value::Object(members) => {
+                self.enter(b'{')?;
+                for (index, (key, member)) in members.iter_sorted().enumerate() {
+                    if index > 0 {
+                        self.out.push(b',');
+                    }
+                    self.key(key)?;
+                    self.out.push(b':');
+                    self.value(member)?;
+                }
+                self.leave(b'}');
+            }
+            Value::Undefined => return Err(Unwritable::Undefined),
+        }
+        if self.out.len() > self.max_bytes {
+            return Err(Unwritable::TooLarge);
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, bracket: u8) -> Result<(), Unwritable> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Unwritable::TooLarge);
+        }
+        self.out.push(bracket);
+        Ok(())
+    }
+
+    fn leave(&mut self, bracket: u8) {
+        self.depth -= 1;
+        self.out.push(bracket);
+    }
+
+    fn items<'a>(&mut self, items: impl Iterator<Item = &'a Value>) -> Result<(), Unwritable> {
+        self.enter(b'[')?;
+        for (index, item) in items.enumerate() {
+            if index > 0 {
+                self.out.push(b',');
+            }
+            self.value(item)?;
+        }
+        self.leave(b']');
+        Ok(())
+    }
+
+    fn key(&mut self, key: &Value) -> Result<(), Unwritable> {
+        if let Value::String(name) = key {
+            self.string(name);
+            return Ok(());
+        }
+        let name = write(key, self.max_bytes)?;
+        self.string(&String::from_utf8_lossy(&name));
+        Ok(())
+    }
+
+    fn number(&mut self, value: &Value) {
+        let text = match (value.as_i64(), value.as_u64()) {
+            (Ok(n), _) => n.to_string(),
+            (_, Ok(n)) => n.to_string(),
+            _ => value.to_json_str().unwrap_or_else(|_| "null".into()),
+        };
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    fn string(&mut self, text: &str) {
+        // Writing to a Vec cannot fail; the alternative to ignoring it would be an unreachable branch.
+        let _ = serde_json::to_writer(&mut self.out, text);
+    }
+}

@@ -1,0 +1,505 @@
+//! What a rule mentions: its references, its calls, and the constructs that decide which form may serve it.
+//!
+//! One walk over the tree of each rule. Locals shadow rules by query, as in Rego; calls are never shadowed.
+#![forbid(unsafe_code)]
+
+use regorus::unstable::{AssignOp, Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleHead, Span};
+use regorus::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One step of a path: a name, or a value that only evaluation knows.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    Name(String),
+    Any,
+}
+
+pub struct Reference {
+    /// From the root: `data` or `input`.
+    pub path: Vec<Step>,
+}
+
+pub struct Call {
+    /// As written, aliases resolved: `data.lib.f`, `count`.
+    pub name: String,
+    pub arguments: usize,
+    pub span: Span,
+    pub is_statement: bool,
+}
+
+/// What one definition of a rule mentions.
+#[derive(Default)]
+pub struct Mentions {
+    pub references: Vec<Reference>,
+    pub calls: Vec<Call>,
+    /// First `with`, and every one whose target is neither input nor data.
+    pub with: Option<Span>,
+    pub with_function: Option<Span>,
+    /// First object comprehension whose keys could meet with different values.
+    pub keyed: Option<Span>,
+    /// Whether the body can hold in more than one way, outside of comprehensions.
+    pub iterates: bool,
+}
+
+/// The text of a path of plain names, dots between.
+pub fn dotted(path: &[String]) -> String {
+    path.join(".")
+}
+
+/// The names of a reference of fixed strings: `a.b["c"]`; None where a step is computed.
+pub fn fixed_path(expr: &Expr) -> Option<Vec<String>> {
+    steps(expr)?
+        .into_iter()
+        .map(|step| match step {
+            (Step::Name(name), _) => Some(name),
+            (Step::Any, _) => None,
+        })
+        .collect()
+}
+
+type Steps<'a> = Vec<(Step, Option<&'a Ref<Expr>>)>;
+
+/// Root name and steps of a reference, with the expressions in brackets; None if the root is no variable.
+fn steps(expr: &Expr) -> Option<Steps<'_>> {
+    match expr {
+        Expr::Var { span, .. } => Some(vec![(Step::Name(span.text().to_owned()), None)]),
+        Expr::RefDot { refr, field, .. } => {
+            let mut path = steps(refr)?;
+            path.push((Step::Name(field.0.text().to_owned()), None));
+            Some(path)
+        }
+        Expr::RefBrack { refr, index, .. } => {
+            let mut path = steps(refr)?;
+            path.push(match index.as_ref() {
+                Expr::String { value: Value::String(name), .. }
+                | Expr::RawString { value: Value::String(name), .. } => (Step::Name(name.to_string()), None),
+                _ => (Step::Any, Some(index)),
+            });
+            Some(path)
+        }
+        _ => None,
+    }
+}
+
+/// The names of one module: its package and what its imports stand for.
+pub struct Names {
+    pub package: Vec<String>,
+    aliases: BTreeMap<String, Vec<String>>,
+}
+
+impl Names {
+    pub fn of(module: &Module) -> Self {
+        let mut package = vec!["data".to_owned()];
+        package.extend(fixed_path(&module.package.refr).unwrap_or_default());
+        let mut aliases = BTreeMap::new();
+        for import in &module.imports {
+            let Some(target) = fixed_path(&import.refr) else { continue };
+            if !matches!(target.first().map(String::as_str), Some("data" | "input")) {
+                continue;
+            }
+            let alias = import.r#as.as_ref().map(|span| span.text().to_owned());
+            if let Some(alias) = alias.or_else(|| target.last().cloned()) {
+                aliases.insert(alias, target);
+            }
+        }
+        Self { package, aliases }
+    }
+
+    /// The absolute path behind a root name that is not a local.
+    fn root(&self, name: &str) -> Vec<String> {
+        if matches!(name, "data" | "input") {
+            return vec![name.to_owned()];
+        }
+        if let Some(target) = self.aliases.get(name) {
+            return target.clone();
+        }
+        let mut path = self.package.clone();
+        path.push(name.to_owned());
+        path
+    }
+
+    fn call_name(&self, path: &[String]) -> String {
+        let Some((root, rest)) = path.split_first() else { return String::new() };
+        match self.aliases.get(root) {
+            Some(target) if root != "data" => {
+                let mut full = target.clone();
+                full.extend_from_slice(rest);
+                dotted(&full)
+            }
+            _ => dotted(path),
+        }
+    }
+}
+
+/// The absolute path of the value that a head defines, its arguments, and whether the head ends in a computed key.
+pub struct Head<'a> {
+    pub path: Vec<String>,
+    pub arguments: &'a [Ref<Expr>],
+    pub is_function: bool,
+    pub is_set: bool,
+    pub has_computed_key: bool,
+    /// The value it gives, or None for true.
+    pub value: Option<&'a Ref<Expr>>,
+}
+
+pub fn head_of<'a>(rule: &'a Rule, names: &Names) -> Head<'a> {
+    let none: &[Ref<Expr>] = &[];
+    let (refr, arguments, is_function, is_set, value) = match rule {
+        Rule::Default { refr, args, value, .. } => (refr, args.as_slice(), !args.is_empty(), false, Some(value)),
+        Rule::Spec { head, .. } => match head {
+            RuleHead::Compr { refr, assign, .. } => (refr, none, false, false, assign.as_ref().map(|a| &a.value)),
+            RuleHead::Set { refr, key, .. } => (refr, none, false, true, key.as_ref()),
+            RuleHead::Func { refr, args, assign, .. } => {
+                (refr, args.as_slice(), true, false, assign.as_ref().map(|a| &a.value))
+            }
+        },
+    };
+    let mut path = names.package.clone();
+    let mut has_computed_key = false;
+    for (step, _) in steps(refr).unwrap_or_default() {
+        match step {
+            Step::Name(name) => path.push(name),
+            Step::Any => {
+                has_computed_key = true;
+                break;
+            }
+        }
+    }
+    Head { path, arguments, is_function, is_set, has_computed_key, value }
+}
+
+/// Everything that one definition mentions.
+pub fn mentions(rule: &Rule, names: &Names) -> Mentions {
+    let mut walker = Walker { names, scopes: vec![BTreeSet::new()], found: Mentions::default(), depth: 0 };
+    walker.rule(rule);
+    walker.found
+}
+
+/// What a query at the top level, outside of any rule, mentions.
+pub fn query_mentions(query: &Query) -> Mentions {
+    let names = Names { package: vec!["data".to_owned()], aliases: BTreeMap::new() };
+    let mut walker = Walker { names: &names, scopes: vec![BTreeSet::new()], found: Mentions::default(), depth: 0 };
+    walker.query(query);
+    walker.found
+}
+
+struct Walker<'a> {
+    names: &'a Names,
+    scopes: Vec<BTreeSet<String>>,
+    found: Mentions,
+    /// Comprehensions and `every` around the current place.
+    depth: u32,
+}
+
+impl Walker<'_> {
+    fn is_local(&self, name: &str) -> bool {
+        self.scopes.iter().any(|scope| scope.contains(name))
+    }
+
+    fn rule(&mut self, rule: &Rule) {
+        let head = head_of(rule, self.names);
+        for argument in head.arguments {
+            let mut bound = BTreeSet::new();
+            pattern_names(argument, &mut bound);
+            self.scopes[0].extend(bound);
+        }
+        match rule {
+            Rule::Default { value, .. } => self.expr(value),
+            Rule::Spec { head: spec, bodies, .. } => {
+                // A head is read with the names of the body that holds: what is local in every body is local there.
+                let mut shared: Option<BTreeSet<String>> = None;
+                for body in bodies {
+                    let declared = declared(&body.query);
+                    if let Some(assign) = &body.assign {
+                        self.scopes.push(declared.clone());
+                        self.expr(&assign.value);
+                        self.scopes.pop();
+                    }
+                    shared = Some(match shared {
+                        None => declared,
+                        Some(so_far) => so_far.intersection(&declared).cloned().collect(),
+                    });
+                    self.query(&body.query);
+                }
+                self.scopes.push(shared.unwrap_or_default());
+                self.head_parts(spec);
+                self.scopes.pop();
+            }
+        }
+    }
+
+    fn head_parts(&mut self, head: &RuleHead) {
+        match head {
+            RuleHead::Compr { refr, assign, .. } => {
+                self.brackets(refr);
+                if let Some(assign) = assign {
+                    self.expr(&assign.value);
+                }
+            }
+            RuleHead::Set { refr, key, .. } => {
+                self.brackets(refr);
+                if let Some(key) = key {
+                    self.expr(key);
+                }
+            }
+            RuleHead::Func { args, assign, .. } => {
+                for argument in args {
+                    self.expr(argument);
+                }
+                if let Some(assign) = assign {
+                    self.expr(&assign.value);
+                }
+            }
+        }
+    }
+
+    /// The computed keys of a head, without taking its own name for a reference.
+    fn brackets(&mut self, refr: &Ref<Expr>) {
+        for (_, index) in steps(refr).unwrap_or_default() {
+            if let Some(index) = index {
+                self.expr(index);
+            }
+        }
+    }
+
+    fn query(&mut self, query: &Query) {
+        self.scopes.push(declared(query));
+        for statement in &query.stmts {
+            self.statement(statement);
+        }
+        self.scopes.pop();
+    }
+
+    fn statement(&mut self, statement: &LiteralStmt) {
+        for modifier in &statement.with_mods {
+            self.found.with.get_or_insert_with(|| modifier.span.clone());
+            let target = fixed_path(&modifier.refr).unwrap_or_default();
+            if !matches!(target.first().map(String::as_str), Some("data" | "input")) {
+                self.found.with_function.get_or_insert_with(|| modifier.span.clone());
+            }
+            self.expr(&modifier.refr);
+            self.expr(&modifier.r#as);
+        }
+        match &statement.literal {
+            Literal::SomeVars { .. } => self.found.iterates |= self.depth == 0,
+            Literal::SomeIn { key, value, collection, .. } => {
+                self.found.iterates |= self.depth == 0;
+                if let Some(key) = key {
+                    self.expr(key);
+                }
+                self.expr(value);
+                self.expr(collection);
+            }
+            Literal::Expr { expr, .. } => match expr.as_ref() {
+                Expr::Call { span, fcn, params, .. } => self.call(span, fcn, params, true),
+                _ => self.expr(expr),
+            },
+            Literal::NotExpr { expr, .. } => self.expr(expr),
+            Literal::Every { key, value, domain, query, .. } => {
+                self.expr(domain);
+                let mut bound: BTreeSet<String> = key.iter().map(|span| span.text().to_owned()).collect();
+                bound.insert(value.text().to_owned());
+                self.scopes.push(bound);
+                self.inside(|walker| walker.query(query));
+                self.scopes.pop();
+            }
+        }
+    }
+
+    fn inside(&mut self, visit: impl FnOnce(&mut Self)) {
+        self.depth += 1;
+        visit(self);
+        self.depth -= 1;
+    }
+
+    fn comprehension(&mut self, query: &Query, terms: &[&Ref<Expr>]) {
+        self.inside(|walker| {
+            walker.query(query);
+            walker.scopes.push(declared(query));
+            for term in terms {
+                walker.expr(term);
+            }
+            walker.scopes.pop();
+        });
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        match expr {
+            Expr::String { .. }
+            | Expr::RawString { .. }
+            | Expr::Number { .. }
+            | Expr::Bool { .. }
+            | Expr::Null { .. } => {}
+            Expr::Var { .. } | Expr::RefDot { .. } | Expr::RefBrack { .. } => self.reference(expr),
+            Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().for_each(|item| self.expr(item)),
+            Expr::Object { fields, .. } => {
+                for (_, key, value) in fields {
+                    self.expr(key);
+                    self.expr(value);
+                }
+            }
+            Expr::ArrayCompr { term, query, .. } | Expr::SetCompr { term, query, .. } => {
+                self.comprehension(query, &[term])
+            }
+            Expr::ObjectCompr { span, key, value, query, .. } => {
+                if !keys_are_distinct(key, query) && constant(value).is_none() {
+                    self.found.keyed.get_or_insert_with(|| span.clone());
+                }
+                self.comprehension(query, &[key, value]);
+            }
+            Expr::Call { span, fcn, params, .. } => self.call(span, fcn, params, false),
+            Expr::UnaryExpr { expr, .. } => self.expr(expr),
+            Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
+                self.expr(lhs);
+                self.expr(rhs);
+            }
+            Expr::AssignExpr { lhs, rhs, .. } => {
+                self.expr(lhs);
+                self.expr(rhs);
+            }
+            Expr::Membership { key, value, collection, .. } => {
+                if let Some(key) = key {
+                    self.expr(key);
+                }
+                self.expr(value);
+                self.expr(collection);
+            }
+        }
+    }
+
+    fn call(&mut self, span: &Span, fcn: &Expr, params: &[Ref<Expr>], is_statement: bool) {
+        let path = fixed_path(fcn).unwrap_or_default();
+        self.found.calls.push(Call {
+            name: self.names.call_name(&path),
+            arguments: params.len(),
+            span: span.clone(),
+            is_statement,
+        });
+        for param in params {
+            self.expr(param);
+        }
+    }
+
+    fn reference(&mut self, expr: &Expr) {
+        let Some(path) = steps(expr) else {
+            // `f(x).a`, `[1, 2][i]`: the root is an expression of its own.
+            match expr {
+                Expr::RefDot { refr, .. } => self.expr(refr),
+                Expr::RefBrack { refr, index, .. } => {
+                    self.expr(refr);
+                    self.index(index);
+                }
+                _ => {}
+            }
+            return;
+        };
+        for (_, index) in &path {
+            if let Some(index) = index {
+                self.index(index);
+            }
+        }
+        let Some((Step::Name(root), _)) = path.first() else { return };
+        if self.is_local(root) || root.starts_with('_') && root.chars().all(|c| c == '_') {
+            return;
+        }
+        let mut absolute: Vec<Step> = self.names.root(root).into_iter().map(Step::Name).collect();
+        absolute.extend(path.iter().skip(1).map(|(step, _)| step.clone()));
+        self.found.references.push(Reference { path: absolute });
+    }
+
+    /// A bracket whose variable nothing has bound goes through every member.
+    fn index(&mut self, index: &Expr) {
+        if let Expr::Var { span, .. } = index {
+            let name = span.text();
+            self.found.iterates |= self.depth == 0 && (name == "_" || !self.is_local(name));
+        }
+        self.expr(index);
+    }
+}
+
+/// The names that a query makes its own: `some`, `:=`, `some … in`.
+fn declared(query: &Query) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for statement in &query.stmts {
+        match &statement.literal {
+            Literal::SomeVars { vars, .. } => names.extend(vars.iter().map(|span| span.text().to_owned())),
+            Literal::SomeIn { key, value, .. } => {
+                if let Some(key) = key {
+                    pattern_names(key, &mut names);
+                }
+                pattern_names(value, &mut names);
+            }
+            Literal::Expr { expr, .. } => {
+                if let Expr::AssignExpr { op: AssignOp::ColEq, lhs, .. } = expr.as_ref() {
+                    pattern_names(lhs, &mut names);
+                }
+            }
+            Literal::NotExpr { .. } | Literal::Every { .. } => {}
+        }
+    }
+    names
+}
+
+fn pattern_names(pattern: &Expr, names: &mut BTreeSet<String>) {
+    match pattern {
+        Expr::Var { span, .. } => {
+            names.insert(span.text().to_owned());
+        }
+        Expr::Array { items, .. } => items.iter().for_each(|item| pattern_names(item, names)),
+        Expr::Object { fields, .. } => fields.iter().for_each(|(_, _, value)| pattern_names(value, names)),
+        _ => {}
+    }
+}
+
+/// `{k: … | some k, v in …; conditions}`: one loop, and its key is the key.
+fn keys_are_distinct(key: &Expr, query: &Query) -> bool {
+    let Expr::Var { span: name, .. } = key else { return false };
+    let mut loops = 0;
+    let mut is_key = false;
+    for statement in &query.stmts {
+        match &statement.literal {
+            Literal::SomeIn { key, .. } => {
+                loops += 1;
+                is_key = matches!(key.as_deref(), Some(Expr::Var { span, .. }) if span.text() == name.text());
+            }
+            Literal::SomeVars { .. } => return false,
+            Literal::Expr { expr, .. } | Literal::NotExpr { expr, .. } => {
+                if has_bracket_variable(expr) {
+                    return false;
+                }
+            }
+            Literal::Every { .. } => {}
+        }
+    }
+    loops == 1 && is_key
+}
+
+fn has_bracket_variable(expr: &Expr) -> bool {
+    match expr {
+        Expr::RefBrack { refr, index, .. } => matches!(index.as_ref(), Expr::Var { .. }) || has_bracket_variable(refr),
+        Expr::RefDot { refr, .. } => has_bracket_variable(refr),
+        Expr::Call { params, .. } => params.iter().any(|p| has_bracket_variable(p)),
+        Expr::BoolExpr { lhs, rhs, .. }
+        | Expr::BinExpr { lhs, rhs, .. }
+        | Expr::ArithExpr { lhs, rhs, .. }
+        | Expr::AssignExpr { lhs, rhs, .. } => has_bracket_variable(lhs) || has_bracket_variable(rhs),
+        Expr::Membership { value, collection, .. } => has_bracket_variable(value) || has_bracket_variable(collection),
+        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().any(|item| has_bracket_variable(item)),
+        Expr::Object { fields, .. } => {
+            fields.iter().any(|(_, k, v)| has_bracket_variable(k) || has_bracket_variable(v))
+        }
+        _ => false,
+    }
+}
+
+/// The value of a scalar literal.
+pub fn constant(expr: &Expr) -> Option<&Value> {
+    match expr {
+        Expr::String { value, .. }
+        | Expr::RawString { value, .. }
+        | Expr::Number { value, .. }
+        | Expr::Bool { value, .. }
+        | Expr::Null { value, .. } => Some(value),
+        _ => None,
+    }
+}

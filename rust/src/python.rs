@@ -1,0 +1,156 @@
+//! `pipeline._native`: bytes in, bytes out, the interpreter lock released while the engine works.
+
+use crate::failure::{Outcome, PolicyFault};
+use crate::policy_set::{Options, PolicySet};
+use crate::tooling::Refusal;
+use crate::{builtins, watch};
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use std::time::Duration;
+
+create_exception!(
+    _native,
+    RefusedError,
+    PyValueError,
+    "A policy set, query or input that is refused: args are (code, message, path, line, column)."
+);
+
+/// (`tag`, value, code, detail): `decided`, `undefined`, `failed`, `timeout`.
+type Row<'py> = (&'static str, Bound<'py, PyBytes>, &'static str, String);
+
+fn refused(fault: PolicyFault) -> PyErr {
+    RefusedError::new_err((fault.code, fault.message, fault.path, fault.line, fault.column))
+}
+
+fn refused_tool(refusal: Refusal) -> PyErr {
+    match refusal {
+        Refusal::Policy(fault) => refused(fault),
+        Refusal::Evaluation(failure) => RefusedError::new_err((failure.code, failure.detail, "", 0, 0)),
+    }
+}
+
+fn row(py: Python<'_>, outcome: Outcome) -> Row<'_> {
+    let empty = || PyBytes::new(py, b"");
+    match outcome {
+        Outcome::Decided(json) => ("decided", PyBytes::new(py, &json), "", String::new()),
+        Outcome::Undefined => ("undefined", empty(), "", String::new()),
+        Outcome::Failed(failure) => ("failed", empty(), failure.code, failure.detail),
+        Outcome::TimedOut => ("timeout", empty(), "", String::new()),
+    }
+}
+
+#[pyclass(frozen, name = "PolicySet", module = "pipeline._native")]
+struct PyPolicySet {
+    set: PolicySet,
+}
+
+#[pymethods]
+impl PyPolicySet {
+    #[new]
+    #[pyo3(signature = (modules, data, entrypoints, *, strict_builtin_errors=true, use_compiled=true, check_every=1_000,
+                        max_input_bytes=8_388_608, max_result_bytes=8_388_608))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        modules: Vec<(String, String)>,
+        data: PyBackedBytes,
+        entrypoints: Vec<String>,
+        strict_builtin_errors: bool,
+        use_compiled: bool,
+        check_every: u64,
+        max_input_bytes: usize,
+        max_result_bytes: usize,
+    ) -> PyResult<Self> {
+        let options = Options { strict_builtin_errors, use_compiled, check_every, max_input_bytes, max_result_bytes };
+        py.detach(|| PolicySet::compile(&modules, &data, &entrypoints, options))
+            .map(|set| Self { set })
+            .map_err(refused)
+    }
+
+    fn evaluate<'py>(
+        &self,
+        py: Python<'py>,
+        entrypoints: Vec<String>,
+        shared: PyBackedBytes,
+        views: Vec<PyBackedBytes>,
+        timeout_ms: u64,
+    ) -> PyResult<Vec<Row<'py>>> {
+        if entrypoints.len() != views.len() {
+            return Err(PyValueError::new_err("one entrypoint per view is needed"));
+        }
+        let views: Vec<&[u8]> = views.iter().map(AsRef::as_ref).collect();
+        let timeout = Duration::from_millis(timeout_ms);
+        let outcomes = py.detach(|| self.set.evaluate(&entrypoints, &shared, &views, timeout));
+        Ok(outcomes.into_iter().map(|outcome| row(py, outcome)).collect())
+    }
+
+    #[pyo3(signature = (query, input, timeout_ms=10_000))]
+    fn query<'py>(
+        &self,
+        py: Python<'py>,
+        query: &str,
+        input: PyBackedBytes,
+        timeout_ms: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let answer = py.detach(|| self.set.query(query, &input, Duration::from_millis(timeout_ms)));
+        answer.map(|json| PyBytes::new(py, &json)).map_err(refused_tool)
+    }
+
+    #[pyo3(signature = (calls, timeout_ms=10_000))]
+    fn coverage<'py>(
+        &self,
+        py: Python<'py>,
+        calls: Vec<(String, Vec<u8>)>,
+        timeout_ms: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let report = py.detach(|| self.set.coverage(&calls, Duration::from_millis(timeout_ms)));
+        report.map(|json| PyBytes::new(py, &json)).map_err(refused_tool)
+    }
+
+    #[getter]
+    fn forms(&self) -> Vec<(String, Option<String>)> {
+        self.set.forms()
+    }
+
+    #[getter]
+    fn differences(&self) -> u64 {
+        self.set.differences()
+    }
+}
+
+/// A panic message may quote what was evaluated: while an evaluation runs on this thread nothing is printed.
+fn quiet_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !watch::is_active() {
+            before(info);
+        }
+    }));
+}
+
+#[pymodule(gil_used = false)]
+mod _native {
+    use super::{builtins, quiet_panics, PyModule, PyModuleMethods, PyResult};
+    use pyo3::{pyfunction, Bound};
+
+    #[pymodule_export]
+    use super::{PyPolicySet, RefusedError};
+
+    /// The builtins a policy may call, sorted.
+    #[pyfunction]
+    fn allowed_builtins() -> Vec<&'static str> {
+        builtins::allowed()
+    }
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        quiet_panics();
+        // The crate's default of 256 compiled patterns is fewer than a large set has, and each one beyond it is
+        // compiled anew at every evaluation (127 ms against 3 ms for 400 patterns).
+        regorus::cache::configure(regorus::cache::Config { regex: 8_192, glob: 4_096 });
+        module.add("ENGINE", concat!("regorus ", "0.14.1"))
+    }
+}

@@ -1,0 +1,109 @@
+//! Queries and line coverage for the author's tools; never on the way of a message.
+#![forbid(unsafe_code)]
+
+use crate::failure::{Failure, PolicyFault};
+use crate::outline::query_mentions;
+use crate::policy_set::{on_enough_stack, shielded, PolicySet};
+use crate::vet::check_builtin;
+use crate::{json, prescan, watch};
+use regorus::unstable::{Parser, Source};
+use regorus::utils::limits::ExecutionTimerConfig;
+use regorus::Value;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+/// A tool's question that has no answer.
+pub enum Refusal {
+    Policy(PolicyFault),
+    Evaluation(Failure),
+}
+
+impl PolicySet {
+    /// OPA's result set, `{"result": [{"expressions": […], "bindings": {…}}]}`; undefined has no `result`.
+    pub fn query(&self, query: &str, input: &[u8], timeout: Duration) -> Result<Vec<u8>, Refusal> {
+        on_enough_stack(|| {
+            vet(query).map_err(Refusal::Policy)?;
+            let input = self.input(input)?;
+            let results = self.ask(query, input, timeout)?;
+            let mut out = Vec::new();
+            serde_json::to_writer(&mut out, &results).map_err(|_| failed("engine.bad-result"))?;
+            Ok(out)
+        })
+    }
+
+    /// Lines of each module that evaluating the entrypoints on the inputs reached, and did not:
+    /// `[{"path", "covered": [line…], "not_covered": [line…]}]`.
+    pub fn coverage(&self, calls: &[(String, Vec<u8>)], timeout: Duration) -> Result<Vec<u8>, Refusal> {
+        on_enough_stack(|| {
+            let mut engine = self.interpreter().clone();
+            engine.set_enable_coverage(true);
+            for (entrypoint, input) in calls {
+                engine.set_input(self.input(input)?);
+                engine.set_execution_timer_config(timer(timeout));
+                watch::start(Instant::now().checked_add(timeout), self.is_strict());
+                let result = shielded(|| engine.eval_rule(entrypoint.clone()));
+                watch::finish();
+                // A call that fails has still reached lines: an author's deny test may end in one.
+                if result.is_none() {
+                    return Err(failed("engine.panic"));
+                }
+            }
+            let report = engine.get_coverage_report().map_err(|_| failed("engine.error"))?;
+            let files: Vec<_> = report
+                .files
+                .iter()
+                .map(|file| serde_json::json!({"path": file.path, "covered": file.covered, "not_covered": file.not_covered}))
+                .collect();
+            serde_json::to_vec(&files).map_err(|_| failed("engine.bad-result"))
+        })
+    }
+
+    fn input(&self, bytes: &[u8]) -> Result<Value, Refusal> {
+        json::parse_object(bytes, self.max_input_bytes())
+            .map_err(|fault| Refusal::Evaluation(Failure::new(fault.code, format!("byte {}", fault.offset))))
+    }
+
+    fn ask(&self, query: &str, input: Value, timeout: Duration) -> Result<regorus::QueryResults, Refusal> {
+        let mut engine = self.interpreter().clone();
+        engine.set_input(input);
+        engine.set_execution_timer_config(timer(timeout));
+        watch::start(Instant::now().checked_add(timeout), self.is_strict());
+        let result = shielded(|| engine.eval_query(query.to_owned(), false));
+        let (failure, late) = watch::finish();
+        match (failure, result) {
+            (_, None) => Err(failed("engine.panic")),
+            _ if late => Err(failed("engine.timeout")),
+            (Some(failure), _) => Err(Refusal::Evaluation(failure)),
+            (None, Some(Ok(results))) => Ok(results),
+            (None, Some(Err(error))) => match error.downcast_ref() {
+                Some(regorus::LimitError::TimeLimitExceeded { .. }) => Err(failed("engine.timeout")),
+                _ => Err(failed("engine.error")),
+            },
+        }
+    }
+}
+
+fn failed(code: &'static str) -> Refusal {
+    Refusal::Evaluation(Failure::new(code, ""))
+}
+
+fn timer(limit: Duration) -> ExecutionTimerConfig {
+    ExecutionTimerConfig { limit, check_interval: NonZeroU32::MIN.saturating_add(127) }
+}
+
+/// A query is held to what a rule is held to.
+fn vet(query: &str) -> Result<(), PolicyFault> {
+    const PATH: &str = "<query>";
+    prescan::check(PATH, query)?;
+    let refuse = |error| PolicyFault::from_engine("policy.parse", &error);
+    let source = Source::from_contents(PATH.to_owned(), query.to_owned()).map_err(refuse)?;
+    let mut parser = Parser::new(&source).map_err(refuse)?;
+    parser.enable_rego_v1().map_err(refuse)?;
+    let parsed = parser.parse_user_query().map_err(refuse)?;
+    for call in &query_mentions(&parsed).calls {
+        if !call.name.starts_with("data.") {
+            check_builtin(call)?;
+        }
+    }
+    Ok(())
+}

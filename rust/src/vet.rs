@@ -1,0 +1,320 @@
+//! What is refused at load, and which entrypoints the compiled form may serve [ENG-2] [ENG-3] [ENG-7].
+#![forbid(unsafe_code)]
+
+use crate::builtins::{self, Standing};
+use crate::exclusive;
+use crate::failure::PolicyFault;
+use crate::outline::{constant, dotted, head_of, mentions, Call, Head, Mentions, Names, Step};
+use regorus::unstable::{Module, Ref, Rule, Span};
+use regorus::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rules and functions that may wait for each other, one inside the other. With the parser's 32 levels of
+/// expression this bounds the stack of an evaluation.
+pub const MAX_CALL_DEPTH: usize = 64;
+/// Arguments of a user's function that the compiled form passes; it drops the others silently.
+const MAX_COMPILED_ARGUMENTS: usize = 8;
+
+type Path = Vec<String>;
+
+/// All definitions of one path.
+struct Node {
+    path: Path,
+    span: Span,
+    modules: BTreeSet<usize>,
+    is_function: bool,
+    arity: usize,
+    edges: BTreeSet<usize>,
+    /// Why the compiled form must not serve it: what it would do differently, and where.
+    unfit: Option<String>,
+}
+
+/// The rules of a set and how they depend on each other.
+pub struct Graph {
+    nodes: Vec<Node>,
+    index: BTreeMap<Path, usize>,
+}
+
+fn place(span: &Span) -> String {
+    format!("{}:{}:{}", span.source.get_path(), span.line, span.col)
+}
+
+fn fault(code: &'static str, span: &Span, message: impl Into<String>) -> PolicyFault {
+    PolicyFault::at(code, span.source.get_path(), span.line, span.col, message)
+}
+
+impl Graph {
+    /// Builds the graph and refuses what may not run at all.
+    pub fn of(modules: &[Ref<Module>]) -> Result<Self, PolicyFault> {
+        let mut graph = Self { nodes: Vec::new(), index: BTreeMap::new() };
+        let names: Vec<Names> = modules.iter().map(|module| Names::of(module)).collect();
+        for (module, names) in modules.iter().zip(&names) {
+            for rule in &module.policy {
+                graph.declare(rule, names);
+            }
+        }
+        let mut definitions: BTreeMap<usize, Vec<(&Ref<Rule>, &Names)>> = BTreeMap::new();
+        for (number, (module, names)) in modules.iter().zip(&names).enumerate() {
+            for rule in &module.policy {
+                let node = graph.index[&head_of(rule, names).path];
+                graph.nodes[node].modules.insert(number);
+                definitions.entry(node).or_default().push((rule, names));
+                graph.connect(node, &mentions(rule, names), names, rule)?;
+            }
+        }
+        for (node, rules) in definitions {
+            let reason = may_conflict(&rules);
+            let node = &mut graph.nodes[node];
+            if let Some(reason) = reason {
+                node.unfit.get_or_insert(reason);
+            }
+            if node.modules.len() > 1 {
+                let reason = format!("{} is defined in more than one module", dotted(&node.path));
+                node.unfit.get_or_insert(reason);
+            }
+        }
+        graph.refuse_recursion()?;
+        Ok(graph)
+    }
+
+    fn declare(&mut self, rule: &Ref<Rule>, names: &Names) {
+        let head = head_of(rule, names);
+        if self.index.contains_key(&head.path) {
+            return;
+        }
+        self.index.insert(head.path.clone(), self.nodes.len());
+        self.nodes.push(Node {
+            is_function: head.is_function,
+            arity: head.arguments.len(),
+            path: head.path,
+            span: rule.span().clone(),
+            modules: BTreeSet::new(),
+            edges: BTreeSet::new(),
+            unfit: None,
+        });
+    }
+
+    fn connect(&mut self, node: usize, found: &Mentions, names: &Names, rule: &Rule) -> Result<(), PolicyFault> {
+        if let Some(span) = &found.with_function {
+            return Err(fault("policy.with-function", span, "`with` may replace parts of input or data only"));
+        }
+        let mut edges = BTreeSet::new();
+        let mut unfit = None;
+        for call in &found.calls {
+            match self.resolve(call, &names.package) {
+                Some(target) => {
+                    self.check_arity(call, self.nodes[target].arity)?;
+                    if call.arguments > MAX_COMPILED_ARGUMENTS {
+                        unfit.get_or_insert(format!(
+                            "a call with more than {MAX_COMPILED_ARGUMENTS} arguments at {}",
+                            place(&call.span)
+                        ));
+                    }
+                    edges.insert(target);
+                }
+                None => {
+                    check_builtin(call)?;
+                    if call.name == builtins::WALK {
+                        unfit.get_or_insert(format!("`walk` at {}", place(&call.span)));
+                    }
+                }
+            }
+        }
+        for reference in &found.references {
+            let mut computed = false;
+            for (other, candidate) in self.nodes.iter().enumerate() {
+                if !candidate.is_function && overlaps(&reference.path, &candidate.path) {
+                    edges.insert(other);
+                    computed |= reference.path.iter().take(candidate.path.len()).any(|step| *step == Step::Any)
+                        || reference.path.len() < candidate.path.len();
+                }
+            }
+            if computed {
+                unfit.get_or_insert(format!("rules read through a computed path in {}", place(rule.span())));
+            }
+        }
+        if let Some(span) = &found.with {
+            unfit.get_or_insert(format!("`with` at {}", place(span)));
+        }
+        if let Some(span) = &found.keyed {
+            unfit.get_or_insert(format!("an object comprehension whose keys may meet at {}", place(span)));
+        }
+        let node = &mut self.nodes[node];
+        node.edges.extend(edges);
+        if let Some(reason) = unfit {
+            node.unfit.get_or_insert(reason);
+        }
+        Ok(())
+    }
+
+    /// The user's function that a call means: absolute, or in the package, as the interpreter looks it up.
+    fn resolve(&self, call: &Call, package: &[String]) -> Option<usize> {
+        let written = call.name.split('.').map(str::to_owned);
+        let path: Path = if call.name.starts_with("data.") {
+            written.collect()
+        } else {
+            package.iter().cloned().chain(written).collect()
+        };
+        self.index.get(&path).copied().filter(|node| self.nodes[*node].is_function)
+    }
+
+    fn check_arity(&self, call: &Call, arity: usize) -> Result<(), PolicyFault> {
+        if call.arguments == arity || call.arguments == arity + 1 {
+            return Ok(());
+        }
+        let message = format!("{} takes {arity} arguments, not {}", call.name, call.arguments);
+        Err(fault("policy.arity", &call.span, message))
+    }
+
+    /// Depth-first with an explicit stack: the set may be deeper than ours.
+    fn refuse_recursion(&self) -> Result<(), PolicyFault> {
+        let mut depth: Vec<Option<usize>> = vec![None; self.nodes.len()];
+        let mut open = vec![false; self.nodes.len()];
+        for start in 0..self.nodes.len() {
+            let mut stack = vec![(start, false)];
+            while let Some((node, done)) = stack.pop() {
+                let edges = &self.nodes[node].edges;
+                if done {
+                    open[node] = false;
+                    let deepest = edges.iter().filter_map(|e| depth[*e]).max().map_or(1, |d| d + 1);
+                    depth[node] = Some(deepest);
+                    if deepest > MAX_CALL_DEPTH {
+                        let message = format!("rules depend on each other more than {MAX_CALL_DEPTH} deep");
+                        return Err(fault("policy.call-depth", &self.nodes[node].span, message));
+                    }
+                    continue;
+                }
+                if depth[node].is_some() || open[node] {
+                    continue;
+                }
+                open[node] = true;
+                stack.push((node, true));
+                for edge in edges {
+                    if open[*edge] {
+                        let target = &self.nodes[*edge];
+                        let message = format!("{} is recursive", dotted(&target.path));
+                        return Err(fault("policy.recursion", &target.span, message));
+                    }
+                    stack.push((*edge, false));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The node of an entrypoint such as `data.cmf.main.decision`.
+    pub fn entrypoint(&self, name: &str) -> Result<usize, PolicyFault> {
+        let path: Path = name.split('.').map(str::to_owned).collect();
+        match self.index.get(&path) {
+            Some(node) if !self.nodes[*node].is_function => Ok(*node),
+            _ => Err(PolicyFault::new(
+                "policy.no-entrypoint",
+                format!("no rule {name}: name one as data.<package>.<rule>"),
+            )),
+        }
+    }
+
+    /// Why the compiled form must not serve this entrypoint, or None where it may.
+    pub fn unfit(&self, entrypoint: usize) -> Option<String> {
+        let mut seen = BTreeSet::from([entrypoint]);
+        let mut next = vec![entrypoint];
+        while let Some(node) = next.pop() {
+            if let Some(reason) = &self.nodes[node].unfit {
+                return Some(reason.clone());
+            }
+            next.extend(self.nodes[node].edges.iter().filter(|edge| seen.insert(**edge)));
+        }
+        None
+    }
+
+    /// Data at or above a rule's path would hide the rule in the interpreter and not in OPA.
+    pub fn refuse_data_conflicts(&self, data: &Value) -> Result<(), PolicyFault> {
+        for node in &self.nodes {
+            let mut here = data;
+            let inner = node.path.get(1..).unwrap_or_default();
+            for (position, name) in inner.iter().enumerate() {
+                here = &here[&Value::from(name.as_str())];
+                let is_rule = position + 1 == inner.len();
+                match here {
+                    Value::Undefined => break,
+                    Value::Object(_) if !is_rule => {}
+                    _ => {
+                        let message = format!("data has a value where {} is a rule", dotted(&node.path));
+                        return Err(fault("policy.data-conflict", &node.span, message));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a reference could read a rule: one path is a beginning of the other, computed steps match anything.
+fn overlaps(reference: &[Step], rule: &[String]) -> bool {
+    reference.iter().zip(rule).all(|(step, name)| match step {
+        Step::Name(own) => own == name,
+        Step::Any => true,
+    })
+}
+
+/// Refuses a call of what is no user's function and not on the list.
+pub fn check_builtin(call: &Call) -> Result<(), PolicyFault> {
+    match builtins::standing(&call.name) {
+        Standing::Allowed { .. } if call.name == builtins::WALK && (1..=2).contains(&call.arguments) => Ok(()),
+        Standing::Allowed { arity } if arity == call.arguments => Ok(()),
+        Standing::Allowed { arity } if arity + 1 == call.arguments && call.is_statement => Err(fault(
+            "policy.out-parameter",
+            &call.span,
+            format!("write `x := {}(…)` for an output argument", call.name),
+        )),
+        Standing::Allowed { arity } => {
+            let message = format!("{} takes {arity} arguments, not {}", call.name, call.arguments);
+            Err(fault("policy.arity", &call.span, message))
+        }
+        Standing::Banned => {
+            let message = format!("{} is not available to policies in this engine", call.name);
+            Err(fault("policy.banned-builtin", &call.span, message))
+        }
+        Standing::Unknown => Err(fault("policy.unknown-function", &call.span, format!("no function {}", call.name))),
+    }
+}
+
+/// Whether two definitions, or one in two ways, could give different values: the interpreter and OPA call that an
+/// error, the compiled form answers undefined or the last value.
+fn may_conflict(rules: &[(&Ref<Rule>, &Names)]) -> Option<String> {
+    let definitions: Vec<(&Rule, Head<'_>, &Names)> = rules
+        .iter()
+        .filter(|(rule, _)| matches!(rule.as_ref(), Rule::Spec { .. }))
+        .map(|(rule, names)| (rule.as_ref(), head_of(rule, names), *names))
+        .filter(|(_, head, _)| !head.is_set)
+        .collect();
+    for (position, (rule, head, names)) in definitions.iter().enumerate() {
+        let value = only_value(rule, head);
+        if value.is_none() && head.has_computed_key {
+            return Some(format!("a partial object whose keys may meet at {}", place(rule.span())));
+        }
+        if value.is_none() && mentions(rule, names).iterates {
+            return Some(format!("a rule that may hold with several values at {}", place(rule.span())));
+        }
+        for (other, other_head, _) in definitions.iter().skip(position + 1) {
+            let agree = value.is_some() && value == only_value(other, other_head);
+            if !agree && !exclusive::are_apart((rule, head), (other, other_head)) {
+                return Some(format!("definitions that may disagree at {}", place(other.span())));
+            }
+        }
+    }
+    None
+}
+
+/// The one constant that a definition can give, if there is one.
+fn only_value<'a>(rule: &'a Rule, head: &Head<'a>) -> Option<&'a Value> {
+    static TRUE: Value = Value::Bool(true);
+    let Rule::Spec { bodies, .. } = rule else { return None };
+    let first = match head.value {
+        None => &TRUE,
+        Some(value) => constant(value)?,
+    };
+    let same =
+        bodies.iter().filter_map(|body| body.assign.as_ref()).all(|assign| constant(&assign.value) == Some(first));
+    same.then_some(first)
+}

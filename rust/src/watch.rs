@@ -1,0 +1,80 @@
+//! What one evaluation on this thread has come to: its deadline, its budget, its first failure.
+//!
+//! The compiled form treats an error inside a rule body as "this body does not hold" — so a deny that hits a builtin
+//! error would vanish. Failures are therefore kept here, beside the engine, and outrank whatever it returns [ENG-7].
+#![forbid(unsafe_code)]
+
+use crate::failure::Failure;
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+/// Bytes and members that the builtins of one evaluation may produce together.
+pub const MAX_PRODUCED: usize = 128 << 20;
+
+#[derive(Clone, Copy)]
+struct Watch {
+    deadline: Option<Instant>,
+    strict: bool,
+    left: usize,
+}
+
+thread_local! {
+    static WATCH: Cell<Watch> = const {
+        Cell::new(Watch { deadline: None, strict: true, left: MAX_PRODUCED })
+    };
+    static FAILURE: RefCell<Option<Failure>> = const { RefCell::new(None) };
+    static LATE: Cell<bool> = const { Cell::new(false) };
+    static ACTIVE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Starts an evaluation: whatever the one before left is gone.
+pub fn start(deadline: Option<Instant>, strict: bool) {
+    WATCH.set(Watch { deadline, strict, left: MAX_PRODUCED });
+    FAILURE.set(None);
+    LATE.set(false);
+    ACTIVE.set(true);
+}
+
+/// Ends it: the failure that was recorded, and whether the deadline passed.
+pub fn finish() -> (Option<Failure>, bool) {
+    ACTIVE.set(false);
+    (FAILURE.take(), LATE.get())
+}
+
+/// Whether a panic on this thread now is the engine's, whose message may quote input.
+pub fn is_active() -> bool {
+    ACTIVE.get()
+}
+
+pub fn is_strict() -> bool {
+    WATCH.get().strict
+}
+
+pub fn is_late() -> bool {
+    WATCH.get().deadline.is_some_and(|at| Instant::now() > at)
+}
+
+/// Takes from the budget; false when it is spent.
+pub fn spend(weight: usize) -> bool {
+    let mut watch = WATCH.get();
+    let Some(left) = watch.left.checked_sub(weight) else {
+        return false;
+    };
+    watch.left = left;
+    WATCH.set(watch);
+    true
+}
+
+/// Records a failure; the error to return is one that neither form absorbs.
+pub fn fail(code: &'static str, detail: &str) -> anyhow::Error {
+    FAILURE.with_borrow_mut(|slot| {
+        slot.get_or_insert_with(|| Failure::new(code, detail));
+    });
+    anyhow::Error::new(regorus::LimitError::RegexSizeLimitExceeded { limit: 0 })
+}
+
+/// Records that the deadline has passed.
+pub fn late() -> anyhow::Error {
+    LATE.set(true);
+    anyhow::Error::new(regorus::LimitError::TimeLimitExceeded { elapsed: Duration::ZERO, limit: Duration::ZERO })
+}

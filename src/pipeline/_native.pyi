@@ -1,0 +1,49 @@
+"""The Rust module `cmf-native`: the embedded Rego engine. Spec: docs/spec/engines.md."""
+
+from typing import final
+
+ENGINE: str
+"""Name and version of the engine inside."""
+
+class RefusedError(ValueError):
+    """A policy set, query or input that is refused; args are (code, message, path, line, column)."""
+
+    args: tuple[str, str, str, int, int]
+
+@final
+class PolicySet:
+    """A compiled, immutable policy set."""
+
+    def __init__(
+        self,
+        modules: list[tuple[str, str]],
+        data: bytes,
+        entrypoints: list[str],
+        *,
+        strict_builtin_errors: bool = True,
+        use_compiled: bool = True,
+        check_every: int = 1_000,
+        max_input_bytes: int = 8_388_608,
+        max_result_bytes: int = 8_388_608,
+    ) -> None: ...
+    @property
+    def forms(self) -> list[tuple[str, str | None]]:
+        """Each entrypoint and why it is interpreted, or None where the compiled form serves it."""
+
+    @property
+    def differences(self) -> int:
+        """How often the two forms gave different answers."""
+
+    def evaluate(
+        self, entrypoints: list[str], shared: bytes, views: list[bytes], timeout_ms: int
+    ) -> list[tuple[str, bytes, str, str]]:
+        """(tag, JSON, code, detail) per view; tag is decided, undefined, failed or timeout."""
+
+    def query(self, query: str, input: bytes, timeout_ms: int = 10_000) -> bytes:
+        """OPA's result set as JSON."""
+
+    def coverage(self, calls: list[tuple[str, bytes]], timeout_ms: int = 10_000) -> bytes:
+        """[{"path", "covered", "not_covered"}] as JSON."""
+
+def allowed_builtins() -> list[str]:
+    """The builtins that a policy may call, sorted."""

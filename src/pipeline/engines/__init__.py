@@ -1,0 +1,1 @@
+"""Engines: what evaluates a policy set. Spec: docs/spec/engines.md."""
