@@ -31,7 +31,7 @@ def iter_views(
     hook: Hook | str | None = None,
     capabilities: Iterable[Capability | str] | None = None,
 ) -> Iterator[MessageView]:
-    """The views of a message; of a request (its own, its tools, its messages); of a response (its own, its choices).
+    """The views of a message; of a request (its own, its tools, its messages); of a response (own, tools, choices).
 
     Args:
         value: what to cut.
@@ -66,7 +66,10 @@ def _request_views(request: Request, grants: Grants, hook: Hook | None) -> Itera
 def _response_views(response: Response, grants: Grants, hook: Hook | None) -> Iterator[MessageView]:
     at = hook or Hook.LLM_RESPONSE
     context = response.choices[0].message if response.choices else None
-    yield MessageView(response, Scope(_context_only(context), grants, at), "response", role=Role.ASSISTANT)
+    envelope = Scope(_context_only(context), grants, at)
+    yield MessageView(response, envelope, "response", role=Role.ASSISTANT)
+    for index, tool in enumerate(response.tools):
+        yield MessageView(tool, envelope, f"tools[{index}]", role=Role.ASSISTANT)
     for index, choice in enumerate(response.choices):
         scope = Scope(choice.message, grants, at)
         yield from _message_views(choice.message, scope, f"choices[{index}].message.")
@@ -163,7 +166,7 @@ def _request_facts(request: Request) -> Facts:
 
 
 def _response_facts(response: Response) -> Facts:
-    properties: dict[str, Any] = {"choice_count": len(response.choices)}
+    properties: dict[str, Any] = {"choice_count": len(response.choices), "tool_count": len(response.tools)}
     if response.usage is not None:
         properties["usage"] = response.usage.model_dump()
     if response.error is not None:

@@ -114,9 +114,13 @@ class ErrorInfo(Value):
 
 @value
 class Response(Value):
-    """A model's answer: its choices, what it used, the model that really served it; or an error."""
+    """A model's answer: its choices, what it used, the model that really served it; or an error.
+
+    `tools` are the definitions that a tool server lists in its answer; a model's answer has none.
+    """
 
     choices: tuple[Choice, ...] = ()
+    tools: tuple[ToolDefinition, ...] = ()
     usage: TokenUsage | None = None
     model: Str | None = None
     error: ErrorInfo | None = None
