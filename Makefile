@@ -12,6 +12,8 @@ BIN := $(VENV)/bin
 TOOLS := $(CURDIR)/.tools
 OPA_VERSION := v1.22.0
 OPA := $(TOOLS)/bin/opa
+REGAL_VERSION := v0.39.0
+REGAL := $(TOOLS)/bin/regal
 WORKERS ?= 2
 COVERAGE := 97
 
@@ -36,11 +38,8 @@ $(VENV)/.locked: $(LOCKS)
 	touch $@
 
 $(VENV)/.native: $(VENV)/.locked $(RUST_SOURCES) pyproject.toml
-	@if test -f rust/Cargo.toml; then \
-	  echo "maturin develop --release"; $(BIN)/maturin develop --release --uv --quiet && touch $@; \
-	else \
-	  echo "rust/ is not here yet: the native module is not built"; \
-	fi
+	$(BIN)/maturin develop --release --uv --quiet
+	touch $@
 
 .PHONY: opa
 opa: $(TOOLS)/.opa-$(OPA_VERSION) ## The pinned OPA binary, built from its Go module, in .tools/bin
@@ -48,6 +47,16 @@ opa: $(TOOLS)/.opa-$(OPA_VERSION) ## The pinned OPA binary, built from its Go mo
 $(TOOLS)/.opa-$(OPA_VERSION):
 	mkdir -p $(TOOLS)/bin
 	GOBIN=$(TOOLS)/bin CGO_ENABLED=0 go install -trimpath github.com/open-policy-agent/opa@$(OPA_VERSION)
+	touch $@
+
+.PHONY: regal
+regal: $(TOOLS)/.regal-$(REGAL_VERSION) ## The pinned Rego linter, built from its Go module, in .tools/bin
+
+# Not `go install`: it asks for the list of all versions too, which not every module proxy has.
+$(TOOLS)/.regal-$(REGAL_VERSION):
+	mkdir -p $(TOOLS)/bin
+	source=$$(go mod download -json github.com/open-policy-agent/regal@$(REGAL_VERSION) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p'); \
+	  cd "$$source" && CGO_ENABLED=0 go build -mod=readonly -trimpath -o $(REGAL) .
 	touch $@
 
 .PHONY: demo
@@ -73,13 +82,11 @@ check-rust:
 	cargo fmt --manifest-path rust/Cargo.toml --check
 	cargo clippy --manifest-path rust/Cargo.toml --locked --quiet --all-targets -- -D warnings
 
-# Regal runs when it is installed: it is published as binaries and a Go module that not every proxy serves,
-# so it cannot be a step that a fresh clone needs. `opa check --strict` and `opa fmt` always run.
 .PHONY: check-policies
-check-policies: opa
+check-policies: opa regal
 	$(OPA) fmt --diff --fail policies
 	$(OPA) check --strict --bundle --capabilities policies/capabilities.json policies
-	@if command -v regal >/dev/null; then regal lint policies; else echo "regal is not installed: its lints did not run"; fi
+	$(REGAL) lint policies
 
 .PHONY: format
 format: $(VENV)/.locked ## Rewrite Python, Rust and Rego in house format
@@ -92,6 +99,10 @@ format: $(VENV)/.locked ## Rewrite Python, Rust and Rego in house format
 proof: install opa ## The proofs at full size; writes docs/proofs/<date>.md
 	mkdir -p docs/proofs
 	CMF_PROOF_SCALE=1 CMF_PROOF_TABLE=docs/proofs/$$(date -u +%F).md $(BIN)/pytest -m proof $(PYTEST_FLAGS)
+
+.PHONY: wire-report
+wire-report: $(VENV)/.locked ## What holds of each wire format over the recorded traffic; WIRE_FLAGS="--scale 0.1 gemini"
+	$(BIN)/python -m tests.cmf.adapters.report $(WIRE_FLAGS)
 
 .PHONY: bench
 bench: install opa ## All measurements, full length, on this machine
