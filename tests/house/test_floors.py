@@ -19,7 +19,7 @@ MAY_CALL_TO_WIRE = {
     "pipeline.emit": "the one door outward: checks the coverage certificate first",
 }
 # A package's own door re-exports what lies below it, so it stands on no floor.
-DOORS = frozenset({*PACKAGES, "cmf.adapters"})
+DOORS = frozenset({*PACKAGES, "cmf.adapters", "pipeline.engines"})
 
 
 def test_every_module_on_disk_stands_on_a_floor() -> None:
