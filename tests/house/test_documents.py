@@ -28,9 +28,7 @@ def _blocks(path: Path, language: str) -> list[str]:
 
 @pytest.mark.parametrize("code", _blocks(README, "python"))
 def test_the_readme_s_python_runs_as_it_stands(code: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
 
     assert done.returncode == 0, done.stderr
     promised = re.findall(r"# prints: (.*)", code)
@@ -46,9 +44,7 @@ def test_the_readme_s_commands_print_what_it_shows(block: str, tmp_path: Path) -
         if not command.startswith(("cmf ", "echo ")):
             continue
         shell = f'cmf() {{ "{CMF}" "$@"; }}; {command}'
-        done = subprocess.run(
-            ["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True, timeout=120
-        )
+        done = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True, timeout=120)
         pattern = re.sub(r"([\[\]*?])", r"[\1]", expected.strip()).replace("…", "*")
         assert fnmatch.fnmatchcase(done.stdout.strip(), pattern), f"{command}\n{done.stdout}{done.stderr}"
 
@@ -65,8 +61,6 @@ def test_every_link_to_a_file_leads_to_one(document: Path) -> None:
 def test_every_make_target_that_is_named_exists(document: Path) -> None:
     known = set(TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
 
-    named = set(
-        re.findall(r"(?:`|^|\$ )make ([a-z][a-z-]*)", document.read_text(encoding="utf-8"), re.MULTILINE)
-    )
+    named = set(re.findall(r"(?:`|^|\$ )make ([a-z][a-z-]*)", document.read_text(encoding="utf-8"), re.MULTILINE))
 
     assert named - known == set()

@@ -24,9 +24,7 @@ RUN_SECONDS = 60
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
-    _run(
-        [SCRIPTS / "maturin", "build", "--release", "--quiet", "--out", out], cwd=ROOT, seconds=BUILD_SECONDS
-    )
+    _run([SCRIPTS / "maturin", "build", "--release", "--quiet", "--out", out], cwd=ROOT, seconds=BUILD_SECONDS)
     (built,) = out.glob("*.whl")
     return built
 
@@ -77,9 +75,7 @@ def test_the_wheel_serves_every_supported_python(wheel: Path) -> None:
     assert "-cp311-abi3-" in wheel.name
 
 
-def test_the_installed_packages_import_without_any_development_dependency(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_the_installed_packages_import_without_any_development_dependency(installed: Path, tmp_path: Path) -> None:
     script = (
         "import pkgutil, importlib, cmf, pipeline\n"
         "walks = [pkgutil.walk_packages(p.__path__, p.__name__ + '.') for p in (cmf, pipeline)]\n"
