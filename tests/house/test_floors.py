@@ -7,6 +7,7 @@ from itertools import chain
 
 from tests.house.tree import (
     PACKAGES,
+    SRC,
     imported_names,
     module_name,
     parsed,
@@ -88,7 +89,9 @@ def _within(name: str, floors: frozenset[str]) -> bool:
 
 
 def _is_module(name: str) -> bool:
-    return name in set(_modules())
+    """Whether `name` is a module here, the native one (known by its stub) included."""
+    path = SRC / name.replace(".", "/")
+    return any(candidate.exists() for candidate in (path, path.with_suffix(".py"), path.with_suffix(".pyi")))
 
 
 def _contract(contract_id: str) -> dict[str, list[str]]:
