@@ -4,9 +4,11 @@
       PolicyError                   a policy set that cannot be loaded, with file, line and column
       EffectError                   an effect that cannot be carried out on what it names
       EmissionError                 something that may not go out: no complete, fresh and matching certificate
-      Denied                        policy refused; carries the decision
-      ApprovalRequired              policy wants a person to approve first; carries the decision
-      PolicyUnavailable             policy could not be asked at all: an outage, not a verdict
+      DecisionError                 a decision that lets nothing through, raised
+        Denied                      policy refused
+        ApprovalRequired            policy wants a person to approve first
+        PolicyUnavailable           policy could not be asked at all: an outage, not a verdict
+      ConfigError                   a setting that is missing or cannot be
       EngineError                   an engine cannot answer: a tool's query that is refused, a server that is not there
 
 A deny is not an error. Each error has a stable `code` and a `hint` that says what to do. Texts name files, fields and
@@ -15,7 +17,10 @@ types, never the content of a message.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from pipeline.decision import Decision
 
 
 class PipelineError(Exception):
@@ -65,3 +70,48 @@ class EffectError(PipelineError, ValueError):
     """An effect that cannot be carried out on what it names; the part is refused [EFF-4]."""
 
     default_code = "effect.impossible"
+
+
+class EmissionError(PipelineError):
+    """Something may not go out: it was refused, or has no complete, fresh and matching certificate [PIPE-6]."""
+
+    default_code = "emit.refused"
+
+
+class DecisionError(PipelineError):
+    """A decision that lets nothing through, raised. `user_message` is safe to show; `decision` says the rest."""
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        first = decision.reasons[0] if decision.reasons else None
+        self.user_message = first.reason if first is not None else "This was not judged in full."
+        where = next((view.path for view in decision.views if first is not None and first in view.hits), "")
+        code = first.code if first is not None else self.default_code
+        super().__init__(self.user_message, path=where, hint=f"decision {decision.id}", code=code)
+
+
+class Denied(DecisionError):
+    """Policy refused."""
+
+    default_code = "policy.denied"
+
+
+class ApprovalRequired(DecisionError):
+    """Policy wants a person to approve first."""
+
+    default_code = "policy.approval-required"
+
+
+class PolicyUnavailable(DecisionError):
+    """Policy could not be asked: an outage, not a verdict. Trying again may help."""
+
+    default_code = "policy.unavailable"
+    retryable = True
+
+
+class ConfigError(PipelineError, ValueError):
+    """A setting that is missing or cannot be."""
+
+    default_code = "config.invalid"

@@ -1,0 +1,354 @@
+"""What policy said of each view, and what follows from it. Spec: docs/spec/decisions.md.
+
+Verdict is not action: the verdict is what policy said, the action what was done, the mode what made the difference. An
+engine's answer becomes a verdict here and nowhere else, so that every failure ends as a deny [DEC-3].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from cmf.enums import ViewKind
+from cmf.view import MessageView
+from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
+
+
+class Verdict(StrEnum):
+    """What policy said."""
+
+    ALLOW = "allow"
+    WARN = "warn"
+    DENY = "deny"
+    REQUIRE_APPROVAL = "require_approval"
+
+
+class Action(StrEnum):
+    """What was done."""
+
+    FORWARD = "forward"
+    FORWARD_MODIFIED = "forward_modified"
+    REFUSE = "refuse"
+    SUSPEND = "suspend"
+
+
+class Mode(StrEnum):
+    """Whether verdicts are enforced or only recorded."""
+
+    OFF = "off"
+    OBSERVE = "observe"
+    ENFORCE = "enforce"
+
+
+class Effect(StrEnum):
+    """What a rule can ask for, the strongest first [DEC-2]."""
+
+    DENY = "deny"
+    REQUIRE_APPROVAL = "require_approval"
+    STRIP_TOOL = "strip_tool"
+    REDACT = "redact"
+    REWRITE = "rewrite"
+    LABEL = "label"
+    WARN = "warn"
+
+
+EDITS: Final = frozenset({Effect.STRIP_TOOL, Effect.REDACT, Effect.REWRITE})
+_FIELDS: Final = frozenset({"rule", "code", "reason", "detail"})
+ENGINE_RULE: Final = "engine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One effect that one rule asked for on one view. `fields` is what the effect needs (spans, label, pointer …)."""
+
+    rule: str
+    code: str
+    effect: Effect
+    reason: str
+    severity: str = "high"
+    mode: Mode = Mode.ENFORCE
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def enforced(self) -> bool:
+        """Whether the rule was in force, not only observed."""
+        return self.mode is Mode.ENFORCE
+
+    def to_json(self) -> dict[str, Any]:
+        """The hit as it is shown and recorded; `mode` only where it is not enforced."""
+        shown: dict[str, Any] = {
+            "rule": self.rule,
+            "code": self.code,
+            "effect": self.effect.value,
+            "reason": self.reason,
+            "severity": self.severity,
+        }
+        if self.detail:
+            shown["detail"] = dict(self.detail)
+        if not self.enforced:
+            shown["mode"] = self.mode.value
+        return shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewDecision:
+    """What was decided about one view. `action` is the view's own (read, execute …); `outcome` is what was done."""
+
+    path: str
+    kind: str
+    role: str
+    uri: str | None
+    name: str | None
+    action: str
+    direction: str
+    verdict: Verdict
+    outcome: Action
+    hits: tuple[Hit, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The view's line in a decision."""
+        return {
+            "path": self.path,
+            "kind": self.kind,
+            "role": self.role,
+            "uri": self.uri,
+            "name": self.name,
+            "action": self.action,
+            "direction": self.direction,
+            "verdict": self.verdict.value,
+            "outcome": self.outcome.value,
+            "hits": [hit.to_json() for hit in self.hits],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A view that was not evaluated, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How many views there were, how many were evaluated, which were not. "Not evaluated" never reads as allowed."""
+
+    produced: int
+    evaluated: int
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def full(self) -> bool:
+        """Whether every view was evaluated."""
+        return self.evaluated == self.produced and not self.skipped
+
+    def to_json(self) -> dict[str, Any]:
+        """The coverage block of a decision."""
+        return {
+            "produced": self.produced,
+            "evaluated": self.evaluated,
+            "skipped": [{"path": one.path, "reason": one.reason} for one in self.skipped],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What was decided about a message, request or response; `revision` names the policies and data that decided."""
+
+    id: str
+    verdict: Verdict
+    action: Action
+    mode: Mode
+    revision: str
+    views: tuple[ViewDecision, ...]
+    coverage: Coverage
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """All hits, in the order of the views."""
+        return tuple(hit for view in self.views for hit in view.hits)
+
+    @property
+    def reasons(self) -> tuple[Hit, ...]:
+        """The hits that made the verdict what it is."""
+        wanted = Effect.DENY if self.verdict is Verdict.DENY else Effect.REQUIRE_APPROVAL
+        return tuple(hit for hit in self.hits if hit.effect is wanted)
+
+    def to_json(self) -> dict[str, Any]:
+        """The decision as JSON objects; no content of the message is in it."""
+        return {
+            "verdict": self.verdict.value,
+            "action": self.action.value,
+            "mode": self.mode.value,
+            "revision": self.revision,
+            "decision_id": self.id,
+            "coverage": self.coverage.to_json(),
+            "views": [view.to_json() for view in self.views],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleFacts:
+    """What a rule's METADATA says that a hit needs."""
+
+    severity: str
+    mode: Mode
+
+
+def hits_of(result: EngineResult, rules: Mapping[str, RuleFacts], kind: ViewKind) -> tuple[Hit, ...]:
+    """The hits in an engine's answer. Anything but a well-formed decision object is itself a hit: a deny [DEC-3]."""
+    match result:
+        case Decided(value=value):
+            return _hits(value, rules, kind)
+        case Undefined():
+            return (_engine_hit("engine.undefined", "Policy gave no decision for this part."),)
+        case TimedOut():
+            return (_engine_hit("engine.timeout", "Policy did not decide in time."),)
+        case Failed(code=code):
+            return (_engine_hit(code, "Policy could not be evaluated."),)
+
+
+def _engine_hit(code: str, reason: str) -> Hit:
+    return Hit(rule=ENGINE_RULE, code=code, effect=Effect.DENY, reason=reason, severity="critical")
+
+
+_BAD_RESULT: Final = _engine_hit("engine.bad-result", "Policy gave an answer that cannot be read.")
+
+
+def _hits(value: Any, rules: Mapping[str, RuleFacts], kind: ViewKind) -> tuple[Hit, ...]:
+    if not isinstance(value, dict) or value.keys() != _EFFECT_NAMES:
+        return (_BAD_RESULT,)
+    hits: list[Hit] = []
+    for effect in Effect:
+        asked = value[effect.value]
+        if not isinstance(asked, list):
+            return (_BAD_RESULT,)
+        hits.extend(_hit(item, effect, rules, kind) for item in asked)
+    return tuple(hits)
+
+
+_EFFECT_NAMES: Final = frozenset(effect.value for effect in Effect)
+
+
+def _hit(item: Any, effect: Effect, rules: Mapping[str, RuleFacts], kind: ViewKind) -> Hit:
+    if not isinstance(item, dict):
+        return _BAD_RESULT
+    rule, code, reason = item.get("rule"), item.get("code"), item.get("reason")
+    detail = item.get("detail", {})
+    if not (isinstance(rule, str) and isinstance(code, str) and isinstance(reason, str) and isinstance(detail, dict)):
+        return _BAD_RESULT
+    facts = rules.get(rule)
+    fields = {name: part for name, part in item.items() if name not in _FIELDS}
+    problem = _misfit(effect, fields, kind)
+    if problem:
+        # An effect that cannot be carried out must not become an allow: the part is refused instead.
+        effect, fields, detail = Effect.DENY, {}, {"problem": problem}
+        code, reason = "policy.bad-effect", "A rule asked for something that cannot be done."
+    return Hit(
+        rule=rule,
+        code=code,
+        effect=effect,
+        reason=reason,
+        severity=facts.severity if facts is not None else "high",
+        mode=facts.mode if facts is not None else Mode.ENFORCE,
+        detail=detail,
+        fields=fields,
+    )
+
+
+def _misfit(effect: Effect, fields: Mapping[str, Any], kind: ViewKind) -> str:
+    """Why an effect's own fields cannot be used; empty where they can."""
+    match effect:
+        case Effect.LABEL:
+            return "" if isinstance(fields.get("label"), str) and fields["label"] else "label: not a text"
+        case Effect.REDACT:
+            return _misfit_redact(fields)
+        case Effect.REWRITE:
+            if kind not in (ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST):
+                return "rewrite: only arguments can be rewritten"
+            pointer = fields.get("pointer")
+            fits = isinstance(pointer, str) and pointer.startswith("/arguments/") and "value" in fields
+            return "" if fits else "rewrite: needs a pointer into /arguments and a value"
+        case Effect.STRIP_TOOL:
+            return "" if kind is ViewKind.TOOL_DEFINITION else "strip_tool: only on a tool definition"
+        case Effect.DENY | Effect.REQUIRE_APPROVAL | Effect.WARN:
+            return ""
+
+
+def _misfit_redact(fields: Mapping[str, Any]) -> str:
+    if fields.get("replacement", "mask") not in REPLACEMENTS:
+        return "redact: unknown replacement"
+    spans, pointer = fields.get("spans"), fields.get("pointer")
+    if (spans is None) == (pointer is None):
+        return "redact: needs spans or a pointer"
+    if pointer is not None:
+        return "" if isinstance(pointer, str) and pointer.startswith("/") else "redact: not a pointer"
+    fits = isinstance(spans, list) and bool(spans) and all(_is_span(span) for span in spans)
+    return "" if fits else "redact: not spans"
+
+
+def _is_span(span: Any) -> bool:
+    return (
+        isinstance(span, list) and len(span) == 2 and all(type(edge) is int for edge in span) and 0 <= span[0] < span[1]
+    )
+
+
+REPLACEMENTS: Final = frozenset({"mask", "hash", "drop", "token"})
+
+
+def verdict_of(hits: Iterable[Hit]) -> Verdict:
+    """What the hits say together: deny before approval before warn before allow [DEC-2]."""
+    effects = {hit.effect for hit in hits}
+    if Effect.DENY in effects:
+        return Verdict.DENY
+    if Effect.REQUIRE_APPROVAL in effects:
+        return Verdict.REQUIRE_APPROVAL
+    return Verdict.WARN if Effect.WARN in effects else Verdict.ALLOW
+
+
+def action_of(hits: Iterable[Hit], mode: Mode) -> Action:
+    """What is done about the hits that are in force; in mode observe, everything is forwarded [C11]."""
+    effects = {hit.effect for hit in hits if hit.enforced}
+    if mode is not Mode.ENFORCE:
+        return Action.FORWARD
+    if Effect.DENY in effects:
+        return Action.REFUSE
+    if Effect.REQUIRE_APPROVAL in effects:
+        return Action.SUSPEND
+    return Action.FORWARD_MODIFIED if effects & EDITS else Action.FORWARD
+
+
+def view_decision(view: MessageView, hits: tuple[Hit, ...], mode: Mode) -> ViewDecision:
+    """The line of one view in a decision."""
+    return ViewDecision(
+        path=view.path,
+        kind=view.kind.value,
+        role=view.role.value,
+        uri=view.uri,
+        name=view.name,
+        action=view.action.value,
+        direction="pre" if view.is_pre else "post",
+        verdict=verdict_of(hits),
+        outcome=action_of(hits, mode),
+        hits=hits,
+    )
+
+
+def stronger(left: Action, right: Action) -> Action:
+    """The action that lets less through."""
+    return min(left, right, key=_STRENGTH.index)
+
+
+_STRENGTH: Final = (Action.REFUSE, Action.SUSPEND, Action.FORWARD_MODIFIED, Action.FORWARD)
+_SEVERITY: Final = (Verdict.DENY, Verdict.REQUIRE_APPROVAL, Verdict.WARN, Verdict.ALLOW)
+
+
+def overall(views: Iterable[ViewDecision], coverage: Coverage) -> tuple[Verdict, Action]:
+    """The verdict and action of the whole: the strongest of any view; without full coverage nothing is forwarded."""
+    listed = list(views)
+    verdict = min((view.verdict for view in listed), key=_SEVERITY.index, default=Verdict.DENY)
+    action = min((view.outcome for view in listed), key=_STRENGTH.index, default=Action.REFUSE)
+    return (verdict, action) if coverage.full else (Verdict.DENY, Action.REFUSE)

@@ -1,0 +1,238 @@
+"""Carrying out what rules asked for: redact, rewrite, strip. Spec: docs/spec/effects.md.
+
+What cannot be carried out is refused, never skipped: `EffectError` becomes a deny of the part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from cmf.codec import dumps, loads
+from cmf.content import (
+    Part,
+    PromptRequestPart,
+    PromptResultPart,
+    RedactedThinkingPart,
+    ResourcePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from cmf.errors import CmfError
+from cmf.facts import result_text
+from cmf.frozen import FrozenDict, freeze, thaw
+from cmf.message import Message
+from cmf.request import Request, Response
+from cmf.value import replace
+from pipeline.decision import EDITS, Effect, Hit, Mode, ViewDecision
+from pipeline.errors import EffectError
+from pipeline.paths import edit, holds_parts
+
+MASK: Final = "[MASKED]"
+
+
+class Replacer:
+    """What stands where something was removed. `hash` and `token` let equal values be recognised, not recovered.
+
+    `key` makes the hashes useless to whoever does not hold it: 16 random bytes or more.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._tokens: dict[str, int] = {}
+
+    def __call__(self, removed: str, how: str) -> str:
+        """The replacement for `removed`; `how` is mask, hash, drop or token."""
+        if how == "drop":
+            return ""
+        if how == "hash":
+            return f"[HASH:{hmac.new(self._key, removed.encode(), hashlib.sha256).hexdigest()[:16]}]"
+        if how == "token":
+            return f"[TOKEN_{self._tokens.setdefault(removed, len(self._tokens) + 1)}]"
+        return MASK
+
+
+def apply_edits(
+    value: Message | Request | Response, views: Iterable[ViewDecision], mode: Mode, replacer: Replacer
+) -> Message | Request | Response:
+    """`value` with the enforced redactions, rewrites and removals of all views carried out.
+
+    Later paths first, so that a removal never moves what is still to be edited.
+
+    Raises:
+        EffectError: an effect that does not fit what it names; `path` says where.
+    """
+    if mode is not Mode.ENFORCE:
+        return value
+    for view in reversed(list(views)):
+        hits = [hit for hit in view.hits if hit.effect in EDITS and hit.enforced]
+        if hits:
+            value = edit(value, view.path, partial(_edited, hits=hits, path=view.path, replacer=replacer))
+    if isinstance(value, Request):
+        _check_tool_choice(value)
+    return value
+
+
+def _edited(part: Any, hits: list[Hit], path: str, replacer: Replacer) -> Any:
+    if any(hit.effect is Effect.STRIP_TOOL for hit in hits):
+        return None
+    for hit in hits:
+        if part is None:
+            return None
+        if hit.effect is Effect.REWRITE:
+            part = _rewritten(part, hit.fields["pointer"], hit.fields["value"], path)
+        elif "pointer" in hit.fields:
+            part = _redact_pointer(part, hit.fields["pointer"], hit.fields.get("replacement", "mask"), path, replacer)
+    spans = _merged_spans(hits)
+    return _redact_spans(part, spans, path, replacer) if spans and part is not None else part
+
+
+def _check_tool_choice(request: Request) -> None:
+    choice = request.tool_choice
+    if choice is None or choice.name is None:
+        return
+    if choice.name not in {tool.name for tool in request.tools}:
+        raise EffectError(
+            "the tool choice names a tool that policy removed", path="request", code="effect.tool-choice-stripped"
+        )
+
+
+# -- spans -------------------------------------------------------------------------------------------------------------
+
+
+def _merged_spans(hits: list[Hit]) -> list[tuple[int, int, str]]:
+    """Disjoint spans from right to left; where spans overlap, one span covers both, under the stricter replacement."""
+    spans = sorted(
+        (span[0], span[1], hit.fields.get("replacement", "mask"))
+        for hit in hits
+        for span in hit.fields.get("spans", ())
+    )
+    merged: list[tuple[int, int, str]] = []
+    for start, end, how in spans:
+        if merged and start < merged[-1][1]:
+            first, last, before = merged[-1]
+            merged[-1] = (first, max(last, end), min(before, how, key=_STRICT.index))
+        else:
+            merged.append((start, end, how))
+    return merged[::-1]
+
+
+_STRICT: Final = ("drop", "mask", "token", "hash")
+
+
+def _cut(text: str, spans: list[tuple[int, int, str]], path: str, replacer: Replacer) -> str:
+    for start, end, how in spans:
+        if end > len(text):
+            raise EffectError("a span ends past the text", path=path, code="effect.span-outside")
+        text = text[:start] + replacer(text[start:end], how) + text[end:]
+    return text
+
+
+def _redact_spans(part: Part, spans: list[tuple[int, int, str]], path: str, replacer: Replacer) -> Part | None:
+    match part:
+        case ThinkingPart(signature=signature) if signature is not None:
+            return None  # a signed part is removed whole: an edited one would be a forgery [C12]
+        case RedactedThinkingPart():
+            return None
+        case TextPart() | ThinkingPart():
+            return _edited_part(part, text=_cut(part.text, spans, path, replacer))
+        case ResourcePart(content=str() as text):
+            return _edited_part(part, content=_cut(text, spans, path, replacer), size_bytes=None)
+        case PromptResultPart(content=str() as text):
+            return _edited_part(part, content=_cut(text, spans, path, replacer))
+        case PromptResultPart(error_message=str() as text):
+            return _edited_part(part, error_message=_cut(text, spans, path, replacer))
+        case ToolResultPart():
+            return _redact_result(part, spans, path, replacer)
+        case _:
+            raise EffectError(f"{type(part).__name__} has no text to cut", path=path, code="effect.no-text")
+
+
+def _redact_result(part: ToolResultPart, spans: list[tuple[int, int, str]], path: str, replacer: Replacer) -> Part:
+    if holds_parts(part):
+        return part  # its text is its parts' text, and they are judged and cut on their own
+    text = _cut(result_text(part.content), spans, path, replacer)
+    if isinstance(part.content, str):
+        return _edited_part(part, content=text)
+    try:
+        return _edited_part(part, content=freeze(loads(text)))
+    except CmfError as error:
+        raise EffectError("cutting there would break the JSON", path=path, code="effect.breaks-json") from error
+
+
+def _edited_part(part: Part, **fields: Any) -> Part:
+    edited: Part = part.edited(**fields)
+    return edited
+
+
+# -- pointers ----------------------------------------------------------------------------------------------------------
+
+
+def _tokens(pointer: str) -> list[str]:
+    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+
+def _redact_pointer(part: Any, pointer: str, how: str, path: str, replacer: Replacer) -> Any:
+    tokens = _tokens(pointer)
+    if tokens[0] == "arguments" and isinstance(part, ToolCallPart | PromptRequestPart) and len(tokens) > 1:
+
+        def hide(found: Any) -> Any:
+            return _GONE if how == "drop" else replacer(found if isinstance(found, str) else _text(found), how)
+
+        return _edit_arguments(part, tokens[1:], hide, path)
+    if tokens[:2] == ["properties", "extra"] and getattr(part, "extra", None) is not None and len(tokens) > 2:
+        extra = _at(thaw(part.extra), tokens[2:], lambda _: _GONE, path)
+        return replace(part, extra=FrozenDict(extra) or None)
+    raise EffectError("this pointer cannot be redacted", path=path, code="effect.bad-pointer")
+
+
+def _rewritten(part: Any, pointer: str, value: Any, path: str) -> Any:
+    if not isinstance(part, ToolCallPart | PromptRequestPart):
+        raise EffectError("only arguments can be rewritten", path=path, code="effect.bad-pointer")
+    return _edit_arguments(part, _tokens(pointer)[1:], lambda _: value, path)
+
+
+def _edit_arguments(
+    part: ToolCallPart | PromptRequestPart, tokens: list[str], change: Callable[[Any], Any], path: str
+) -> Any:
+    if part.arguments is None:
+        raise EffectError("the call has no readable arguments", path=path, code="effect.no-arguments")
+    return part.edited(arguments=FrozenDict(_at(thaw(part.arguments), tokens, change, path)))
+
+
+_GONE: Final = object()
+
+
+def _at(root: Any, tokens: list[str], change: Callable[[Any], Any], path: str) -> Any:
+    """`root`, which is a fresh copy, with `change` applied to what the tokens name."""
+    holder = root
+    for token in tokens[:-1]:
+        holder = _step(holder, token, path)
+    last = tokens[-1]
+    done = change(_step(holder, last, path))
+    key: Any = int(last) if isinstance(holder, list) else last
+    if done is _GONE:
+        del holder[key]
+    else:
+        holder[key] = done
+    return root
+
+
+def _step(holder: Any, token: str, path: str) -> Any:
+    if isinstance(holder, Mapping) and token in holder:
+        return holder[token]
+    if isinstance(holder, list) and token.isdecimal() and int(token) < len(holder):
+        return holder[int(token)]
+    raise EffectError("a pointer names nothing", path=path, code="effect.bad-pointer")
+
+
+def _text(value: Any) -> str:
+    return dumps(value).decode()
+
+
+__all__ = ["MASK", "Replacer", "apply_edits"]

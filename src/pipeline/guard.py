@@ -1,0 +1,155 @@
+"""The library's front door: judge a message, a request or a response. Spec: docs/spec/guard.md.
+
+guard = Guard()
+outcome = guard.check(request, subject={"id": "ann", "roles": ["agent"]})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cmf.security import SubjectExtension
+from pipeline.assembly import Config, EngineName, build_runner
+from pipeline.context import Context
+from pipeline.decision import ENGINE_RULE, Action, Decision
+from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable
+from pipeline.policy_set import PolicySet
+from pipeline.runner import Outcome, Traffic
+from pipeline.sessions import MemorySessions
+
+Subject = SubjectExtension | Mapping[str, Any]
+
+
+class Guard:
+    """Judges traffic under a policy set; safe to share between threads and tasks.
+
+    Args:
+        policies: a directory, a loaded set, or None for the shipped policies.
+        engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`).
+        config: mode, deadline and the rest.
+
+    Raises:
+        PolicyError: the policies cannot be used: file, line, column and why.
+    """
+
+    def __init__(
+        self,
+        policies: str | Path | PolicySet | None = None,
+        *,
+        engine: EngineName = "embedded",
+        config: Config | None = None,
+    ) -> None:
+        self._runner = build_runner(policies, engine, config or Config())
+        self._sessions = MemorySessions()
+
+    def check(
+        self,
+        value: Traffic,
+        *,
+        subject: Subject | None = None,
+        session: str | None = None,
+        context: Context | None = None,
+    ) -> Outcome:
+        """The outcome, with what may be sent on.
+
+        Args:
+            value: a message, request or response.
+            subject: who asks, authenticated by the host; None is anonymous.
+            session: the session's id, so that labels hold from call to call.
+            context: further facts of the run; `subject` and `session` given here win over those in it.
+
+        Raises:
+            Denied: policy refused. ApprovalRequired: a person must approve first.
+            PolicyUnavailable: policy could not be asked.
+        """
+        return _raised(self.run(value, subject=subject, session=session, context=context))
+
+    async def acheck(
+        self,
+        value: Traffic,
+        *,
+        subject: Subject | None = None,
+        session: str | None = None,
+        context: Context | None = None,
+    ) -> Outcome:
+        """`check`, awaiting the engine."""
+        return _raised(await self.arun(value, subject=subject, session=session, context=context))
+
+    def decide(
+        self,
+        value: Traffic,
+        *,
+        subject: Subject | None = None,
+        session: str | None = None,
+        context: Context | None = None,
+    ) -> Decision:
+        """The decision; a refusal is a value here, never an exception."""
+        return self.run(value, subject=subject, session=session, context=context).decision
+
+    async def adecide(
+        self,
+        value: Traffic,
+        *,
+        subject: Subject | None = None,
+        session: str | None = None,
+        context: Context | None = None,
+    ) -> Decision:
+        """`decide`, awaiting the engine."""
+        return (await self.arun(value, subject=subject, session=session, context=context)).decision
+
+    def run(
+        self,
+        value: Traffic,
+        *,
+        subject: Subject | None = None,
+        session: str | None = None,
+        context: Context | None = None,
+    ) -> Outcome:
+        """The outcome, whatever it is: for hosts that turn refusals into answers of their own."""
+        known = _context(context, subject, session)
+        outcome = self._runner.run(value, known, self._sessions.read(known))
+        self._sessions.add_labels(known, outcome.labels)
+        return outcome
+
+    async def arun(
+        self,
+        value: Traffic,
+        *,
+        subject: Subject | None = None,
+        session: str | None = None,
+        context: Context | None = None,
+    ) -> Outcome:
+        """`run`, awaiting the engine."""
+        known = _context(context, subject, session)
+        outcome = await self._runner.arun(value, known, self._sessions.read(known))
+        self._sessions.add_labels(known, outcome.labels)
+        return outcome
+
+
+def _context(context: Context | None, subject: Subject | None, session: str | None) -> Context:
+    known = context or Context()
+    given: dict[str, Any] = {}
+    if subject is not None:
+        given["subject"] = SubjectExtension.model_validate(dict(subject) if isinstance(subject, Mapping) else subject)
+    if session is not None:
+        given["session"] = session
+    return known.model_copy(update=given)
+
+
+def _raised(outcome: Outcome) -> Outcome:
+    decision = outcome.decision
+    if decision.action in (Action.FORWARD, Action.FORWARD_MODIFIED):
+        return outcome
+    if decision.action is Action.SUSPEND:
+        raise ApprovalRequired(decision)
+    raise PolicyUnavailable(decision) if is_outage(decision) else Denied(decision)
+
+
+def is_outage(decision: Decision) -> bool:
+    """Whether nothing but failures of the engine made it a refusal: then policy said nothing at all."""
+    return bool(decision.reasons) and all(hit.rule == ENGINE_RULE for hit in decision.reasons)
+
+
+__all__ = ["Config", "Guard", "is_outage"]

@@ -1,0 +1,299 @@
+"""The one place where order, deadlines and merging live: judge every view, carry out effects, judge again.
+
+Spec: docs/spec/pipeline.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from ulid import ULID
+
+from cmf.decomposition import iter_views
+from cmf.errors import CmfError
+from cmf.message import Message
+from cmf.request import Request, Response
+from cmf.value import replace
+from cmf.view import MessageView
+from pipeline.certificate import Certificate, mint
+from pipeline.context import Context, ingest, labelled
+from pipeline.decision import (
+    Action,
+    Coverage,
+    Decision,
+    Effect,
+    Hit,
+    Mode,
+    RuleFacts,
+    Skipped,
+    Verdict,
+    ViewDecision,
+    hits_of,
+    overall,
+    stronger,
+    verdict_of,
+    view_decision,
+)
+from pipeline.effects import Replacer, apply_edits
+from pipeline.engines.base import Engine, EngineResult
+from pipeline.errors import EffectError
+from pipeline.paths import message_path
+from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
+from pipeline.policy_set import PolicySet
+
+MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is refused
+Traffic: TypeAlias = Message | Request | Response
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a run: the decision, and what may be sent on (`value`), if anything; never the original if edited.
+
+    `labels` are those that the session holds now.
+    """
+
+    decision: Decision
+    value: Traffic | None
+    certificate: Certificate | None = None
+    labels: frozenset[str] = frozenset()
+
+    @property
+    def request(self) -> Request | None:
+        """The value, if it is a request."""
+        return self.value if isinstance(self.value, Request) else None
+
+    @property
+    def response(self) -> Response | None:
+        """The value, if it is a response."""
+        return self.value if isinstance(self.value, Response) else None
+
+    @property
+    def message(self) -> Message | None:
+        """The value, if it is a message."""
+        return self.value if isinstance(self.value, Message) else None
+
+
+class _Batch(NamedTuple):
+    """Views of one context, as an engine takes them."""
+
+    entrypoints: list[str]
+    shared: bytes
+    views: list[bytes]
+
+
+_Steps: TypeAlias = Generator[_Batch, list[EngineResult], "Outcome"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pass:
+    """One judgement of everything: a decision per view, in order, and the labels that rules added, by message."""
+
+    views: tuple[ViewDecision, ...]
+    coverage: Coverage
+    labels: Mapping[str, frozenset[str]]
+
+    @property
+    def stops(self) -> bool:
+        return any(view.outcome in (Action.REFUSE, Action.SUSPEND) for view in self.views) or not self.coverage.full
+
+
+class Runner:
+    """Judges traffic under one policy set with one engine."""
+
+    def __init__(
+        self, policies: PolicySet, engine: Engine, *, mode: Mode, timeout_seconds: float, replacer_key: bytes
+    ) -> None:
+        self._policies = policies
+        self._engine = engine
+        self._mode = mode
+        self._timeout_seconds = timeout_seconds
+        self._replacer_key = replacer_key
+        self._rules = {
+            rule.id: RuleFacts(severity=rule.severity, mode=Mode(rule.mode.value)) for rule in policies.rules
+        }
+
+    def run(self, traffic: Traffic, context: Context, session: SessionFacts) -> Outcome:
+        """The outcome for `traffic`. What policy or an engine does never raises: it decides."""
+        steps = self._steps(traffic, context, session)
+        try:
+            batch = next(steps)
+            while True:
+                results = self._engine.evaluate(*batch, timeout_seconds=self._timeout_seconds)
+                batch = steps.send(results)
+        except StopIteration as done:
+            outcome: Outcome = done.value
+            return outcome
+
+    async def arun(self, traffic: Traffic, context: Context, session: SessionFacts) -> Outcome:
+        """The same, awaiting the engine."""
+        steps = self._steps(traffic, context, session)
+        try:
+            batch = next(steps)
+            while True:
+                results = await self._engine.aevaluate(*batch, timeout_seconds=self._timeout_seconds)
+                batch = steps.send(results)
+        except StopIteration as done:
+            outcome: Outcome = done.value
+            return outcome
+
+    def _steps(self, traffic: Traffic, context: Context, session: SessionFacts) -> _Steps:
+        """The run itself, without an engine: it yields what to evaluate, and is sent the results."""
+        value: Traffic = ingest(traffic, context, session.labels)
+        replacer = Replacer(self._replacer_key)
+        record: tuple[ViewDecision, ...] = ()
+        for _ in range(MAX_PASSES):
+            judged = yield from self._judge(value, session)
+            record = _merged(record, judged.views)
+            if judged.stops:
+                return self._outcome(record, judged.coverage, None, frozenset())
+            try:
+                edited = apply_edits(value, judged.views, self._mode, replacer)
+            except EffectError as error:
+                return self._refused(record, judged.coverage, error.code, error.path)
+            relabelled = _stamp(edited, judged.labels)
+            added = frozenset(label for labels in judged.labels.values() for label in labels)
+            session = dataclasses.replace(session, labels=session.labels | added)
+            if relabelled is value:
+                return self._outcome(record, judged.coverage, value, session.labels)
+            value = relabelled
+        return self._refused(record, judged.coverage, "pipeline.no-fixed-point", "")
+
+    def _judge(self, value: Traffic, session: SessionFacts) -> Generator[_Batch, list[EngineResult], _Pass]:
+        try:
+            views = list(iter_views(value, capabilities=self._policies.capabilities))
+        except CmfError as error:
+            coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
+            return _Pass(views=(), coverage=coverage, labels={})
+        results: dict[int, EngineResult] = {}
+        for shared, indexes in _by_context(views, session).items():
+            entrypoints = [self._policies.entrypoint(views[index].kind) for index in indexes]
+            answers = yield _Batch(entrypoints, shared, [view_bytes(views[index]) for index in indexes])
+            results.update(zip(indexes, answers, strict=False))
+        decided = [
+            view_decision(view, hits_of(results[index], self._rules, view.kind), self._mode)
+            for index, view in enumerate(views)
+            if index in results
+        ]
+        skipped = tuple(
+            Skipped(path=view.path, reason="engine.no-answer")
+            for index, view in enumerate(views)
+            if index not in results
+        )
+        coverage = Coverage(produced=len(views), evaluated=len(decided), skipped=skipped)
+        return _Pass(views=tuple(decided), coverage=coverage, labels=_labels(decided))
+
+    def _outcome(
+        self, record: tuple[ViewDecision, ...], coverage: Coverage, value: Traffic | None, labels: frozenset[str]
+    ) -> Outcome:
+        verdict, action = overall(record, coverage)
+        decision = Decision(
+            id=f"dec_{ULID()}",
+            verdict=verdict,
+            action=action,
+            mode=self._mode,
+            revision=self._policies.revision,
+            views=record,
+            coverage=coverage,
+        )
+        if value is None:
+            return Outcome(decision=decision, value=None)
+        certificate = mint(
+            value, run=decision.id, revision=decision.revision, mode=self._mode.value, complete=coverage.full
+        )
+        return Outcome(decision=decision, value=value, certificate=certificate, labels=labels)
+
+    def _refused(self, record: tuple[ViewDecision, ...], coverage: Coverage, code: str, path: str) -> Outcome:
+        """A deny of our own: an effect that could not be carried out, or edits that never come to rest."""
+        hit = Hit(
+            rule="pipeline",
+            code=code,
+            effect=Effect.DENY,
+            reason="What policy asked for could not be carried out.",
+            severity="critical",
+        )
+        at = next((index for index, view in enumerate(record) if view.path == path), 0)
+        views = tuple(_denied(view, hit) if index == at else view for index, view in enumerate(record))
+        return self._outcome(views, coverage, None, frozenset())
+
+
+def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[bytes, list[int]]:
+    """The views' places by the context that they share: those go to the engine together."""
+    batches: dict[bytes, list[int]] = {}
+    shared: dict[int, bytes] = {}
+    for index, view in enumerate(views):
+        key = id(view.scope)
+        if key not in shared:
+            shared[key] = shared_bytes(view, session)
+        batches.setdefault(shared[key], []).append(index)
+    return batches
+
+
+def _labels(views: Sequence[ViewDecision]) -> dict[str, frozenset[str]]:
+    """The labels that rules added, by the path of the message where they arose."""
+    labels: dict[str, frozenset[str]] = {}
+    for view in views:
+        added = frozenset(str(hit.fields["label"]) for hit in view.hits if hit.effect is Effect.LABEL)
+        if added:
+            where = message_path(view.path)
+            labels[where] = labels.get(where, frozenset()) | added
+    return labels
+
+
+def _denied(view: ViewDecision, hit: Hit) -> ViewDecision:
+    return dataclasses.replace(view, hits=(*view.hits, hit), verdict=Verdict.DENY, outcome=Action.REFUSE)
+
+
+def _merged(record: tuple[ViewDecision, ...], views: tuple[ViewDecision, ...]) -> tuple[ViewDecision, ...]:
+    """What was found on the first pass, and what later passes added to it.
+
+    A view keeps the path that it had on the first pass. After a removal paths move; what then matches no earlier view
+    is added, so that no hit is ever lost.
+    """
+    if not record:
+        return views
+    known = {(view.path, view.kind): index for index, view in enumerate(record)}
+    merged = list(record)
+    for view in views:
+        index = known.get((view.path, view.kind))
+        if index is None:
+            merged += [view] if view.hits else []
+            continue
+        before = merged[index]
+        fresh = tuple(hit for hit in view.hits if hit not in before.hits)
+        if fresh:
+            hits = before.hits + fresh
+            outcome = stronger(before.outcome, view.outcome)
+            merged[index] = dataclasses.replace(before, hits=hits, verdict=verdict_of(hits), outcome=outcome)
+    return tuple(merged)
+
+
+def _stamp(value: Traffic, labels: Mapping[str, frozenset[str]]) -> Traffic:
+    """Labels on the message where they arose, and on every later one [C3]; `value` itself if that adds nothing."""
+    found = frozenset[str]().union(*labels.values())
+    if not found:
+        return value
+    if isinstance(value, Message):
+        return labelled(value, found)
+    if isinstance(value, Request):
+        return _stamp_request(value, labels)
+    messages = [labelled(choice.message, found) for choice in value.choices]
+    if all(new is choice.message for new, choice in zip(messages, value.choices, strict=True)):
+        return value
+    choices = [replace(choice, message=new) for new, choice in zip(messages, value.choices, strict=True)]
+    return replace(value, choices=tuple(choices))
+
+
+def _stamp_request(request: Request, labels: Mapping[str, frozenset[str]]) -> Request:
+    # What arose in the request's own view or in a tool's holds for every message.
+    apart = (added for where, added in labels.items() if not where.startswith("messages["))
+    carried = frozenset[str]().union(*apart)
+    messages = []
+    for index, message in enumerate(request.messages):
+        carried |= labels.get(f"messages[{index}]", frozenset())
+        messages.append(labelled(message, carried))
+    if all(new is old for new, old in zip(messages, request.messages, strict=True)):
+        return request
+    return replace(request, messages=tuple(messages))
