@@ -1,0 +1,131 @@
+"""The commands and their options."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cmf.adapters import FORMATS
+
+app = typer.Typer(
+    name="cmf",
+    help="Judge LLM, tool and MCP traffic by policy.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Wire = StrEnum("Wire", {"canonical": "canonical", **{name: name for name in FORMATS}})  # type: ignore[misc]
+
+
+class OutputFormat(StrEnum):
+    """How results are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class ViewFormat(StrEnum):
+    """How `cmf view` writes."""
+
+    TREE = "tree"
+    JSON = "json"
+    PATHS = "paths"
+
+
+class Kind(StrEnum):
+    """Which side of an exchange a file holds."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+
+
+class EngineChoice(StrEnum):
+    """Where policy is evaluated."""
+
+    EMBEDDED = "embedded"
+    OPA = "opa"
+
+
+class SchemaName(StrEnum):
+    """What `cmf schema` can describe."""
+
+    VIEW = "view"
+    MESSAGE = "message"
+    DECISION = "decision"
+
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or - for standard input.")]
+From = Annotated[Wire, typer.Option("--from", help="The format that FILE is in.")]
+KindOption = Annotated[Kind, typer.Option("--kind", help="Whether FILE is a request or a response.")]
+
+
+@app.callback()
+def root() -> None:
+    """Judge LLM, tool and MCP traffic by policy."""
+
+
+@app.command("eval")
+def evaluate(
+    file: File,
+    source: From,
+    to: Annotated[Wire | None, typer.Option("--to", help="The format to emit; by default that of FILE.")] = None,
+    kind: KindOption = Kind.REQUEST,
+    policies: Annotated[
+        Path | None, typer.Option("--policies", help="A policy directory; by default the shipped one.")
+    ] = None,
+    context: Annotated[Path | None, typer.Option("--context", help="Who asks, and where: JSON or YAML.")] = None,
+    output: Annotated[OutputFormat, typer.Option("--format", help="How to write the result.")] = OutputFormat.TEXT,
+    engine: Annotated[
+        EngineChoice, typer.Option("--engine", help="Where policy is evaluated.")
+    ] = EngineChoice.EMBEDDED,
+    opa_url: Annotated[str | None, typer.Option("--opa-url", help="The OPA server, for --engine opa.")] = None,
+    entrypoint: Annotated[
+        str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
+    ] = None,
+) -> None:
+    """Judge one request or response: a line per view, the verdict, and what would go out.
+
+    Exit codes: 0 forwarded, 1 refused, 2 usage, 3 policy does not compile, 4 input not readable, 5 evaluation failed,
+    6 suspended for approval.
+    """
+    from pipeline.cli.evaluate import run
+
+    run(
+        file,
+        source=source.value,
+        target=(to or source).value,
+        kind=kind.value,
+        policies=policies,
+        context=context,
+        as_json=output is OutputFormat.JSON,
+        engine=engine.value,
+        opa_url=opa_url,
+        entrypoint=entrypoint,
+    )
+
+
+@app.command("view")
+def view(
+    file: File,
+    source: From,
+    kind: KindOption = Kind.REQUEST,
+    output: Annotated[ViewFormat, typer.Option("--format", help="How to write the views.")] = ViewFormat.TREE,
+) -> None:
+    """Show what a policy sees of FILE: every value with the Rego path that reaches it."""
+    from pipeline.cli.view import run
+
+    run(file, source=source.value, kind=kind.value, output=output.value)
+
+
+@app.command("schema")
+def schema(
+    name: Annotated[SchemaName, typer.Argument(help="What to describe.")] = SchemaName.VIEW,
+) -> None:
+    """Print a JSON Schema: of the policy input, of a message, or of a decision."""
+    from pipeline.cli.schema import run
+
+    run(name.value)

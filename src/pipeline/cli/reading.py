@@ -1,0 +1,130 @@
+"""Reading what the user named, and saying in one line what is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+import yaml
+
+from cmf import adapters
+from cmf.codec import MAX_BYTES, loads
+from cmf.errors import CmfError, DecodeError, ShapeError
+from cmf.message import Message
+from cmf.request import Request, Response
+from cmf.value import replace
+from pipeline.context import Context
+from pipeline.errors import ConfigError, PipelineError, PolicyError
+
+PROVIDERS = {
+    "openai_chat": "openai",
+    "openai_responses": "openai",
+    "anthropic_messages": "anthropic",
+    "gemini": "google",
+    "ollama": "ollama",
+    "openrouter": "openrouter",
+}
+"""The provider that a wire format speaks to, for model ids; formats without one keep ids as they are."""
+
+
+class Exit(IntEnum):
+    """The exit codes of all commands."""
+
+    OK = 0
+    REFUSED = 1
+    USAGE = 2
+    POLICY = 3
+    INPUT = 4
+    EVALUATION = 5
+    SUSPENDED = 6
+
+
+def fail(message: str, code: Exit) -> NoReturn:
+    """Say `message` on standard error and leave."""
+    typer.echo(f"cmf: {message}", err=True)
+    raise typer.Exit(int(code))
+
+
+@contextmanager
+def one_line_errors(file: str = "") -> Iterator[None]:
+    """Inside, an error of ours ends the command with one line and its exit code; never a traceback."""
+    where = f"{file}: " if file and file != "-" else ""
+    try:
+        yield
+    except PolicyError as error:
+        fail(str(error), Exit.POLICY)
+    except ConfigError as error:
+        fail(str(error), Exit.USAGE)
+    except PipelineError as error:
+        fail(str(error), Exit.EVALUATION)
+    except CmfError as error:
+        fail(f"{where}{error}", Exit.INPUT)
+
+
+def read_bytes(file: str) -> bytes:
+    """The bytes of a file or of standard input, bounded."""
+    try:
+        if file == "-":
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
+        with Path(file).open("rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise DecodeError(f"cannot be read: {error.strerror}", code="input.unreadable", hint="check the path") from None
+
+
+def read_traffic(file: str, source: str, kind: str) -> Message | Request | Response:
+    """The request, response or message in `file`. Identity in it is a claim: the context alone says who asks."""
+    body = loads(read_bytes(file))
+    if source == "canonical":
+        return _canonical(body)
+    adapter = adapters.get(source)
+    if kind == "response":
+        return adapter.from_wire_response(body)
+    request = adapter.from_wire_request(body)
+    provider = PROVIDERS.get(source)
+    if provider is None or request.model is None:
+        return request
+    return replace(request, model=f"{provider}:{request.model}")
+
+
+def _canonical(body: Any) -> Message | Request | Response:
+    if isinstance(body, dict):
+        if "messages" in body:
+            return Request.model_validate(body)
+        if "choices" in body or "error" in body:
+            return Response.model_validate(body)
+        if "role" in body:
+            return Message.model_validate(body)
+    raise ShapeError(
+        "neither a message, a request nor a response",
+        path="$",
+        hint="give an object with `role`, `messages` or `choices`",
+    )
+
+
+def read_context(path: Path | None) -> Context:
+    """The context in a JSON or YAML file; without one the subject is anonymous."""
+    if path is None:
+        return Context()
+    raw = read_bytes(str(path))
+    if path.suffix in (".yaml", ".yml"):
+        try:
+            body = yaml.safe_load(raw)
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            where = f" at line {mark.line + 1} column {mark.column + 1}" if mark is not None else ""
+            raise DecodeError(f"{path}: not YAML{where}", code="yaml.syntax", hint="check the text there") from None
+    else:
+        body = loads(raw)
+    if not isinstance(body, dict):
+        raise ShapeError(f"{path}: the context is not an object", path="$", hint="write `subject:` and the like")
+    try:
+        return Context.model_validate(body)
+    except CmfError as error:
+        error.message = f"{path}: {error.message}"
+        raise

@@ -1,0 +1,109 @@
+"""Decisions for people: coloured on a terminal, plain in a pipe. What came from the traffic is printed as text only."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from cmf.adapters.loss import Loss
+from pipeline.decision import Decision, Hit, ViewDecision
+from pipeline.runner import Outcome
+
+_STYLES = {
+    "allow": "green",
+    "warn": "yellow",
+    "deny": "bold red",
+    "require_approval": "magenta",
+    "forward": "green",
+    "forward_modified": "cyan",
+    "refuse": "bold red",
+    "suspend": "magenta",
+}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that never wraps, never guesses emoji or markup, and honours NO_COLOR."""
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def visible(text: str) -> str:
+    """`text` with control, bidi and other invisible characters spelled as escapes: a log line must not lie."""
+    return "".join(
+        character
+        if character == " " or unicodedata.category(character)[0] not in "CZ"
+        else f"\\u{{{ord(character):x}}}"
+        for character in text
+    )
+
+
+def show_outcome(outcome: Outcome, wire: Any, target: str, losses: Sequence[Loss]) -> None:
+    """Views, verdict, coverage, and the wire form that would go out."""
+    out = console()
+    for view in outcome.decision.views:
+        _show_view(out, view)
+    out.print()
+    show_verdict(out, outcome.decision)
+    for loss in losses:
+        out.print(Text.assemble("dropped   ", (f"{loss.block_type}: {loss.reason} ({loss.adapter})", "yellow")))
+    if wire is None:
+        out.print(Text("nothing goes out", "bold red"))
+        return
+    out.print(Text.assemble("goes out  ", (target, "bold")))
+    out.print(Text(escaped_json(wire)))
+
+
+def _show_view(out: Console, view: ViewDecision) -> None:
+    verdict = Text(f"{view.verdict.value:<17}", _STYLES[view.verdict.value])
+    line = Text.assemble(verdict, (view.path, "bold"), f"  {view.kind}  {view.action}  {view.direction}")
+    if view.uri is not None:
+        line.append(f"  {visible(view.uri)}", "blue")
+    out.print(line)
+    for hit in view.hits:
+        out.print(_hit_line(hit))
+
+
+def _hit_line(hit: Hit) -> Text:
+    style = _STYLES.get(hit.effect.value, "cyan")
+    observed = "" if hit.enforced else f" (mode {hit.mode.value})"
+    return Text.assemble(
+        " " * 17, (hit.effect.value, style), f"  {visible(hit.rule)}  {visible(hit.reason)}", f" [{hit.code}]{observed}"
+    )
+
+
+def show_verdict(out: Console, decision: Decision) -> None:
+    """The verdict line and the coverage line."""
+    verdict, action, coverage = decision.verdict.value, decision.action.value, decision.coverage
+    mode = "" if decision.mode.value == "enforce" else f"   mode {decision.mode.value}"
+    out.print(
+        Text.assemble(
+            "verdict   ",
+            (verdict, _STYLES[verdict]),
+            "   action ",
+            (action, _STYLES[action]),
+            f"{mode}   {decision.id}",
+        )
+    )
+    style = "green" if coverage.full else "bold red"
+    full = f"{coverage.evaluated} of {coverage.produced} views evaluated"
+    missed = "; ".join(f"{visible(one.path)} not evaluated: {one.reason}" for one in coverage.skipped)
+    out.print(Text.assemble("coverage  ", (full, style), f"   revision {decision.revision[:12]}"))
+    if missed:
+        out.print(Text(f"          {missed}", "bold red"))
+
+
+def escaped_json(value: Any) -> str:
+    """Indented JSON, with every invisible character as an escape."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return "".join(
+        character if character in "\n " or unicodedata.category(character)[0] not in "CZ" else _json_escape(character)
+        for character in text
+    )
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1]

@@ -1,0 +1,14 @@
+"""`cmf schema`: the JSON Schemas, generated from the types."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from pipeline.schemas import schema_of
+
+
+def run(name: str) -> None:
+    """Print one schema, indented."""
+    typer.echo(json.dumps(schema_of(name), indent=2))

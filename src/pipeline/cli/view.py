@@ -1,0 +1,49 @@
+"""`cmf view`: what a policy sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from cmf.codec import dumps
+from cmf.decomposition import iter_views
+from pipeline.cli.reading import one_line_errors, read_traffic
+from pipeline.cli.rendering import console, escaped_json, visible
+
+
+def run(file: str, *, source: str, kind: str, output: str) -> None:
+    """Print the views of `file`."""
+    with one_line_errors(file):
+        documents = [view.to_dict() for view in iter_views(read_traffic(file, source, kind))]
+    if output == "json":
+        typer.echo(dumps(documents).decode())
+        return
+    out = console()
+    for document in documents:
+        if output == "tree":
+            uri = f"  {visible(document['uri'])}" if "uri" in document else ""
+            out.print(Text.assemble((document["path"], "bold"), f"  {document['kind']}{uri}"))
+        for path, item in rego_paths(document):
+            value = Text(escaped_json(item), "green" if isinstance(item, str) else "cyan")
+            prefix = f"  {path} = " if output == "tree" else f"{document['path']}\t{path}\t"
+            out.print(Text.assemble(prefix, value))
+
+
+def rego_paths(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every value of the input with the Rego reference that reaches it; empty containers are values too."""
+    yield from _paths("input", document)
+
+
+def _paths(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            plain = key.isascii() and key.isidentifier()
+            yield from _paths(f"{path}.{key}" if plain else f"{path}[{escaped_json(key)}]", item)
+    elif isinstance(value, list | tuple) and value:
+        for index, item in enumerate(value):
+            yield from _paths(f"{path}[{index}]", item)
+    else:
+        yield path, value

@@ -1,0 +1,142 @@
+"""The JSON Schemas of what people write against: the policy input, the message, the decision. Spec: policy-input.md.
+
+They are generated from the types and tables that produce the documents, so that they cannot say anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final
+
+from cmf.enums import Hook, Role, ViewAction, ViewKind
+from cmf.extensions import Extensions
+from cmf.message import Message
+from cmf.security import DataPolicy, ObjectSecurityProfile
+from cmf.value import json_schema
+from pipeline.decision import Action, Effect, Mode, Verdict
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_STRING: Final = {"type": "string"}
+_STRINGS: Final = {"type": "array", "items": _STRING}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """The schema called `view`, `message` or `decision`."""
+    return {"$schema": DIALECT, **_SCHEMAS[name]()}
+
+
+def _values(members: type[StrEnum]) -> dict[str, Any]:
+    return {"type": "string", "enum": [member.value for member in members]}
+
+
+def _object(properties: dict[str, Any], required: tuple[str, ...] = (), *, closed: bool = True) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "required": list(required)}
+    return schema | {"additionalProperties": False} if closed else schema
+
+
+def view_schema() -> dict[str, Any]:
+    """What policy finds under `input`: version 1 of the policy input."""
+    extensions = json_schema(Extensions)
+    definitions = extensions.pop("$defs", {})
+    own = extensions["properties"]
+    security = definitions["SecurityExtension"]["properties"]
+    for gone in ("objects", "data"):
+        security.pop(gone)  # replaced by the view's own `object` and `data_policy`
+    for name, cls in (("object", ObjectSecurityProfile), ("data_policy", DataPolicy)):
+        part = json_schema(cls)
+        definitions |= part.pop("$defs", {})
+        security[name] = part
+    facts = {
+        "kind": _values(ViewKind),
+        "role": _values(Role),
+        "hook": _values(Hook),
+        "path": _STRING,
+        "is_pre": {"type": "boolean"},
+        "is_post": {"type": "boolean"},
+        "action": _values(ViewAction),
+        "uri": _STRING,
+        "name": _STRING,
+        "content": _STRING,
+        "size_bytes": _COUNT,
+        "mime_type": _STRING,
+        "arguments": {"type": "object"},
+        "properties": {"type": "object"},
+        "extensions": _object(own),
+        "session": _object(
+            {
+                "labels": _STRINGS,
+                "counters": {"type": "object"},
+                "events": {"type": "array", "items": {"type": "object"}},
+                "approvals": {"type": "array", "items": {"type": "object"}},
+            }
+        ),
+        "origins": {
+            "type": "array",
+            "items": _object({"path": _STRING, "sources": {"type": "array"}}, ("path", "sources")),
+        },
+    }
+    required = ("kind", "role", "path", "is_pre", "is_post", "action", "properties", "extensions")
+    return {"title": "Policy input of one view", **_object(facts, required), "$defs": definitions}
+
+
+def message_schema() -> dict[str, Any]:
+    """The canonical message."""
+    return json_schema(Message)
+
+
+def decision_schema() -> dict[str, Any]:
+    """What `cmf eval --format json` prints."""
+    hit = _object(
+        {
+            "rule": _STRING,
+            "code": _STRING,
+            "effect": _values(Effect),
+            "reason": _STRING,
+            "severity": {"type": "string", "enum": ["info", "warn", "high", "critical"]},
+            "detail": {"type": "object"},
+            "mode": _values(Mode),
+        },
+        ("rule", "code", "effect", "reason", "severity"),
+    )
+    nullable = {"type": ["string", "null"]}
+    view = _object(
+        {
+            "path": _STRING,
+            "kind": _values(ViewKind),
+            "role": _values(Role),
+            "uri": nullable,
+            "name": nullable,
+            "action": _values(ViewAction),
+            "direction": {"type": "string", "enum": ["pre", "post"]},
+            "verdict": _values(Verdict),
+            "outcome": _values(Action),
+            "hits": {"type": "array", "items": hit},
+        },
+        ("path", "kind", "role", "uri", "name", "action", "direction", "verdict", "outcome", "hits"),
+    )
+    skipped = _object({"path": _STRING, "reason": _STRING}, ("path", "reason"))
+    coverage = _object(
+        {"produced": _COUNT, "evaluated": _COUNT, "skipped": {"type": "array", "items": skipped}},
+        ("produced", "evaluated", "skipped"),
+    )
+    facts = {
+        "verdict": _values(Verdict),
+        "action": _values(Action),
+        "mode": _values(Mode),
+        "revision": _STRING,
+        "decision_id": _STRING,
+        "coverage": coverage,
+        "views": {"type": "array", "items": view},
+        "request": {},
+    }
+    required = ("verdict", "action", "mode", "revision", "decision_id", "coverage", "views")
+    return {"title": "Decision", **_object(facts, required)}
+
+
+_SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
+    "view": view_schema,
+    "message": message_schema,
+    "decision": decision_schema,
+}
