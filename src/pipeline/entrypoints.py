@@ -29,12 +29,9 @@ _TAGGED: Final = """\
 # title: An effect with the rule that asked for it
 # description: What is no object stays a hit of its set, under a code of its own, so that a deny cannot vanish.
 # scope: document
-tagged(effect, rule) := object.union(effect, {"rule": rule}) if is_object(effect)
-
-tagged(effect, rule) := {"code": "policy.bad-effect", "reason": reason, "rule": rule} if {
-	not is_object(effect)
-	reason := "A rule gave an effect that is no object."
-}
+tagged(effect, rule) := object.union(effect, {"rule": rule}) if {
+	is_object(effect)
+} else := {"code": "policy.bad-effect", "reason": "A rule gave an effect that is no object.", "rule": rule}
 """
 
 

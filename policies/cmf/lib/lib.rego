@@ -29,10 +29,9 @@ any_uri_matches(uri, patterns) if {
 # Each segment brings its own slash, so that `**` can stand for none.
 _expression(pattern) := concat("", ["^", concat("", [_segment(part) | some part in split(pattern, "/")]), "$"])
 
-_segment("**") := `(?:[^/]*/)*`
-
-_segment(part) := concat("", [replace(literal, "*", "[^/]*"), "/"]) if {
-	part != "**"
+_segment(part) := `(?:[^/]*/)*` if {
+	part == "**"
+} else := concat("", [replace(literal, "*", "[^/]*"), "/"]) if {
 	literal := regex.replace(regex.replace(part, `\*+`, "*"), `[\\.+?()|\[\]{}^$]`, `\${0}`)
 }
 

@@ -9,16 +9,24 @@ import data.cmf.lib.scan
 
 # METADATA
 # title: Personal data in the content
-# description: Type of personal data to the set of values of that type in `input.content`.
-in_content[type] := values if {
-	regex.match(`[0-9]{2}[ -]?[0-9]{2}`, scan.content)
-	some type, values in {
-		"iban": _ibans(scan.content),
-		"payment_card": _cards(scan.content),
-		"us_ssn": _ssns(scan.content),
-	}
-	count(values) > 0
+# description: The values in `input.content`, as {type, value} objects.
+# scope: document
+in_content contains {"type": "iban", "value": value} if {
+	_worth_a_look
+	some value in _ibans(scan.content)
 }
+
+in_content contains {"type": "payment_card", "value": value} if {
+	_worth_a_look
+	some value in _cards(scan.content)
+}
+
+in_content contains {"type": "us_ssn", "value": value} if {
+	_worth_a_look
+	some value in _ssns(scan.content)
+}
+
+_worth_a_look if regex.match(`[0-9]{2}[ -]?[0-9]{2}`, scan.content)
 
 # A number inside a longer number, an identifier or a decimal is none of these: the last group is what follows.
 _before := `(?:^|[^0-9A-Za-z_.+/=-])`
@@ -46,7 +54,7 @@ _cards(text) := {value |
 	some value in _candidates(shape, text)
 	digits := _digits(value)
 	_luhn(digits)
-	count({digit | some digit in digits}) > 2
+	count({digit | some digit in digits}) > 1
 }
 
 _doubled := {"0": 0, "1": 2, "2": 4, "3": 6, "4": 8, "5": 1, "6": 3, "7": 5, "8": 7, "9": 9}

@@ -20,6 +20,11 @@ content := input.content
 #   detecting, not for cutting: engines escape `<`, `>` and `&` differently.
 surroundings := json.marshal(_parts)
 
+# METADATA
+# title: Everything
+# description: Content and surroundings as one text, for a first look.
+everything := concat("\n", [content, surroundings])
+
 # One line per path, so that what a rule reads can be told from its text [POL-24].
 _parts contains input.name
 

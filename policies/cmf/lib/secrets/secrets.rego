@@ -2,7 +2,7 @@
 # title: Secret-shaped tokens
 # description: |
 #   Finds credentials by their issuers' published shapes, and long random values assigned to a name such as `api_key`.
-#   One cheap expression (`hint`) goes over each text first; the patterns run only where it hits.
+#   Cheap looks come first: `hint` over the whole view, then the literals of each shape; its pattern runs last.
 package cmf.lib.secrets
 
 import data.cmf.lib.scan
@@ -19,27 +19,34 @@ in_surroundings := _found(scan.surroundings)
 
 _settings := data.cmf.defaults.data.secrets
 
-_found(text) := (_shaped(_settings.patterns, text) | _assigned(text)) | _shaped(_settings.extra_patterns, text) if {
-	regex.match(_settings.hint, text)
-} else := _shaped(_settings.extra_patterns, text)
+_found(text) := _known(text) | _shaped(_settings.extra_patterns, text)
+
+_known(text) := _shaped(_settings.patterns, text) | _assigned(text) if {
+	_suspicious
+} else := set()
+
+_suspicious if regex.match(_settings.hint, scan.everything)
 
 # What may stand before a token: the start, a character that is in no word, or an escape of a JSON text.
 _before := `(?:^|[^0-9A-Za-z_]|\\[bfnrt]|\\u[0-9a-f]{4})`
 
-_shaped(patterns, text) := {{"kind": kind, "secret": groups[1]} |
-	some kind, pattern in patterns
-	expression := concat("", [_before, "(", pattern, ")"])
+_shaped(shapes, text) := {{"kind": kind, "secret": groups[1]} |
+	some kind, shape in shapes
+	some literal in shape.literals
+	contains(text, literal)
+	expression := concat("", [_before, "(", shape.pattern, ")"])
 	some groups in regex.find_all_string_submatch_n(expression, text, -1)
 }
 
 _assigned(text) := {{"kind": kind, "secret": groups[1]} |
-	some kind, pattern in _settings.weak_patterns
-	some groups in regex.find_all_string_submatch_n(pattern, text, -1)
-	_random(groups[1])
+	some kind, weak in _settings.weak_patterns
+	regex.match(weak.hint, text)
+	some groups in regex.find_all_string_submatch_n(weak.pattern, text, -1)
+	_random(groups[1], weak)
 }
 
 # Names and paths are long too; what nobody chose by hand mixes letters with several digits.
-_random(value) if {
-	count(regex.find_n(`[0-9]`, value, -1)) >= _settings.weak_min_digits
-	count(regex.find_n(`[A-Za-z]`, value, -1)) >= _settings.weak_min_letters
+_random(value, weak) if {
+	count(regex.find_n(`[0-9]`, value, -1)) >= weak.min_digits
+	count(regex.find_n(`[A-Za-z]`, value, -1)) >= weak.min_letters
 }

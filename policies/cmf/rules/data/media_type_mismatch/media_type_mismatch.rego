@@ -27,5 +27,7 @@ deny contains {
 } if {
 	some item in input.properties.data
 	not item.sniffed_type
-	not item.declared_type in data.cmf.defaults.data.media_type_mismatch.allowed_unknown
+	not _expected(item)
 }
+
+_expected(item) if item.declared_type in data.cmf.defaults.data.media_type_mismatch.allowed_unknown

@@ -19,21 +19,25 @@ import data.cmf.lib.scan
 
 redact contains {
 	"code": "data.pii",
-	"reason": concat("", ["Personal data was masked: ", type, "."]),
-	"spans": scan.spans(scan.content, values),
+	"reason": "Personal data was masked.",
+	"spans": scan.spans(scan.content, _chosen),
 	"replacement": _settings.replacement,
 } if {
 	scan.cuttable
-	some type in _settings.redact
-	values := pii.in_content[type]
+	count(_chosen) > 0
 }
 
 deny contains {
 	"code": "data.pii.too-many",
 	"reason": "This part contains too much personal data to mask.",
 } if {
-	some type in _settings.redact
-	count(pii.in_content[type]) > _settings.max_masked
+	scan.cuttable
+	count(_chosen) > _settings.max_masked
+}
+
+_chosen contains found.value if {
+	some found in pii.in_content
+	found.type in _settings.redact
 }
 
 _settings := data.cmf.defaults.data.pii

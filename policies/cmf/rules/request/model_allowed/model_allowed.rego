@@ -24,10 +24,8 @@ deny contains {
 
 _allowed if lib.any_uri_matches(input.uri, _patterns)
 
-default _patterns := []
-
-_patterns := _settings.by_classification[input.extensions.security.classification]
-
-_patterns := _settings.any_classification if not _settings.by_classification[input.extensions.security.classification]
+_patterns := listed if {
+	listed := _settings.by_classification[input.extensions.security.classification]
+} else := _settings.any_classification
 
 _settings := data.cmf.defaults.request.model_allowed

@@ -19,8 +19,10 @@ deny contains {
 	"code": "tools.provider-executed",
 	"reason": "This tool runs at the provider and is not on the list of allowed ones.",
 } if {
-	input.properties.executed_by == "provider"
+	not _runs_here
 	not _allowed
 }
+
+_runs_here if input.properties.executed_by == "client"
 
 _allowed if lib.any_uri_matches(input.uri, data.cmf.defaults.tools.provider_executed.allowed)

@@ -1,0 +1,27 @@
+package cmf.rules.tools.tool_input_invalid_test
+
+import data.cmf.rules.tools.tool_input_invalid
+
+_call(overrides) := object.union(
+	{"kind": "tool_call", "uri": "tool://_/a", "properties": {}, "extensions": {}},
+	overrides,
+)
+
+test_denied_when_marked_invalid if {
+	count(tool_input_invalid.deny) == 1 with input as _call({"arguments": {}, "properties": {"arguments_invalid": true}})
+}
+
+test_denied_when_only_raw_text_is_there if {
+	count(tool_input_invalid.deny) == 1 with input as _call({"properties": {"arguments_raw": "{\"a\": 1"}})
+}
+
+test_denied_when_raw_text_is_beside_arguments if {
+	count(tool_input_invalid.deny) == 1 with input as _call({"arguments": {"a": 1}, "properties": {"arguments_raw": ""}})
+}
+
+test_denied_when_arguments_are_missing if count(tool_input_invalid.deny) == 1 with input as _call({})
+
+test_allowed_with_arguments if {
+	count(tool_input_invalid.deny) == 0 with input as _call({"arguments": {"a": 1}})
+	count(tool_input_invalid.deny) == 0 with input as _call({"arguments": {}})
+}

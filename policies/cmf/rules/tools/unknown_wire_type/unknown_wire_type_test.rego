@@ -1,0 +1,26 @@
+package cmf.rules.tools.unknown_wire_type_test
+
+import data.cmf.rules.tools.unknown_wire_type
+
+_view := {"kind": "opaque", "uri": "opaque://openai/reasoning", "content": "{}", "properties": {}, "extensions": {}}
+
+test_denied_when_not_on_the_list if count(unknown_wire_type.deny) == 1 with input as _view
+
+test_denied_when_another_provider_has_it if {
+	count(unknown_wire_type.deny) == 1 with input as _view
+		with data.cmf.defaults.tools.unknown_wire_type.allowed as ["opaque://anthropic/reasoning"]
+}
+
+test_denied_when_the_uri_is_missing if {
+	count(unknown_wire_type.deny) == 1 with input as object.remove(_view, ["uri"])
+		with data.cmf.defaults.tools.unknown_wire_type.allowed as ["**"]
+}
+
+test_allowed_when_on_the_list if {
+	count(unknown_wire_type.deny) == 0 with input as _view
+		with data.cmf.defaults.tools.unknown_wire_type.allowed as ["opaque://openai/reasoning"]
+}
+
+test_allowed_when_it_is_our_own_empty_message if {
+	count(unknown_wire_type.deny) == 0 with input as object.union(_view, {"uri": "opaque://canonical/message"})
+}
