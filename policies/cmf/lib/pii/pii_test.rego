@@ -22,8 +22,8 @@ _ibans := {
 	"MT84MALT011000012345MTLCAST001S",
 }
 
-_found(text, type) := {found.value | some found in all; found.type == type} if {
-	all := pii.in_content with input as {"content": text}
+_found(text, type) := {found.value | some found in everything; found.type == type} if {
+	everything := pii.in_content with input as {"content": text}
 }
 
 test_cards_are_found if {
@@ -84,7 +84,15 @@ test_social_security_numbers_are_found if {
 }
 
 test_ranges_never_assigned_are_no_social_security_numbers if {
-	every text in ["000-12-3456", "666-12-3456", "912-12-3456", "536-00-4399", "536-90-0000", "1536-90-4399", "536-90-43991"] {
+	every text in [
+		"000-12-3456",
+		"666-12-3456",
+		"912-12-3456",
+		"536-00-4399",
+		"536-90-0000",
+		"1536-90-4399",
+		"536-90-43991",
+	] {
 		_found(text, "us_ssn") == set()
 	}
 }

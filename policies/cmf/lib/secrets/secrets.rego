@@ -19,13 +19,11 @@ in_surroundings := _found(scan.surroundings)
 
 _settings := data.cmf.defaults.data.secrets
 
-_found(text) := _known(text) | _shaped(_settings.extra_patterns, text)
+_found(text) := (_known(text) | _assigned(text)) | _shaped(_settings.extra_patterns, text)
 
-_known(text) := _shaped(_settings.patterns, text) | _assigned(text) if {
-	_suspicious
+_known(text) := _shaped(_settings.patterns, text) if {
+	regex.match(_settings.hint, scan.everything)
 } else := set()
-
-_suspicious if regex.match(_settings.hint, scan.everything)
 
 # What may stand before a token: the start, a character that is in no word, or an escape of a JSON text.
 _before := `(?:^|[^0-9A-Za-z_]|\\[bfnrt]|\\u[0-9a-f]{4})`
@@ -39,10 +37,15 @@ _shaped(shapes, text) := {{"kind": kind, "secret": groups[1]} |
 }
 
 _assigned(text) := {{"kind": kind, "secret": groups[1]} |
-	some kind, weak in _settings.weak_patterns
-	regex.match(weak.hint, text)
+	some kind in _suspected
+	weak := _settings.weak_patterns[kind]
 	some groups in regex.find_all_string_submatch_n(weak.pattern, text, -1)
 	_random(groups[1], weak)
+}
+
+_suspected contains kind if {
+	some kind, weak in _settings.weak_patterns
+	regex.match(weak.hint, scan.everything)
 }
 
 # Names and paths are long too; what nobody chose by hand mixes letters with several digits.

@@ -36,12 +36,18 @@ _samples := {
 
 _times(character, number) := concat("", [character | some _ in numbers.range(1, number)])
 
-_pem := concat("", ["-----BEGIN RSA PRIVATE ", "KEY-----\n", _times("A", 64), "\nEXAMPLE\n-----END RSA PRIVATE ", "KEY-----"])
+_pem := concat("", [
+	"-----BEGIN RSA PRIVATE ",
+	"KEY-----\n",
+	_times("A", 64),
+	"\nEXAMPLE\n-----END RSA PRIVATE ",
+	"KEY-----",
+])
 
 _kinds(found) := {hit.kind | some hit in found}
 
 test_every_pattern_has_a_sample if {
-	{kind | some kind, _ in data.cmf.defaults.data.secrets.patterns} == {kind | some kind, _ in _samples}
+	object.keys(data.cmf.defaults.data.secrets.patterns) == object.keys(_samples)
 }
 
 test_found_alone_and_exactly if {
@@ -77,7 +83,11 @@ test_found_as_a_key_and_deep_inside if {
 }
 
 test_not_found_inside_a_word if {
-	every text in ["TASKIA0000000000000000", "desk-ant-colonies-of-the-example-kind", "risk-abcdefabcdefabcdefabcdefabcdefabcdef"] {
+	every text in [
+		"TASKIA0000000000000000",
+		"desk-ant-colonies-of-the-example-kind",
+		"risk-abcdefabcdefabcdefabcdefabcdefabcdef",
+	] {
 		count(secrets.in_content) == 0 with input as {"content": text}
 	}
 }

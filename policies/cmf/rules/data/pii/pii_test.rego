@@ -17,7 +17,10 @@ test_ibans_are_masked_when_the_operator_says_so if {
 }
 
 test_denied_when_there_are_too_many if {
-	text := concat(" ", [ssn | some number in numbers.range(1000, 1300); ssn := concat("", ["536-90-", format_int(number, 10)])])
+	text := concat(" ", [ssn |
+		some number in numbers.range(1000, 1300)
+		ssn := concat("", ["536-90-", format_int(number, 10)])
+	])
 	count(pii.deny) == 1 with input as _view({"content": text})
 }
 

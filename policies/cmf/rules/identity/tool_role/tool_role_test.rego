@@ -39,7 +39,8 @@ test_denied_when_the_subject_is_missing if {
 }
 
 test_denied_when_the_security_block_is_missing if {
-	_denied({"kind": "tool_call", "uri": "tool://hr/salaries", "properties": {}, "extensions": {}}) == {"identity.tool-role"}
+	view := {"kind": "tool_call", "uri": "tool://hr/salaries", "properties": {}, "extensions": {}}
+	_denied(view) == {"identity.tool-role"}
 }
 
 test_denied_when_the_uri_is_missing if {
