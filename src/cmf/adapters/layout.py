@@ -6,7 +6,8 @@ is used only where decoding the result gives exactly the same value again; so it
 bring in anything that policy did not see.
 
 A difference is one of: `{"set": v}` (v: null, bool, number, "" or an empty container), `{"cut": true}` (absent),
-`{"json": text}` (another spelling of the same embedded JSON), `{"at": {key or index: difference}}`.
+`{"json": text}` (another spelling of the same embedded JSON), `{"block": type}` (a text as a list of one text block of
+that type, "" for a block without one), `{"at": {key or index: difference}}`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from cmf.message import NO_SHAPE, Layout, Message
 from cmf.request import Request, Response
 
 _ABSENT: Final = object()
+_TEXT_BLOCKS: Final = ("", "text", "input_text", "output_text")
 _T = TypeVar("_T")
 
 Encode = Callable[[Sequence[Message]], Any]
@@ -55,8 +57,15 @@ def _leaf_difference(plain: Any, raw: Any) -> dict[str, Any] | None:
     if isinstance(raw, str) and raw and isinstance(plain, str):
         mine, theirs = loads_object(plain), loads_object(raw)
         return {"json": raw} if mine is not None and theirs is not None and same_spelling(mine, theirs) else None
+    for kind in _TEXT_BLOCKS if isinstance(plain, str) and isinstance(raw, list) else ():
+        if raw == _text_block(kind, plain):
+            return {"block": kind}
     # Anything without text is spelling: whether it means something else is for the decoder to say, afterwards.
     return {"set": raw} if not _has_text(raw) else None
+
+
+def _text_block(kind: str, text: str) -> list[dict[str, str]]:
+    return [{"type": kind, "text": text} if kind else {"text": text}]
 
 
 def _has_text(value: Any) -> bool:
@@ -89,6 +98,9 @@ def _applied(plain: Any, step: Any) -> Any:
         theirs = loads_object(step["json"]) if isinstance(step["json"], str) else None
         same = mine is not None and theirs is not None and same_json(mine, theirs)
         return step["json"] if same else plain
+    if "block" in step:
+        known = isinstance(plain, str) and step["block"] in _TEXT_BLOCKS
+        return _text_block(step["block"], plain) if known else plain
     return apply(plain, step)
 
 
