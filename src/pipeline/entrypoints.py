@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from cmf.enums import ViewKind
-from pipeline.metadata import EFFECTS, Module, Rule
+from pipeline.decision import Effect
+from pipeline.metadata import Module, Rule
 
 MAIN: Final = "cmf.main"
 """The package of everything generated; no policy may use it or a package below it."""
@@ -48,14 +49,14 @@ def main_modules(rules: Sequence[Rule]) -> list[Module]:
 
 def _general_module() -> Module:
     unknown = {"code": "policy.unknown-kind", "reason": "No policy judges this kind of part.", "rule": "main"}
-    lines = [f"default decision := {_decision_object({'deny': json.dumps([unknown])})}"]
+    lines = [f"default decision := {_decision_object({Effect.DENY: json.dumps([unknown])})}"]
     lines += [f'decision := {kind_entrypoint(kind)} if input.kind == "{kind}"' for kind in ViewKind]
     return _module("", "\n\n".join([*lines, _TAGGED]))
 
 
 def _kind_module(kind: ViewKind, rules: Sequence[Rule]) -> Module:
-    asked = [effect for effect in EFFECTS if any(effect in rule.effects for rule in rules)]
-    parts = [f"decision := {_decision_object({effect: effect for effect in asked})}"]
+    asked = [effect for effect in Effect if any(effect in rule.effects for rule in rules)]
+    parts = [f"decision := {_decision_object({effect: effect.value for effect in asked})}"]
     parts += [
         f'{effect} contains data.{MAIN}.tagged(effect, "{rule.id}") if some effect in data.{rule.package}.{effect}'
         for effect in asked
@@ -139,8 +140,8 @@ def batch_module(entrypoints: Iterable[str], revision: str) -> Module:
     return _module("batch", text + "\n")
 
 
-def _decision_object(members: Mapping[str, str]) -> str:
-    body = "".join(f'\t"{effect}": {members.get(effect, "[]")},\n' for effect in EFFECTS)
+def _decision_object(members: Mapping[Effect, str]) -> str:
+    body = "".join(f'\t"{effect}": {members.get(effect, "[]")},\n' for effect in Effect)
     return f"{{\n{body}}}"
 
 

@@ -14,10 +14,8 @@ from typing import Any, Final, NoReturn, TypeVar
 import yaml
 
 from cmf.enums import Capability, ViewKind
+from pipeline.decision import Effect, Mode
 from pipeline.errors import PolicyError
-
-EFFECTS: Final = ("deny", "require_approval", "redact", "rewrite", "strip_tool", "label", "warn")
-"""The sets that a rule may contribute to, in order of precedence."""
 
 RULES: Final = "cmf.rules"
 """Every rule's package is `cmf.rules.<category>.<rule>`."""
@@ -33,7 +31,7 @@ _KEYWORDS: Final = frozenset(
     | {"not", "null", "package", "set", "some", "true", "with"}
 )
 _NO_SET: Final = re.compile(
-    rf"^[ \t]*(?:default[ \t]+)?(?P<effect>{'|'.join(EFFECTS)})(?![ \t]+contains\b)[ \t]*(?:[\[{{(:=.]|if\b)"
+    rf"^[ \t]*(?:default[ \t]+)?(?P<effect>{'|'.join(Effect)})(?![ \t]+contains\b)[ \t]*(?:[\[{{(:=.]|if\b)"
 )
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -46,14 +44,6 @@ class Severity(StrEnum):
     WARN = "warn"
     HIGH = "high"
     CRITICAL = "critical"
-
-
-class RuleMode(StrEnum):
-    """What becomes of a hit: it decides, it is only recorded, or the rule is not asked."""
-
-    ENFORCE = "enforce"
-    OBSERVE = "observe"
-    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +71,9 @@ class Rule:
     severity: Severity
     kinds: frozenset[ViewKind]
     capabilities: frozenset[Capability]
-    mode: RuleMode
+    mode: Mode
     standards: tuple[str, ...]
-    effects: tuple[str, ...]
+    effects: tuple[Effect, ...]
     stream_chars: int | None
 
 
@@ -119,7 +109,7 @@ def rule_of(module: Module) -> Rule:
         severity=_choice(module, line, "severity", Severity, custom["severity"]),
         kinds=frozenset(_choices(module, line, "kinds", ViewKind, custom["kinds"])),
         capabilities=frozenset(_choices(module, line, "capabilities", Capability, custom.get("capabilities", []))),
-        mode=_mode(module, line, custom.get("mode", RuleMode.ENFORCE)),
+        mode=_mode(module, line, custom.get("mode", Mode.ENFORCE)),
         standards=tuple(_strings(module, line, "standards", custom.get("standards", []))),
         effects=effects,
         stream_chars=_stream(module, line, custom.get("stream", "whole")),
@@ -213,9 +203,9 @@ def _rule_code(module: Module, line: int, custom: Mapping[str, Any]) -> str:
     return code
 
 
-def _mode(module: Module, line: int, value: object) -> RuleMode:
+def _mode(module: Module, line: int, value: object) -> Mode:
     # YAML 1.1 reads a bare `off` as false: what was meant is clear, and anything else would leave the rule on.
-    return _choice(module, line, "mode", RuleMode, "off" if value is False else value)
+    return _choice(module, line, "mode", Mode, "off" if value is False else value)
 
 
 def _stream(module: Module, line: int, value: object) -> int | None:
@@ -249,7 +239,7 @@ def _choice(module: Module, line: int, key: str, choices: type[_Choice], value: 
     return choices(value)
 
 
-def _effects(module: Module) -> tuple[str, ...]:
+def _effects(module: Module) -> tuple[Effect, ...]:
     """The sets that the module contributes to, in order of precedence."""
     lines = module.text.splitlines()
     code = [(number, line) for number, line in enumerate(lines, 1) if not line.lstrip().startswith("#")]
@@ -258,9 +248,9 @@ def _effects(module: Module) -> tuple[str, ...]:
             hint = f"write `{match['effect']} contains {{…}} if {{…}}`"
             _refuse(module, number, f"`{match['effect']}` is not defined as a set", hint, "policy.bad-effect")
     text = "\n".join(line for _, line in code)
-    effects = tuple(effect for effect in EFFECTS if re.search(rf"\b{effect}\s+contains\b", text))
+    effects = tuple(effect for effect in Effect if re.search(rf"\b{effect}\s+contains\b", text))
     if not effects:
-        _refuse(module, 1, "it contributes to no set", f"define one of {', '.join(EFFECTS)}", "policy.no-effect")
+        _refuse(module, 1, "it contributes to no set", f"define one of {', '.join(Effect)}", "policy.no-effect")
     return effects
 
 

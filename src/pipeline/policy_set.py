@@ -21,8 +21,9 @@ from cmf.enums import Capability, ViewKind
 from cmf.errors import DecodeError
 from cmf.frozen import FrozenDict
 from pipeline import entrypoints
+from pipeline.decision import Mode
 from pipeline.errors import PolicyError
-from pipeline.metadata import Module, Rule, RuleMode, load_yaml, package_of, rule_of
+from pipeline.metadata import Module, Rule, load_yaml, package_of, rule_of
 
 Data: TypeAlias = dict[str, Any]
 
@@ -57,17 +58,17 @@ class PolicySet:
 
     def rules_for(self, kind: ViewKind) -> tuple[Rule, ...]:
         """The rules asked for views of `kind`, by id; those that are `off` are not among them."""
-        return tuple(rule for rule in self.rules if kind in rule.kinds and rule.mode is not RuleMode.OFF)
+        return tuple(rule for rule in self.rules if kind in rule.kinds and rule.mode is not Mode.OFF)
 
     @property
-    def modes(self) -> dict[str, RuleMode]:
+    def modes(self) -> dict[str, Mode]:
         """Mode by rule id."""
         return {rule.id: rule.mode for rule in self.rules}
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         """What the rules that are on need to see."""
-        return frozenset(need for rule in self.rules if rule.mode is not RuleMode.OFF for need in rule.capabilities)
+        return frozenset(need for rule in self.rules if rule.mode is not Mode.OFF for need in rule.capabilities)
 
     @property
     def batch_module(self) -> Module:
@@ -95,7 +96,7 @@ def shipped() -> Path:
 
 
 def load(
-    *directories: str | Path, entrypoint: str | None = None, modes: Mapping[str, RuleMode | str] | None = None
+    *directories: str | Path, entrypoint: str | None = None, modes: Mapping[str, Mode | str] | None = None
 ) -> PolicySet:
     """The policy set in `directories`: a later one adds to, and where paths meet replaces, what came before.
 
@@ -119,7 +120,7 @@ def load(
         names: tuple[str, ...] = (entrypoints.DECISION,)
     else:
         rules = _with_modes(_rules(sources), modes or {})
-        generated = entrypoints.main_modules([rule for rule in rules if rule.mode is not RuleMode.OFF])
+        generated = entrypoints.main_modules([rule for rule in rules if rule.mode is not Mode.OFF])
         names = (entrypoints.DECISION, *map(entrypoints.kind_entrypoint, ViewKind))
     modules = (*sources, *generated)
     frozen = FrozenDict(data)
@@ -182,14 +183,14 @@ def _rules(modules: Iterable[Module]) -> list[Rule]:
     return [rules[name] for name in sorted(rules)]
 
 
-def _with_modes(rules: Iterable[Rule], modes: Mapping[str, RuleMode | str]) -> list[Rule]:
+def _with_modes(rules: Iterable[Rule], modes: Mapping[str, Mode | str]) -> list[Rule]:
     known = {rule.id: rule for rule in rules}
     for name, mode in modes.items():
-        if name not in known or mode not in set(RuleMode):
+        if name not in known or mode not in set(Mode):
             what = f"mode {str(mode)!r}" if name in known else f"rule {name!r}"
-            hint = f"modes: {', '.join(RuleMode)}; rules: {', '.join(known)}"
+            hint = f"modes: {', '.join(Mode)}; rules: {', '.join(known)}"
             raise PolicyError(f"{what} is not known", hint=hint, code="policy.unknown-mode")
-        known[name] = replace(known[name], mode=RuleMode(mode))
+        known[name] = replace(known[name], mode=Mode(mode))
     return list(known.values())
 
 
