@@ -43,7 +43,8 @@ enum Bound {
     Product,
     Concat,
     Format,
-    Marshal,
+    /// Time and result are those of the value printed as a tree.
+    Tree,
     Elements,
     Range,
     Replace,
@@ -112,7 +113,7 @@ static ENTRIES: &[Entry] = entries! {
     "is_string" Linear false,
     "json.filter" Product false,
     "json.is_valid" Linear false,
-    "json.marshal" Marshal false,
+    "json.marshal" Tree false,
     "json.remove" Product false,
     "json.unmarshal" Linear false,
     "lower" Linear false,
@@ -169,17 +170,15 @@ static ENTRIES: &[Entry] = entries! {
     "urlquery.decode_object" Linear false,
     "urlquery.encode" Linear false,
     "urlquery.encode_object" Linear false,
+    "walk" Tree false,
 };
 
-/// Interpreted without being in the crate's table; has no compiled form.
+/// Has no compiled form, and always an output argument.
 pub const WALK: &str = "walk";
 
 /// The names a policy may call, sorted.
 pub fn allowed() -> Vec<&'static str> {
-    let mut names: Vec<_> = ENTRIES.iter().filter(|e| !e.internal).map(|e| e.name).collect();
-    names.push(WALK);
-    names.sort_unstable();
-    names
+    ENTRIES.iter().filter(|e| !e.internal).map(|e| e.name).collect()
 }
 
 /// Every guarded builtin, by name.
@@ -196,9 +195,6 @@ pub enum Standing {
 }
 
 pub fn standing(name: &str) -> Standing {
-    if name == WALK {
-        return Standing::Allowed { arity: 1 };
-    }
     match (entries().get(name), BUILTINS.get(name)) {
         (Some(entry), Some(function)) if !entry.internal => Standing::Allowed { arity: usize::from(function.1) },
         (None, None) if !is_reserved(name) => Standing::Unknown,
@@ -315,7 +311,7 @@ fn within(bound: Bound, args: &[Value], weight: usize) -> bool {
             joints.saturating_add(all_members()) <= MAX_RESULT_WEIGHT
         }
         Bound::Format => at(0).is_none_or(|f| !has_wide_field(f)) && tree_fits(args),
-        Bound::Marshal => tree_fits(args),
+        Bound::Tree => tree_fits(args),
         Bound::Elements => weight <= usize::try_from(MAX_ELEMENTS).unwrap_or(0),
         Bound::Range => range_fits(args),
         Bound::Replace => {

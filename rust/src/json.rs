@@ -413,7 +413,7 @@ impl Writer {
         let text = match (value.as_i64(), value.as_u64()) {
             (Ok(n), _) => n.to_string(),
             (_, Ok(n)) => n.to_string(),
-            _ => value.to_json_str().unwrap_or_else(|_| "null".into()),
+            _ => long_number(value),
         };
         self.out.extend_from_slice(text.as_bytes());
     }
@@ -421,5 +421,15 @@ impl Writer {
     fn string(&mut self, text: &str) {
         // Writing to a Vec cannot fail; the alternative to ignoring it would be an unreachable branch.
         let _ = serde_json::to_writer(&mut self.out, text);
+    }
+}
+
+/// A fraction as the shortest text that reads back, an integer beyond 64 bits with all its digits.
+fn long_number(value: &Value) -> String {
+    let text = value.to_json_str().unwrap_or_else(|_| "null".into());
+    let reads_back = text.parse::<f64>().is_ok_and(|n| Value::from(n) == *value);
+    match value {
+        Value::Number(number) if !reads_back => number.as_big().map_or(text, |big| big.to_string()),
+        _ => text,
     }
 }

@@ -4,9 +4,9 @@
 //! and `watch` bound what runs; `json` is the only way in and out; `python` is the binding.
 
 pub mod builtins;
-pub mod exclusive;
 pub mod failure;
 pub mod json;
+pub mod layout;
 pub mod outline;
 pub mod policy_set;
 pub mod prescan;

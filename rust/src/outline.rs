@@ -37,6 +37,10 @@ pub struct Mentions {
     pub with_function: Option<Span>,
     /// First object comprehension whose keys could meet with different values.
     pub keyed: Option<Span>,
+    /// First minus before a literal, which the compiler takes for the bitwise complement, and first before anything
+    /// else, which no form can evaluate.
+    pub minus: Option<Span>,
+    pub minus_of_expression: Option<Span>,
     /// Whether the body can hold in more than one way, outside of comprehensions.
     pub iterates: bool,
 }
@@ -131,13 +135,14 @@ impl Names {
     }
 }
 
-/// The absolute path of the value that a head defines, its arguments, and whether the head ends in a computed key.
+/// The absolute path of the value that a head defines, its arguments, and the computed key that it ends in.
 pub struct Head<'a> {
     pub path: Vec<String>,
     pub arguments: &'a [Ref<Expr>],
     pub is_function: bool,
     pub is_set: bool,
-    pub has_computed_key: bool,
+    /// The bracket of a partial object.
+    pub computed_key: Option<&'a Ref<Expr>>,
     /// The value it gives, or None for true.
     pub value: Option<&'a Ref<Expr>>,
 }
@@ -155,17 +160,17 @@ pub fn head_of<'a>(rule: &'a Rule, names: &Names) -> Head<'a> {
         },
     };
     let mut path = names.package.clone();
-    let mut has_computed_key = false;
-    for (step, _) in steps(refr).unwrap_or_default() {
+    let mut computed_key = None;
+    for (step, index) in steps(refr).unwrap_or_default() {
         match step {
             Step::Name(name) => path.push(name),
             Step::Any => {
-                has_computed_key = true;
+                computed_key = index;
                 break;
             }
         }
     }
-    Head { path, arguments, is_function, is_set, has_computed_key, value }
+    Head { path, arguments, is_function, is_set, computed_key, value }
 }
 
 /// Everything that one definition mentions.
@@ -348,7 +353,13 @@ impl Walker<'_> {
                 self.comprehension(query, &[key, value]);
             }
             Expr::Call { span, fcn, params, .. } => self.call(span, fcn, params, false),
-            Expr::UnaryExpr { expr, .. } => self.expr(expr),
+            Expr::UnaryExpr { span, expr, .. } => {
+                self.found.minus.get_or_insert_with(|| span.clone());
+                if constant(expr).is_none() {
+                    self.found.minus_of_expression.get_or_insert_with(|| span.clone());
+                }
+                self.expr(expr);
+            }
             Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
                 self.expr(lhs);
                 self.expr(rhs);
@@ -452,7 +463,7 @@ fn pattern_names(pattern: &Expr, names: &mut BTreeSet<String>) {
 }
 
 /// `{k: … | some k, v in …; conditions}`: one loop, and its key is the key.
-fn keys_are_distinct(key: &Expr, query: &Query) -> bool {
+pub fn keys_are_distinct(key: &Expr, query: &Query) -> bool {
     let Expr::Var { span: name, .. } = key else { return false };
     let mut loops = 0;
     let mut is_key = false;

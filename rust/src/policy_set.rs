@@ -14,6 +14,7 @@ use regorus::rvm::{Program, RegoVM};
 use regorus::unstable::{Expr, Ref, Source, Span};
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, LimitError, Value};
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -111,7 +112,7 @@ impl PolicySet {
         let mut engine = Engine::new();
         engine.set_strict_builtin_errors(options.strict_builtin_errors);
         engine.set_gather_prints(true);
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for (path, text) in modules {
             if !seen.insert(path) {
                 return Err(PolicyFault::at("policy.duplicate-module", path, 0, 0, "two modules have this path"));
@@ -159,14 +160,14 @@ impl PolicySet {
                 },
             });
         }
-        set.compile_program(&mut engine);
+        set.compile_program(&mut engine, &graph.to_check());
         add_guards(&mut engine)?;
         set.interpreter = engine;
         Ok(set)
     }
 
     /// Compiles the entrypoints that may be; if the compiler refuses, they are interpreted and say why.
-    fn compile_program(&mut self, engine: &mut Engine) {
+    fn compile_program(&mut self, engine: &mut Engine, to_check: &BTreeSet<String>) {
         let fit: Vec<&str> = self
             .entrypoints
             .iter()
@@ -180,7 +181,9 @@ impl PolicySet {
             .and_then(|policy| {
                 Compiler::compile_from_policy(&policy, &fit).map_err(|error| one_line(&error.to_string()))
             })
-            .and_then(|program| strict::harden(&program).ok_or_else(|| "a step that cannot be guarded".to_owned()));
+            .and_then(|program| {
+                strict::harden(&program, to_check).ok_or_else(|| "a step that cannot be guarded".to_owned())
+            });
         match outcome {
             Ok(program) => self.program = Some(Arc::new(program)),
             Err(reason) => {

@@ -2,17 +2,19 @@
 //!
 //! The crate's virtual machine turns any error in a rule body into "the body does not hold". So each arithmetic
 //! instruction is replaced, one for one, by a call of a function of ours, and each builtin by its guarded self: both
-//! record their failure where no body can swallow it.
+//! record their failure where no body can swallow it. A rule that could give two values reports each to a check.
 #![forbid(unsafe_code)]
 
 use crate::builtins::{self, Function};
+use crate::layout;
 use crate::watch;
 use anyhow::Result;
-use regorus::rvm::instructions::BuiltinCallParams;
-use regorus::rvm::program::BuiltinInfo;
+use regorus::rvm::instructions::{BuiltinCallParams, GuardMode};
+use regorus::rvm::program::{BuiltinInfo, RuleInfo};
 use regorus::rvm::{Instruction, Program};
 use regorus::unstable::{numbers, ArithOp, Expr, Ref, Span};
 use regorus::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bits of an integer: well above any amount, time or token count, far below what takes time.
 const MAX_INTEGER_BITS: u64 = 4_096;
@@ -25,17 +27,65 @@ const OPERATORS: [(&str, Function); 5] = [
     ("cmf.remainder", |s, p, a, _| arithmetic(&ArithOp::Mod, s, p, a)),
 ];
 
-/// The same program with every fallible step guarded; None if a step cannot be.
-pub fn harden(program: &Program) -> Option<Program> {
+/// The same program with every fallible step guarded, and with rules `to_check` reporting each value they give; None
+/// if a step cannot be guarded.
+pub fn harden(program: &Program, to_check: &BTreeSet<String>) -> Option<Program> {
     let mut program = program.clone();
     for (position, info) in program.builtin_info_table.iter().enumerate() {
         let entry = builtins::entries().get(info.name.as_str())?;
         program.resolved_builtins.get_mut(position)?.0 = entry.call;
     }
-    let first_operator = u16::try_from(program.builtin_info_table.len()).ok()?;
-    for (name, call) in OPERATORS {
-        program.builtin_info_table.push(BuiltinInfo { name: name.to_owned(), num_args: 2 });
-        program.resolved_builtins.push((call, 2));
+    guard_operators(&mut program)?;
+    check_rules(&mut program, to_check)?;
+    layout::insert(&program, &missing_guards(&program))
+}
+
+/// Where this release's compiler lets an undefined through that Rego stops: a comprehension or partial object would
+/// hold it as a member, and a function would be called with it. Instructions by the position they go before.
+fn missing_guards(program: &Program) -> BTreeMap<usize, Vec<Instruction>> {
+    let defined = |register: u8| Instruction::Guard { register, mode: GuardMode::NotUndefined };
+    let mut guards: BTreeMap<usize, Vec<Instruction>> = BTreeMap::new();
+    for (position, instruction) in program.instructions.iter().enumerate() {
+        let registers = match *instruction {
+            Instruction::ComprehensionYield { value_reg, key_reg } => [Some(value_reg), key_reg],
+            Instruction::ObjectSet { key, value, .. } => [Some(key), Some(value)],
+            _ => continue,
+        };
+        guards.insert(position, registers.into_iter().flatten().map(defined).collect());
+    }
+    for info in &program.rule_infos {
+        let arity =
+            info.function_info.as_ref().and_then(|function| u8::try_from(function.num_params).ok()).unwrap_or(0);
+        for start in info.destructuring_blocks.iter().flatten() {
+            let Ok(start) = usize::try_from(*start) else { continue };
+            guards.insert(start, (1..=arity).map(defined).collect());
+        }
+    }
+    guards
+}
+
+fn add_builtin(program: &mut Program, name: &str, call: Function, num_args: u8) -> Option<u16> {
+    let index = u16::try_from(program.builtin_info_table.len()).ok()?;
+    program.builtin_info_table.push(BuiltinInfo { name: name.to_owned(), num_args: u16::from(num_args) });
+    program.resolved_builtins.push((call, num_args));
+    Some(index)
+}
+
+/// An instruction that calls a builtin, in the place of one that did the same unguarded.
+fn call_of(program: &mut Program, builtin_index: u16, dest: u8, registers: &[u8]) -> Option<Instruction> {
+    let params_index = u16::try_from(program.instruction_data.builtin_call_params.len()).ok()?;
+    let mut args = [0; 8];
+    args.get_mut(..registers.len())?.copy_from_slice(registers);
+    let num_args = u8::try_from(registers.len()).ok()?;
+    let params = BuiltinCallParams { dest, builtin_index, num_args, args };
+    program.instruction_data.add_builtin_call_params(params);
+    Some(Instruction::BuiltinCall { params_index })
+}
+
+fn guard_operators(program: &mut Program) -> Option<()> {
+    let mut operators = [0_u16; 5];
+    for (slot, (name, call)) in operators.iter_mut().zip(OPERATORS) {
+        *slot = add_builtin(program, name, call, 2)?;
     }
     for position in 0..program.instructions.len() {
         let (operator, dest, left, right) = match program.instructions[position] {
@@ -48,16 +98,91 @@ pub fn harden(program: &Program) -> Option<Program> {
             Instruction::And { .. } | Instruction::Or { .. } | Instruction::HostAwait { .. } => return None,
             _ => continue,
         };
-        let params_index = u16::try_from(program.instruction_data.builtin_call_params.len()).ok()?;
-        program.instruction_data.add_builtin_call_params(BuiltinCallParams {
-            dest,
-            builtin_index: first_operator.checked_add(operator)?,
-            num_args: 2,
-            args: [left, right, 0, 0, 0, 0, 0, 0],
-        });
-        program.instructions[position] = Instruction::BuiltinCall { params_index };
+        program.instructions[position] = call_of(program, operators[operator], dest, &[left, right])?;
     }
-    Some(program)
+    Some(())
+}
+
+/// Register of a rule's value, in its own window; arguments follow.
+const RESULT: u8 = 0;
+
+/// In each rule to check, what moves a value to the result register reports it too.
+fn check_rules(program: &mut Program, to_check: &BTreeSet<String>) -> Option<()> {
+    let start_of = |info: &RuleInfo| {
+        let bodies = info.definitions.iter().flatten().copied();
+        bodies.chain(info.destructuring_blocks.iter().flatten().copied()).min()
+    };
+    let mut starts: Vec<usize> =
+        program.rule_infos.iter().filter_map(start_of).filter_map(|at| at.try_into().ok()).collect();
+    starts.push(program.instructions.len());
+    starts.sort_unstable();
+    let mut slot = 0;
+    for info in program.rule_infos.clone() {
+        if !to_check.contains(&info.name) {
+            continue;
+        }
+        let Some(start) = start_of(&info).and_then(|at| usize::try_from(at).ok()) else { continue };
+        let end = *starts.iter().find(|at| **at > start)?;
+        let arity = info.function_info.as_ref().map_or(0, |function| function.num_params);
+        let call = *CHECKS.iter().flatten().nth(slot)?;
+        let builtin = add_builtin(program, "cmf.agrees", call, u8::try_from(arity).ok()?.checked_add(1)?)?;
+        slot += 1;
+        for position in start..end {
+            let Instruction::Move { dest: RESULT, src } = program.instructions[position] else { continue };
+            let arguments = 1..=u8::try_from(arity).ok()?;
+            let registers: Vec<u8> = std::iter::once(src).chain(arguments).collect();
+            program.instructions[position] = call_of(program, builtin, RESULT, &registers)?;
+        }
+    }
+    Some(())
+}
+
+/// One function for each rule that can be checked in one program: a function pointer carries no state.
+static CHECKS: [[Function; 16]; 16] = [
+    row::<0>(),
+    row::<16>(),
+    row::<32>(),
+    row::<48>(),
+    row::<64>(),
+    row::<80>(),
+    row::<96>(),
+    row::<112>(),
+    row::<128>(),
+    row::<144>(),
+    row::<160>(),
+    row::<176>(),
+    row::<192>(),
+    row::<208>(),
+    row::<224>(),
+    row::<240>(),
+];
+
+const fn row<const AT: usize>() -> [Function; 16] {
+    [
+        check::<AT, 0>,
+        check::<AT, 1>,
+        check::<AT, 2>,
+        check::<AT, 3>,
+        check::<AT, 4>,
+        check::<AT, 5>,
+        check::<AT, 6>,
+        check::<AT, 7>,
+        check::<AT, 8>,
+        check::<AT, 9>,
+        check::<AT, 10>,
+        check::<AT, 11>,
+        check::<AT, 12>,
+        check::<AT, 13>,
+        check::<AT, 14>,
+        check::<AT, 15>,
+    ]
+}
+
+fn check<const ROW: usize, const COLUMN: usize>(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
+    match args.split_first() {
+        Some((value, arguments)) if watch::agrees(ROW + COLUMN, arguments, value) => Ok(value.clone()),
+        _ => Err(watch::fail("engine.conflict", "a rule with two values")),
+    }
 }
 
 fn arithmetic(op: &ArithOp, span: &Span, params: &[Ref<Expr>], args: &[Value]) -> Result<Value> {

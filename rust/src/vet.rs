@@ -2,10 +2,9 @@
 #![forbid(unsafe_code)]
 
 use crate::builtins::{self, Standing};
-use crate::exclusive;
 use crate::failure::PolicyFault;
-use crate::outline::{constant, dotted, head_of, mentions, Call, Head, Mentions, Names, Step};
-use regorus::unstable::{Module, Ref, Rule, Span};
+use crate::outline::{constant, dotted, head_of, keys_are_distinct, mentions, Call, Head, Mentions, Names, Step};
+use regorus::unstable::{Expr, Module, Ref, Rule, Span};
 use regorus::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +26,8 @@ struct Node {
     edges: BTreeSet<usize>,
     /// Why the compiled form must not serve it: what it would do differently, and where.
     unfit: Option<String>,
+    /// Its definitions could disagree: the compiled form is made to notice [ENG-7].
+    may_disagree: bool,
 }
 
 /// The rules of a set and how they depend on each other.
@@ -63,10 +64,18 @@ impl Graph {
             }
         }
         for (node, rules) in definitions {
-            let reason = may_conflict(&rules);
             let node = &mut graph.nodes[node];
-            if let Some(reason) = reason {
-                node.unfit.get_or_insert(reason);
+            match agreement(&rules) {
+                Agreement::Certain => {}
+                Agreement::Checked if node.arity < MAX_COMPILED_ARGUMENTS && node.path.iter().all(|n| is_plain(n)) => {
+                    node.may_disagree = true;
+                }
+                Agreement::Checked => {
+                    node.unfit.get_or_insert(format!("definitions of {} that may disagree", dotted(&node.path)));
+                }
+                Agreement::Unfit(reason) => {
+                    node.unfit.get_or_insert(reason);
+                }
             }
             if node.modules.len() > 1 {
                 let reason = format!("{} is defined in more than one module", dotted(&node.path));
@@ -91,12 +100,16 @@ impl Graph {
             modules: BTreeSet::new(),
             edges: BTreeSet::new(),
             unfit: None,
+            may_disagree: false,
         });
     }
 
     fn connect(&mut self, node: usize, found: &Mentions, names: &Names, rule: &Rule) -> Result<(), PolicyFault> {
         if let Some(span) = &found.with_function {
             return Err(fault("policy.with-function", span, "`with` may replace parts of input or data only"));
+        }
+        if let Some(span) = &found.minus_of_expression {
+            return Err(fault("policy.unsupported", span, "write `0 - x` for the negative of an expression"));
         }
         let mut edges = BTreeSet::new();
         let mut unfit = None;
@@ -135,6 +148,12 @@ impl Graph {
         }
         if let Some(span) = &found.with {
             unfit.get_or_insert(format!("`with` at {}", place(span)));
+        }
+        if let Some(span) = &found.minus {
+            unfit.get_or_insert(format!("a minus sign at {}", place(span)));
+        }
+        if matches!(rule, Rule::Default { args, .. } if !args.is_empty()) {
+            unfit.get_or_insert(format!("a default function at {}", place(rule.span())));
         }
         if let Some(span) = &found.keyed {
             unfit.get_or_insert(format!("an object comprehension whose keys may meet at {}", place(span)));
@@ -216,15 +235,21 @@ impl Graph {
 
     /// Why the compiled form must not serve this entrypoint, or None where it may.
     pub fn unfit(&self, entrypoint: usize) -> Option<String> {
-        let mut seen = BTreeSet::from([entrypoint]);
-        let mut next = vec![entrypoint];
+        self.reachable(entrypoint).into_iter().find_map(|node| self.nodes[node].unfit.clone())
+    }
+
+    /// The rules whose definitions could disagree, as the compiled program names them.
+    pub fn to_check(&self) -> BTreeSet<String> {
+        self.nodes.iter().filter(|node| node.may_disagree).map(|node| dotted(&node.path)).collect()
+    }
+
+    fn reachable(&self, from: usize) -> BTreeSet<usize> {
+        let mut seen = BTreeSet::from([from]);
+        let mut next = vec![from];
         while let Some(node) = next.pop() {
-            if let Some(reason) = &self.nodes[node].unfit {
-                return Some(reason.clone());
-            }
             next.extend(self.nodes[node].edges.iter().filter(|edge| seen.insert(**edge)));
         }
-        None
+        seen
     }
 
     /// Data at or above a rule's path would hide the rule in the interpreter and not in OPA.
@@ -260,7 +285,10 @@ fn overlaps(reference: &[Step], rule: &[String]) -> bool {
 /// Refuses a call of what is no user's function and not on the list.
 pub fn check_builtin(call: &Call) -> Result<(), PolicyFault> {
     match builtins::standing(&call.name) {
-        Standing::Allowed { .. } if call.name == builtins::WALK && (1..=2).contains(&call.arguments) => Ok(()),
+        Standing::Allowed { .. } if call.name == builtins::WALK && call.arguments == 2 => Ok(()),
+        Standing::Allowed { .. } if call.name == builtins::WALK => {
+            Err(fault("policy.arity", &call.span, "write `walk(x, [path, value])`"))
+        }
         Standing::Allowed { arity } if arity == call.arguments => Ok(()),
         Standing::Allowed { arity } if arity + 1 == call.arguments && call.is_statement => Err(fault(
             "policy.out-parameter",
@@ -279,31 +307,56 @@ pub fn check_builtin(call: &Call) -> Result<(), PolicyFault> {
     }
 }
 
+/// A name that the compiler writes as it is.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
 /// Whether two definitions, or one in two ways, could give different values: the interpreter and OPA call that an
 /// error, the compiled form answers undefined or the last value.
-fn may_conflict(rules: &[(&Ref<Rule>, &Names)]) -> Option<String> {
+enum Agreement {
+    Certain,
+    /// Only an evaluation can tell, and the compiled form can be made to [`crate::strict`].
+    Checked,
+    Unfit(String),
+}
+
+fn agreement(rules: &[(&Ref<Rule>, &Names)]) -> Agreement {
     let definitions: Vec<(&Rule, Head<'_>, &Names)> = rules
         .iter()
         .filter(|(rule, _)| matches!(rule.as_ref(), Rule::Spec { .. }))
         .map(|(rule, names)| (rule.as_ref(), head_of(rule, names), *names))
         .filter(|(_, head, _)| !head.is_set)
         .collect();
-    for (position, (rule, head, names)) in definitions.iter().enumerate() {
-        let value = only_value(rule, head);
-        if value.is_none() && head.has_computed_key {
-            return Some(format!("a partial object whose keys may meet at {}", place(rule.span())));
-        }
-        if value.is_none() && mentions(rule, names).iterates {
-            return Some(format!("a rule that may hold with several values at {}", place(rule.span())));
-        }
-        for (other, other_head, _) in definitions.iter().skip(position + 1) {
-            let agree = value.is_some() && value == only_value(other, other_head);
-            if !agree && !exclusive::are_apart((rule, head), (other, other_head)) {
-                return Some(format!("definitions that may disagree at {}", place(other.span())));
-            }
-        }
+    if let Some((rule, _, _)) = definitions.iter().find(|(_, head, _)| head.computed_key.is_some()) {
+        let safe = definitions.len() == 1 && is_safe_partial_object(rule, &definitions[0].1);
+        let reason = || format!("a partial object whose keys may meet at {}", place(rule.span()));
+        return if safe { Agreement::Certain } else { Agreement::Unfit(reason()) };
     }
-    None
+    let mut values = definitions.iter().map(|(rule, head, _)| only_value(rule, head));
+    let first = values.next().flatten();
+    let all_same = first.is_some() && values.all(|value| value == first);
+    let one_way = definitions.len() <= 1
+        && definitions.iter().all(|(rule, _, names)| !has_side_bodies(rule) && !mentions(rule, names).iterates);
+    if all_same || one_way {
+        Agreement::Certain
+    } else {
+        Agreement::Checked
+    }
+}
+
+/// `p { … } { … }`: bodies beside each other, of which several may hold; those after `else` exclude each other.
+fn has_side_bodies(rule: &Rule) -> bool {
+    matches!(rule, Rule::Spec { bodies, .. } if bodies.iter().skip(1).any(|body| !body.is_else))
+}
+
+/// `p[k] := v if { some k, v in …; conditions }`: each key once, and never without a value.
+fn is_safe_partial_object(rule: &Rule, head: &Head<'_>) -> bool {
+    let Rule::Spec { bodies, .. } = rule else { return false };
+    let (Some(key), [body]) = (head.computed_key, bodies.as_slice()) else { return false };
+    let defined =
+        head.value.is_none_or(|value| constant(value).is_some() || matches!(value.as_ref(), Expr::Var { .. }));
+    defined && keys_are_distinct(key, &body.query)
 }
 
 /// The one constant that a definition can give, if there is one.

@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::Failure;
+use regorus::Value;
 use std::cell::{Cell, RefCell};
+use std::collections::{btree_map::Entry, BTreeMap};
 use std::time::{Duration, Instant};
 
 /// Bytes and members that the builtins of one evaluation may produce together.
@@ -23,6 +25,8 @@ thread_local! {
         Cell::new(Watch { deadline: None, strict: true, left: MAX_PRODUCED })
     };
     static FAILURE: RefCell<Option<Failure>> = const { RefCell::new(None) };
+    /// What each checked rule has given for each list of arguments, in this evaluation.
+    static GIVEN: RefCell<BTreeMap<(usize, Vec<Value>), Value>> = const { RefCell::new(BTreeMap::new()) };
     static LATE: Cell<bool> = const { Cell::new(false) };
     static ACTIVE: Cell<bool> = const { Cell::new(false) };
 }
@@ -31,6 +35,7 @@ thread_local! {
 pub fn start(deadline: Option<Instant>, strict: bool) {
     WATCH.set(Watch { deadline, strict, left: MAX_PRODUCED });
     FAILURE.set(None);
+    GIVEN.with_borrow_mut(BTreeMap::clear);
     LATE.set(false);
     ACTIVE.set(true);
 }
@@ -38,6 +43,7 @@ pub fn start(deadline: Option<Instant>, strict: bool) {
 /// Ends it: the failure that was recorded, and whether the deadline passed.
 pub fn finish() -> (Option<Failure>, bool) {
     ACTIVE.set(false);
+    GIVEN.with_borrow_mut(BTreeMap::clear);
     (FAILURE.take(), LATE.get())
 }
 
@@ -77,4 +83,16 @@ pub fn fail(code: &'static str, detail: &str) -> anyhow::Error {
 pub fn late() -> anyhow::Error {
     LATE.set(true);
     anyhow::Error::new(regorus::LimitError::TimeLimitExceeded { elapsed: Duration::ZERO, limit: Duration::ZERO })
+}
+
+/// Whether `value` is what the rule in `slot` gave before for these arguments, if it gave anything: within one
+/// evaluation input and data stand still, so a rule or function has one value or is in conflict.
+pub fn agrees(slot: usize, arguments: &[Value], value: &Value) -> bool {
+    GIVEN.with_borrow_mut(|given| match given.entry((slot, arguments.to_vec())) {
+        Entry::Occupied(before) => before.get() == value,
+        Entry::Vacant(place) => {
+            place.insert(value.clone());
+            true
+        }
+    })
 }
