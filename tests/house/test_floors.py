@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from itertools import chain
+from pathlib import Path
 
+from cmf.adapters import FORMATS
 from tests.house.tree import (
     PACKAGES,
     SRC,
@@ -19,8 +21,10 @@ from tests.house.tree import (
 MAY_CALL_TO_WIRE = {
     "pipeline.emission": "the one door outward: checks the coverage certificate first",
 }
+# Wire formats that are read with another one's adapter, and why that is no accident.
+BUILT_ON = {"openrouter": "openai_chat"}
 # A package's own door re-exports what lies below it, so it stands on no floor.
-DOORS = frozenset({*PACKAGES, "cmf.adapters", "pipeline.engines"})
+DOORS = frozenset({*PACKAGES, "pipeline.engines"})
 
 
 def test_every_module_on_disk_stands_on_a_floor() -> None:
@@ -36,6 +40,31 @@ def test_every_floor_names_a_module_on_disk() -> None:
     present = set(_modules())
 
     assert sorted(floor for floor in _floors() if floor not in present) == []
+
+
+def test_adapters_do_not_know_each_other() -> None:
+    """A wire format may take several modules; what two formats share is in a module named after neither."""
+    offenders = [
+        f"{module_name(path)} imports {imported}"
+        for path in sorted((SRC / "cmf" / "adapters").glob("*.py"))
+        for imported in _adapter_imports(path)
+        if (theirs := _wire(imported)) is not None
+        and theirs not in {_wire(path.stem), BUILT_ON.get(str(_wire(path.stem)))}
+    ]
+
+    assert offenders == []
+
+
+def _wire(module: str) -> str | None:
+    """The wire format that an adapter module is named after: `mcp_calls` -> `mcp`; None for a shared one."""
+    named = [wire for wire in FORMATS if module == wire or module.startswith(f"{wire}_")]
+    return max(named, key=len, default=None)
+
+
+def _adapter_imports(path: Path) -> set[str]:
+    pairs = imported_names(parsed(path))
+    full = {module if module != "cmf.adapters" else f"{module}.{name}" for module, name in pairs}
+    return {name.removeprefix("cmf.adapters.") for name in full if name.startswith("cmf.adapters.")}
 
 
 def test_no_module_imports_through_its_own_package_door() -> None:
