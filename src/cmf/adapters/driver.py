@@ -1,0 +1,63 @@
+"""One way to hear a stream as it arrives; what a format says of each event is its own. Spec: docs/spec/streaming.md.
+
+The live events are a preview: text, thinking and the progress of tool calls. What the answer *is* comes from the fold
+of all events, read by the whole-response decoder, so that a streamed and a whole answer cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+
+from cmf.adapters.base import Adapter, WireEvent
+from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, ToolUseEnd, UsageUpdate
+from cmf.content import ToolCallPart
+from cmf.enums import MessageStatus
+from cmf.errors import CmfError
+from cmf.request import ErrorInfo, Request, Response
+
+Hear = Callable[[WireEvent], Iterable[StreamEvent]]
+"""What one wire event says at once: `TextDelta`, `ThinkingDelta`, `ToolUseStart`, `ToolUseInputDelta`. Never raises."""
+
+CUT = ErrorInfo(message="the stream ended before its answer did", type="stream.cut")
+
+
+async def drive(
+    adapter: Adapter, events: AsyncIterable[WireEvent], context: Request | None, hear: Hear
+) -> AsyncIterator[StreamEvent]:
+    """The canonical events of a stream: what `hear` says of each event, then the end.
+
+    The end is, for a whole answer: each tool call with its arguments, the usage, `MessageComplete`. For one that was
+    cut, broke off with an error, or cannot be read: `StreamError`, with what had arrived. [STR-1] to [STR-5]
+    """
+    heard: list[WireEvent] = []
+    async for event in events:
+        heard.append(event)
+        for said in hear(event):
+            yield said
+    try:
+        response = adapter.from_wire_response(adapter.fold_events(heard), context)
+    except CmfError as error:
+        yield StreamError(error=ErrorInfo(message=error.message, type=error.code))
+        return
+    for end in ending(response):
+        yield end
+
+
+def ending(response: Response) -> list[StreamEvent]:
+    """The last events of a stream whose fold decoded to `response`."""
+    if response.error is not None:
+        return [StreamError(error=response.error, partial=response)]
+    if not is_whole(response):
+        return [StreamError(error=CUT, partial=response)]
+    ends: list[StreamEvent] = []
+    for at, choice in enumerate(response.choices):
+        calls = (part for part in choice.message.content if isinstance(part, ToolCallPart))
+        ends += [ToolUseEnd(index=index, call=call, choice=at) for index, call in enumerate(calls)]
+    if response.usage is not None:
+        ends.append(UsageUpdate(usage=response.usage))
+    return [*ends, MessageComplete(response=response)]
+
+
+def is_whole(response: Response) -> bool:
+    """Whether every choice came to its end."""
+    return all(choice.message.status is MessageStatus.COMPLETE for choice in response.choices)
