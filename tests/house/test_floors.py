@@ -55,18 +55,6 @@ def test_adapters_do_not_know_each_other() -> None:
     assert offenders == []
 
 
-def _wire(module: str) -> str | None:
-    """The wire format that an adapter module is named after: `mcp_calls` -> `mcp`; None for a shared one."""
-    named = [wire for wire in FORMATS if module == wire or module.startswith(f"{wire}_")]
-    return max(named, key=len, default=None)
-
-
-def _adapter_imports(path: Path) -> set[str]:
-    pairs = imported_names(parsed(path))
-    full = {module if module != "cmf.adapters" else f"{module}.{name}" for module, name in pairs}
-    return {name.removeprefix("cmf.adapters.") for name in full if name.startswith("cmf.adapters.")}
-
-
 def test_no_module_imports_through_its_own_package_door() -> None:
     """`from cmf import Message` inside cmf is a cycle that only works in one import order."""
     offenders = [
@@ -106,6 +94,18 @@ def _uses(tree: ast.Module, prefix: str) -> bool:
     names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     imports = (name or "" for _, name in imported_names(tree))
     return any(name.startswith(prefix) for name in chain(attributes, names, imports))
+
+
+def _wire(module: str) -> str | None:
+    """The wire format that an adapter module is named after: `mcp_calls` -> `mcp`; None for a shared one."""
+    named = [wire for wire in FORMATS if module == wire or module.startswith(f"{wire}_")]
+    return max(named, key=len, default=None)
+
+
+def _adapter_imports(path: Path) -> set[str]:
+    pairs = imported_names(parsed(path))
+    full = {module if module != "cmf.adapters" else f"{module}.{name}" for module, name in pairs}
+    return {name.removeprefix("cmf.adapters.") for name in full if name.startswith("cmf.adapters.")}
 
 
 def _modules() -> list[str]:
