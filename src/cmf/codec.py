@@ -101,9 +101,16 @@ def _slow_loads(raw: bytes) -> Any:
         ) from None
     except RecursionError:
         raise _too_deep(MAX_DEPTH) from None
-    except ValueError as error:
-        if isinstance(error, DecodeError):
-            raise
+    except _DuplicateKeyError:
+        raise DecodeError(
+            "an object has the same key twice",
+            path=_duplicate_path(text),
+            code="json.duplicate-key",
+            hint="send each key once",
+        ) from None
+    except DecodeError:
+        raise
+    except ValueError:
         raise DecodeError("a number has too many digits", code="json.not-finite") from None
     if "\\u" in text or "\\U" in text:
         _refuse_surrogates(value)
@@ -113,8 +120,33 @@ def _slow_loads(raw: bytes) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise DecodeError("an object has the same key twice", code="json.duplicate-key", hint="send each key once")
+        raise _DuplicateKeyError
     return value
+
+
+class _DuplicateKeyError(ValueError):
+    """Found while reading, when the path is not known yet."""
+
+
+def _duplicate_path(text: str) -> str:
+    """Where the first object with the same key twice stands: a JSON path to the key."""
+    stack: list[tuple[str, Any]] = [("$", json.JSONDecoder(object_pairs_hook=_Pairs).decode(text))]
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, _Pairs):
+            seen: set[str] = set()
+            for key, item in value:
+                if key in seen:
+                    return f"{path}.{key}" if key.isidentifier() and len(key) <= 64 else path
+                seen.add(key)
+                stack.append((f"{path}.{key}" if key.isidentifier() and len(key) <= 64 else f"{path}[…]", item))
+        elif isinstance(value, list):
+            stack.extend((f"{path}[{index}]", item) for index, item in enumerate(value))
+    return "$"
+
+
+class _Pairs(list[Any]):
+    """An object as its pairs, in order, the repeated ones too."""
 
 
 def _float(digits: str) -> float:
@@ -132,19 +164,22 @@ _READER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_float, parse_
 
 
 def _refuse_surrogates(value: Any) -> None:
-    stack = [value]
+    stack: list[tuple[str, Any]] = [("$", value)]
     while stack:
-        item = stack.pop()
+        path, item = stack.pop()
         if isinstance(item, str):
             if not item.isascii() and _LONE_SURROGATE.search(item):
                 raise DecodeError(
-                    "text has a lone surrogate", code="json.lone-surrogate", hint="send well-formed Unicode"
+                    "text has a lone surrogate", path=path, code="json.lone-surrogate", hint="send well-formed Unicode"
                 )
         elif isinstance(item, dict):
-            stack.extend(item)
-            stack.extend(item.values())
+            stack.extend((path, key) for key in item)
+            stack.extend(
+                (f"{path}.{key}" if key.isascii() and key.isidentifier() else f"{path}[…]", each)
+                for key, each in item.items()
+            )
         elif isinstance(item, list):
-            stack.extend(item)
+            stack.extend((f"{path}[{index}]", each) for index, each in enumerate(item))
 
 
 def _checked_depth(value: Any, max_depth: int) -> Any:

@@ -7,6 +7,7 @@ same format only, while the part is unchanged.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, PlainValidator, TypeAdapter, ValidationError, WithJsonSchema, model_validator
@@ -247,7 +248,6 @@ ContentPart: TypeAlias = Annotated[
 ]
 
 CONTENT_TYPES: Final = frozenset(kind.value for kind in ContentType)
-_parts: list[TypeAdapter[tuple[ContentPart, ...]]] = []  # filled by `bind_parts`
 
 
 def known_parts(items: Any) -> Any:
@@ -268,7 +268,7 @@ def _result_content(content: Any) -> Any:
     """Parts where every item is one (an instance, or an object with a `content_type`), else a JSON value."""
     if isinstance(content, list | tuple) and content and all(_is_part(item) for item in content):
         try:
-            return _parts[0].validate_python(known_parts(content))
+            return _parts().validate_python(known_parts(content))
         except ValidationError as error:
             problem = shape_error(error, root="")
             raise PydanticCustomError(
@@ -284,9 +284,9 @@ def _is_part(item: Any) -> bool:
     return isinstance(item, Part) or (isinstance(item, dict) and "content_type" in item)
 
 
-def bind_parts() -> None:
-    """Tie the knot: parts hold messages, messages hold parts. Called once by `cmf.message`."""
-    _parts[:] = [TypeAdapter(tuple[ContentPart, ...])]
+@cache
+def _parts() -> TypeAdapter[tuple[ContentPart, ...]]:
+    return TypeAdapter(tuple[ContentPart, ...])
 
 
 if TYPE_CHECKING:

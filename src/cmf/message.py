@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
 from cmf import content as _content
-from cmf.content import ContentPart, PromptResultPart, ToolResultPart, bind_parts, known_parts
+from cmf import extensions as _extensions
+from cmf.content import ContentPart, ToolResultPart, known_parts
 from cmf.enums import Channel, MessageStatus, Role
 from cmf.errors import UnknownRoleError
-from cmf.extensions import AgentExtension, ConversationContext, Extensions
+from cmf.extensions import Extensions
 from cmf.frozen import FrozenDict
-from cmf.value import Str, UtcTime, Value, rebuild, value
+from cmf.value import Str, UtcTime, Value, value
 
 if TYPE_CHECKING:
     from cmf.view import MessageView
@@ -90,8 +90,7 @@ def _refuse_unknown_role(data: dict[str, Any]) -> None:
         raise UnknownRoleError("unknown role", path="$.role", hint=f"use one of {', '.join(Role)}")
 
 
-# Parts hold messages and messages hold parts: pydantic needs both names before it can build either.
-_names: dict[str, Any] = {"Message": Message, "ResultContent": _content.ResultContent}
-for _cls in (PromptResultPart, ToolResultPart, ConversationContext, AgentExtension, Extensions, Message):
-    rebuild(_cls, {**vars(sys.modules[_cls.__module__]), **_names})
-bind_parts()
+# Parts hold messages and messages hold parts. Types are built when first used, so it is enough that the modules below
+# know the name by then.
+for _module in (_content, _extensions):
+    vars(_module)["Message"] = Message

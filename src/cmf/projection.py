@@ -16,8 +16,8 @@ from cmf.security import DataPolicy, ObjectSecurityProfile, SecurityExtension, S
 from cmf.tiers import SLOTS, SUBJECT_FIELDS, Grants, granted
 from cmf.value import to_json, trusted
 
-_EMPTY: Final = Extensions()
-_NO_SECURITY: Final = SecurityExtension()
+_EMPTY: Final = trusted(Extensions)
+_NO_SECURITY: Final = trusted(SecurityExtension)
 _PLAIN_SLOTS: Final = tuple(name for name in SLOTS if "." not in name and name != "http")
 
 

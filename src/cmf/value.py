@@ -25,7 +25,9 @@ from cmf.frozen import FrozenList
 Str = Annotated[str, Field(min_length=0)]
 """Text that is valid Unicode: the (empty) constraint makes pydantic look, so lone surrogates are refused."""
 
-CONFIG = ConfigDict(extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True, ser_json_bytes="base64")
+CONFIG = ConfigDict(
+    defer_build=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True, ser_json_bytes="base64"
+)
 
 _T = TypeVar("_T", bound="Value")
 _TAGS = frozenset(ContentType)
@@ -92,12 +94,6 @@ def value(cls: type[_T]) -> type[_T]:
     made = pydantic.dataclasses.dataclass(frozen=True, slots=True, kw_only=True, config=CONFIG)(cls)
     _speak_our_errors(made)
     return cast("type[_T]", made)
-
-
-def rebuild(cls: type[Value], names: dict[str, Any]) -> None:
-    """Finish a value whose annotations name types that were defined after it."""
-    pydantic.dataclasses.rebuild_dataclass(cls, force=True, _types_namespace=names)  # type: ignore[arg-type]
-    _speak_our_errors(cls)
 
 
 def _speak_our_errors(made: type[Any]) -> None:
@@ -169,7 +165,8 @@ def _adapter(cls: type[_T]) -> TypeAdapter[_T]:
 def json_schema(cls: type[Value]) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a type's JSON form."""
     schema: dict[str, Any] = _without_empty_constraint(_adapter(cls).json_schema(mode="validation"))
-    return schema
+    own = schema.pop("$ref", "").removeprefix("#/$defs/")
+    return {**schema["$defs"][own], **schema} if own else schema
 
 
 def _without_empty_constraint(schema: Any) -> Any:
@@ -278,7 +275,6 @@ __all__ = [
     "UtcTime",
     "Value",
     "json_schema",
-    "rebuild",
     "replace",
     "shape_error",
     "to_json",

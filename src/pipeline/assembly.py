@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -35,9 +36,27 @@ class Config:
     entrypoint: str | None = None
 
 
-def load_policies(directory: str | Path | None, *, entrypoint: str | None = None) -> PolicySet:
-    """The policy set in `directory`, or the shipped one. Raises PolicyError."""
-    return policy_set.load(policy_set.shipped() if directory is None else directory, entrypoint=entrypoint)
+Policies = str | Path | PolicySet | Sequence[str | Path] | None
+
+
+def load_policies(policies: Policies = None, *, entrypoint: str | None = None) -> PolicySet:
+    """The policy set that `policies` name: a directory, several (later ones add and replace), or None for the shipped.
+
+    Directories that hold only data are the settings of an operator who writes no rules: they go over the shipped set.
+
+    Raises:
+        PolicyError: the set cannot be used, and why.
+    """
+    if isinstance(policies, PolicySet):
+        return policies
+    if policies is None:
+        return policy_set.load(policy_set.shipped(), entrypoint=entrypoint)
+    directories = [policies] if isinstance(policies, str | Path) else list(policies)
+    if not any(path for directory in directories for path in Path(directory).rglob("*.rego")) and any(
+        path for directory in directories for name in policy_set.DATA_FILES for path in Path(directory).rglob(name)
+    ):
+        directories.insert(0, policy_set.shipped())
+    return policy_set.load(*directories, entrypoint=entrypoint)
 
 
 def build_engine(policies: PolicySet, name: EngineName, config: Config) -> Engine:
@@ -54,16 +73,16 @@ def build_engine(policies: PolicySet, name: EngineName, config: Config) -> Engin
             raise ConfigError("engine `opa` needs a server", code="config.no-opa-url", hint="give --opa-url")
         from pipeline.engines.opa_server import OpaServerEngine  # brings aiohttp, which only this road needs
 
-        return OpaServerEngine(policies, config.opa_url)
+        return OpaServerEngine(config.opa_url, revision=policies.revision)
     raise ConfigError(f"no engine is called {name!r}", code="config.unknown-engine", hint="use embedded or opa")
 
 
-def build_runner(directory: str | Path | PolicySet | None, engine: EngineName, config: Config) -> Runner:
-    """A runner over the policies in `directory` (None: the shipped ones)."""
-    policies = directory if isinstance(directory, PolicySet) else load_policies(directory, entrypoint=config.entrypoint)
+def build_runner(policies: Policies, engine: EngineName, config: Config) -> Runner:
+    """A runner over the policies that `load_policies` gives."""
+    loaded = load_policies(policies, entrypoint=config.entrypoint)
     return Runner(
-        policies,
-        build_engine(policies, engine, config),
+        loaded,
+        build_engine(loaded, engine, config),
         mode=config.mode,
         timeout_seconds=config.timeout_seconds,
         replacer_key=secrets.token_bytes(32),

@@ -7,15 +7,13 @@ outcome = guard.check(request, subject={"id": "ann", "roles": ["agent"]})
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from cmf.security import SubjectExtension
-from pipeline.assembly import Config, EngineName, build_runner
+from pipeline.assembly import Config, EngineName, Policies, build_runner
 from pipeline.context import Context
 from pipeline.decision import ENGINE_RULE, Action, Decision
 from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable
-from pipeline.policy_set import PolicySet
 from pipeline.runner import Outcome, Traffic
 from pipeline.sessions import MemorySessions
 
@@ -26,7 +24,7 @@ class Guard:
     """Judges traffic under a policy set; safe to share between threads and tasks.
 
     Args:
-        policies: a directory, a loaded set, or None for the shipped policies.
+        policies: a directory, several, a loaded set, or None for the shipped policies; see `load_policies`.
         engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`).
         config: mode, deadline and the rest.
 
@@ -36,7 +34,7 @@ class Guard:
 
     def __init__(
         self,
-        policies: str | Path | PolicySet | None = None,
+        policies: Policies = None,
         *,
         engine: EngineName = "embedded",
         config: Config | None = None,

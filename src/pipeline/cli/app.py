@@ -14,6 +14,7 @@ app = typer.Typer(
     name="cmf",
     help="Judge LLM, tool and MCP traffic by policy.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -75,7 +76,8 @@ def evaluate(
     to: Annotated[Wire | None, typer.Option("--to", help="The format to emit; by default that of FILE.")] = None,
     kind: KindOption = Kind.REQUEST,
     policies: Annotated[
-        Path | None, typer.Option("--policies", help="A policy directory; by default the shipped one.")
+        list[Path] | None,
+        typer.Option("--policies", help="A policy directory (repeatable); only data: settings over the shipped ones."),
     ] = None,
     context: Annotated[Path | None, typer.Option("--context", help="Who asks, and where: JSON or YAML.")] = None,
     output: Annotated[OutputFormat, typer.Option("--format", help="How to write the result.")] = OutputFormat.TEXT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -24,7 +25,7 @@ def run(
     source: str,
     target: str,
     kind: str,
-    policies: Path | None,
+    policies: Sequence[Path] | None,
     context: Path | None,
     as_json: bool,
     engine: str,
