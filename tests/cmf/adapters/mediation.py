@@ -13,7 +13,7 @@ import orjson
 
 import cmf.enums
 from cmf.adapters.base import Adapter
-from cmf.codec import loads_object
+from cmf.codec import loads, loads_object
 from cmf.errors import CmfError
 from cmf.request import Request, Response
 from tests.cmf.adapters.tally import Tally, cases, decoded, emitted, inputs
@@ -123,8 +123,19 @@ def check_emitted(format_name: str, chosen: Iterable[Record]) -> Tally:
 def unseen_strings(body: Any, value: Request | Response, constants: frozenset[str]) -> list[str]:
     """The strings of a body that no policy input of the value has, and that are no constants."""
     shown = set(strings(inputs(value)))
+    shown |= {inner for text in shown for inner in _inside(text)}
     flat: list[str] = []
     return [text for text in strings(body) if not _is_seen(text, shown, constants, flat)]
+
+
+def _inside(text: str) -> list[str]:
+    """The strings of a text that is JSON: a view shows arguments, results and opaque blocks so."""
+    if text[:1] not in ("{", "["):
+        return []
+    try:
+        return list(strings(loads(text)))
+    except CmfError:
+        return []
 
 
 def _is_seen(text: str, shown: set[str], constants: frozenset[str], flat: list[str]) -> bool:

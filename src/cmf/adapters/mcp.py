@@ -1,0 +1,366 @@
+"""MCP: JSON-RPC messages between a client and a tool server, both ways. Spec: docs/spec/adapters/mcp.md.
+
+One reader serves all directions: what a server asks of a client (sampling, elicitation) is read like what a client asks
+of a server, and a stream or batch is read message by message.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from cmf.adapters.base import HttpCall, WireEvent
+from cmf.adapters.driver import drive
+from cmf.adapters.fields import extra_of
+from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
+from cmf.adapters.mcp_blocks import FORMAT
+from cmf.adapters.mcp_calls import ENTRY, Said
+from cmf.adapters.mcp_message import One, read, write
+from cmf.adapters.mcp_results import NOTHING_KNOWN, About, about, name_in
+from cmf.adapters.stream import MessageComplete, StreamEvent, TextDelta
+from cmf.adapters.tokens import estimate
+from cmf.capabilities import ModelCapabilities
+from cmf.content import TextPart
+from cmf.enums import MessageStatus, Role
+from cmf.errors import ShapeError, UnsupportedError
+from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping
+from cmf.message import Message
+from cmf.request import Choice, Request, Response
+from cmf.tools import ToolDefinition
+from cmf.value import replace, trusted
+
+PARTIAL: Final = {"cmf_partial": True}
+"""The last item of the fold of a stream that ended before its answer."""
+
+VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+_HEADERS: Final = ("mcp-protocol-version", "mcp-session-id")
+
+
+class McpAdapter:
+    """MCP over any transport: a body is one JSON-RPC message, or a batch of them."""
+
+    name = FORMAT
+
+    # -- requests: whatever is sent to the server's side of a connection ----------------------------------------------
+
+    def from_wire_request(
+        self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Request:
+        """The canonical request of a JSON-RPC message or batch.
+
+        Raises:
+            ShapeError: no object and no list of objects, or a list of tools or messages that is not one.
+        """
+        own = {name: text for key, text in (headers or {}).items() if (name := key.lower()) in _HEADERS}
+        raw = freeze(body)
+        request = _request(raw, model, own)
+        layout = envelope_layout(_plain_request(request), raw, format_name=FORMAT)
+        return request if layout is None else with_layout(request, layout)
+
+    def to_wire(self, request: Request) -> Any:
+        """The JSON-RPC message or batch; a request of another format becomes a call, a read, or a completion."""
+        own = extra_of(request, FORMAT).get("headers") or {}
+        return respell_envelope(
+            _plain_request(request),
+            request,
+            format_name=FORMAT,
+            decode=lambda spelt: _request(freeze(spelt), request.model, own),
+        )
+
+    def to_http(self, request: Request) -> HttpCall:
+        """The POST of the streamable HTTP transport; from revision 2026-07-28 on with its routing headers [MCP-9]."""
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        own = extra_of(request, FORMAT)
+        headers |= {_HEADER_NAMES[name]: _header(text) for name, text in (own.get("headers") or {}).items()}
+        body = self.to_wire(request)
+        if isinstance(body, dict):
+            headers |= _routing_headers(body)
+        return HttpCall(path="/mcp", headers=headers)
+
+    # -- responses: whatever comes back -------------------------------------------------------------------------------
+
+    def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
+        """The canonical response; `context` adds the names that an answer does not repeat.
+
+        Raises:
+            ShapeError: no object and no list of objects, or a list of tools or messages that is not one.
+        """
+        raw = freeze(body)
+        known = _known(context)
+        response = _response(raw, known)
+        if isinstance(raw, list) and raw and raw[-1] == PARTIAL:
+            raw = raw[:-1]
+        layout = envelope_layout(_plain_response(response), raw, format_name=FORMAT)
+        return response if layout is None else with_layout(response, layout)
+
+    def to_wire_response(self, response: Response) -> Any:
+        """The JSON-RPC message or batch; a response of another format becomes the result of a completion."""
+        known = _known_again(response)
+        partial = extra_of(response, FORMAT).get("partial") is True
+        return respell_envelope(
+            _plain_response(response),
+            response,
+            format_name=FORMAT,
+            decode=lambda spelt: _response(freeze([*spelt, PARTIAL] if partial else spelt), known),
+        )
+
+    # -- streams ------------------------------------------------------------------------------------------------------
+
+    def fold_events(self, events: Iterable[WireEvent]) -> Any:
+        """The answer alone, or the batch of all messages of the stream; `PARTIAL` at its end if no answer came.
+
+        Raises:
+            ShapeError: an event is no JSON-RPC message.
+        """
+        found: list[Any] = []
+        for event in events:
+            data = event.get("data")
+            if isinstance(data, list):
+                found += data
+            elif isinstance(data, dict):
+                found.append(data)
+            elif data is not None and data != "":  # an empty event only sets an id to resume from
+                raise ShapeError("an event that is no JSON-RPC message", path="$", hint="see the transport's framing")
+        if not any(_is_answer(one) for one in found):
+            return [*found, dict(PARTIAL)]
+        return found[0] if len(found) == 1 else found
+
+    def to_wire_events(self, response: Response) -> list[WireEvent]:
+        """One event a JSON-RPC message."""
+        body = self.to_wire_response(response)
+        return [{"event": "message", "data": one} for one in (body if isinstance(body, list) else [body])]
+
+    async def stream_response(
+        self, events: AsyncIterable[WireEvent], context: Request | None = None
+    ) -> AsyncIterator[StreamEvent]:
+        """The answer when it is there: MCP streams whole messages, so text comes in one piece."""
+        async for event in drive(self, events, context, _hear_nothing):
+            if isinstance(event, MessageComplete):
+                for index, choice in enumerate(event.response.choices):
+                    for part in choice.message.content:
+                        if isinstance(part, TextPart):
+                            yield TextDelta(text=part.text, choice=index)
+            yield event
+
+    # -- what a model's adapter is asked ------------------------------------------------------------------------------
+
+    def estimate_input_tokens(self, request: Request) -> int:
+        """Roughly how many tokens a completion for this request would read."""
+        return estimate(request)
+
+    def capabilities(self, model: str) -> ModelCapabilities:  # noqa: ARG002  (the protocol's signature)
+        """Nothing is promised: which model the other side has is not known here [F7]."""
+        return ModelCapabilities()
+
+
+ADAPTER: Final = McpAdapter()
+
+
+def _hear_nothing(_: WireEvent) -> Iterable[StreamEvent]:
+    return ()
+
+
+# -- one message or many -----------------------------------------------------------------------------------------------
+
+
+def _request(raw: Any, model: str | None, headers: Mapping[str, str]) -> Request:
+    if isinstance(raw, list):
+        ones = [read(one, f"$[{at}]", NOTHING_KNOWN) for at, one in enumerate(raw)]
+        said, extra = _batched(ones), {"batch": _extras(ones)}
+    else:
+        one = read(raw, "$", NOTHING_KNOWN, alone=True)
+        said, extra = one.said, one.extra
+    if headers:
+        extra = {**extra, "headers": freeze(dict(headers))}
+    return trusted(
+        Request,
+        model=model,
+        messages=tuple(said.messages),
+        tools=tuple(said.tools),
+        tool_choice=said.tool_choice,
+        sampling=said.sampling,
+        extra=_own(extra),
+    )
+
+
+def _response(raw: Any, known: _Known) -> Response:
+    if not isinstance(raw, list):
+        one = read(raw, "$", known.of(raw, 0), answering=True)
+        return _answered([one], one.extra)
+    partial = bool(raw) and raw[-1] == PARTIAL
+    bodies = raw[:-1] if partial else raw
+    ones = [read(body, f"$[{at}]", known.of(body, at)) for at, body in enumerate(bodies)]
+    if not partial:
+        return _answered(ones, {"batch": _extras(ones)}, mark=True)
+    response = _answered(ones, {"batch": _extras(ones), "partial": True}, mark=True)
+    unfinished = [
+        replace(choice, message=replace(choice.message, status=MessageStatus.PARTIAL)) for choice in response.choices
+    ] or [trusted(Choice, message=trusted(Message, role=Role.ASSISTANT, content=(), status=MessageStatus.PARTIAL))]
+    return replace(response, choices=tuple(unfinished))
+
+
+def _answered(ones: Sequence[One], extra: dict[str, Any], *, mark: bool = False) -> Response:
+    said = _batched(ones) if mark else ones[0].said
+    stop, raw_stop = ones[0].stop if ones else (None, None)
+    stopped = [trusted(Choice, message=one) for one in said.messages]
+    if raw_stop is not None and stopped:
+        stopped[0] = replace(stopped[0], stop_reason=stop, raw_stop_reason=raw_stop)
+    return trusted(
+        Response,
+        choices=tuple(stopped),
+        tools=tuple(said.tools),
+        model=ones[0].model if ones and not mark else None,
+        error=next((one.error for one in ones if one.error is not None), None),
+        extra=_own(extra),
+    )
+
+
+def _batched(ones: Sequence[One]) -> Said:
+    """All that a batch says, each message and tool with the number of its entry."""
+    said = Said()
+    for at, one in enumerate(ones):
+        for message in one.said.messages:
+            marked = {**extra_of(message, FORMAT), "entry": at}
+            said.messages.append(replace(message, extra=_own(marked)))
+        for tool in one.said.tools:
+            said.tools.append(replace(tool, extra=_own({**extra_of(tool, FORMAT), ENTRY: at})))
+    return said
+
+
+def _extras(ones: Sequence[One]) -> FrozenList:
+    return FrozenList(one.extra for one in ones)
+
+
+def _own(extra: dict[str, Any]) -> FrozenDict | None:
+    return frozen_mapping({FORMAT: freeze(extra)}) if extra else None
+
+
+class _Known:
+    """What is known of answers: of a batch by id or by place, else of the one."""
+
+    __slots__ = ("_by_id", "_listed", "_single")
+
+    def __init__(
+        self,
+        single: About = NOTHING_KNOWN,
+        by_id: dict[tuple[str, str], About] | None = None,
+        listed: Sequence[About] | None = None,
+    ) -> None:
+        self._single = single
+        self._by_id = by_id
+        self._listed = listed
+
+    def of(self, body: Any, at: int) -> About:
+        """What is known of the answer `body`, the n-th of its batch."""
+        if self._by_id is not None:
+            return self._by_id.get(_id_key(body.get("id")), NOTHING_KNOWN) if isinstance(body, dict) else NOTHING_KNOWN
+        if self._listed is not None:
+            return self._listed[at] if at < len(self._listed) else NOTHING_KNOWN
+        return self._single
+
+
+def _known(context: Request | None) -> _Known:
+    if context is None:
+        return _Known()
+    batch = extra_of(context, FORMAT).get("batch")
+    if not isinstance(batch, list):
+        return _Known(about(context))
+    by_id: dict[tuple[str, str], About] = {}
+    for at, own in enumerate(batch):
+        envelope = own.get("envelope") or {}
+        found = About(method=envelope.get("method"), name=name_in(_of_entry(context.messages, at)))
+        by_id[_id_key(envelope.get("id"))] = found
+    return _Known(by_id=by_id)
+
+
+def _id_key(raw: Any) -> tuple[str, str]:
+    return type(raw).__name__, str(raw)  # 1 and "1" are two ids
+
+
+def _known_again(response: Response) -> _Known:
+    """What the decoder was told when it read this response: it kept the method, and the parts hold the name."""
+    messages = [choice.message for choice in response.choices]
+    own = extra_of(response, FORMAT)
+    batch = own.get("batch")
+    if not isinstance(batch, list):
+        return _Known(About(method=own.get("answers"), name=name_in(messages)))
+    return _Known(
+        listed=[
+            About(method=each.get("answers"), name=name_in(_of_entry(messages, at))) for at, each in enumerate(batch)
+        ]
+    )
+
+
+def _of_entry(messages: Sequence[Message], at: int) -> list[Message]:
+    return [message for message in messages if extra_of(message, FORMAT).get("entry") == at]
+
+
+def _is_answer(body: Any) -> bool:
+    return isinstance(body, dict) and "method" not in body and ("result" in body or "error" in body)
+
+
+def _plain_request(request: Request) -> Any:
+    own = extra_of(request, FORMAT)
+    batch = own.get("batch")
+    if isinstance(batch, list):
+        entries = [Said(messages=_of_entry(request.messages, at)) for at in range(len(batch))]
+        return _plain_batch(batch, entries, request.messages, request.tools)
+    said = Said(
+        messages=list(request.messages),
+        tools=list(request.tools),
+        sampling=request.sampling,
+        tool_choice=request.tool_choice,
+    )
+    return write(said, own, asking=True)
+
+
+def _plain_response(response: Response) -> Any:
+    own = extra_of(response, FORMAT)
+    messages = [choice.message for choice in response.choices]
+    batch = own.get("batch")
+    if isinstance(batch, list):
+        entries = [Said(messages=_of_entry(messages, at)) for at in range(len(batch))]
+        present = [message for message in messages if message.content or message.extra]
+        return _plain_batch(batch, entries, present, response.tools)
+    said = Said(messages=messages, tools=list(response.tools))
+    return write(said, own, response=response)
+
+
+def _plain_batch(
+    batch: Sequence[Any], entries: list[Said], messages: Sequence[Message], tools: Sequence[ToolDefinition]
+) -> list[Any]:
+    placed = 0
+    for tool in tools:
+        at = extra_of(tool, FORMAT).get(ENTRY)
+        if type(at) is int and 0 <= at < len(entries):
+            entries[at].tools.append(tool)
+            placed += 1
+    if placed < len(tools) or sum(len(entry.messages) for entry in entries) < len(messages):
+        raise UnsupportedError("a batch with content of no entry", hint="send the entries one by one")
+    return [write(said, own) for said, own in zip(entries, batch, strict=True)]
+
+
+# -- HTTP --------------------------------------------------------------------------------------------------------------
+
+_HEADER_NAMES: Final = {"mcp-protocol-version": "MCP-Protocol-Version", "mcp-session-id": "Mcp-Session-Id"}
+_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+def _routing_headers(body: Mapping[str, Any]) -> dict[str, str]:
+    params, method = body.get("params"), body.get("method")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    version = meta.get(VERSION) if isinstance(meta, dict) else None
+    if not isinstance(version, str) or not isinstance(method, str):
+        return {}
+    headers = {"MCP-Protocol-Version": _header(version), "Mcp-Method": _header(method)}
+    name = params.get(_NAMED.get(method, "")) if isinstance(params, dict) else None
+    return {**headers, "Mcp-Name": _header(name)} if isinstance(name, str) else headers
+
+
+def _header(text: str) -> str:
+    """A header value: as it is where a header can carry it, else in base64, as the transport prescribes."""
+    plain = text.isascii() and text.isprintable() and text == text.strip()
+    if plain and not (text.startswith("=?base64?") and text.endswith("?=")):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode()).decode('ascii')}?="
