@@ -36,8 +36,9 @@ def run(
     with one_line_errors():
         config = Config(opa_url=opa_url, entrypoint=entrypoint)
         guard = Guard(policies, engine=cast("Literal['embedded', 'opa']", engine), config=config)
-    with one_line_errors(file):
+    with one_line_errors(str(context or "")):
         known = read_context(context)
+    with one_line_errors(file):
         traffic = read_traffic(file, source, kind)
     with one_line_errors():
         outcome = guard.run(traffic, context=known)

@@ -118,13 +118,9 @@ def read_context(path: Path | None) -> Context:
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             where = f" at line {mark.line + 1} column {mark.column + 1}" if mark is not None else ""
-            raise DecodeError(f"{path}: not YAML{where}", code="yaml.syntax", hint="check the text there") from None
+            raise DecodeError(f"not YAML{where}", code="yaml.syntax", hint="check the text there") from None
     else:
         body = loads(raw)
     if not isinstance(body, dict):
-        raise ShapeError(f"{path}: the context is not an object", path="$", hint="write `subject:` and the like")
-    try:
-        return Context.model_validate(body)
-    except CmfError as error:
-        error.message = f"{path}: {error.message}"
-        raise
+        raise ShapeError("the context is not an object", path="$", hint="write `subject:` and the like")
+    return Context.model_validate(body)

@@ -21,15 +21,18 @@ def run(file: str, *, source: str, kind: str, output: str) -> None:
     if output == "json":
         typer.echo(dumps(documents).decode())
         return
+    if output == "paths":
+        for document in documents:
+            for path, item in rego_paths(document):
+                typer.echo(f"{document['path']}\t{path}\t{escaped_json(item)}")
+        return
     out = console()
     for document in documents:
-        if output == "tree":
-            uri = f"  {visible(document['uri'])}" if "uri" in document else ""
-            out.print(Text.assemble((document["path"], "bold"), f"  {document['kind']}{uri}"))
+        uri = f"  {visible(document['uri'])}" if "uri" in document else ""
+        out.print(Text.assemble((document["path"], "bold"), f"  {document['kind']}{uri}"))
         for path, item in rego_paths(document):
             value = Text(escaped_json(item), "green" if isinstance(item, str) else "cyan")
-            prefix = f"  {path} = " if output == "tree" else f"{document['path']}\t{path}\t"
-            out.print(Text.assemble(prefix, value))
+            out.print(Text.assemble(f"  {path} = ", value))
 
 
 def rego_paths(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,108 @@
+"""The only door outward."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from tests.pipeline.conftest import Rules
+
+from cmf import Choice, Message, Request, Response, TextPart
+from pipeline import EmissionError, Guard, emit
+from pipeline.certificate import mint
+from pipeline.emission import with_wire_model
+from pipeline.runner import Outcome
+
+DENY = 'deny contains {"code": "d", "reason": "No."} if input.content == "no"'
+
+
+@pytest.fixture
+def guard(guarded: Rules) -> Guard:
+    return guarded({"deny": DENY})
+
+
+def request(text: str = "hi", model: str | None = "openai:gpt-x") -> Request:
+    return Request(model=model, messages=[Message(role="user", content=[TextPart(text=text)])])
+
+
+def refused(outcome: Outcome, **changes: object) -> str:
+    with pytest.raises(EmissionError) as caught:
+        emit(dataclasses.replace(outcome, **changes), "canonical")  # type: ignore[arg-type]
+    return caught.value.code
+
+
+@pytest.mark.spec("PIPE-6")
+def test_a_refused_value_is_not_sent(guard: Guard) -> None:
+    assert refused(guard.run(request("no"))) == "emit.refused"
+
+
+@pytest.mark.spec("PIPE-6")
+def test_without_a_certificate_nothing_is_sent(guard: Guard) -> None:
+    assert refused(guard.run(request()), certificate=None) == "emit.no-certificate"
+
+
+@pytest.mark.spec("PIPE-6")
+def test_another_value_than_the_judged_one_is_not_sent(guard: Guard) -> None:
+    assert refused(guard.run(request()), value=request("other")) == "emit.other-value"
+
+
+@pytest.mark.spec("PIPE-6")
+def test_a_certificate_is_good_for_one_emission(guard: Guard) -> None:
+    outcome = guard.run(request())
+    emit(outcome, "canonical")
+
+    assert refused(outcome) == "emit.spent-certificate"
+
+
+@pytest.mark.spec("PIPE-6")
+def test_incomplete_coverage_is_not_sent(guard: Guard) -> None:
+    certificate = mint(request(), run="r", revision="r", mode="enforce", complete=False)
+
+    assert refused(guard.run(request()), value=request(), certificate=certificate) == "emit.incomplete-coverage"
+
+
+@pytest.mark.spec("PIPE-7")
+@pytest.mark.parametrize(
+    "change",
+    [{"run": "other"}, {"digest": "0" * 64}, {"revision": "x"}, {"mode": "observe"}, {"complete": False}, {"seal": ""}],
+)
+def test_a_certificate_with_any_field_changed_is_forged(guard: Guard, change: dict[str, object]) -> None:
+    outcome = guard.run(request())
+    assert outcome.certificate is not None
+
+    assert refused(outcome, certificate=dataclasses.replace(outcome.certificate, **change)) == "emit.forged-certificate"
+
+
+@pytest.mark.spec("PIPE-7")
+def test_a_field_cannot_be_moved_into_its_neighbour(guard: Guard) -> None:
+    """What is sealed is the fields, not their concatenation."""
+    outcome = guard.run(request())
+    assert outcome.certificate is not None
+    shifted = dataclasses.replace(
+        outcome.certificate,
+        run=f"{outcome.certificate.run}\n{outcome.certificate.digest}",
+        digest=outcome.certificate.revision,
+        revision=outcome.certificate.mode,
+        mode=str(outcome.certificate.complete),
+    )
+
+    assert refused(outcome, certificate=shifted) == "emit.forged-certificate"
+
+
+@pytest.mark.spec("PIPE-8")
+@pytest.mark.parametrize(
+    ("model", "wire"),
+    [("ollama:minimax-m3:cloud", "minimax-m3:cloud"), ("gpt-5", "gpt-5"), (None, None), ("anthropic:c", "c")],
+)
+def test_the_wire_knows_no_provider_key(model: str | None, wire: str | None) -> None:
+    assert with_wire_model(request(model=model)).model == wire
+
+
+def test_each_kind_of_value_goes_out_in_a_wire_format(guard: Guard) -> None:
+    message = Message(role="assistant", content=[TextPart(text="hi")])
+    response = Response(choices=[Choice(message=message)], model="gpt-x")
+
+    assert emit(guard.run(request()), "openai_chat")["model"] == "gpt-x"
+    assert emit(guard.run(message), "openai_chat")["messages"] == [{"role": "assistant", "content": "hi"}]
+    assert emit(guard.run(response), "openai_chat")["choices"][0]["message"]["content"] == "hi"
+    assert emit(guard.run(message), "canonical")["content"] == [{"content_type": "text", "text": "hi"}]

@@ -1,0 +1,143 @@
+"""The library's front door."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.pipeline.conftest import Rules, write_rules
+
+from cmf import Message, Request, TextPart, ToolCallPart, ToolResultPart
+from pipeline import ApprovalRequired, Config, Denied, Guard, PolicyError, PolicyUnavailable
+from pipeline.policy_set import load, shipped
+
+DENY = 'deny contains {"code": "test.no", "reason": "You may not."} if contains(input.content, "no")'
+APPROVE = 'require_approval contains {"code": "test.ask", "reason": "Ask first."} if contains(input.content, "ask")'
+LABEL = 'label contains {"code": "l", "reason": "x", "label": "seen"} if contains(input.content, "taint")'
+
+
+def says(text: str) -> Message:
+    return Message(role="user", content=[TextPart(text=text)])
+
+
+@pytest.mark.spec("GRD-1")
+def test_check_raises_what_stops_and_decide_never_does(guarded: Rules) -> None:
+    guard = guarded({"deny": DENY, "ask": APPROVE})
+
+    with pytest.raises(Denied) as denied:
+        guard.check(says("no"))
+    with pytest.raises(ApprovalRequired):
+        guard.check(says("ask"))
+    assert denied.value.decision.verdict == "deny"
+    assert guard.decide(says("no")).action == "refuse"
+    assert guard.decide(says("ask")).action == "suspend"
+    assert guard.check(says("yes")).value is not None
+
+
+@pytest.mark.spec("GRD-1")
+async def test_awaited_check_raises_the_same(guarded: Rules) -> None:
+    guard = guarded({"deny": DENY})
+
+    with pytest.raises(Denied):
+        await guard.acheck(says("no"))
+    assert (await guard.acheck(says("yes"))).value is not None
+    assert (await guard.adecide(says("no"))).action == "refuse"
+
+
+@pytest.mark.spec("GRD-2")
+def test_an_engine_without_an_answer_is_an_outage_and_no_denial(guarded: Rules) -> None:
+    loops = "\n".join(f"\tsome {name} in numbers.range(1, 300)" for name in "abc")
+    slow = f'deny contains {{"code": "x", "reason": "x"}} if {{\n{loops}\n\ta + b + c == 1\n}}'
+    guard = guarded({"slow": slow}, config=Config(timeout_seconds=0.02), kinds="text")
+
+    with pytest.raises(PolicyUnavailable) as caught:
+        guard.check(says("x"))
+
+    assert caught.value.retryable is True
+    assert Denied.retryable is False
+    assert caught.value.code == "engine.timeout"
+
+
+@pytest.mark.spec("GRD-3")
+@pytest.mark.spec("SES-1")
+def test_labels_hold_for_the_session_of_one_subject_alone(guarded: Rules) -> None:
+    guard = guarded({"label": LABEL}, kinds="text")
+
+    guard.check(says("taint"), subject={"id": "ann"}, session="s")
+
+    assert guard.run(says("x"), subject={"id": "ann"}, session="s").labels == {"seen"}
+    assert guard.run(says("x"), subject={"id": "bob"}, session="s").labels == set()
+    assert guard.run(says("x"), subject={"id": "ann"}, session="t").labels == set()
+    assert guard.run(says("x"), subject={"id": "ann"}).labels == set()
+
+
+@pytest.mark.spec("GRD-4")
+def test_an_error_says_reason_path_and_decision_but_no_content(guarded: Rules) -> None:
+    with pytest.raises(Denied) as caught:
+        guarded({"deny": DENY}).check(Request(messages=[says("no canary-9731")]))
+
+    error = caught.value
+    assert (error.user_message, error.code, error.path) == ("You may not.", "test.no", "messages[0].content[0]")
+    assert error.decision.id in str(error)
+    assert "canary" not in str(error) + repr(error) + json.dumps(error.decision.to_json())
+
+
+@pytest.mark.spec("GRD-4")
+@pytest.mark.spec("DEC-6")
+def test_a_decision_has_the_promised_keys(guarded: Rules) -> None:
+    shown = guarded({"deny": DENY}).decide(says("no")).to_json()
+
+    assert list(shown) == ["verdict", "action", "mode", "revision", "decision_id", "coverage", "views"]
+    assert list(shown["coverage"]) == ["produced", "evaluated", "skipped"]
+    assert list(shown["views"][0]) == [
+        "path", "kind", "role", "uri", "name", "action", "direction", "verdict", "outcome", "hits",
+    ]  # fmt: skip
+    assert list(shown["views"][0]["hits"][0]) == ["rule", "code", "effect", "reason", "severity"]
+
+
+@pytest.mark.spec("GRD-5")
+def test_a_directory_with_only_data_goes_over_the_shipped_rules(tmp_path: Path) -> None:
+    home = tmp_path / "cmf" / "defaults"
+    home.mkdir(parents=True)
+    roles = {"identity": {"tool_role": {"tools": {"tool://**/drop_*": {"roles": ["dba"]}}}}}
+    (home / "data.json").write_text(json.dumps(roles), encoding="utf-8")
+    call = Message(role="assistant", content=[ToolCallPart(name="drop_table", arguments={})])
+
+    guard = Guard(tmp_path)
+
+    assert guard.decide(call, subject={"id": "ann", "roles": ["dba"]}).action == "forward"
+    assert [hit.rule for hit in guard.decide(call, subject={"id": "bob"}).hits] == ["identity/tool_role"]
+    assert Guard().decide(call).action == "forward"
+
+
+@pytest.mark.spec("GRD-5")
+def test_a_directory_with_rules_is_the_whole_set_and_an_empty_one_is_refused(tmp_path: Path) -> None:
+    guard = Guard(write_rules(tmp_path / "own", {"deny": DENY}))
+    assert guard.decide(says("AKIAIOSFODNN7EXAMPLE")).hits == ()
+
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PolicyError, match="no policy"):
+        Guard(tmp_path / "empty")
+
+
+def test_a_loaded_set_can_be_given_and_names_the_revision() -> None:
+    policies = load(shipped())
+
+    assert Guard(policies).decide(says("hi")).revision == policies.revision
+
+
+def test_the_shipped_policies_mask_a_key_label_it_and_stop_the_mail() -> None:
+    guard = Guard()
+    secret = Message(role="tool", content=[ToolResultPart(content="key AKIAIOSFODNN7EXAMPLE")])
+    mail = Message(role="assistant", content=[ToolCallPart(name="send_email", arguments={"to": "x@example.com"})])
+
+    outcome = guard.check(Request(messages=[says("read it"), secret]), session="s")
+
+    assert outcome.request is not None
+    assert outcome.request.messages[1].content[0].content == "key [MASKED]"
+    assert "secret" in outcome.labels
+    with pytest.raises(Denied) as caught:
+        guard.check(mail, session="s")
+    assert caught.value.code == "data.label-to-sink"
+    assert guard.decide(mail).action == "forward"
