@@ -68,6 +68,13 @@ class Message(Value):
                 return part.tool_call_id
         return None
 
+    @property
+    def hash(self) -> str:
+        """SHA-256, in hex, of the whole message but its layout; see `cmf.digests`."""
+        from cmf.digests import value_hash  # digests of requests too, so it sits above this module
+
+        return value_hash(self)
+
     def iter_views(self, *, hook: Any = None, capabilities: Any = None) -> Iterator[MessageView]:
         """The views of this message: see `cmf.iter_views`."""
         from cmf.decomposition import iter_views  # views of requests too, so it sits above this module
