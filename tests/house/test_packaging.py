@@ -96,6 +96,20 @@ def test_the_installed_command_prints_the_schema_of_the_policy_input(installed: 
     assert schema["$schema"].startswith("https://json-schema.org/")
 
 
+def test_the_installed_command_judges_with_the_shipped_policies(installed: Path, tmp_path: Path) -> None:
+    """From an empty folder, with no checkout near: the policies are found in the package."""
+    token = "AKIAIOSFODNN7EXAMPLE"
+    message = {"role": "user", "content": [{"content_type": "text", "text": f"I use {token}"}]}
+    (tmp_path / "message.json").write_text(json.dumps(message), encoding="utf-8")
+
+    printed = _run([installed / "cmf", "eval", "--from", "canonical", "--format", "json", "message.json"], cwd=tmp_path)
+
+    judged = json.loads(printed)
+    assert [hit["code"] for hit in judged["views"][0]["hits"]] == ["data.secret", "data.secret-label"]
+    assert judged["action"] == "forward_modified"
+    assert token not in printed
+
+
 def _names(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
         return {name for name in archive.namelist() if not name.endswith("/")}
