@@ -7,7 +7,8 @@ bring in anything that policy did not see.
 
 A difference is one of: `{"set": v}` (v: null, bool, number, "" or an empty container), `{"cut": true}` (absent),
 `{"json": text}` (another spelling of the same embedded JSON), `{"block": type}` (a text as a list of one text block of
-that type, "" for a block without one), `{"at": {key or index: difference}}`.
+that type, "" for a block without one), `{"flat": true}` (the reverse: a list of one text block as its bare text),
+`{"at": {key or index: difference}}`.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def _leaf_difference(plain: Any, raw: Any) -> dict[str, Any] | None:
     if isinstance(raw, str) and raw and isinstance(plain, str):
         mine, theirs = loads_object(plain), loads_object(raw)
         return {"json": raw} if mine is not None and theirs is not None and same_spelling(mine, theirs) else None
+    if isinstance(raw, str) and raw and _bare(plain) == raw:
+        return {"flat": True}
     for kind in _TEXT_BLOCKS if isinstance(plain, str) and isinstance(raw, list) else ():
         if raw == _text_block(kind, plain):
             return {"block": kind}
@@ -66,6 +69,13 @@ def _leaf_difference(plain: Any, raw: Any) -> dict[str, Any] | None:
 
 def _text_block(kind: str, text: str) -> list[dict[str, str]]:
     return [{"type": kind, "text": text} if kind else {"text": text}]
+
+
+def _bare(blocks: Any) -> str | None:
+    """The text of a list that holds one text block and nothing else."""
+    alone = blocks[0] if isinstance(blocks, list) and len(blocks) == 1 else None
+    text = alone.get("text") if isinstance(alone, dict) else None
+    return text if isinstance(text, str) else None
 
 
 def _has_text(value: Any) -> bool:
@@ -93,6 +103,9 @@ def _applied(plain: Any, step: Any) -> Any:
         return _ABSENT
     if "set" in step:
         return plain if _has_text(step["set"]) else thaw(step["set"])
+    if "flat" in step:
+        text = _bare(plain)
+        return plain if text is None else text
     if "json" in step:
         mine = loads_object(plain) if isinstance(plain, str) else None
         theirs = loads_object(step["json"]) if isinstance(step["json"], str) else None
@@ -139,7 +152,7 @@ def said(holder: Message | Request | Response) -> tuple[Any, ...]:
     own = (
         getattr(holder, field.name)
         for field in dataclasses.fields(holder)
-        if field.compare and field.name not in ("messages", "choices")
+        if field.compare and field.name not in ("messages", "choices", "session_id")
     )
     if isinstance(holder, Request):
         return (*own, *map(said, holder.messages))

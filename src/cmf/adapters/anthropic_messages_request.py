@@ -1,0 +1,379 @@
+"""Requests of the Messages format, both directions. Spec: docs/spec/adapters/anthropic_messages.md.
+
+The envelope (everything but `system` and `messages`) and each wire message are read and spelled on their own, so that
+an edit of one message leaves the spelling of the others alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from cmf.adapters import layout
+from cmf.adapters.anthropic_messages_blocks import FORMAT, Names, decode_blocks, own_extra, rest_of
+from cmf.adapters.anthropic_messages_parts import encode_parts
+from cmf.adapters.anthropic_messages_tools import decode_choice, decode_tools, encode_choice, encode_tool
+from cmf.adapters.fields import Fields, extra_of, merge
+from cmf.adapters.loss import drop
+from cmf.capabilities import ModelCapabilities
+from cmf.content import ContentPart, TextPart, ToolCallPart, ToolResultPart
+from cmf.enums import Role
+from cmf.errors import ShapeError, UnknownRoleError
+from cmf.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.message import Layout, Message
+from cmf.request import Request, Sampling
+from cmf.value import replace, trusted
+
+HTTP: Final = f"{FORMAT}.http"
+"""Where a request keeps the headers that change what its body means."""
+
+DEFAULT_MAX_TOKENS: Final = 4096  # the format wants a limit; every model it serves can write this much
+EFFORTS: Final = frozenset({"low", "medium", "high", "xhigh", "max"})
+_HEADERS: Final = ("anthropic-beta", "anthropic-version")
+_TOP: Final = -1  # the group number of what stood in `system`
+_ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
+_MESSAGE_KEYS: Final = frozenset({"role", "content"})
+_SAMPLING: Final = ("temperature", "top_p", "top_k")
+_UNSAID: Final = ("seed", "frequency_penalty", "presence_penalty")
+_NO_SAMPLING: Final = Sampling()
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def decode_request(body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None) -> Request:
+    """The request that a body describes; `model` and `headers` are what stood beside it.
+
+    Raises:
+        ShapeError: with the path of what does not fit.
+    """
+    if not isinstance(body, dict):
+        raise ShapeError("expected a JSON object", path="$", hint="see the Messages API reference")
+    raw = freeze(body)
+    messages = raw.get("messages")
+    names: Names = {}
+    if not isinstance(messages, list):
+        raise ShapeError("`messages` is no array", path="$.messages", hint="see the Messages API reference")
+    read = list(_decode_system(raw.get("system"), names))
+    for index, item in enumerate(messages):
+        read += _decode_message(item, index, names)
+    head = frozen_mapping({key: item for key, item in raw.items() if key not in ("system", "messages")})
+    request = replace(_decode_head(head, model=model, headers=headers), messages=tuple(read))
+    if "system" in raw and not raw["system"]:
+        head = frozen_mapping({**head, "system": raw["system"]})  # null or empty: nothing but spelling
+    found = layout.envelope_layout(_encode_head(request), head, format_name=FORMAT)
+    return request if found is None else layout.with_layout(request, found)
+
+
+def _decode_head(head: Any, *, model: str | None, headers: Mapping[str, str] | None) -> Request:
+    fields = Fields(head, "$")
+    own_model = fields.take("model", str)
+    choice, choice_left = decode_choice(fields.take("tool_choice", dict))
+    if choice_left is not None:
+        fields.put_back("tool_choice", choice_left)
+    effort, schema = _decode_output(fields)
+    return trusted(
+        Request,
+        model=own_model if own_model is not None else model,
+        tools=decode_tools(fields),
+        tool_choice=choice,
+        response_schema=schema,
+        sampling=_decode_sampling(fields),
+        reasoning_effort=effort,
+        stream=fields.take("stream", bool),
+        extra=_with_headers(fields.rest(FORMAT), headers),
+    )
+
+
+def _decode_output(fields: Fields) -> tuple[str | None, FrozenDict | None]:
+    """Effort and schema. The schema stands in `output_config.format`, or in the older `output_format`."""
+    config = fields.take("output_config", dict)
+    left = dict(config or {})
+    effort = left.get("effort")
+    if isinstance(effort, str) and effort in EFFORTS:
+        del left["effort"]
+    else:
+        effort = None
+    if "output_format" in fields:
+        older = fields.peek("output_format")
+        schema = _schema_in(older)
+        if schema is not None:  # its `type` stays, and says at writing that the schema belongs there
+            fields.put_back("output_format", {key: item for key, item in older.items() if key != "schema"})
+    else:
+        form = left.get("format")
+        schema = _schema_in(form)
+        if schema is not None and form is not None:
+            left["format"] = {key: item for key, item in form.items() if key not in ("type", "schema")}
+            if not left["format"]:
+                del left["format"]
+    if left or config == {}:
+        fields.put_back("output_config", left)
+    return effort, schema
+
+
+def _schema_in(form: Any) -> FrozenDict | None:
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        return None
+    schema = form.get("schema")
+    return schema if isinstance(schema, FrozenDict) else None
+
+
+def _decode_sampling(fields: Fields) -> Sampling:
+    found: dict[str, Any] = {}
+    for name in _SAMPLING:
+        if (number := fields.take_number(name)) is not None:
+            found[name] = number
+    if (limit := fields.take("max_tokens", int)) is not None:
+        found["max_output_tokens"] = limit
+    stop = fields.peek("stop_sequences")
+    if isinstance(stop, list) and all(isinstance(each, str) for each in stop):
+        found["stop"] = tuple(stop)
+        fields.take("stop_sequences", list)
+    return trusted(Sampling, **found) if found else _NO_SAMPLING
+
+
+def _with_headers(extra: FrozenDict | None, headers: Mapping[str, str] | None) -> FrozenDict | None:
+    lower = {name.lower(): text for name, text in headers.items()} if headers else {}
+    kept = {name: lower[name] for name in _HEADERS if name in lower}
+    return frozen_mapping({**(extra or {}), HTTP: freeze(kept)}) if kept else extra
+
+
+def _decode_system(system: Any, names: Names) -> tuple[Message, ...]:
+    if not system and (system is None or isinstance(system, str | list)):
+        return ()
+    if isinstance(system, str):
+        parts: list[ContentPart] = [trusted(TextPart, text=system)]
+    elif isinstance(system, list):
+        parts = decode_blocks(system, "$.system", names)
+    else:
+        raise ShapeError("`system` is no text and no list of blocks", path="$.system", hint="send text blocks")
+    message = trusted(Message, role=Role.SYSTEM, content=tuple(parts))
+    raw = {"role": "system", "content": system}
+    return _placed(layout.spelled((message,), raw, format_name=FORMAT, index=_TOP, encode=encode_group), _TOP)
+
+
+def _decode_message(item: Any, index: int, names: Names) -> tuple[Message, ...]:
+    group = _group_in(item, f"$.messages[{index}]", names)
+    group = layout.spelled(group, item, format_name=FORMAT, index=index, encode=encode_group)
+    # Without a layout, results of parallel calls are put together and system text is moved to the front.
+    return _placed(group, index) if group[0].role in (Role.TOOL, Role.SYSTEM) else group
+
+
+def _placed(group: tuple[Message, ...], index: int) -> tuple[Message, ...]:
+    if group[0].provider_raw is not None:
+        return group
+    return (layout.with_layout(group[0], Layout(format=FORMAT, group=index)), *group[1:])
+
+
+def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
+    """The canonical messages of one wire message: one, but for results, which are a message of their own each."""
+    if not isinstance(item, dict):
+        raise ShapeError("expected a message", path=path, hint="see the Messages API reference")
+    said, content = item.get("role"), item.get("content")
+    role = _ROLES.get(said) if isinstance(said, str) else None
+    if role is None:
+        raise UnknownRoleError("unknown role", path=f"{path}.role", hint=f"use one of {', '.join(_ROLES)}")
+    if isinstance(content, str):
+        parts: list[ContentPart] = [trusted(TextPart, text=content)]
+    elif isinstance(content, list):
+        parts = decode_blocks(content, f"{path}.content", names)
+    else:
+        raise ShapeError("`content` is no text and no list of blocks", path=f"{path}.content", hint="send blocks")
+    extra = rest_of(item, _MESSAGE_KEYS) if len(item) > 2 else None
+    if role is not Role.USER or not any(isinstance(part, ToolResultPart) for part in parts):
+        return (trusted(Message, role=role, content=tuple(parts), extra=extra),)
+    runs: list[tuple[Role, list[ContentPart]]] = []
+    for part in parts:
+        if isinstance(part, ToolResultPart):
+            runs.append((Role.TOOL, [part]))
+        elif runs and runs[-1][0] is Role.USER:
+            runs[-1][1].append(part)
+        else:
+            runs.append((Role.USER, [part]))
+    return tuple(
+        trusted(Message, role=each, content=tuple(run), extra=extra if at == 0 else None)
+        for at, (each, run) in enumerate(runs)
+    )
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def encode_request(request: Request, able: ModelCapabilities) -> dict[str, Any]:
+    """The body of a request. `able` says whether its model takes system text in the middle of a conversation.
+
+    Raises:
+        UnsupportedError: tools, media or structured output that the format cannot say. LossyProjectionError: a critical
+            block would be dropped.
+    """
+    head = replace(request, messages=())
+    body = layout.respell_envelope(_encode_head(request), head, format_name=FORMAT, decode=_head_of(head))
+    top: list[tuple[Message, ...]] = []
+    listed: list[dict[str, Any]] = []
+    names: Names = {}
+    for group in _groups(with_ids(request.messages)):
+        if _goes_on_top(group, able, listed):
+            top.append(group)
+            continue
+        wire = _respelled(group, names)
+        if wire["content"] != [] or not any(message.content for message in group):
+            listed.append(wire)
+    system = _respelled(top[0], names)["content"] if len(top) == 1 else _joined(top)
+    if system:
+        body["system"] = system
+    body["messages"] = listed
+    return body
+
+
+def _joined(groups: Sequence[Sequence[Message]]) -> list[dict[str, Any]]:
+    return [block for group in groups for block in encode_group(group)["content"]]
+
+
+def _head_of(head: Request) -> Any:
+    headers = extra_of(head, HTTP)
+
+    def decode(spelt: Any) -> Request:
+        frozen = freeze({key: item for key, item in spelt.items() if key != "system"})
+        return _decode_head(frozen, model=head.model, headers=headers)
+
+    return decode
+
+
+def _encode_head(request: Request) -> dict[str, Any]:
+    body: dict[str, Any] = {} if request.model is None else {"model": request.model}
+    if request.tools:
+        body["tools"] = [encode_tool(tool) for tool in request.tools]
+    if request.tool_choice is not None:
+        body["tool_choice"] = encode_choice(request.tool_choice)
+    sampling = request.sampling
+    limit = sampling.max_output_tokens
+    body["max_tokens"] = DEFAULT_MAX_TOKENS if limit is None else limit
+    for name in _SAMPLING:
+        if (number := getattr(sampling, name)) is not None:
+            body[name] = number
+    if sampling.stop is not None:
+        body["stop_sequences"] = list(sampling.stop)
+    if request.stream is not None:
+        body["stream"] = request.stream
+    own = own_extra(request, "request")
+    _encode_output(request, body, own)
+    _report_unsaid(request)
+    return merge(body, _fitting(own, body))
+
+
+def _encode_output(request: Request, body: dict[str, Any], own: dict[str, Any]) -> None:
+    config: dict[str, Any] = {}
+    if request.reasoning_effort in EFFORTS:
+        config["effort"] = request.reasoning_effort
+    if request.response_schema is not None:
+        older = own.get("output_format")
+        if isinstance(older, dict) and "schema" not in older:
+            body["output_format"] = {"schema": request.response_schema}  # its `type` rode along
+        else:
+            config["format"] = {"type": "json_schema", "schema": request.response_schema}
+    if config:
+        body["output_config"] = config
+
+
+def _fitting(own: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    """What rode along, without the leftovers of a tool choice or schema that has been taken away since."""
+    left = dict(own)
+    choice = left.get("tool_choice")
+    if isinstance(choice, dict) and "type" not in choice and "tool_choice" not in body:
+        del left["tool_choice"]
+    older = left.get("output_format")
+    if isinstance(older, dict) and "schema" not in older and "output_format" not in body:
+        del left["output_format"]
+    return left
+
+
+def _report_unsaid(request: Request) -> None:
+    for name in _UNSAID:
+        if getattr(request.sampling, name) is not None:
+            drop(FORMAT, f"sampling.{name}", "the format has no such field")
+    if request.reasoning_effort is not None and request.reasoning_effort not in EFFORTS:
+        drop(FORMAT, "reasoning_effort", "the format has no such level")
+    if request.response_schema_name is not None:
+        drop(FORMAT, "response_schema_name", "the format does not name schemas")
+
+
+def encode_group(group: Sequence[Message]) -> dict[str, Any]:
+    """The wire message that a group of canonical ones makes, spelled plainly: content is a list of blocks."""
+    first = group[0]
+    role = {Role.ASSISTANT: "assistant", Role.SYSTEM: "system", Role.DEVELOPER: "system"}.get(first.role, "user")
+    wire: dict[str, Any] = {"role": role, "content": []}
+    for message in group:
+        wire["content"] += encode_parts(message.content, message)
+        if message.extra:
+            merge(wire, own_extra(message, "message", message))
+    return wire
+
+
+def _respelled(group: Sequence[Message], names: Names) -> dict[str, Any]:
+    def decode(spelt: Any) -> Sequence[Message]:
+        return _group_in(freeze(spelt), "$", names)
+
+    wire: dict[str, Any] = layout.respell(group, format_name=FORMAT, encode=encode_group, decode=decode)
+    for message in group:
+        for part in message.content:
+            if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
+                names[part.tool_call_id] = part.name
+    return wire
+
+
+def _groups(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """Messages by the wire message they make: as they came; results that came from elsewhere share one."""
+    groups: list[tuple[Message, ...]] = []
+    for group in layout.grouped(messages, FORMAT):
+        if _is_loose(group) and groups and _is_loose(groups[-1]):
+            groups[-1] = (*groups[-1], *group)
+        else:
+            groups.append(group)
+    return groups
+
+
+def _is_loose(group: tuple[Message, ...]) -> bool:
+    found = group[0].provider_raw
+    kept = found is not None and found.format == FORMAT and found.size == len(group)
+    return not kept and all(message.role is Role.TOOL for message in group)
+
+
+def _goes_on_top(group: tuple[Message, ...], able: ModelCapabilities, listed: list[dict[str, Any]]) -> bool:
+    """Whether system text belongs in `system`: what came so, what leads, and what the model takes nowhere else."""
+    if group[0].role not in (Role.SYSTEM, Role.DEVELOPER):
+        return False
+    found = group[0].provider_raw
+    if found is not None and found.format == FORMAT:
+        return found.group == _TOP
+    return not listed or not able.supports_system_messages_in_list
+
+
+def with_ids(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages with an id for every tool call and result: where a format has none, by position and order."""
+    if not any(_lacks_id(part) for message in messages for part in message.content):
+        return messages
+    waiting: list[tuple[str, str]] = []
+    count = 0
+    named: list[Message] = []
+    for message in messages:
+        parts: list[ContentPart] = []
+        for part in message.content:
+            if _lacks_id(part) and isinstance(part, ToolCallPart):
+                count += 1
+                waiting.append((part.name, f"call_{count}"))
+                part = replace(part, tool_call_id=f"call_{count}")
+            elif _lacks_id(part) and isinstance(part, ToolResultPart):
+                part = replace(part, tool_call_id=_answered(part, waiting))
+            parts.append(part)
+        named.append(replace(message, content=tuple(parts)))
+    return named
+
+
+def _lacks_id(part: ContentPart) -> bool:
+    return isinstance(part, ToolCallPart | ToolResultPart) and part.tool_call_id is None
+
+
+def _answered(part: ToolResultPart, waiting: list[tuple[str, str]]) -> str:
+    """The id of the first call that still waits for an answer, of the same name if there is one."""
+    at = next((at for at, (name, _) in enumerate(waiting) if name == part.tool_name), 0)
+    return waiting.pop(at)[1] if waiting else "call_0"
