@@ -5,10 +5,17 @@ The declarations live in a versioned YAML file; a model that is not in it gets t
 
 from __future__ import annotations
 
-from typing import Annotated
+import fnmatch
+import importlib.resources
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any
 
+import yaml
 from pydantic import Field
 
+from cmf.errors import ShapeError
 from cmf.value import Str, Value, value
 
 
@@ -29,3 +36,59 @@ class ModelCapabilities(Value):
     max_context_tokens: Annotated[int, Field(ge=0, strict=True)] = 0
     max_output_tokens: Annotated[int, Field(ge=0, strict=True)] = 0
     accepted_image_media_types: tuple[Str, ...] = ()
+
+
+NONE = ModelCapabilities()
+"""The answer for a model that nobody declared: it can do nothing that was not promised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapabilityTable:
+    """Declarations by wire format and model pattern; the most specific (longest) pattern wins."""
+
+    version: str
+    formats: Mapping[str, Mapping[str, ModelCapabilities]]
+
+    def lookup(self, wire_format: str, model: str) -> ModelCapabilities:
+        """What `model` can do through `wire_format`; `NONE` for one that is not declared. Case counts."""
+        patterns = self.formats.get(wire_format, {})
+        fitting = [pattern for pattern in patterns if fnmatch.fnmatchcase(model, pattern)]
+        return patterns[max(fitting, key=len)] if fitting else NONE
+
+
+def parse_table(text: str) -> CapabilityTable:
+    """The table that YAML `text` spells. Raises ShapeError, with a path, where it is none."""
+    try:
+        body = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ShapeError("the capability table is not YAML", path="$") from None
+    if not isinstance(body, dict) or not isinstance(body.get("formats"), dict) or "version" not in body:
+        raise ShapeError("a capability table has `version` and `formats`", path="$")
+    shared = body.get("profiles", {})
+    formats = {
+        name: {pattern: _entry(entry, shared, f"$.formats.{name}.{pattern}") for pattern, entry in models.items()}
+        for name, models in body["formats"].items()
+    }
+    return CapabilityTable(version=str(body["version"]), formats=formats)
+
+
+def _entry(entry: Any, shared: Mapping[str, Any], path: str) -> ModelCapabilities:
+    if not isinstance(entry, dict):
+        raise ShapeError("not a declaration", path=path)
+    fields = dict(entry)
+    base = fields.pop("like", None)
+    if base is not None and base not in shared:
+        raise ShapeError("no such profile", path=f"{path}.like")
+    declared: ModelCapabilities = ModelCapabilities.model_validate({**shared.get(base, {}), **fields})
+    return declared
+
+
+@cache
+def shipped_table() -> CapabilityTable:
+    """The table that comes with the package."""
+    return parse_table(importlib.resources.files("cmf").joinpath("models.yaml").read_text("utf-8"))
+
+
+def lookup(wire_format: str, model: str) -> ModelCapabilities:
+    """What `model` can do through `wire_format`, by the shipped table."""
+    return shipped_table().lookup(wire_format, model)
