@@ -40,6 +40,10 @@ pub struct Mentions {
     /// First minus before a literal, which the compiler takes for the bitwise complement, and first before anything
     /// else, which no form can evaluate.
     pub minus: Option<Span>,
+    /// First bracket that names a variable of an `every` around it: the compiler takes it for a loop of its own.
+    pub every_index: Option<Span>,
+    /// First `_ := …`: the compiled form does not ask whether there is a value.
+    pub discarded: Option<Span>,
     pub minus_of_expression: Option<Span>,
     /// Whether the body can hold in more than one way, outside of comprehensions.
     pub iterates: bool,
@@ -194,6 +198,8 @@ struct Walker<'a> {
     found: Mentions,
     /// Comprehensions and `every` around the current place.
     depth: u32,
+    /// The variables of each `every` around it.
+    quantified: Vec<BTreeSet<String>>,
 }
 
 impl Walker<'_> {
@@ -304,8 +310,10 @@ impl Walker<'_> {
                 self.expr(domain);
                 let mut bound: BTreeSet<String> = key.iter().map(|span| span.text().to_owned()).collect();
                 bound.insert(value.text().to_owned());
-                self.scopes.push(bound);
+                self.scopes.push(bound.clone());
+                self.quantified.push(bound);
                 self.inside(|walker| walker.query(query));
+                self.quantified.pop();
                 self.scopes.pop();
             }
         }
@@ -364,7 +372,10 @@ impl Walker<'_> {
                 self.expr(lhs);
                 self.expr(rhs);
             }
-            Expr::AssignExpr { lhs, rhs, .. } => {
+            Expr::AssignExpr { span, op, lhs, rhs, .. } => {
+                if *op == AssignOp::ColEq && matches!(lhs.as_ref(), Expr::Var { span, .. } if span.text() == "_") {
+                    self.found.discarded.get_or_insert_with(|| span.clone());
+                }
                 self.expr(lhs);
                 self.expr(rhs);
             }
@@ -423,6 +434,9 @@ impl Walker<'_> {
         if let Expr::Var { span, .. } = index {
             let name = span.text();
             self.found.iterates |= self.depth == 0 && (name == "_" || !self.is_local(name));
+            if self.quantified.iter().any(|bound| bound.contains(name)) {
+                self.found.every_index.get_or_insert_with(|| span.clone());
+            }
         }
         self.expr(index);
     }

@@ -6,15 +6,15 @@
 #![forbid(unsafe_code)]
 
 use crate::builtins::{self, Function};
-use crate::layout;
+use crate::layout::{self, Inserts};
 use crate::watch;
 use anyhow::Result;
 use regorus::rvm::instructions::{BuiltinCallParams, GuardMode};
-use regorus::rvm::program::{BuiltinInfo, RuleInfo};
+use regorus::rvm::program::{BuiltinInfo, RuleInfo, RuleType};
 use regorus::rvm::{Instruction, Program};
 use regorus::unstable::{numbers, ArithOp, Expr, Ref, Span};
 use regorus::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Bits of an integer: well above any amount, time or token count, far below what takes time.
 const MAX_INTEGER_BITS: u64 = 4_096;
@@ -37,31 +37,67 @@ pub fn harden(program: &Program, to_check: &BTreeSet<String>) -> Option<Program>
     }
     guard_operators(&mut program)?;
     check_rules(&mut program, to_check)?;
-    layout::insert(&program, &missing_guards(&program))
+    layout::rebuild(&program, &missing_guards(&program))
 }
 
-/// Where this release's compiler lets an undefined through that Rego stops: a comprehension or partial object would
-/// hold it as a member, and a function would be called with it. Instructions by the position they go before.
-fn missing_guards(program: &Program) -> BTreeMap<usize, Vec<Instruction>> {
+/// What this release's compiler leaves out: guards where it goes on with an undefined and Rego stops — `x := undefined` holds, a
+/// comprehension or partial object has it as a member, a function is called with it — and early loads.
+fn missing_guards(program: &Program) -> Inserts {
     let defined = |register: u8| Instruction::Guard { register, mode: GuardMode::NotUndefined };
-    let mut guards: BTreeMap<usize, Vec<Instruction>> = BTreeMap::new();
+    let mut inserts = Inserts::default();
     for (position, instruction) in program.instructions.iter().enumerate() {
         let registers = match *instruction {
+            Instruction::Move { dest, .. } if dest != RESULT => {
+                inserts.after.insert(position, vec![defined(dest)]);
+                continue;
+            }
             Instruction::ComprehensionYield { value_reg, key_reg } => [Some(value_reg), key_reg],
             Instruction::ObjectSet { key, value, .. } => [Some(key), Some(value)],
             _ => continue,
         };
-        guards.insert(position, registers.into_iter().flatten().map(defined).collect());
+        inserts.before.insert(position, registers.into_iter().flatten().map(defined).collect());
     }
+    load_roots_first(program, &mut inserts);
+    give_way_to_else(program, &mut inserts);
     for info in &program.rule_infos {
         let arity =
             info.function_info.as_ref().and_then(|function| u8::try_from(function.num_params).ok()).unwrap_or(0);
         for start in info.destructuring_blocks.iter().flatten() {
             let Ok(start) = usize::try_from(*start) else { continue };
-            guards.insert(start, (1..=arity).map(defined).collect());
+            inserts.before.insert(start, (1..=arity).map(defined).collect());
         }
     }
-    guards
+    inserts
+}
+
+/// The compiler loads `input` and `data` where a body first names them and uses that register from then on, even when
+/// the first place is inside a loop or comprehension that may not run: so each body loads them when it starts.
+fn load_roots_first(program: &Program, inserts: &mut Inserts) {
+    let mut body = None;
+    for (position, instruction) in program.instructions.iter().enumerate() {
+        match (instruction, body) {
+            (Instruction::RuleInit { .. }, _) => body = Some(position),
+            (Instruction::RuleReturn {}, _) => body = None,
+            (Instruction::LoadInput { .. } | Instruction::LoadData { .. }, Some(start)) => {
+                inserts.after.entry(start).or_default().push(*instruction);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A body whose loop found nothing, or whose value is undefined, ends well and without a value: its `else` is not
+/// asked. So a body that has another after it fails instead.
+fn give_way_to_else(program: &Program, inserts: &mut Inserts) {
+    let firsts = program.rule_infos.iter().filter(|info| info.rule_type == RuleType::Complete);
+    let bodies = firsts.flat_map(|info| info.definitions.iter()).flat_map(|bodies| bodies.iter().rev().skip(1));
+    for start in bodies.filter_map(|start| usize::try_from(*start).ok()) {
+        let end = program.instructions.iter().skip(start).position(|i| matches!(i, Instruction::RuleReturn {}));
+        if let Some(length) = end {
+            let guard = Instruction::Guard { register: RESULT, mode: GuardMode::NotUndefined };
+            inserts.before.insert(start + length, vec![guard]);
+        }
+    }
 }
 
 fn add_builtin(program: &mut Program, name: &str, call: Function, num_args: u8) -> Option<u16> {

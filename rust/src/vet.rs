@@ -152,6 +152,12 @@ impl Graph {
         if let Some(span) = &found.minus {
             unfit.get_or_insert(format!("a minus sign at {}", place(span)));
         }
+        if let Some(span) = &found.every_index {
+            unfit.get_or_insert(format!("a lookup by a variable of `every` at {}", place(span)));
+        }
+        if let Some(span) = &found.discarded {
+            unfit.get_or_insert(format!("`_ :=` at {}", place(span)));
+        }
         if matches!(rule, Rule::Default { args, .. } if !args.is_empty()) {
             unfit.get_or_insert(format!("a default function at {}", place(rule.span())));
         }
@@ -178,8 +184,11 @@ impl Graph {
     }
 
     fn check_arity(&self, call: &Call, arity: usize) -> Result<(), PolicyFault> {
-        if call.arguments == arity || call.arguments == arity + 1 {
+        if call.arguments == arity {
             return Ok(());
+        }
+        if call.arguments == arity + 1 && call.is_statement {
+            return Err(out_parameter(call));
         }
         let message = format!("{} takes {arity} arguments, not {}", call.name, call.arguments);
         Err(fault("policy.arity", &call.span, message))
@@ -280,6 +289,11 @@ fn overlaps(reference: &[Step], rule: &[String]) -> bool {
         Step::Name(own) => own == name,
         Step::Any => true,
     })
+}
+
+/// Neither form passes an output argument as Rego means it.
+fn out_parameter(call: &Call) -> PolicyFault {
+    fault("policy.out-parameter", &call.span, format!("write `x := {}(…)` for an output argument", call.name))
 }
 
 /// Refuses a call of what is no user's function and not on the list.
