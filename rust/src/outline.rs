@@ -179,7 +179,7 @@ pub fn head_of<'a>(rule: &'a Rule, names: &Names) -> Head<'a> {
 
 /// Everything that one definition mentions.
 pub fn mentions(rule: &Rule, names: &Names) -> Mentions {
-    let mut walker = Walker { names, scopes: vec![BTreeSet::new()], found: Mentions::default(), depth: 0 };
+    let mut walker = Walker::new(names);
     walker.rule(rule);
     walker.found
 }
@@ -187,7 +187,7 @@ pub fn mentions(rule: &Rule, names: &Names) -> Mentions {
 /// What a query at the top level, outside of any rule, mentions.
 pub fn query_mentions(query: &Query) -> Mentions {
     let names = Names { package: vec!["data".to_owned()], aliases: BTreeMap::new() };
-    let mut walker = Walker { names: &names, scopes: vec![BTreeSet::new()], found: Mentions::default(), depth: 0 };
+    let mut walker = Walker::new(&names);
     walker.query(query);
     walker.found
 }
@@ -202,7 +202,11 @@ struct Walker<'a> {
     quantified: Vec<BTreeSet<String>>,
 }
 
-impl Walker<'_> {
+impl<'a> Walker<'a> {
+    fn new(names: &'a Names) -> Self {
+        Self { names, scopes: vec![BTreeSet::new()], found: Mentions::default(), depth: 0, quantified: Vec::new() }
+    }
+
     fn is_local(&self, name: &str) -> bool {
         self.scopes.iter().any(|scope| scope.contains(name))
     }
