@@ -14,7 +14,7 @@ from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
-from cmf.capabilities import ModelCapabilities
+from cmf.capabilities import ModelCapabilities, lookup
 from cmf.request import Request, Response
 
 _VERSION: Final = "2023-06-01"
@@ -33,7 +33,7 @@ class AnthropicMessagesAdapter:
 
     def to_wire(self, request: Request) -> dict[str, Any]:
         """The body of the request."""
-        return encode_request(request, self.capabilities(request.model or ""))
+        return encode_request(request)
 
     def to_http(self, request: Request) -> HttpCall:
         """`POST /v1/messages`, with the version and the betas that the request came with."""
@@ -69,9 +69,9 @@ class AnthropicMessagesAdapter:
         """Roughly how many tokens the request is."""
         return estimate(request)
 
-    def capabilities(self, model: str) -> ModelCapabilities:  # noqa: ARG002
+    def capabilities(self, model: str) -> ModelCapabilities:
         """What the model can do."""
-        return ModelCapabilities()
+        return lookup(FORMAT, model)
 
 
 ADAPTER: Final = AnthropicMessagesAdapter()

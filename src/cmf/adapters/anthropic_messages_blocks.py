@@ -149,7 +149,7 @@ def _call(block: FrozenDict, path: str, names: Names, extra: FrozenDict | None, 
         fields["arguments"] = given
     elif isinstance(given, str):
         fields["arguments_raw"] = given  # a stream whose arguments never became JSON folds to this
-    else:
+    elif given is not None:
         raise ShapeError("`input` is no object", path=f"{path}.input", hint=_HINT)
     names[call_id] = name
     return trusted(ToolCallPart, tool_call_id=call_id, name=name, extra=extra, **fields)

@@ -15,7 +15,7 @@ from cmf.adapters.anthropic_messages_parts import encode_parts
 from cmf.adapters.anthropic_messages_tools import decode_choice, decode_tools, encode_choice, encode_tool
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.loss import drop
-from cmf.capabilities import ModelCapabilities
+from cmf.capabilities import lookup
 from cmf.content import ContentPart, TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
@@ -97,6 +97,8 @@ def _decode_output(fields: Fields) -> tuple[str | None, FrozenDict | None]:
     if "output_format" in fields:
         older = fields.peek("output_format")
         schema = _schema_in(older)
+        if schema is None and isinstance(older, dict) and older.get("type") == "json_schema":
+            raise ShapeError("a JSON schema is no object", path="$.output_format.schema", hint="send the schema")
         if schema is not None:  # its `type` stays, and says at writing that the schema belongs there
             fields.put_back("output_format", {key: item for key, item in older.items() if key != "schema"})
     else:
@@ -199,8 +201,8 @@ def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def encode_request(request: Request, able: ModelCapabilities) -> dict[str, Any]:
-    """The body of a request. `able` says whether its model takes system text in the middle of a conversation.
+def encode_request(request: Request) -> dict[str, Any]:
+    """The body of a request.
 
     Raises:
         UnsupportedError: tools, media or structured output that the format cannot say. LossyProjectionError: a critical
@@ -212,7 +214,7 @@ def encode_request(request: Request, able: ModelCapabilities) -> dict[str, Any]:
     listed: list[dict[str, Any]] = []
     names: Names = {}
     for group in _groups(with_ids(request.messages)):
-        if _goes_on_top(group, able, listed):
+        if _goes_on_top(group, request.model, listed):
             top.append(group)
             continue
         wire = _respelled(group, names)
@@ -246,8 +248,10 @@ def _encode_head(request: Request) -> dict[str, Any]:
     if request.tool_choice is not None:
         body["tool_choice"] = encode_choice(request.tool_choice)
     sampling = request.sampling
+    own = own_extra(request, "request")
     limit = sampling.max_output_tokens
-    body["max_tokens"] = DEFAULT_MAX_TOKENS if limit is None else limit
+    if limit is not None or "max_tokens" not in own:
+        body["max_tokens"] = DEFAULT_MAX_TOKENS if limit is None else limit
     for name in _SAMPLING:
         if (number := getattr(sampling, name)) is not None:
             body[name] = number
@@ -255,7 +259,6 @@ def _encode_head(request: Request) -> dict[str, Any]:
         body["stop_sequences"] = list(sampling.stop)
     if request.stream is not None:
         body["stream"] = request.stream
-    own = own_extra(request, "request")
     _encode_output(request, body, own)
     _report_unsaid(request)
     return merge(body, _fitting(own, body))
@@ -267,12 +270,17 @@ def _encode_output(request: Request, body: dict[str, Any], own: dict[str, Any]) 
         config["effort"] = request.reasoning_effort
     if request.response_schema is not None:
         older = own.get("output_format")
-        if isinstance(older, dict) and "schema" not in older:
+        if _awaits_schema(older):
             body["output_format"] = {"schema": request.response_schema}  # its `type` rode along
         else:
             config["format"] = {"type": "json_schema", "schema": request.response_schema}
     if config:
         body["output_config"] = config
+
+
+def _awaits_schema(older: Any) -> bool:
+    """Whether an `output_format` that rode along is what reading left when it took the schema out."""
+    return isinstance(older, dict) and older.get("type") == "json_schema" and "schema" not in older
 
 
 def _fitting(own: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
@@ -282,7 +290,7 @@ def _fitting(own: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     if isinstance(choice, dict) and "type" not in choice and "tool_choice" not in body:
         del left["tool_choice"]
     older = left.get("output_format")
-    if isinstance(older, dict) and "schema" not in older and "output_format" not in body:
+    if _awaits_schema(older) and "output_format" not in body:
         del left["output_format"]
     return left
 
@@ -338,14 +346,14 @@ def _is_loose(group: tuple[Message, ...]) -> bool:
     return not kept and all(message.role is Role.TOOL for message in group)
 
 
-def _goes_on_top(group: tuple[Message, ...], able: ModelCapabilities, listed: list[dict[str, Any]]) -> bool:
+def _goes_on_top(group: tuple[Message, ...], model: str | None, listed: list[dict[str, Any]]) -> bool:
     """Whether system text belongs in `system`: what came so, what leads, and what the model takes nowhere else."""
     if group[0].role not in (Role.SYSTEM, Role.DEVELOPER):
         return False
     found = group[0].provider_raw
     if found is not None and found.format == FORMAT:
         return found.group == _TOP
-    return not listed or not able.supports_system_messages_in_list
+    return not listed or not lookup(FORMAT, model or "").supports_system_messages_in_list
 
 
 def with_ids(messages: Sequence[Message]) -> Sequence[Message]:

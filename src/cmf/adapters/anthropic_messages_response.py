@@ -24,7 +24,14 @@ PARTIAL: Final = "cmf_partial"  # the fold of a stream that was cut
 OTHER_EVENTS: Final = "cmf_events"  # what a stream said beside its message
 MARKS: Final = frozenset({PARTIAL, OTHER_EVENTS})  # of the fold, not of the provider: never written
 _BODY: Final = "body"  # under it an error that is no error object of this format is kept whole
-_NO_ID: Final = "msg_0"  # the format wants an id; none is minted
+_BLANK: Final = {
+    "id": "msg_0",  # the format wants an id; none is minted
+    "type": "message",
+    "role": "assistant",
+    "model": "",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 0, "output_tokens": 0},
+}
 
 _REASONS: Final = {
     "end_turn": StopReason.END,
@@ -146,7 +153,8 @@ def _decode_ending(fields: Fields, message: Message) -> Choice:
             fields.take(key, type(item))
         fields.drop(key, None)
     reason = None if raw is None else _REASONS.get(raw, StopReason.OTHER)
-    marked = bool(left) or reason is StopReason.OTHER  # a reason outside the table is repeated to this format only
+    odd = reason is StopReason.OTHER or (reason is StopReason.CALL and not _calls(message))
+    marked = bool(left) or odd  # such a reason is repeated to this format only
     extra = frozen_mapping({FORMAT: frozen_mapping(left)}) if marked else None
     return trusted(Choice, message=message, stop_reason=reason, raw_stop_reason=raw, extra=extra)
 
@@ -178,6 +186,11 @@ def names_of(messages: Sequence[Message]) -> Names:
     return names
 
 
+def _calls(message: Message) -> bool:
+    """Whether the client is asked to run a tool."""
+    return any(isinstance(part, ToolCallPart) and part.executed_by == "client" for part in message.content)
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
@@ -187,7 +200,7 @@ def encode_response(response: Response) -> Any:
     Raises:
         UnsupportedError: more than one choice. LossyProjectionError: a critical block would be dropped.
     """
-    own = own_extra(response, "response")
+    own = extra_of(response, FORMAT)
     if not response.choices and response.error is not None and _BODY in own:
         return own[_BODY]
 
@@ -214,48 +227,57 @@ def _encode(response: Response) -> dict[str, Any]:
         raise UnsupportedError("the format has one choice per response", path="$.choices", hint="send one of them")
     body: dict[str, Any] = {}
     if response.choices:
-        body = _encode_message(response, extra.get("usage"))
+        body = {key: item for key, item in _BLANK.items() if key not in extra} | _encode_message(response)
     elif response.error is None:
-        body = {"input_tokens": response.usage.input_tokens if response.usage is not None else 0}
-    else:
+        body = {"input_tokens": 0}
+    elif "type" not in extra:
         body["type"] = "error"
+    if response.usage is not None:
+        body |= _encode_usage(response.usage, extra.get("usage"), bare=not response.choices)
     if response.error is not None:
-        body["error"] = {"type": response.error.type or "api_error", "message": response.error.message or ""}
+        told = {"type": response.error.type or "api_error", "message": response.error.message or ""}
+        body["error"] = _beside(told, extra.get("error"))
     return merge(body, extra)
 
 
-def _encode_message(response: Response, odd_usage: Any) -> dict[str, Any]:
+def _encode_message(response: Response) -> dict[str, Any]:
     choice = response.choices[0]
     (message,) = with_ids((choice.message,))
-    body: dict[str, Any] = {
-        "id": message.id if message.id is not None else _NO_ID,
-        "type": "message",
-        "role": "assistant",
-        "model": response.model if response.model is not None else "",
-        "content": encode_parts(message.content, message),
-        "stop_reason": _stop_reason(choice),
-        "stop_sequence": None,
-        "usage": _encode_usage(response.usage, odd_usage if isinstance(odd_usage, dict) else {}),
-    }
+    body = {"content": encode_parts(message.content, message), "stop_reason": _stop_reason(choice)}
+    own_extra(message, "message", message)  # nothing of this format's: what another put there is recorded
+    if message.id is not None:
+        body["id"] = message.id
+    if response.model is not None:
+        body["model"] = response.model
     return body | own_extra(choice, "choice", message)
 
 
-def _encode_usage(usage: TokenUsage | None, odd: dict[str, Any]) -> dict[str, Any]:
-    """The counts; where the provider said something that is no count, that stays as it is (in `extra`)."""
-    counted = usage if usage is not None else TokenUsage()
-    return {key: getattr(counted, field) for key, field in _COUNTS.items() if key not in odd}
+def _encode_usage(usage: TokenUsage, odd: Any, *, bare: bool) -> dict[str, Any]:
+    if bare:
+        return {"input_tokens": usage.input_tokens}
+    return {"usage": _beside({key: getattr(usage, field) for key, field in _COUNTS.items()}, odd)}
+
+
+def _beside(written: dict[str, Any], odd: Any) -> dict[str, Any]:
+    """What is written, but for what the provider said in a shape of its own, which rode along and stays as it is."""
+    return {key: item for key, item in written.items() if not isinstance(odd, dict) or key not in odd}
 
 
 def _stop_reason(choice: Choice) -> str | None:
     """The wire's word: what the provider said as long as it fits, else derived from the reason and the content."""
     raw, reason = choice.raw_stop_reason, choice.stop_reason
-    calls = any(isinstance(part, ToolCallPart) and part.executed_by == "client" for part in choice.message.content)
     if reason is None:
         return None
-    if raw is not None and _REASONS.get(raw) is reason and (calls or reason is not StopReason.CALL):
-        return raw
-    if raw is not None and reason is StopReason.OTHER and is_own(choice):
+    calls = _calls(choice.message)
+    if raw is not None and _REASONS.get(raw, StopReason.OTHER) is reason and _may_repeat(choice, calls=calls):
         return raw
     if reason is StopReason.CALL or reason is StopReason.END:
         return "tool_use" if calls else "end_turn"
     return _WORDS.get(reason, "end_turn")
+
+
+def _may_repeat(choice: Choice, *, calls: bool) -> bool:
+    """Whether the provider's word for the reason still holds: not after its calls were taken out of the message."""
+    if choice.stop_reason is StopReason.OTHER:
+        return is_own(choice)
+    return choice.stop_reason is not StopReason.CALL or calls or (is_own(choice) and not extra_of(choice, FORMAT))

@@ -30,6 +30,7 @@ _HOLDERS: Final = {
     "signature_delta": ("thinking",),
     "compaction_delta": ("compaction",),
 }
+_CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
 _FIXED: Final = frozenset({"content", "role", "type"})
 _MESSAGE: Final = "message"
 
@@ -42,6 +43,8 @@ class _Block:
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
         self.kind = fields.get("type")
+        if self.kind in _CALLS and not fields.get("input"):
+            fields["input"] = {}  # some gateways leave it out, or begin with null or ""
         self.pieces: dict[str, list[str]] = {}
         self.replaced: list[Any] = []
 
@@ -285,9 +288,6 @@ class Hearing:
         return (trusted(TextDelta, text=text),) if kind == "text" else (trusted(ThinkingDelta, text=text),)
 
 
-_CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
-
-
 def _str(item: Any) -> str | None:
     return item if isinstance(item, str) else None
 
@@ -300,17 +300,18 @@ def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
     if not isinstance(body, dict) or not isinstance(body.get("content"), list):
         return [_event(body if isinstance(body, dict) and "error" in body else _UNTOLD)]
     usage = body.get("usage")
-    ending = {key: body[key] for key in _ENDINGS if key in body}
-    head = {key: item for key, item in body.items() if key not in ("content", "error", "stop_details")}
-    head |= {"content": [], **{key: None for key in ("stop_reason", "stop_sequence") if key in body}}
-    events = [_event({"type": "message_start", "message": head})]
+    ends = whole or body.get("stop_reason") is not None
+    head: dict[str, Any] = {key: item for key, item in body.items() if key not in ("content", "error")}
+    if ends:
+        head = {key: None if key in _ENDINGS else item for key, item in head.items() if key != "stop_details"}
+    events = [_event({"type": "message_start", "message": head | {"content": []}})]
     for index, block in enumerate(body["content"]):
         begun, deltas = _opened(block)
         events.append(_event({"type": "content_block_start", "index": index, "content_block": begun}))
         events += [_event({"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas]
         events.append(_event({"type": "content_block_stop", "index": index}))
-    if whole or ending.get("stop_reason") is not None:
-        delta = {"type": "message_delta", "delta": ending}
+    if ends:
+        delta: dict[str, Any] = {"type": "message_delta", "delta": {key: body[key] for key in _ENDINGS if key in body}}
         if isinstance(usage, dict):
             delta["usage"] = {key: usage[key] for key in ("output_tokens",) if key in usage}
         events.append(_event(delta))
@@ -326,7 +327,7 @@ _UNTOLD: Final = {"type": "error", "error": {"type": "api_error", "message": "th
 
 
 def _event(data: dict[str, Any]) -> WireEvent:
-    return {"event": str(data.get("type", "error")), "data": data}
+    return {"event": _str(data.get("type")) or "error", "data": data}
 
 
 def _opened(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -334,7 +335,7 @@ def _opened(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]
     begun, deltas = dict(block), []
     kind = block.get("type")
     if kind in _CALLS:
-        given = block["input"]
+        given = block.get("input")
         text = given if isinstance(given, str) else dumps(given).decode("utf-8") if given else ""
         begun["input"] = {}
         deltas.append({"type": "input_json_delta", "partial_json": text})

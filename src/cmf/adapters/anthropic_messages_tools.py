@@ -67,6 +67,7 @@ def encode_tool(tool: ToolDefinition) -> dict[str, Any]:
         raise UnsupportedError(
             "a tool of another provider cannot be offered here", hint="route to its provider, or leave the tool out"
         )
+    own = own_extra(tool, "tool_definition")
     wire: dict[str, Any] = {_NAME_KEYS.get(tool.type or "", "name"): tool.name}
     if tool.type is not None:
         wire["type"] = tool.type
@@ -74,17 +75,19 @@ def encode_tool(tool: ToolDefinition) -> dict[str, Any]:
         wire["description"] = tool.description
     if tool.input_schema is not None:
         wire["input_schema"] = tool.input_schema
-    elif tool.type is None:
+    elif tool.type is None and "input_schema" not in own:
         wire["input_schema"] = dict(_NO_PARAMETERS)  # the format wants one
-    return merge(wire, own_extra(tool, "tool_definition")) if tool.extra else wire
+    return merge(wire, own)
 
 
 def decode_choice(choice: Any) -> tuple[ToolChoice | None, FrozenDict | None]:
-    """The canonical tool choice, and what of the wire's is not said by it."""
+    """The canonical tool choice, and what of the wire's is not said by it. ShapeError for one without a type."""
     if choice is None:
         return None, None
     kind, name = choice.get("type"), choice.get("name")
-    mode = _MODES.get(kind) if isinstance(kind, str) else None
+    if not isinstance(kind, str):
+        raise ShapeError("`type` is no string", path="$.tool_choice.type", hint=f"use one of {', '.join(_MODES)}")
+    mode = _MODES.get(kind)
     if mode is None or (mode == "tool") is not isinstance(name, str):
         return None, choice
     said = ("type", "name") if mode == "tool" else ("type",)
