@@ -7,15 +7,24 @@ same format only, while the part is unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Field, PlainValidator, TypeAdapter, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from cmf.enums import ContentType, ResourceType
 from cmf.errors import ShapeError
-from cmf.frozen import FrozenDict, Json, JsonValue, freeze
+from cmf.frozen import FrozenDict, Json, JsonObject, JsonValue, freeze
 from cmf.value import Blob, Str, Value, replace, shape_error, value
 
 if TYPE_CHECKING:
@@ -29,7 +38,7 @@ class Part(Value):
 
     __slots__ = ()
     content_type: Any
-    extra: FrozenDict | None
+    extra: JsonObject | None
 
     def edited(self, **fields: Any) -> Any:
         """A changed copy. What rode along from the wire (`extra`) belonged to the unchanged part and is left behind."""
@@ -42,7 +51,7 @@ class TextPart(Part):
 
     content_type: Literal[ContentType.TEXT] = ContentType.TEXT
     text: Str
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -52,7 +61,7 @@ class ThinkingPart(Part):
     content_type: Literal[ContentType.THINKING] = ContentType.THINKING
     text: Str
     signature: Str | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -61,7 +70,7 @@ class RedactedThinkingPart(Part):
 
     content_type: Literal[ContentType.REDACTED_THINKING] = ContentType.REDACTED_THINKING
     data: Str
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -75,11 +84,11 @@ class ToolCallPart(Part):
     content_type: Literal[ContentType.TOOL_CALL] = ContentType.TOOL_CALL
     tool_call_id: Str | None = None
     name: Str
-    arguments: FrozenDict | None = None
+    arguments: JsonObject | None = None
     arguments_raw: Str | None = None
     namespace: Str | None = None
     executed_by: Literal["client", "provider"] = "client"
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -92,7 +101,7 @@ class ToolResultPart(Part):
     content: ResultContent = None
     is_error: bool = False
     executed_by: Literal["client", "provider"] = "client"
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -109,9 +118,9 @@ class ResourcePart(Part):
     blob: Blob | None = None
     mime_type: Str | None = None
     size_bytes: Annotated[int, Field(ge=0, strict=True)] | None = None
-    annotations: FrozenDict = FrozenDict()
+    annotations: JsonObject = FrozenDict()
     version: Str | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
     @model_validator(mode="after")
     def _one_body(self) -> ResourcePart:
@@ -132,7 +141,7 @@ class ResourceRefPart(Part):
     range_start: Annotated[int, Field(ge=0, strict=True)] | None = None
     range_end: Annotated[int, Field(ge=0, strict=True)] | None = None
     selector: Str | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> ResourceRefPart:
@@ -148,9 +157,9 @@ class PromptRequestPart(Part):
     content_type: Literal[ContentType.PROMPT_REQUEST] = ContentType.PROMPT_REQUEST
     prompt_request_id: Str | None = None
     name: Str
-    arguments: FrozenDict = FrozenDict()
+    arguments: JsonObject = FrozenDict()
     server_id: Str | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -160,11 +169,11 @@ class PromptResultPart(Part):
     content_type: Literal[ContentType.PROMPT_RESULT] = ContentType.PROMPT_RESULT
     prompt_request_id: Str | None = None
     prompt_name: Str
-    messages: tuple[Message, ...] = ()
+    messages: Messages = ()
     content: Str | None = None
     is_error: bool = False
     error_message: Str | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -175,7 +184,7 @@ class ImagePart(Part):
     type: SourceType
     data: Str
     media_type: Str | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -187,7 +196,7 @@ class VideoPart(Part):
     data: Str
     media_type: Str | None = None
     duration_ms: Annotated[int, Field(ge=0, strict=True)] | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -199,7 +208,7 @@ class AudioPart(Part):
     data: Str
     media_type: Str | None = None
     duration_ms: Annotated[int, Field(ge=0, strict=True)] | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -211,7 +220,7 @@ class DocumentPart(Part):
     data: Str
     media_type: Str | None = None
     title: Str | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -224,8 +233,8 @@ class OpaquePart(Part):
     content_type: Literal[ContentType.OPAQUE] = ContentType.OPAQUE
     provider: Str
     type: Str
-    value: FrozenDict
-    extra: FrozenDict | None = None
+    value: JsonObject
+    extra: JsonObject | None = None
 
 
 MediaPart: TypeAlias = ImagePart | VideoPart | AudioPart | DocumentPart
@@ -290,8 +299,13 @@ def _parts() -> TypeAdapter[tuple[ContentPart, ...]]:
 
 
 if TYPE_CHECKING:
-    ResultContent: TypeAlias = JsonValue | tuple[ContentPart, ...]
+    # Constructors take any sequence and keep a tuple.
+    Messages: TypeAlias = Sequence[Message]
+    Parts: TypeAlias = Sequence[Part]
+    ResultContent: TypeAlias = JsonValue | Sequence[Part]
 else:
+    Messages = tuple["Message", ...]
+    Parts = Annotated[tuple[ContentPart, ...], BeforeValidator(known_parts)]
     ResultContent = Annotated[Any, PlainValidator(_result_content), WithJsonSchema({})]
 
 __all__ = [

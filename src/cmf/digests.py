@@ -1,7 +1,7 @@
 """Two digests of a value: of all that it is, and of what it says [A3]. Spec: identity.md [ID-6] to [ID-9].
 
-Both are SHA-256 over RFC 8785 canonical JSON, with one stated deviation: an integer beyond ±(2^53 - 1) enters as a tagged
-exact string, because RFC 8785 would round it, and two amounts must never share a digest.
+Both are SHA-256 over RFC 8785 canonical JSON, with one stated deviation: an integer beyond ±(2^53 - 1) enters as a
+tagged exact string, because RFC 8785 would round it, and two amounts must never share a digest.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from cmf.enums import RoutingMode, StopReason
-from cmf.frozen import FrozenDict, frozen_mapping
+from cmf.frozen import FrozenDict, JsonObject, frozen_mapping
 from cmf.security import SecurityExtension
 from cmf.value import Str, UtcTime, Value, value
 
@@ -72,11 +72,11 @@ class ToolMetadata(Value):
     name: Str
     title: Str | None = None
     description: Str | None = None
-    input_schema: FrozenDict | None = None
-    output_schema: FrozenDict | None = None
+    input_schema: JsonObject | None = None
+    output_schema: JsonObject | None = None
     server_id: Str | None = None
     namespace: Str | None = None
-    annotations: FrozenDict = FrozenDict()
+    annotations: JsonObject = FrozenDict()
 
 
 @value
@@ -88,7 +88,7 @@ class ResourceMetadata(Value):
     description: Str | None = None
     mime_type: Str | None = None
     server_id: Str | None = None
-    annotations: FrozenDict = FrozenDict()
+    annotations: JsonObject = FrozenDict()
 
 
 @value
@@ -99,7 +99,7 @@ class PromptMetadata(Value):
     description: Str | None = None
     arguments: tuple[FrozenDict, ...] | None = None
     server_id: Str | None = None
-    annotations: FrozenDict = FrozenDict()
+    annotations: JsonObject = FrozenDict()
 
 
 @value
@@ -163,7 +163,7 @@ class FrameworkExtension(Value):
     framework_version: Str | None = None
     node_id: Str | None = None
     graph_id: Str | None = None
-    metadata: FrozenDict = FrozenDict()
+    metadata: JsonObject = FrozenDict()
 
 
 @value
@@ -172,7 +172,7 @@ class MetaExtension(Value):
 
     tags: tuple[Str, ...] = ()
     scope: Str | None = None
-    properties: FrozenDict = FrozenDict()
+    properties: JsonObject = FrozenDict()
 
 
 @value
@@ -222,4 +222,4 @@ class Extensions(Value):
     meta: MetaExtension | None = None
     routing: RoutingExtension | None = None
     delegation: DelegationExtension | None = None
-    custom: FrozenDict | None = None
+    custom: JsonObject | None = None

@@ -31,7 +31,6 @@ from cmf.content import (
 )
 from cmf.enums import ViewKind
 from cmf.errors import UnmappedPartError
-from cmf.frozen import FrozenDict
 from cmf.uris import normalise, segment, tool_uri
 from cmf.value import to_json
 
@@ -51,7 +50,7 @@ class Facts:
     content: str | None = None
     uri: str | None = None
     name: str | None = None
-    arguments: FrozenDict | None = None
+    arguments: Mapping[str, Any] | None = None
     mime_type: str | None = None
     size_bytes: int | None = None
     properties: dict[str, Any] = dataclasses.field(default_factory=dict)

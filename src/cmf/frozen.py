@@ -7,6 +7,7 @@ they compare equal to their plain twins) and refuse everything that writes.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -239,7 +240,10 @@ class _AnyJson:
 
 if TYPE_CHECKING:
     Json: TypeAlias = Any
+    # Constructors take any mapping and freeze it; readers see a mapping without mutators.
+    JsonObject: TypeAlias = Mapping[str, Any]
 else:
     from typing import Annotated
 
     Json = Annotated[Any, _AnyJson]
+    JsonObject = FrozenDict

@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from cmf import content as _content
 from cmf import extensions as _extensions
-from cmf.content import ContentPart, ToolResultPart, known_parts
+from cmf.content import Parts, ToolResultPart
 from cmf.enums import Channel, MessageStatus, Role
 from cmf.errors import UnknownRoleError
 from cmf.extensions import Extensions
-from cmf.frozen import FrozenDict
+from cmf.frozen import FrozenDict, JsonObject
 from cmf.value import Str, UtcTime, Value, value
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Message(Value):
     """One turn: a role and an ordered list of parts; everything else is optional [A2]."""
 
     role: Role
-    content: Annotated[tuple[ContentPart, ...], BeforeValidator(known_parts)]
+    content: Parts
     id: Str | None = None
     session_id: Str | None = None
     parent_id: Str | None = None
@@ -55,7 +55,7 @@ class Message(Value):
     created_at: UtcTime | None = None
     schema_version: Annotated[int, Field(strict=True, ge=1)] = SCHEMA_VERSION
     extensions: Extensions | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
     provider_raw: Layout | None = dataclasses.field(
         default=None, init=False, compare=False, repr=False, metadata={"dump": False}
     )

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from cmf.content import TextPart
+from cmf.content import Messages, TextPart
 from cmf.enums import Role, StopReason
 from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict
+from cmf.frozen import JsonObject
 from cmf.message import Layout, Message
 from cmf.tools import ToolDefinition
 from cmf.value import Number, Str, Value, value
+
+if TYPE_CHECKING:
+    # Constructors take any sequence and keep a tuple.
+    Tools: TypeAlias = Sequence[ToolDefinition]
+else:
+    Tools = tuple[ToolDefinition, ...]
 
 ToolChoiceMode = Literal["auto", "none", "required", "tool"]
 
@@ -54,15 +60,15 @@ class Request(Value):
     """One request to a model. `model` is `<provider>:<model>`, or what the client said where no route is known yet."""
 
     model: Str | None = None
-    messages: tuple[Message, ...] = ()
-    tools: tuple[ToolDefinition, ...] = ()
+    messages: Messages = ()
+    tools: Tools = ()
     tool_choice: ToolChoice | None = None
-    response_schema: FrozenDict | None = None
+    response_schema: JsonObject | None = None
     response_schema_name: Str | None = None
     sampling: Sampling = Field(default_factory=Sampling)
     reasoning_effort: Str | None = None
     stream: bool | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
     session_id: Str | None = None
     provider_raw: Layout | None = dataclasses.field(
         default=None, init=False, compare=False, repr=False, metadata={"dump": False}
@@ -99,7 +105,7 @@ class Choice(Value):
     message: Message
     stop_reason: StopReason | None = None
     raw_stop_reason: Str | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 @value
@@ -112,6 +118,12 @@ class ErrorInfo(Value):
     status: int | None = None
 
 
+if TYPE_CHECKING:
+    Choices: TypeAlias = Sequence[Choice]
+else:
+    Choices = tuple[Choice, ...]
+
+
 @value
 class Response(Value):
     """A model's answer: its choices, what it used, the model that really served it; or an error.
@@ -119,12 +131,12 @@ class Response(Value):
     `tools` are the definitions that a tool server lists in its answer; a model's answer has none.
     """
 
-    choices: tuple[Choice, ...] = ()
+    choices: Choices = ()
     tools: tuple[ToolDefinition, ...] = ()
     usage: TokenUsage | None = None
     model: Str | None = None
     error: ErrorInfo | None = None
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
     provider_raw: Layout | None = dataclasses.field(
         default=None, init=False, compare=False, repr=False, metadata={"dump": False}
     )

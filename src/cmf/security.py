@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from cmf.enums import SubjectType
-from cmf.frozen import FrozenDict, frozen_mapping
+from cmf.frozen import FrozenDict, JsonObject, frozen_mapping
 from cmf.value import Str, UtcTime, Value, value
 
 
@@ -28,7 +28,7 @@ class SubjectExtension(Value):
     roles: StrSet | None = None
     permissions: StrSet | None = None
     teams: StrSet | None = None
-    claims: FrozenDict | None = None
+    claims: JsonObject | None = None
 
 
 @value

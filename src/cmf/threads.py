@@ -5,7 +5,7 @@ A linear conversation is a tree in which every message has one child. Order amon
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -68,7 +68,7 @@ def path_to_root(messages: Iterable[Message], leaf_id: str) -> list[Message]:
 
 
 def linearise(messages: Sequence[Message], choose: Mapping[str, str] | None = None) -> list[Message]:
-    """One conversation out of the tree: from the root along the last child, or the one `choose` names for its parent."""
+    """One conversation out of the tree: along the last child, or the one that `choose` names for its parent."""
     branch: list[Message] = []
     step = children(messages, None)
     while step:
@@ -149,6 +149,17 @@ def _part(part: Any, path: str) -> Part:
     return read(part, FrozenDict({FORMAT: extra}) if extra else None)
 
 
+_Reader = Callable[[dict[str, Any], FrozenDict | None], Part]
+
+
+def _read_text(part: dict[str, Any], extra: FrozenDict | None) -> Part:
+    return TextPart(text=part["text"], extra=extra)
+
+
+def _read_reasoning(part: dict[str, Any], extra: FrozenDict | None) -> Part:
+    return ThinkingPart(text=part["text"], extra=extra)
+
+
 def _read_call(part: dict[str, Any], extra: FrozenDict | None) -> Part:
     names = {"tool_call_id": part["toolCallId"], "name": part["toolName"], "extra": extra}
     if isinstance(part["input"], dict):
@@ -175,9 +186,9 @@ def _read_file(part: dict[str, Any], extra: FrozenDict | None) -> Part:
     return DocumentPart(type="url", data=url, media_type=mime, extra=extra)
 
 
-_READERS: Final = {
-    "text": (frozenset({"text"}), lambda part, extra: TextPart(text=part["text"], extra=extra)),
-    "reasoning": (frozenset({"text"}), lambda part, extra: ThinkingPart(text=part["text"], extra=extra)),
+_READERS: Final[dict[str, tuple[frozenset[str], _Reader]]] = {
+    "text": (frozenset({"text"}), _read_text),
+    "reasoning": (frozenset({"text"}), _read_reasoning),
     "tool-call": (frozenset({"toolCallId", "toolName", "input"}), _read_call),
     "tool-result": (frozenset({"toolCallId", "toolName", "output", "isError"}), _read_result),
     "file": (frozenset({"mimeType", "url"}), _read_file),
@@ -201,7 +212,8 @@ def to_agent_threads(message: Message) -> dict[str, Any]:
         "createdAt": to_json(message.created_at),
         "metadata": thaw(own.get("metadata", {"schemaVersion": SCHEMA_VERSION})),
     }
-    return body | thaw(own.get("rest", {}))
+    rest: dict[str, Any] = thaw(own.get("rest", {}))
+    return body | rest
 
 
 def _write(part: Part, path: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from cmf.enums import SideEffects
 from cmf.errors import ToolNameError, ToolSchemaError, UnknownToolError
-from cmf.frozen import FrozenDict
+from cmf.frozen import JsonObject
 from cmf.value import Str, Value, value
 
 _SNAKE_CASE: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*\Z")
@@ -29,13 +29,13 @@ class ToolDefinition(Value):
 
     name: Str
     description: Str | None = None
-    input_schema: FrozenDict | None = None
+    input_schema: JsonObject | None = None
     namespace: Str | None = None
     type: Str | None = None
     executed_by: Literal["client", "provider"] = "client"
     side_effects: SideEffects | None = None
     requires_workspace: bool = True
-    extra: FrozenDict | None = None
+    extra: JsonObject | None = None
 
 
 class SchemaFinding(NamedTuple):

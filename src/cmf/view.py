@@ -122,7 +122,7 @@ class MessageView:
         return ViewAction.RECEIVE if self.role is Role.TOOL else ViewAction.SEND
 
     @property
-    def arguments(self) -> FrozenDict | None:
+    def arguments(self) -> Mapping[str, Any] | None:
         """The arguments of a tool call or prompt request; None for other kinds."""
         return self.facts.arguments
 
