@@ -107,7 +107,7 @@ class McpAdapter:
 
     # -- streams ------------------------------------------------------------------------------------------------------
 
-    def fold_events(self, events: Iterable[WireEvent]) -> Any:
+    def fold_events(self, events: Iterable[WireEvent | Any]) -> Any:
         """The answer alone, or the batch of all messages of the stream; `PARTIAL` at its end if no answer came.
 
         Raises:
@@ -115,7 +115,7 @@ class McpAdapter:
         """
         found: list[Any] = []
         for event in events:
-            data = event.get("data")
+            data = event.get("data") if isinstance(event, dict) else event
             if isinstance(data, list):
                 found += data
             elif isinstance(data, dict):

@@ -165,7 +165,7 @@ def write(said: Said, own: Mapping[str, Any], *, asking: bool = False, response:
     return {"jsonrpc": "2.0", **envelope, **body}
 
 
-def _whole(messages: Sequence[Message]) -> FrozenDict | None:
+def _whole(messages: Sequence[Message]) -> Mapping[str, Any] | None:
     """The message or result that was judged as a whole, if there is one."""
     parts: list[Part] = [part for one in messages if one.content and key_of(one) == "whole" for part in one.content]
     found = (part.value for part in parts if isinstance(part, OpaquePart) and part.provider == FORMAT)
@@ -215,7 +215,7 @@ def _is_code(text: str) -> bool:
 
 
 def _written_result(
-    said: Said, own: Mapping[str, Any], response: Response | None, whole: FrozenDict | None
+    said: Said, own: Mapping[str, Any], response: Response | None, whole: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     if whole is not None:
         return dict(whole)

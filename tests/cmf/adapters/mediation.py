@@ -147,6 +147,11 @@ def _is_seen(text: str, shown: set[str], constants: frozenset[str], flat: list[s
         head, payload = text.split(",", 1)
         kind = head.removeprefix("data:").removesuffix(";base64")
         return _is_seen(payload, shown, constants, flat) and _is_seen(kind, shown, constants, flat)
+    head, dash, name = text.partition("-")
+    if dash and head + dash in constants and name in shown:  # `tool-<name>`: a constant before what was shown
+        return True
+    if text.startswith(("msg_", "call_")) and text.partition("_")[2].isdecimal():  # an id by position
+        return True
     if not flat:
         flat.append("\n".join(shown))
     if text in flat[0]:
