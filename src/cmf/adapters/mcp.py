@@ -11,22 +11,22 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Seq
 from typing import Any, Final
 
 from cmf.adapters.base import HttpCall, WireEvent
-from cmf.adapters.driver import drive
+from cmf.adapters.driver import CUT
 from cmf.adapters.fields import extra_of
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
 from cmf.adapters.mcp_blocks import FORMAT
 from cmf.adapters.mcp_calls import ENTRY, Said
 from cmf.adapters.mcp_message import One, read, write
 from cmf.adapters.mcp_results import NOTHING_KNOWN, About, about, name_in
-from cmf.adapters.stream import MessageComplete, StreamEvent, TextDelta
+from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ToolUseEnd
 from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities
-from cmf.content import TextPart
+from cmf.content import TextPart, ToolCallPart
 from cmf.enums import MessageStatus, Role
-from cmf.errors import ShapeError, UnsupportedError
+from cmf.errors import CmfError, ShapeError, UnsupportedError
 from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping
 from cmf.message import Message
-from cmf.request import Choice, Request, Response
+from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.tools import ToolDefinition
 from cmf.value import replace, trusted
 
@@ -135,12 +135,13 @@ class McpAdapter:
         self, events: AsyncIterable[WireEvent], context: Request | None = None
     ) -> AsyncIterator[StreamEvent]:
         """The answer when it is there: MCP streams whole messages, so text comes in one piece."""
-        async for event in drive(self, events, context, _hear_nothing):
-            if isinstance(event, MessageComplete):
-                for index, choice in enumerate(event.response.choices):
-                    for part in choice.message.content:
-                        if isinstance(part, TextPart):
-                            yield TextDelta(text=part.text, choice=index)
+        arrived = [event async for event in events]
+        try:
+            response = self.from_wire_response(self.fold_events(arrived), context)
+        except CmfError as error:
+            yield StreamError(error=ErrorInfo(message=error.message, type=error.code))
+            return
+        for event in _ending(response):
             yield event
 
     # -- what a model's adapter is asked ------------------------------------------------------------------------------
@@ -157,8 +158,19 @@ class McpAdapter:
 ADAPTER: Final = McpAdapter()
 
 
-def _hear_nothing(_: WireEvent) -> Iterable[StreamEvent]:
-    return ()
+def _ending(response: Response) -> list[StreamEvent]:
+    """All events of an answer that has arrived. One without choices (a list of tools, say) can be whole too."""
+    if response.error is not None:
+        return [StreamError(error=response.error, partial=response)]
+    if extra_of(response, FORMAT).get("partial") is True:
+        return [StreamError(error=CUT, partial=response)]
+    events: list[StreamEvent] = []
+    for at, choice in enumerate(response.choices):
+        texts = (part.text for part in choice.message.content if isinstance(part, TextPart))
+        calls = (part for part in choice.message.content if isinstance(part, ToolCallPart))
+        events += [TextDelta(text=text, choice=at) for text in texts]
+        events += [ToolUseEnd(index=index, call=call, choice=at) for index, call in enumerate(calls)]
+    return [*events, MessageComplete(response=response)]
 
 
 # -- one message or many -----------------------------------------------------------------------------------------------
