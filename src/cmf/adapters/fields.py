@@ -65,6 +65,10 @@ class Fields:
         """Return what was taken but could not be understood after all."""
         self._left[key] = value
 
+    def left(self) -> dict[str, Any]:
+        """What nobody took: for an object inside another one, to be put back there."""
+        return self._left
+
     def rest(self, format_name: str) -> FrozenDict | None:
         """What nobody took, as an `extra` of this format; None if nothing is left."""
         return frozen_mapping({format_name: freeze(self._left)}) if self._left else None
@@ -83,7 +87,7 @@ def merge(encoded: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
         mine = encoded.get(key, _ABSENT)
         if mine is _ABSENT:
             encoded[key] = value
-        elif isinstance(mine, dict) and isinstance(value, dict):
+        elif type(mine) is dict and isinstance(value, dict):  # a frozen one is a value of its own
             merge(mine, value)
     return encoded
 

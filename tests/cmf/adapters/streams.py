@@ -100,12 +100,23 @@ def check_truncation(format_name: str, chosen: Iterable[Record], *, at_most: int
     """No beginning of a stream decodes to a complete message, and none ends in `message_complete`."""
     tally = Tally("truncated")
     for adapter, where, _, events, context in cases(format_name, chosen, "stream"):
-        lengths = list(range(len(events)))
+        lengths = list(range(_telling(format_name, events)))
         if at_most is not None and len(lengths) > at_most:
-            lengths = sorted({*random.Random(seed).sample(lengths, at_most), len(events) - 1})
+            lengths = sorted({*random.Random(seed).sample(lengths, at_most), lengths[-1]})
         for length in lengths:
             tally.case(f"{where} cut at {length} of {len(events)}", _cut_problem(adapter, events[:length], context))
     return tally
+
+
+def _telling(format_name: str, events: Sequence[WireEvent]) -> int:
+    """How many events there are, up to the one that ends the answer: in some formats nothing after it counts."""
+    count = len(events)
+    while count and format_name in SELF_ENDING and not isinstance(events[count - 1].get("data"), dict):
+        count -= 1
+    return count
+
+
+SELF_ENDING = frozenset({"aisdk", "openai_responses"})  # a `[DONE]` after the terminal event is a gateway's habit
 
 
 def _cut_problem(adapter: Adapter, events: list[WireEvent], context: Request | None) -> str:
@@ -120,16 +131,13 @@ def _cut_problem(adapter: Adapter, events: list[WireEvent], context: Request | N
 
 
 def _openai_text(events: list[WireEvent]) -> str:
-    found = []
-    for event in events:
-        chunk = event.get("data")
-        for choice in (chunk.get("choices") or []) if isinstance(chunk, dict) else []:
-            content = (choice.get("delta") or {}).get("content")
-            if choice.get("index", 0) == 0 and isinstance(content, str):
-                found.append(content)
-            elif choice.get("index", 0) == 0 and isinstance(content, list):
-                found.extend(part["text"] for part in content if part.get("type") == "text")
-    return "".join(found)
+    chunks = [event["data"] for event in events if isinstance(event.get("data"), dict)]
+    choices = [choice for chunk in chunks for choice in chunk.get("choices") or [] if choice.get("index", 0) == 0]
+    deltas = [choice.get("delta") or {} for choice in choices]
+    blocks = [block for delta in deltas if isinstance(delta.get("content"), list) for block in delta["content"]]
+    content = "".join(delta["content"] for delta in deltas if isinstance(delta.get("content"), str))
+    refusal = "".join(delta.get("refusal") or "" for delta in deltas)
+    return "".join(block.get("text") or "" for block in blocks) + content + refusal
 
 
 def _anthropic_text(events: list[WireEvent]) -> str:
@@ -141,7 +149,8 @@ def _anthropic_text(events: list[WireEvent]) -> str:
 
 def _responses_text(events: list[WireEvent]) -> str:
     bodies = (event["data"] for event in events if isinstance(event.get("data"), dict))
-    return "".join(body["delta"] for body in bodies if body.get("type") == "response.output_text.delta")
+    spoken = ("response.output_text.delta", "response.refusal.delta")
+    return "".join(body["delta"] for body in bodies if body.get("type") in spoken)
 
 
 def _gemini_text(events: list[WireEvent]) -> str:

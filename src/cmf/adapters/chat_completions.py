@@ -1,0 +1,144 @@
+"""The adapter of every format that has the chat-completions shape. Spec: docs/spec/adapters/openai_chat.md."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any
+
+from cmf.adapters.base import HttpCall, WireEvent
+from cmf.adapters.chat_completions_decode import RESERVED, Names, decoded_message, decoded_request, decoded_response
+from cmf.adapters.chat_completions_dialect import Dialect
+from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request, wire_response
+from cmf.adapters.chat_completions_stream import Ear, events_of, fold
+from cmf.adapters.driver import drive, is_whole
+from cmf.adapters.fields import extra_of
+from cmf.adapters.layout import envelope_layout, respell, respell_envelope, spelled, with_layout
+from cmf.adapters.stream import StreamEvent
+from cmf.adapters.tokens import estimate
+from cmf.capabilities import ModelCapabilities, lookup
+from cmf.content import ToolCallPart
+from cmf.frozen import freeze
+from cmf.message import Message
+from cmf.request import Request, Response
+from cmf.value import replace
+
+
+class ChatCompletions:
+    """One format of the family; see `cmf.adapters.base.Adapter` for what each method gives."""
+
+    __slots__ = ("_dialect",)
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    @property
+    def name(self) -> str:
+        """The format's name."""
+        return self._dialect.format
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def from_wire_request(
+        self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Request:
+        """The canonical request; `model` where the body names none (a deployment in the path)."""
+        raw = freeze(body)
+        envelope = decoded_request(raw, self._dialect)
+        names: Names = {}
+        messages: list[Message] = []
+        for index, item in enumerate(raw["messages"]):
+            decoded = decoded_message(item, f"$.messages[{index}]", self._dialect, names)
+            messages += spelled((decoded,), item, format_name=self.name, index=index, encode=self._alone)
+        rest = {key: item for key, item in raw.items() if key != "messages"}
+        layout = envelope_layout(wire_request(envelope, self._dialect), rest, format_name=self.name)
+        whole = replace(envelope, messages=tuple(messages), model=envelope.model or model)
+        return with_layout(whole, layout) if layout is not None else whole
+
+    def _alone(self, group: Sequence[Message]) -> Any:
+        return wire_messages(group[0], self._dialect, CallIds())[0]
+
+    def to_wire(self, request: Request) -> Any:
+        """The request in this format; what it cannot say is dropped with a record, or refused [C8]."""
+        body = respell_envelope(
+            wire_request(request, self._dialect),
+            request,
+            format_name=self.name,
+            decode=lambda spelt: replace(
+                decoded_request(freeze({**spelt, "messages": []}), self._dialect), messages=request.messages
+            ),
+        )
+        ids, names = CallIds(), Names()
+        body["messages"] = [raw for one in request.messages for raw in self._written(one, ids, names)]
+        return body
+
+    def _written(self, one: Message, ids: CallIds, names: Names) -> list[Any]:
+        layout = one.provider_raw
+        if layout is None or layout.format != self.name or not layout.shape:
+            written = wire_messages(one, self._dialect, ids)
+        else:
+            written = [
+                respell(
+                    (one,),
+                    format_name=self.name,
+                    encode=lambda group: wire_messages(group[0], self._dialect, ids)[0],
+                    decode=lambda raw: (decoded_message(freeze(raw), "$", self._dialect, dict(names)),),
+                )
+            ]
+        for part in one.content:
+            if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
+                names[part.tool_call_id] = part.name
+        return written
+
+    def to_http(self, request: Request) -> HttpCall:
+        """One path for everything."""
+        return HttpCall(path=self._dialect.path, headers={"content-type": "application/json"})
+
+    # -- responses -----------------------------------------------------------------------------------------------------
+
+    def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
+        """The canonical response; an error body is a response with `error`. The request is not needed."""
+        raw = freeze(body)
+        decoded = decoded_response(raw, self._dialect)
+        if not isinstance(raw, dict):
+            return decoded
+        plain = wire_response(decoded, self._dialect)
+        own = {key: item for key, item in raw.items() if not key.startswith(RESERVED)}
+        layout = envelope_layout(plain, own, format_name=self.name)
+        return with_layout(decoded, layout) if layout is not None else decoded
+
+    def to_wire_response(self, response: Response) -> Any:
+        """The response in this format."""
+        marks = {key: item for key, item in extra_of(response, self.name).items() if key.startswith(RESERVED)}
+        body: Any = respell_envelope(
+            wire_response(response, self._dialect),
+            response,
+            format_name=self.name,
+            decode=lambda spelt: decoded_response(freeze({**spelt, **marks}), self._dialect),
+        )
+        return body
+
+    # -- streams -------------------------------------------------------------------------------------------------------
+
+    def fold_events(self, events: Iterable[WireEvent]) -> Any:
+        """The whole response that the chunks add up to."""
+        return fold(events)
+
+    def to_wire_events(self, response: Response) -> list[WireEvent]:
+        """The chunks that stream the response."""
+        return events_of(self.to_wire_response(response), whole=response.error is None and is_whole(response))
+
+    def stream_response(
+        self, events: AsyncIterable[WireEvent], context: Request | None = None
+    ) -> AsyncIterator[StreamEvent]:
+        """The canonical events of a stream as it arrives."""
+        return drive(self, events, context, Ear().hear)
+
+    # -- before asking -------------------------------------------------------------------------------------------------
+
+    def estimate_input_tokens(self, request: Request) -> int:
+        """Roughly how many tokens the request is."""
+        return estimate(request)
+
+    def capabilities(self, model: str) -> ModelCapabilities:
+        """What the model can do through this format."""
+        return lookup(self.name, model)

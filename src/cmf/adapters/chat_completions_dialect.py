@@ -1,0 +1,152 @@
+"""Where the formats that share the chat-completions shape differ, and the tables that they have in common.
+
+Spec: docs/spec/adapters/openai_chat.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cmf.adapters.fields import Fields
+from cmf.enums import Role, StopReason
+from cmf.extensions import TokenUsage
+from cmf.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.request import ToolChoice, ToolChoiceMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One format of the family.
+
+    reasoning_key: the message key for a reply's reasoning of foreign origin; nested_effort: whether the effort is in a
+    `reasoning` object; video: whether content may have a `video_url`.
+    """
+
+    format: str
+    path: str
+    reasoning_key: str
+    nested_effort: bool
+    video: bool
+
+    def rest(self, fields: Fields, key: str | None = None) -> FrozenDict | None:
+        """What nobody took of a wire object, and which of several wire forms it had (its `key`)."""
+        left = fields.left()
+        found: dict[str, Any] = {self.format: freeze(left)} if left else {}
+        if key is not None:
+            found[f"{self.format}.key"] = key
+        return frozen_mapping(found) if found else None
+
+    def key_of(self, holder: Any) -> str | None:
+        """The wire form that a part, tool or response came in; None where it is the plain one, or a foreign value."""
+        key = holder.extra.get(f"{self.format}.key") if holder.extra else None
+        return key if isinstance(key, str) else None
+
+    def is_foreign(self, holder: Any) -> bool:
+        """Whether something rides along that this format did not bring."""
+        own = (self.format, f"{self.format}.key")
+        return bool(holder.extra) and any(name not in own for name in holder.extra)
+
+
+ROLES: Final = {
+    "system": Role.SYSTEM,
+    "developer": Role.DEVELOPER,
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "tool": Role.TOOL,
+    "function": Role.TOOL,
+}
+
+STOP_REASONS: Final = {
+    "stop": StopReason.END,
+    "eos": StopReason.END,
+    "eos_token": StopReason.END,
+    "length": StopReason.MAX_TOKENS,
+    "model_length": StopReason.MAX_TOKENS,
+    "tool_calls": StopReason.CALL,
+    "function_call": StopReason.CALL,
+    "content_filter": StopReason.CONTENT_FILTER,
+    "error": StopReason.ERROR,
+}
+
+FINISH_REASONS: Final = {
+    StopReason.END: "stop",
+    StopReason.RETURN: "stop",
+    StopReason.CALL: "tool_calls",
+    StopReason.MAX_TOKENS: "length",
+    StopReason.STOP_SEQUENCE: "stop",
+    StopReason.REFUSAL: "stop",
+    StopReason.CONTENT_FILTER: "content_filter",
+    StopReason.PAUSE: "stop",
+    StopReason.ERROR: "stop",
+    StopReason.OTHER: "stop",
+}
+
+_CHOICE_MODES: Final[dict[str, ToolChoiceMode]] = {
+    "auto": "auto",
+    "none": "none",
+    "required": "required",
+    "any": "required",
+}
+
+
+def stop_reason(raw: str, *, refused: bool) -> StopReason:
+    """The canonical reason; a refusal stands in the message, with `stop` beside it."""
+    reason = STOP_REASONS.get(raw, StopReason.OTHER)
+    return StopReason.REFUSAL if refused and reason is StopReason.END else reason
+
+
+def tool_choice(raw: Any) -> ToolChoice | None:
+    """The canonical choice that a `tool_choice` or `function_call` means; None where it has no canonical meaning."""
+    if isinstance(raw, str):
+        mode = _CHOICE_MODES.get(raw)
+        return ToolChoice(mode=mode) if mode is not None else None
+    if not isinstance(raw, dict):
+        return None
+    for holder in (raw.get("function"), raw.get("custom"), raw):
+        if isinstance(holder, dict) and isinstance(holder.get("name"), str):
+            return ToolChoice(mode="tool", name=holder["name"])
+    allowed = raw.get("allowed_tools")
+    return tool_choice(allowed.get("mode")) if isinstance(allowed, dict) else None
+
+
+def wire_tool_choice(choice: ToolChoice) -> Any:
+    """The plain spelling of a canonical choice."""
+    return {"type": "function", "function": {"name": choice.name}} if choice.mode == "tool" else choice.mode
+
+
+def usage_of(raw: Any) -> TokenUsage | None:
+    """Canonical counts. There cached and cache-write tokens are no input tokens; `prompt_tokens` has them [A10]."""
+    if not isinstance(raw, dict):
+        return None
+    details = raw.get("prompt_tokens_details")
+    inner: Mapping[str, Any] = details if isinstance(details, dict) else {}
+    prompt, output = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
+    cached = _count(inner, "cached_tokens") or _count(raw, "prompt_cache_hit_tokens") or _count(raw, "cached_tokens")
+    written = _count(inner, "cache_write_tokens") or _count(raw, "cache_creation_input_tokens")
+    return TokenUsage(
+        input_tokens=max(0, prompt - cached - written),
+        output_tokens=output,
+        total_tokens=_count(raw, "total_tokens") or prompt + output,
+        cached_input_tokens=cached,
+        cache_creation_input_tokens=written,
+    )
+
+
+def wire_usage(usage: TokenUsage) -> dict[str, Any]:
+    """Canonical counts as this family counts."""
+    prompt = usage.input_tokens + usage.cached_input_tokens + usage.cache_creation_input_tokens
+    counted: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens or prompt + usage.output_tokens,
+    }
+    if usage.cached_input_tokens:
+        counted["prompt_tokens_details"] = {"cached_tokens": usage.cached_input_tokens}
+    return counted
+
+
+def _count(holder: Mapping[str, Any], key: str) -> int:
+    number = holder.get(key)
+    return number if type(number) is int and number > 0 else 0

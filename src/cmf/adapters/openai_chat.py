@@ -1,0 +1,20 @@
+"""OpenAI chat completions, and the many services that speak it. Spec: docs/spec/adapters/openai_chat.md."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cmf.adapters.chat_completions import ChatCompletions
+from cmf.adapters.chat_completions_dialect import Dialect
+
+FORMAT: Final = "openai_chat"
+
+ADAPTER: Final = ChatCompletions(
+    Dialect(
+        format=FORMAT,
+        path="/v1/chat/completions",
+        reasoning_key="reasoning_content",
+        nested_effort=False,
+        video=False,
+    )
+)

@@ -1,0 +1,20 @@
+"""OpenRouter: chat completions with routing and reasoning details. Spec: docs/spec/adapters/openrouter.md."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cmf.adapters.chat_completions import ChatCompletions
+from cmf.adapters.chat_completions_dialect import Dialect
+
+FORMAT: Final = "openrouter"
+
+ADAPTER: Final = ChatCompletions(
+    Dialect(
+        format=FORMAT,
+        path="/api/v1/chat/completions",
+        reasoning_key="reasoning",
+        nested_effort=True,
+        video=True,
+    )
+)
