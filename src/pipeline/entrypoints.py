@@ -23,6 +23,9 @@ DECISION: Final = f"data.{MAIN}.decision"
 BATCH: Final = f"{MAIN}.batch"
 """The package that judges many views in one query; only an OPA server is given it [D6]."""
 
+EFFECT: Final = "cmf.effect"
+"""The package of the one function that the generated modules share."""
+
 _BANNER: Final = "# Generated when the policy set was loaded. Do not edit.\n"
 
 _TAGGED: Final = """\
@@ -44,26 +47,26 @@ def kind_entrypoint(kind: ViewKind) -> str:
 def main_modules(rules: Sequence[Rule]) -> list[Module]:
     """The modules with one entrypoint a kind, and the general one. Spec: [POL-7], [POL-8]."""
     modules = [_kind_module(kind, [rule for rule in rules if kind in rule.kinds]) for kind in ViewKind]
-    return [_general_module(), *modules]
+    return [_module(EFFECT, _TAGGED), _general_module(), *modules]
 
 
 def _general_module() -> Module:
     unknown = {"code": "policy.unknown-kind", "reason": "No policy judges this kind of part.", "rule": "main"}
     lines = [f"default decision := {_decision_object({Effect.DENY: json.dumps([unknown])})}"]
     lines += [f'decision := {kind_entrypoint(kind)} if input.kind == "{kind}"' for kind in ViewKind]
-    return _module("", "\n\n".join([*lines, _TAGGED]))
+    return _module(MAIN, "\n\n".join(lines) + "\n")
 
 
 def _kind_module(kind: ViewKind, rules: Sequence[Rule]) -> Module:
     asked = [effect for effect in Effect if any(effect in rule.effects for rule in rules)]
     parts = [f"decision := {_decision_object({effect: effect.value for effect in asked})}"]
     parts += [
-        f'{effect} contains data.{MAIN}.tagged(effect, "{rule.id}") if some effect in data.{rule.package}.{effect}'
+        f'{effect} contains data.{EFFECT}.tagged(effect, "{rule.id}") if some effect in data.{rule.package}.{effect}'
         for effect in asked
         for rule in rules
         if effect in rule.effects
     ]
-    return _module(kind, "\n\n".join(parts) + "\n")
+    return _module(f"{MAIN}.{kind}", "\n\n".join(parts) + "\n")
 
 
 def adapter_modules(entrypoint: str) -> list[Module]:
@@ -72,7 +75,7 @@ def adapter_modules(entrypoint: str) -> list[Module]:
     Understood are a boolean, an object with a boolean `allow`, and a set of denials; anything else, or no answer, is a
     deny.
     """
-    return [_module("", _ADAPTER.replace("ENTRYPOINT", entrypoint) + "\n" + _TAGGED)]
+    return [_module(EFFECT, _TAGGED), _module(MAIN, _ADAPTER.replace("ENTRYPOINT", entrypoint))]
 
 
 _ADAPTER: Final = """\
@@ -99,7 +102,7 @@ deny contains _denial("policy.denied", member) if {
 	is_string(member)
 }
 
-deny contains tagged(member, "ENTRYPOINT") if {
+deny contains data.cmf.effect.tagged(member, "ENTRYPOINT") if {
 	is_array(_answer)
 	some member in _answer
 	not is_string(member)
@@ -137,7 +140,7 @@ def batch_module(entrypoints: Iterable[str], revision: str) -> Module:
             *branches,
         ]
     )
-    return _module("batch", text + "\n")
+    return _module(BATCH, text + "\n")
 
 
 def _decision_object(members: Mapping[Effect, str]) -> str:
@@ -145,6 +148,6 @@ def _decision_object(members: Mapping[Effect, str]) -> str:
     return f"{{\n{body}}}"
 
 
-def _module(name: str, text: str) -> Module:
-    package = f"{MAIN}.{name}" if name else MAIN
-    return Module(f"{package.replace('.', '/')}/{name or 'main'}.rego", f"{_BANNER}package {package}\n\n{text}")
+def _module(package: str, text: str) -> Module:
+    path = package.replace(".", "/")
+    return Module(f"{path}/{package.split('.')[-1]}.rego", f"{_BANNER}package {package}\n\n{text}")

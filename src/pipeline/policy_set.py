@@ -88,7 +88,7 @@ class PolicySet:
 
 def shipped() -> Path:
     """The directory of the policies that come with this package, installed or in a checkout."""
-    path = Path(str(importlib.resources.files("pipeline").joinpath("_policies")))
+    path = Path(str(importlib.resources.files("pipeline").joinpath("_policies"))).resolve()
     if not path.is_dir():
         hint = "install the package again"
         raise PolicyError("the shipped policies are missing", hint=hint, code="policy.not-shipped")
@@ -149,7 +149,7 @@ def _modules(roots: Iterable[Path]) -> list[Module]:
     modules = [Module(path, text) for path, text in sorted(texts.items())]
     for module in modules:
         package = package_of(module)
-        if package == entrypoints.MAIN or package.startswith(f"{entrypoints.MAIN}."):
+        if f"{package}.".startswith((f"{entrypoints.MAIN}.", f"{entrypoints.EFFECT}.")):
             hint = "it is generated from the rules; name the package otherwise"
             raise PolicyError(f"{package} is reserved", path=module.path, hint=hint, code="policy.reserved-name")
     return modules

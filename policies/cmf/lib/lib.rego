@@ -1,13 +1,16 @@
 # METADATA
-# title: Small words that rules share
-# description: URI patterns and the labels that apply to a view. Nothing here decides anything.
+# title: URI patterns
+# description: |
+#   Functions only: a value in a package with packages below it is lost by regorus' interpreter once one of those was
+#   asked for [POL-16].
 package cmf.lib
 
 # METADATA
 # title: URI pattern match
 # description: |
-#   True if the normalised `uri` matches `pattern` as a whole, segment by segment: `*` is any run of characters in one
-#   segment, `**` as a whole segment any number of segments, none included. All else is literal; case counts [POL-20].
+#   True if the normalised `uri` matches `pattern` as a whole, segment by segment: `*` is any run of characters in a
+#   segment, alone at least one; `**` as a segment is any number of segments, none included. All else is literal, and
+#   case counts [POL-20].
 # scope: document
 uri_matches(uri, pattern) if uri == pattern
 
@@ -37,19 +40,8 @@ _expression(pattern) := concat("", ["^", concat("", [_segment(part) | some part 
 
 _segment(part) := `(?:[^/]*/)*` if {
 	part == "**"
+} else := "[^/]+/" if {
+	regex.match(`^\*+$`, part)
 } else := concat("", [replace(literal, "*", "[^/]*"), "/"]) if {
 	literal := regex.replace(regex.replace(part, `\*+`, "*"), `[\\.+?()|\[\]{}^$]`, `\${0}`)
 }
-
-# METADATA
-# title: Labels in force
-# description: The labels of the message and of its session together; undefined when neither was granted [POL-23].
-labels := _message_labels | _session_labels if _labels_known
-
-_labels_known if is_array(input.extensions.security.labels)
-
-_labels_known if is_array(input.session.labels)
-
-_message_labels contains label if some label in input.extensions.security.labels
-
-_session_labels contains label if some label in input.session.labels

@@ -47,16 +47,3 @@ test_any_of_several if {
 	lib.any_uri_matches("tool://a/b", ["tool://x/*", "tool://a/*"])
 	not lib.any_uri_matches("tool://a/b", [])
 }
-
-test_labels_are_those_of_message_and_session if {
-	lib.labels == {"a", "b"} with input as {
-		"extensions": {"security": {"labels": ["a"]}},
-		"session": {"labels": ["b"]},
-	}
-	lib.labels == set() with input as {"extensions": {"security": {"labels": []}}}
-}
-
-test_labels_that_nobody_granted_are_undefined if {
-	not lib.labels with input as {"extensions": {}}
-	not lib.labels with input as {"extensions": {"security": {}}, "session": {}}
-}

@@ -8,12 +8,13 @@ the expected revision can become an allow.
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 import orjson
@@ -30,6 +31,7 @@ MAX_CONNECTIONS: Final = 64  # kept open to one server; a query waits for one in
 MAX_SINGLE_QUERIES: Final = 8  # at once, when a batch that failed is asked view by view
 
 _READ_BYTES: Final = 64 * 1024
+_JSON: Final = {"Content-Type": "application/json"}
 _STRICT: Final = {"strict-builtin-errors": "true"}
 
 
@@ -267,6 +269,15 @@ async def _only_200(
 class _Client(AsyncOpaClient):  # type: ignore[misc]  # the package is not typed
     """The client with a session of our own making: no retries, proxies, cookies, compression or redirects."""
 
+    async def query_rule(
+        self, input_data: object, package_path: str, rule_name: str, query_params: dict[str, str]
+    ) -> Any:
+        """As the package's own, but the body is spelled by orjson, into which views go as they are."""
+        url = f"{self.root_url}/data/{package_path.replace('.', '/')}/{rule_name}?{urlencode(query_params)}"
+        body = io.BytesIO(orjson.dumps({"input": input_data}))
+        async with self._request("POST", url, data=body, headers=_JSON) as response:
+            return await response.json()
+
     def connect(self) -> None:
         """Open the session; to be called on the loop that will use it."""
         context = ssl.create_default_context(cafile=self.cert) if self.ssl else False
@@ -276,7 +287,6 @@ class _Client(AsyncOpaClient):  # type: ignore[misc]  # the package is not typed
             skip_auto_headers=("Accept-Encoding",),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
-            json_serialize_bytes=orjson.dumps,
             middlewares=(_only_200,),
             response_class=_BoundedResponse,
             timeout=aiohttp.ClientTimeout(total=None),  # the caller's deadline is the one there is

@@ -14,6 +14,7 @@
 package cmf.rules.data.label_to_sink
 
 import data.cmf.lib
+import data.cmf.lib.labels
 
 deny contains {
 	"code": "data.label-to-sink",
@@ -21,7 +22,7 @@ deny contains {
 	"detail": {"labels": forbidden},
 } if {
 	_sink
-	forbidden := lib.labels & {label | some label in _settings.forbidden_labels}
+	forbidden := labels.in_force & {label | some label in _settings.forbidden_labels}
 	count(forbidden) > 0
 }
 
@@ -30,7 +31,7 @@ deny contains {
 	"reason": "It is not known whether this conversation holds data that must not leave.",
 } if {
 	_sink
-	not lib.labels
+	not labels.in_force
 }
 
 _settings := data.cmf.defaults.data.label_to_sink
