@@ -59,5 +59,6 @@ def ending(response: Response) -> list[StreamEvent]:
 
 
 def is_whole(response: Response) -> bool:
-    """Whether every choice came to its end."""
-    return all(choice.message.status is MessageStatus.COMPLETE for choice in response.choices)
+    """Whether there is a choice, and every one came to its end."""
+    statuses = [choice.message.status for choice in response.choices]
+    return bool(statuses) and all(status is MessageStatus.COMPLETE for status in statuses)

@@ -1,0 +1,88 @@
+"""The wire format of Gemini's `generateContent`. Spec: docs/spec/adapters/gemini.md.
+
+One file a direction: `gemini_request`, `gemini_response`, `gemini_stream`; `gemini_parts` and `gemini_write` read and
+write parts; `gemini_names` knows the two spellings of the provider's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from cmf.adapters.base import HttpCall, WireEvent
+from cmf.adapters.driver import drive
+from cmf.adapters.gemini_parts import FORMAT
+from cmf.adapters.gemini_request import decode_request, encode_request
+from cmf.adapters.gemini_response import decode_response, encode_response
+from cmf.adapters.gemini_stream import Ear, fold_events, wire_events
+from cmf.adapters.stream import StreamEvent
+from cmf.adapters.tokens import estimate
+from cmf.capabilities import ModelCapabilities
+from cmf.errors import UnsupportedError
+from cmf.request import Request, Response
+
+
+class GeminiAdapter:
+    """Gemini's JSON, both ways, whole and streamed. The model stands in the path."""
+
+    name = FORMAT
+
+    def from_wire_request(
+        self,
+        body: Any,
+        *,
+        model: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Request:
+        """The canonical request; `model` from the path counts before one in the body [GEM-1]."""
+        return decode_request(body, model)
+
+    def to_wire(self, request: Request) -> Any:
+        """The request's body; UnsupportedError for arguments, files or tools that Gemini cannot take."""
+        return encode_request(request)
+
+    def to_http(self, request: Request) -> HttpCall:
+        """`POST /v1beta/models/<model>:generateContent`, or `:streamGenerateContent?alt=sse` for a stream [GEM-1]."""
+        if not request.model:
+            raise UnsupportedError("Gemini's path names the model", path="$.model", hint="say which model is asked")
+        model = quote(request.model.removeprefix("models/"), safe="")
+        method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
+        return HttpCall(path=f"/v1beta/models/{model}:{method}", headers={"content-type": "application/json"})
+
+    def from_wire_response(
+        self,
+        body: Any,
+        context: Request | None = None,
+    ) -> Response:
+        """The canonical response; an error body is a response with `error`."""
+        return decode_response(body)
+
+    def to_wire_response(self, response: Response) -> Any:
+        """The response's body."""
+        return encode_response(response)
+
+    def fold_events(self, events: Iterable[WireEvent]) -> Any:
+        """The whole answer that the chunks add up to; marked where the stream was cut [GEM-21]."""
+        return fold_events(events)
+
+    def to_wire_events(self, response: Response) -> list[WireEvent]:
+        """Chunks that fold to the body of `to_wire_response`."""
+        return wire_events(encode_response(response))
+
+    def stream_response(
+        self, events: AsyncIterable[WireEvent], context: Request | None = None
+    ) -> AsyncIterator[StreamEvent]:
+        """The canonical events of a stream as it arrives."""
+        return drive(self, events, context, Ear().hear)
+
+    def estimate_input_tokens(self, request: Request) -> int:
+        """Roughly how many tokens the request is."""
+        return estimate(request)
+
+    def capabilities(self, model: str) -> ModelCapabilities:
+        """What the model can do; an unknown one gets the most restrictive answer."""
+        return ModelCapabilities()
+
+
+ADAPTER = GeminiAdapter()

@@ -1,0 +1,228 @@
+"""The two spellings of Gemini's JSON: camelCase as it answers, snake_case as it also accepts. Spec: [GEM-2], [GEM-3].
+
+The adapter reads one normal form. How a body was spelled is a `Spelling` tree that holds no free text: which of the
+names listed here stood in snake_case, where one item stood for a list of one, and where text stood for a content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+Spelling: TypeAlias = dict[str, Any]
+"""`{"snake": [camelCase names], "one": true, "text": true, "at": {name or index: Spelling}}`; empty if normal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The names of an object that are read, with what stands under them. `item` makes it a list of that shape.
+
+    `text` says that bare text may stand for it; it is read as the object where `keys` say what that has.
+    """
+
+    keys: Mapping[str, Shape | None] = field(default_factory=dict)
+    snake: Mapping[str, str] = field(default_factory=dict)
+    item: Shape | None = None
+    text: Literal["content", "part"] | None = None
+
+
+_SNAKE: Final = {
+    "allowedFunctionNames": "allowed_function_names",
+    "blockReason": "block_reason",
+    "cachedContent": "cached_content",
+    "cachedContentTokenCount": "cached_content_token_count",
+    "candidatesTokenCount": "candidates_token_count",
+    "codeExecution": "code_execution",
+    "codeExecutionResult": "code_execution_result",
+    "computerUse": "computer_use",
+    "displayName": "display_name",
+    "enterpriseWebSearch": "enterprise_web_search",
+    "executableCode": "executable_code",
+    "fileData": "file_data",
+    "fileSearch": "file_search",
+    "fileUri": "file_uri",
+    "finishReason": "finish_reason",
+    "frequencyPenalty": "frequency_penalty",
+    "functionCall": "function_call",
+    "functionCallingConfig": "function_calling_config",
+    "functionDeclarations": "function_declarations",
+    "functionResponse": "function_response",
+    "generationConfig": "generation_config",
+    "googleMaps": "google_maps",
+    "googleSearch": "google_search",
+    "googleSearchRetrieval": "google_search_retrieval",
+    "inlineData": "inline_data",
+    "maxOutputTokens": "max_output_tokens",
+    "mcpServers": "mcp_servers",
+    "mimeType": "mime_type",
+    "modelVersion": "model_version",
+    "parametersJsonSchema": "parameters_json_schema",
+    "partialArgs": "partial_args",
+    "presencePenalty": "presence_penalty",
+    "promptFeedback": "prompt_feedback",
+    "promptTokenCount": "prompt_token_count",
+    "responseId": "response_id",
+    "responseJsonSchema": "response_json_schema",
+    "responseMimeType": "response_mime_type",
+    "responseSchema": "response_schema",
+    "safetySettings": "safety_settings",
+    "stopSequences": "stop_sequences",
+    "systemInstruction": "system_instruction",
+    "thinkingConfig": "thinking_config",
+    "thinkingLevel": "thinking_level",
+    "thoughtSignature": "thought_signature",
+    "thoughtsTokenCount": "thoughts_token_count",
+    "toolCall": "tool_call",
+    "toolConfig": "tool_config",
+    "toolResponse": "tool_response",
+    "toolType": "tool_type",
+    "toolUsePromptTokenCount": "tool_use_prompt_token_count",
+    "topK": "top_k",
+    "topP": "top_p",
+    "totalTokenCount": "total_token_count",
+    "urlContext": "url_context",
+    "usageMetadata": "usage_metadata",
+    "willContinue": "will_continue",
+}
+
+
+def _shape(*names: str, text: Literal["content", "part"] | None = None, **nested: Shape) -> Shape:
+    keys: dict[str, Shape | None] = {**dict.fromkeys(names), **nested}
+    return Shape(keys=keys, snake={_SNAKE[name]: name for name in keys if name in _SNAKE}, text=text)
+
+
+def _list_of(item: Shape) -> Shape:
+    return Shape(item=item)
+
+
+PROVIDER_TOOLS: Final = (
+    "codeExecution", "computerUse", "enterpriseWebSearch", "fileSearch", "googleMaps", "googleSearch",
+    "googleSearchRetrieval", "mcpServers", "retrieval", "urlContext",
+)  # fmt: skip
+"""The names under which a tool object offers what Google runs."""
+
+_BLOB: Final = _shape("mimeType", "data", "displayName")
+_FILE: Final = _shape("mimeType", "fileUri", "displayName")
+_SERVER: Final = _shape("toolType")
+_RESULT_PART: Final = _shape("thoughtSignature", inlineData=_BLOB, fileData=_FILE, text="part")
+_PART: Final = _shape(
+    "thoughtSignature",
+    "executableCode",
+    "codeExecutionResult",
+    text="part",
+    inlineData=_BLOB,
+    fileData=_FILE,
+    functionCall=_shape("partialArgs", "willContinue"),
+    functionResponse=_shape("willContinue", parts=_list_of(_RESULT_PART)),
+    toolCall=_SERVER,
+    toolResponse=_SERVER,
+)
+CONTENT: Final = _shape(text="content", parts=_list_of(_PART))
+REQUEST: Final = _shape(
+    "cachedContent",
+    "safetySettings",
+    "systemInstruction",  # read as a content of its own, and so is each of `contents`
+    contents=_list_of(_shape(text="content")),
+    tools=_list_of(_shape(*PROVIDER_TOOLS, functionDeclarations=_list_of(_shape("parametersJsonSchema")))),
+    toolConfig=_shape(functionCallingConfig=_shape("allowedFunctionNames")),
+    generationConfig=_shape(
+        "topP", "topK", "maxOutputTokens", "stopSequences", "frequencyPenalty", "presencePenalty",
+        "responseMimeType", "responseSchema", "responseJsonSchema", thinkingConfig=_shape("thinkingLevel"),
+    ),
+)  # fmt: skip
+RESPONSE: Final = _shape(
+    "modelVersion",
+    "responseId",
+    candidates=_list_of(_shape("finishReason", content=CONTENT)),
+    promptFeedback=_shape("blockReason"),
+    usageMetadata=_shape(
+        "promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount", "thoughtsTokenCount",
+        "toolUsePromptTokenCount", "totalTokenCount",
+    ),
+)  # fmt: skip
+
+
+def normal(raw: Any, shape: Shape) -> tuple[Any, Spelling]:
+    """`raw` in camelCase with lists as lists, and how it was spelled; what fits no shape is left as it is."""
+    if shape.item is not None:
+        return _normal_list(raw, shape.item)
+    if isinstance(raw, str) and shape.text is not None and shape.keys:
+        part = {"text": raw}
+        return (part if shape.text == "part" else {"parts": [part]}), {"text": True}
+    return _normal_object(raw, shape) if isinstance(raw, dict) else (raw, {})
+
+
+def _normal_list(raw: Any, item: Shape) -> tuple[Any, Spelling]:
+    alone = isinstance(raw, dict) or (isinstance(raw, str) and item.text is not None)
+    if not alone and not isinstance(raw, list):
+        return raw, {}
+    found = [normal(each, item) for each in ([raw] if alone else raw)]
+    inner = {str(index): spelling for index, (_, spelling) in enumerate(found) if spelling}
+    spelling: Spelling = {"at": inner} if inner else {}
+    if alone:
+        spelling["one"] = True
+    return [each for each, _ in found], spelling
+
+
+def _normal_object(raw: dict[str, Any], shape: Shape) -> tuple[Any, Spelling]:
+    made: dict[str, Any] = {}
+    snake: list[str] = []
+    inner: dict[str, Spelling] = {}
+    for key, value in raw.items():
+        name = shape.snake.get(key, key)
+        if name != key:
+            if name in raw:
+                name = key  # both spellings at once: the second is an unknown key
+            else:
+                snake.append(name)
+        nested = shape.keys.get(name)
+        if nested is None:
+            made[name] = value
+            continue
+        made[name], spelling = normal(value, nested)
+        if spelling:
+            inner[name] = spelling
+    found: Spelling = {"at": inner} if inner else {}
+    if snake:
+        found["snake"] = snake
+    return made, found
+
+
+def spelt(value: Any, spelling: Mapping[str, Any], shape: Shape) -> Any:
+    """`value`, which is in normal form, spelled so; wherever that would not read back as `value`, it stays normal."""
+    if not spelling:
+        return value
+    done = _spelt(value, spelling, shape)
+    return done if normal(done, shape)[0] == value else value
+
+
+def _spelt(value: Any, spelling: Mapping[str, Any], shape: Shape) -> Any:
+    inner = spelling.get("at") or {}
+    if shape.item is not None:
+        if not isinstance(value, list):
+            return value
+        items = [
+            _spelt(each, inner[str(index)], shape.item) if str(index) in inner else each
+            for index, each in enumerate(value)
+        ]
+        return items[0] if spelling.get("one") and len(items) == 1 else items
+    if not isinstance(value, dict):
+        return value
+    if spelling.get("text"):
+        return _only_text(value, shape)
+    snake = spelling.get("snake") or ()
+    made: dict[str, Any] = {}
+    for key, item in value.items():
+        nested = shape.keys.get(key)
+        known = key in snake and key in shape.keys and key in _SNAKE
+        name = _SNAKE[key] if known and _SNAKE[key] not in value else key
+        made[name] = _spelt(item, inner[key], nested) if nested is not None and key in inner else item
+    return made
+
+
+def _only_text(value: dict[str, Any], shape: Shape) -> Any:
+    parts = value.get("parts")
+    part = value if shape.text == "part" else parts[0] if isinstance(parts, list) and len(parts) == 1 else None
+    whole = len(value) == 1 and isinstance(part, dict) and part.keys() == {"text"}
+    return part["text"] if whole and part is not None else value

@@ -1,0 +1,395 @@
+"""Gemini's streams: chunks that each are a small answer, folded to one. Spec: docs/spec/adapters/gemini.md [GEM-21] ff.
+
+There is no closing event: a stream is whole if each candidate came to a `finishReason` after its last part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from cmf.adapters.base import WireEvent
+from cmf.adapters.gemini_names import RESPONSE, normal
+from cmf.adapters.gemini_parts import CODE, is_text, is_thought
+from cmf.adapters.gemini_response import PARTIAL
+from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+
+SUPERSEDED: Final = "cmf_superseded"  # what a later chunk said otherwise
+UNHEARD: Final = "cmf_unheard"  # events that are no chunk
+MAX_STEPS: Final = 32  # of a path inside streamed arguments
+
+_STEP: Final = re.compile(r"""\.([A-Za-z_]\w*)|\[(\d{1,6})\]|\['([^'\\]*)'\]|\["([^"\\]*)"\]""")
+_VALUES: Final[dict[str, tuple[type, ...]]] = {
+    "stringValue": (str,),
+    "numberValue": (int, float),
+    "boolValue": (bool,),
+    "nullValue": (type(None), str),
+}
+
+
+def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
+    """The whole answer that the chunks add up to, in normal form; marked with `cmf_partial` where it was cut."""
+    fold = _Fold()
+    for event in events:
+        if "data" in event:
+            fold.add(event["data"])
+    return fold.body()
+
+
+class _Fold:
+    """The answer so far. Nothing that was said is lost: what a later chunk replaces is kept beside it."""
+
+    def __init__(self) -> None:
+        self._top: dict[str, Any] = {}
+        self._candidates: dict[Any, _Candidate] = {}
+        self._any_candidates = False
+        self._superseded: list[Any] = []
+        self._unheard: list[Any] = []
+
+    def add(self, data: Any) -> None:
+        if isinstance(data, list):
+            for each in data:
+                self.add(each)
+            return
+        if not isinstance(data, dict):
+            if data != "[DONE]":
+                self._unheard.append(data)
+            return
+        for key, value in normal(data, RESPONSE)[0].items():
+            if key == "candidates" and isinstance(value, list):
+                self._any_candidates = True
+                self._hear(value)
+            else:
+                _put(self._top, key, value, self._superseded)
+
+    def _hear(self, candidates: list[Any]) -> None:
+        seen: set[Any] = set()
+        for position, raw in enumerate(candidates):
+            if not isinstance(raw, dict):
+                self._unheard.append(raw)
+                continue
+            key = _key(raw, position)
+            if key in seen:
+                key = ("again", position)
+            seen.add(key)
+            self._candidates.setdefault(key, _Candidate(self._superseded)).add(raw)
+
+    def body(self) -> dict[str, Any]:
+        body = dict(self._top)
+        candidates = list(self._candidates.values())
+        if self._any_candidates:
+            body["candidates"] = [candidate.body() for candidate in candidates]
+        if self._superseded:
+            body[SUPERSEDED] = self._superseded
+        if self._unheard:
+            body[UNHEARD] = self._unheard
+        if not self._ended(candidates):
+            body[PARTIAL] = True
+        return body
+
+    def _ended(self, candidates: list[_Candidate]) -> bool:
+        if candidates:
+            return all(candidate.ended for candidate in candidates)
+        feedback = self._top.get("promptFeedback")
+        blocked = isinstance(feedback, dict) and feedback.get("blockReason") is not None
+        return blocked or "error" in self._top
+
+
+def _key(raw: dict[str, Any], position: int) -> int:
+    index = raw.get("index")
+    return index if type(index) is int else position
+
+
+class _Candidate:
+    """One candidate so far."""
+
+    def __init__(self, superseded: list[Any]) -> None:
+        self._fields: dict[str, Any] = {}
+        self._content: dict[str, Any] | None = None
+        self._parts: list[Any] | None = None
+        self._superseded = superseded
+        self._growing: set[str] = set()  # paths of streamed text arguments that go on
+
+    def add(self, raw: dict[str, Any]) -> None:
+        for key, value in raw.items():
+            if key == "content" and isinstance(value, dict):
+                self._add_content(value, ends=raw.get("finishReason") is not None)
+            else:
+                _put(self._fields, key, value, self._superseded)
+
+    def _add_content(self, raw: dict[str, Any], *, ends: bool) -> None:
+        if self._content is None:
+            self._content = {}
+        for key, value in raw.items():
+            if key != "parts" or not isinstance(value, list):
+                _put(self._content, key, value, self._superseded)
+                continue
+            if self._parts is None:
+                self._parts = []
+            if value and not ends and "finishReason" in self._fields:
+                # It went on: that was the end of a step, such as a run of code, and not of the answer.
+                self._superseded.append({"finishReason": self._fields.pop("finishReason")})
+            for index, part in enumerate(value):
+                self._add_part(part, first=index == 0)
+
+    def _add_part(self, part: Any, *, first: bool) -> None:
+        parts = self._parts if self._parts is not None else []
+        last = parts[-1] if parts else None
+        if first and is_joined(last, part):
+            parts[-1] = {**last, "text": last["text"] + part["text"]}
+        elif self._goes_on(last, part):
+            parts[-1] = self._continued(last, part)
+        elif isinstance(part, dict) and isinstance(part.get("functionCall"), dict):
+            self._growing = set()
+            parts.append(self._continued({"functionCall": {}}, part))
+        else:
+            parts.append(part)
+
+    @staticmethod
+    def _goes_on(last: Any, part: Any) -> bool:
+        """Whether `part` continues the call that `last` began."""
+        if not isinstance(last, dict) or not isinstance(part, dict):
+            return False
+        before, now = last.get("functionCall"), part.get("functionCall")
+        if not isinstance(before, dict) or not isinstance(now, dict):
+            return False
+        return before.get("willContinue") is True and "name" not in now
+
+    def _continued(self, last: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+        made = dict(last)
+        call = dict(last["functionCall"])
+        call.pop("willContinue", None)
+        for key, value in part.items():
+            if key != "functionCall":
+                _put(made, key, value, self._superseded)
+        for key, value in part["functionCall"].items():
+            if key == "partialArgs" and isinstance(value, list):
+                self._grow(call, value)
+            elif key != "willContinue" or value is not False:
+                _put(call, key, value, self._superseded)
+        made["functionCall"] = call
+        return made
+
+    def _grow(self, call: dict[str, Any], pieces: list[Any]) -> None:
+        unread = [piece for piece in pieces if not self._grown(call, piece)]
+        if unread:
+            call["partialArgs"] = [*call.get("partialArgs", ()), *unread]
+
+    def _grown(self, call: dict[str, Any], piece: Any) -> bool:
+        """Whether one piece of streamed arguments could be put in its place."""
+        found = _piece(piece)
+        arguments = call.get("args", {})
+        if found is None or not isinstance(arguments, dict):
+            return False
+        path, steps, value = found
+        if isinstance(value, str) and path in self._growing:
+            value = _at(arguments, steps) + value
+        changed = _with(arguments, steps, value)
+        if changed is None:
+            return False
+        call["args"] = changed
+        if isinstance(value, str) and piece.get("willContinue") is True:
+            self._growing.add(path)
+        else:
+            self._growing.discard(path)
+        return True
+
+    @property
+    def ended(self) -> bool:
+        """Whether it came to its end: code that was to run, or a call that was to go on, leaves it open."""
+        last = self._parts[-1] if self._parts else None
+        waiting = isinstance(last, dict) and (CODE in last or self._goes_on(last, {"functionCall": {}}))
+        return self._fields.get("finishReason") is not None and not waiting
+
+    def body(self) -> dict[str, Any]:
+        body = dict(self._fields)
+        if self._content is not None:
+            body["content"] = dict(self._content)
+            if self._parts is not None:
+                body["content"]["parts"] = self._parts
+        return body
+
+
+def is_joined(last: Any, part: Any) -> bool:
+    """Whether two neighbours are pieces of one text: unsigned, and both thought or both said."""
+    if not (is_text(last) and is_text(part)) and not (is_thought(last) and is_thought(part)):
+        return False
+    same = last.keys() == part.keys() and last.get("thought") is part.get("thought")
+    return same and last.keys() <= {"text", "thought"}
+
+
+def _put(holder: dict[str, Any], key: str, value: Any, superseded: list[Any]) -> None:
+    """Set `key`; objects are united. Text that is thereby lost is kept in `superseded`."""
+    if key not in holder:
+        holder[key] = value
+        return
+    old = holder[key]
+    if old == value:
+        return
+    holder[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+    if not set(_strings(old)) <= set(_strings(holder[key])):
+        superseded.append({key: old})
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+
+
+# -- streamed arguments ------------------------------------------------------------------------------------------------
+
+
+def _piece(piece: Any) -> tuple[str, list[str | int], Any] | None:
+    """Path, its steps, and the value of one piece; None where it says anything else."""
+    if not isinstance(piece, dict) or not isinstance(path := piece.get("jsonPath"), str):
+        return None
+    kinds = [key for key in piece if key in _VALUES]
+    if len(kinds) != 1 or not piece.keys() <= {"jsonPath", "willContinue", kinds[0]}:
+        return None
+    value = piece[kinds[0]]
+    if not isinstance(value, _VALUES[kinds[0]]) or (kinds[0] == "numberValue" and isinstance(value, bool)):
+        return None
+    if kinds[0] == "nullValue":
+        if value not in (None, "NULL_VALUE"):
+            return None
+        value = None
+    steps = _steps(path)
+    return None if steps is None else (path, steps, value)
+
+
+def _steps(path: str) -> list[str | int] | None:
+    if not path.startswith("$"):
+        return None
+    steps: list[str | int] = []
+    at = 1
+    while at < len(path) and len(steps) <= MAX_STEPS:
+        found = _STEP.match(path, at)
+        if found is None:
+            return None
+        name, index, quoted, double = found.groups()
+        steps.append(int(index) if index is not None else name or quoted or double or "")
+        at = found.end()
+    return steps if steps and len(steps) <= MAX_STEPS and isinstance(steps[0], str) else None
+
+
+def _at(value: Any, steps: list[str | int]) -> str:
+    for step in steps:
+        value = value[step]
+    return str(value)
+
+
+def _with(value: Any, steps: list[str | int], new: Any) -> Any:
+    """`value` with `new` put at the end of the steps, and what leads there made; None where something is in the way."""
+    if not steps:
+        return new
+    step, *rest = steps
+    if isinstance(step, str):
+        if not isinstance(value, dict):
+            return None
+        inner = _with(value.get(step, _start(rest)), rest, new)
+        return None if inner is None and rest else {**value, step: inner}
+    if not isinstance(value, list) or step > len(value):
+        return None
+    inner = _with(value[step] if step < len(value) else _start(rest), rest, new)
+    return None if inner is None and rest else [*value[:step], inner, *value[step + 1 :]]
+
+
+def _start(rest: list[str | int]) -> Any:
+    return None if not rest else [] if isinstance(rest[0], int) else {}
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def wire_events(body: Any) -> list[WireEvent]:
+    """The chunks that fold to a whole answer: a part each, the rest with the last one."""
+    if isinstance(body, list):
+        return [{"data": each} for each in body]
+    candidates = body.get("candidates")
+    if not isinstance(candidates, list) or len(candidates) != 1:
+        return [{"data": body}]
+    candidate = candidates[0]
+    content = candidate.get("content")
+    parts = content.get("parts") if isinstance(content, dict) else None
+    pieces = _pieces(parts) if isinstance(parts, list) else []
+    if len(pieces) < 2:
+        return [{"data": body}]
+    about = {key: body[key] for key in ("modelVersion", "responseId") if key in body}
+    who = {key: content[key] for key in ("role",) if key in content}
+    where = {key: candidate[key] for key in ("index",) if key in candidate}
+    events: list[WireEvent] = [
+        {"data": {"candidates": [{"content": {"parts": piece, **who}, **where}], **about}} for piece in pieces[:-1]
+    ]
+    last = {**body, "candidates": [{**candidate, "content": {**content, "parts": pieces[-1]}}]}
+    return [*events, {"data": last}]
+
+
+def _pieces(parts: list[Any]) -> list[list[Any]]:
+    """Parts in chunks, such that none of them joins with the chunk before."""
+    pieces: list[list[Any]] = []
+    for part in parts:
+        if pieces and is_joined(pieces[-1][-1], part):
+            pieces[-1].append(part)
+        else:
+            pieces.append([part])
+    return pieces
+
+
+# -- live --------------------------------------------------------------------------------------------------------------
+
+
+class Ear:
+    """What each chunk says at once. Never raises: what it cannot read, the decoder of the fold will refuse or show."""
+
+    def __init__(self) -> None:
+        self._keys: list[Any] = []
+        self._calls: dict[int, int] = {}
+        self._received: dict[int, int] = {}
+
+    def hear(self, event: WireEvent) -> list[StreamEvent]:
+        """The canonical events of one wire event."""
+        data = event.get("data")
+        chunks = data if isinstance(data, list) else [data]
+        return [said for chunk in chunks for said in self._chunk(chunk)]
+
+    def _chunk(self, chunk: Any) -> Iterator[StreamEvent]:
+        candidates = normal(chunk, RESPONSE)[0].get("candidates") if isinstance(chunk, dict) else None
+        for position, raw in enumerate(candidates if isinstance(candidates, list) else ()):
+            if not isinstance(raw, dict):
+                continue
+            key = _key(raw, position)
+            if key not in self._keys:
+                self._keys.append(key)
+            content = raw.get("content")
+            parts = content.get("parts") if isinstance(content, dict) else None
+            for part in parts if isinstance(parts, list) else ():
+                yield from self._part(part, self._keys.index(key))
+
+    def _part(self, part: Any, choice: int) -> Iterator[StreamEvent]:
+        if is_text(part):
+            yield TextDelta(text=part["text"], choice=choice)
+        elif is_thought(part):
+            yield ThinkingDelta(text=part["text"], choice=choice)
+        elif isinstance(part, dict) and isinstance(call := part.get("functionCall"), dict):
+            yield from self._call(call, choice)
+
+    def _call(self, call: dict[str, Any], choice: int) -> Iterator[StreamEvent]:
+        name, id_ = call.get("name"), call.get("id")
+        if isinstance(name, str):
+            index = self._calls.get(choice, -1) + 1
+            self._calls[choice] = index
+            self._received[choice] = 0
+            known = id_ if isinstance(id_, str) else None
+            yield ToolUseStart(index=index, tool_call_id=known, name=name, choice=choice)
+        pieces = call.get("partialArgs")
+        if choice in self._calls and isinstance(pieces, list):
+            self._received[choice] += sum(len(text) for text in _strings(pieces))
+            yield ToolUseInputDelta(index=self._calls[choice], received_chars=self._received[choice], choice=choice)
