@@ -134,8 +134,9 @@ def _laid_out(
 
 
 def _lay(messages: list[Message], shape: dict[str, Any], index: int) -> None:
-    if not shape and len(messages) == 1:
-        return
+    first = messages[0]
+    if not shape and len(messages) == 1 and (first.extra is not None or first.role is not Role.ASSISTANT):
+        return  # nothing to say: an answer without keys of its own has to say that it stands alone
     for at, message in enumerate(messages):
         own = FrozenDict(shape) if at == 0 else FrozenDict()
         layout = Layout(format=FORMAT, group=index, size=len(messages), shape=own)

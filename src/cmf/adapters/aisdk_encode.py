@@ -54,25 +54,23 @@ def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _groups(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """Groups as they came; what came from elsewhere is joined: an answer, its calls' results, the next answer."""
+    """Groups as they came; an answer, its calls' results and the next answer from elsewhere are joined to one."""
     groups: list[tuple[Message, ...]] = []
     for group in grouped(messages, FORMAT):
-        joins = (
-            groups
-            and len(group) == 1
-            and _is_foreign(group[0])
-            and group[0].role in (Role.ASSISTANT, Role.TOOL)
-            and all(_is_foreign(one) and one.role in (Role.ASSISTANT, Role.TOOL) for one in groups[-1])
-        )
-        if joins:
+        if len(group) == 1 and groups and _goes_on(group[0]) and groups[-1][0].role in (Role.ASSISTANT, Role.TOOL):
             groups[-1] = (*groups[-1], *group)
         else:
             groups.append(group)
     return groups
 
 
-def _is_foreign(message: Message) -> bool:
-    return message.provider_raw is None and not extra_of(message, FORMAT)
+def _goes_on(message: Message) -> bool:
+    """Whether a lone message is no UI message of its own: a result, or an answer that did not come as one."""
+    if message.role is Role.TOOL:
+        return True
+    layout = message.provider_raw
+    came_so = layout is not None and layout.format == FORMAT and layout.size == 1
+    return message.role is Role.ASSISTANT and not came_so and not extra_of(message, FORMAT)
 
 
 def write_group(group: Sequence[Message], *, index: int, split: bool) -> dict[str, Any]:

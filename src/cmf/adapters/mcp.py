@@ -150,7 +150,7 @@ class McpAdapter:
         """Roughly how many tokens a completion for this request would read."""
         return estimate(request)
 
-    def capabilities(self, model: str) -> ModelCapabilities:  # noqa: ARG002  (the protocol's signature)
+    def capabilities(self, model: str) -> ModelCapabilities:
         """Nothing is promised: which model the other side has is not known here [F7]."""
         return ModelCapabilities()
 
