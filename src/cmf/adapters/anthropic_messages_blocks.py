@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 from cmf import binary
 from cmf.adapters.loss import drop
 from cmf.content import (
-    ContentPart,
     DocumentPart,
     ImagePart,
     OpaquePart,
+    Part,
     RedactedThinkingPart,
     TextPart,
     ThinkingPart,
@@ -68,7 +68,7 @@ def is_own(holder: Any) -> bool:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def decode_blocks(blocks: Sequence[Any], path: str, names: Names) -> list[ContentPart]:
+def decode_blocks(blocks: Sequence[Any], path: str, names: Names) -> list[Part]:
     """The parts of a list of blocks, in order; `names` learns the calls among them.
 
     Raises:
@@ -77,7 +77,7 @@ def decode_blocks(blocks: Sequence[Any], path: str, names: Names) -> list[Conten
     return [decode_block(block, f"{path}[{index}]", names) for index, block in enumerate(blocks)]
 
 
-def decode_block(block: Any, path: str, names: Names) -> ContentPart:
+def decode_block(block: Any, path: str, names: Names) -> Part:
     """The part that a (frozen) block stands for: see `decode_blocks`."""
     if not isinstance(block, FrozenDict):
         raise ShapeError("expected a content block", path=path, hint=_HINT)
@@ -104,14 +104,14 @@ _RESULT_KEYS: Final = frozenset({"type", "tool_use_id", "content", "is_error"})
 _UNFLAGGED_RESULT_KEYS: Final = _RESULT_KEYS - {"is_error"}
 
 
-def _text(block: FrozenDict, _path: str, _names: Names) -> ContentPart | None:
+def _text(block: FrozenDict, _path: str, _names: Names) -> Part | None:
     text = block.get("text")
     if type(text) is not str:
         return None
     return trusted(TextPart, text=text, extra=rest_of(block, _TEXT_KEYS) if len(block) > 2 else None)
 
 
-def _thinking(block: FrozenDict, _path: str, _names: Names) -> ContentPart | None:
+def _thinking(block: FrozenDict, _path: str, _names: Names) -> Part | None:
     text, signature = block.get("thinking"), block.get("signature")
     if type(text) is not str:
         return None
@@ -120,22 +120,22 @@ def _thinking(block: FrozenDict, _path: str, _names: Names) -> ContentPart | Non
     return trusted(ThinkingPart, text=text, signature=signature, extra=rest_of(block, _SIGNED_KEYS, always=True))
 
 
-def _redacted_thinking(block: FrozenDict, _path: str, _names: Names) -> ContentPart | None:
+def _redacted_thinking(block: FrozenDict, _path: str, _names: Names) -> Part | None:
     data = block.get("data")
     if type(data) is not str:
         return None
     return trusted(RedactedThinkingPart, data=data, extra=rest_of(block, _REDACTED_KEYS, always=True))
 
 
-def _tool_use(block: FrozenDict, path: str, names: Names) -> ContentPart | None:
+def _tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:
     return _call(block, path, names, rest_of(block, _CALL_KEYS), executed_by="client")
 
 
-def _server_tool_use(block: FrozenDict, path: str, names: Names) -> ContentPart | None:
+def _server_tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:
     return _call(block, path, names, rest_of(block, _CALL_KEYS, always=True), executed_by="provider")
 
 
-def _mcp_tool_use(block: FrozenDict, path: str, names: Names) -> ContentPart | None:
+def _mcp_tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:
     server = block.get("server_name")
     if type(server) is not str:
         return None
@@ -143,7 +143,7 @@ def _mcp_tool_use(block: FrozenDict, path: str, names: Names) -> ContentPart | N
     return _call(block, path, names, extra, executed_by="provider", namespace=server)
 
 
-def _call(block: FrozenDict, path: str, names: Names, extra: FrozenDict | None, **fields: Any) -> ContentPart:
+def _call(block: FrozenDict, path: str, names: Names, extra: FrozenDict | None, **fields: Any) -> Part:
     call_id, name, given = _needed(block, "id", path), _needed(block, "name", path), block.get("input")
     if isinstance(given, dict):
         fields["arguments"] = given
@@ -162,7 +162,7 @@ def _needed(block: FrozenDict, key: str, path: str) -> str:
     return text
 
 
-def _tool_result(block: FrozenDict, path: str, names: Names) -> ContentPart | None:
+def _tool_result(block: FrozenDict, path: str, names: Names) -> Part | None:
     call_id = _needed(block, "tool_use_id", path)
     flag = block.get("is_error")
     return trusted(
@@ -187,7 +187,7 @@ def _result_content(content: Any, path: str, names: Names) -> Any:
     return tuple(decode_blocks(content, path, names))
 
 
-def _mcp_tool_result(block: FrozenDict, path: str, names: Names) -> ContentPart | None:
+def _mcp_tool_result(block: FrozenDict, path: str, names: Names) -> Part | None:
     content, flag = block.get("content"), block.get("is_error")
     if type(block.get("tool_use_id")) is not str or not (content is None or isinstance(content, str | list)):
         return None
@@ -196,7 +196,7 @@ def _mcp_tool_result(block: FrozenDict, path: str, names: Names) -> ContentPart 
     return _provider_run(block, names, inner, flag is True, known)
 
 
-def _provider_result(block: FrozenDict, _path: str, names: Names) -> ContentPart | None:
+def _provider_result(block: FrozenDict, _path: str, names: Names) -> Part | None:
     """What a tool that the provider ran gave back: one JSON value, which is an object where it failed."""
     content = block.get("content")
     if type(block.get("tool_use_id")) is not str:
@@ -206,7 +206,7 @@ def _provider_result(block: FrozenDict, _path: str, names: Names) -> ContentPart
     return _provider_run(block, names, content, failed, _UNFLAGGED_RESULT_KEYS)
 
 
-def _provider_run(block: FrozenDict, names: Names, content: Any, failed: bool, known: frozenset[str]) -> ContentPart:
+def _provider_run(block: FrozenDict, names: Names, content: Any, failed: bool, known: frozenset[str]) -> Part:
     return trusted(
         ToolResultPart,
         tool_call_id=block["tool_use_id"],
@@ -227,14 +227,14 @@ _IMAGE_KEYS: Final = frozenset({"type", "source"})
 _DOCUMENT_KEYS: Final = frozenset({"type", "source", "title"})
 
 
-def _image(block: FrozenDict, _path: str, _names: Names) -> ContentPart | None:
+def _image(block: FrozenDict, _path: str, _names: Names) -> Part | None:
     fields = _media(block)
     if fields is None or "text" in fields:
         return None
     return trusted(ImagePart, **fields, extra=_media_extra(block, _IMAGE_KEYS, fields))
 
 
-def _document(block: FrozenDict, _path: str, _names: Names) -> ContentPart | None:
+def _document(block: FrozenDict, _path: str, _names: Names) -> Part | None:
     fields = _media(block)
     if fields is None:
         return None
@@ -290,7 +290,7 @@ def _rewritten_if_foreign(fields: dict[str, Any]) -> bool:
     return binary.agrees(fields.get("media_type") or "", "text/plain")
 
 
-Reader: TypeAlias = Callable[[FrozenDict, str, Names], ContentPart | None]
+Reader: TypeAlias = Callable[[FrozenDict, str, Names], Part | None]
 _READERS: Final[dict[str, Reader]] = {
     "text": _text,
     "thinking": _thinking,

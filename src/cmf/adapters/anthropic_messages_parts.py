@@ -13,10 +13,10 @@ from cmf.adapters.loss import drop
 from cmf.codec import dumps
 from cmf.content import (
     AudioPart,
-    ContentPart,
     DocumentPart,
     ImagePart,
     OpaquePart,
+    Part,
     PromptRequestPart,
     PromptResultPart,
     RedactedThinkingPart,
@@ -35,7 +35,7 @@ from cmf.value import to_json
 Block: TypeAlias = dict[str, Any]
 
 
-def encode_parts(parts: Iterable[ContentPart], message: Message) -> list[Block]:
+def encode_parts(parts: Iterable[Part], message: Message) -> list[Block]:
     """The blocks of some parts of a message; parts that only another provider can take are dropped with a record.
 
     Raises:
@@ -44,7 +44,7 @@ def encode_parts(parts: Iterable[ContentPart], message: Message) -> list[Block]:
     return [block for part in parts if (block := encode_part(part, message)) is not None]
 
 
-def encode_part(part: ContentPart, message: Message) -> Block | None:
+def encode_part(part: Part, message: Message) -> Block | None:
     """The block of one part; None where it was dropped: see `encode_parts`."""
     write = _WRITERS.get(type(part))
     if write is None:

@@ -16,7 +16,7 @@ from cmf.adapters.anthropic_messages_tools import decode_choice, decode_tools, e
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.loss import drop
 from cmf.capabilities import lookup
-from cmf.content import ContentPart, TextPart, ToolCallPart, ToolResultPart
+from cmf.content import Part, TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
@@ -144,7 +144,7 @@ def _decode_system(system: Any, names: Names) -> tuple[Message, ...]:
     if not system and (system is None or isinstance(system, str | list)):
         return ()
     if isinstance(system, str):
-        parts: list[ContentPart] = [trusted(TextPart, text=system)]
+        parts: list[Part] = [trusted(TextPart, text=system)]
     elif isinstance(system, list):
         parts = decode_blocks(system, "$.system", names)
     else:
@@ -176,7 +176,7 @@ def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
     if role is None:
         raise UnknownRoleError("unknown role", path=f"{path}.role", hint=f"use one of {', '.join(_ROLES)}")
     if isinstance(content, str):
-        parts: list[ContentPart] = [trusted(TextPart, text=content)]
+        parts: list[Part] = [trusted(TextPart, text=content)]
     elif isinstance(content, list):
         parts = decode_blocks(content, f"{path}.content", names)
     else:
@@ -184,7 +184,7 @@ def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
     extra = rest_of(item, _MESSAGE_KEYS) if len(item) > 2 else None
     if role is not Role.USER or not any(isinstance(part, ToolResultPart) for part in parts):
         return (trusted(Message, role=role, content=tuple(parts), extra=extra),)
-    runs: list[tuple[Role, list[ContentPart]]] = []
+    runs: list[tuple[Role, list[Part]]] = []
     for part in parts:
         if isinstance(part, ToolResultPart):
             runs.append((Role.TOOL, [part]))
@@ -364,7 +364,7 @@ def with_ids(messages: Sequence[Message]) -> Sequence[Message]:
     count = 0
     named: list[Message] = []
     for message in messages:
-        parts: list[ContentPart] = []
+        parts: list[Part] = []
         for part in message.content:
             if _lacks_id(part) and isinstance(part, ToolCallPart):
                 count += 1
@@ -377,7 +377,7 @@ def with_ids(messages: Sequence[Message]) -> Sequence[Message]:
     return named
 
 
-def _lacks_id(part: ContentPart) -> bool:
+def _lacks_id(part: Part) -> bool:
     return isinstance(part, ToolCallPart | ToolResultPart) and part.tool_call_id is None
 
 

@@ -1,0 +1,270 @@
+"""Event streams of the Messages format. Spec: docs/spec/adapters/anthropic_messages.md."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from cmf.adapters.base import WireEvent
+from cmf.adapters.stream import (
+    MessageComplete,
+    StreamError,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+)
+from cmf.decomposition import iter_views
+from cmf.enums import MessageStatus
+from cmf.errors import ShapeError
+from cmf.frozen import same_spelling
+from cmf.request import ErrorInfo
+from tests.cmf.adapters.messages_bodies import ADAPTER, CALLS, answered
+from tests.cmf.adapters.streams import unmarked
+
+
+def event(kind: str, **fields: Any) -> WireEvent:
+    """One event as the provider frames it."""
+    return {"event": kind, "data": {"type": kind, **fields}}
+
+
+def start(**fields: Any) -> WireEvent:
+    """The event that begins a message."""
+    return event("message_start", message=answered(stop_reason=None, **fields))
+
+
+def streamed(index: int, begun: dict[str, Any], *deltas: dict[str, Any]) -> list[WireEvent]:
+    """The events of one block."""
+    return [
+        event("content_block_start", index=index, content_block=begun),
+        *(event("content_block_delta", index=index, delta=delta) for delta in deltas),
+        event("content_block_stop", index=index),
+    ]
+
+
+END = [
+    event("message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": 9}),
+    event("message_stop"),
+]
+HI = streamed(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "h"}, {"type": "text_delta", "text": "i"})
+
+
+def folded(*events: WireEvent) -> Any:
+    """The fold of some events, which is checked to be written and streamed again alike."""
+    body = ADAPTER.fold_events(events)
+    response = ADAPTER.from_wire_response(body)
+    assert same_spelling(ADAPTER.to_wire_response(response), unmarked(body))
+    assert same_spelling(unmarked(ADAPTER.fold_events(ADAPTER.to_wire_events(response))), unmarked(body))
+    return body
+
+
+async def _heard(events: Sequence[WireEvent]) -> list[StreamEvent]:
+    async def arriving() -> AsyncIterator[WireEvent]:
+        for each in events:
+            yield each
+
+    return [each async for each in ADAPTER.stream_response(arriving())]
+
+
+@pytest.mark.spec("ANT-26")
+@pytest.mark.parametrize(
+    "events",
+    [
+        [start(), event("content_block_delta", index=0, delta={"type": "text_delta", "text": "x"})],
+        [start(), HI[0], HI[0]],
+        [start(), event("content_block_start", index="0", content_block={"type": "text", "text": ""})],
+        [
+            start(),
+            *streamed(0, {**CALLS[0], "input": {"x": 1}}, {"type": "input_json_delta", "partial_json": '{"x":2}'}),
+        ],
+        [event("message_start", message={"content": ["x"]})],
+    ],
+)
+def test_a_stream_that_contradicts_itself_is_refused(events: list[WireEvent]) -> None:
+    with pytest.raises(ShapeError):
+        ADAPTER.fold_events(events)
+    assert type(asyncio.run(_heard(events))[-1]) is StreamError
+
+
+@pytest.mark.spec("ANT-21")
+def test_a_stream_adds_up_to_its_message() -> None:
+    cited = {"type": "char_location", "cited_text": "h"}
+
+    body = folded(
+        start(),
+        event("ping"),
+        *streamed(
+            0,
+            {"type": "thinking", "thinking": "", "signature": ""},
+            {"type": "thinking_delta", "thinking": "hm"},
+            {"type": "signature_delta", "signature": "c2ln"},
+        ),
+        *streamed(
+            1,
+            {"type": "text", "text": ""},
+            {"type": "text_delta", "text": "hi"},
+            {"type": "citations_delta", "citation": cited},
+        ),
+        *streamed(
+            2,
+            {"type": "compaction", "content": None},
+            {"type": "compaction_delta", "content": "sum", "encrypted_content": None},
+        ),
+        event(
+            "message_delta",
+            delta={"stop_reason": "end_turn", "container": {"id": "c"}},
+            usage={"output_tokens": 9},
+            context_management={"applied_edits": []},
+        ),
+        END[1],
+    )
+
+    assert body == answered(
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "text", "text": "hi", "citations": [cited]},
+        {"type": "compaction", "content": "sum"},
+        usage={"input_tokens": 1, "output_tokens": 9},
+        container={"id": "c"},
+        context_management={"applied_edits": []},
+    )
+
+
+@pytest.mark.spec("ANT-22")
+@pytest.mark.parametrize(
+    ("pieces", "begun", "found"),
+    [
+        ([], {}, {}),
+        ([""], {}, {}),
+        (["", '{"x"', ": 1.0}"], {}, {"x": 1.0}),
+        (['{"x": '], {}, '{"x": '),
+        (['{"x": 1, "x": 2}'], {}, '{"x": 1, "x": 2}'),
+        (["[1]"], {}, "[1]"),
+        (["{}"], None, {}),
+        ([""], {"x": 1}, {"x": 1}),
+    ],
+)
+def test_arguments_are_read_once_they_are_whole(pieces: list[str], begun: Any, found: Any) -> None:
+    deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+
+    body = folded(start(), *streamed(0, {**CALLS[0], "input": begun}, *deltas), *END[1:])
+
+    assert same_spelling(body["content"], [{**CALLS[0], "input": found}])
+
+
+@pytest.mark.spec("ANT-23")
+@pytest.mark.parametrize("length", range(6))
+def test_a_stream_without_its_end_is_partial(length: int) -> None:
+    body = folded(*[start(), *HI, *END][:length])
+
+    assert ADAPTER.from_wire_response(body).message.status is MessageStatus.PARTIAL
+    assert "cmf_partial" not in ADAPTER.to_wire_response(ADAPTER.from_wire_response(body))
+
+
+@pytest.mark.spec("ANT-23")
+def test_an_error_in_the_middle_makes_a_partial_message_with_it() -> None:
+    broken = {"type": "overloaded_error", "message": "busy"}
+    events = [start(), *HI, event("error", error=broken, request_id="req_1")]
+
+    response = ADAPTER.from_wire_response(folded(*events))
+
+    assert response.error == ErrorInfo(type="overloaded_error", message="busy")
+    assert response.message.status is MessageStatus.PARTIAL
+    assert "req_1" in str(response.extra)
+    last = asyncio.run(_heard(events))[-1]
+    assert type(last) is StreamError
+    assert last.partial == response
+
+
+@pytest.mark.spec("ANT-23")
+def test_an_error_before_the_message_is_an_error() -> None:
+    broken = event("error", error={"type": "overloaded_error", "message": "busy"}, request_id="req_1")
+
+    assert folded(broken) == broken["data"]
+
+
+@pytest.mark.spec("ANT-24")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        event("brand_new", a="b"),
+        event("ping", padding="b"),
+        {"data": "b"},
+        event("content_block_stop", index=0, more="b"),
+        event("content_block_delta", index=0, delta={"type": "brand_new_delta", "a": "b"}),
+        event("content_block_delta", index=0, delta={"type": "thinking_delta", "thinking": "b"}),
+        event("content_block_delta", index=0, delta={"type": "text_delta", "text": "i", "more": "b"}),
+        event("message_delta", delta={"content": "b"}),
+    ],
+)
+def test_what_has_no_place_is_judged_and_not_written_again(odd: WireEvent) -> None:
+    body = folded(start(), *HI[:2], odd, *HI[2:], *END)
+
+    response = ADAPTER.from_wire_response(body)
+    assert body["cmf_events"] == [odd["data"]]
+    assert body["content"] == [{"type": "text", "text": "hi"}]
+    assert "'b'" in str([view.to_opa_input() for view in iter_views(response)])
+
+
+@pytest.mark.spec("ANT-24")
+def test_a_signature_that_is_replaced_is_judged_too() -> None:
+    signed = [{"type": "signature_delta", "signature": text} for text in ("Zmlyc3Q=", "c2Vjb25k")]
+
+    body = folded(start(), *streamed(0, {"type": "thinking", "thinking": "", "signature": ""}, *signed), *END)
+
+    assert body["content"][0]["signature"] == "c2Vjb25k"
+    assert body["cmf_events"] == [{"signature": "Zmlyc3Q="}]
+
+
+@pytest.mark.spec("ANT-25")
+def test_a_second_start_goes_on_with_the_message() -> None:
+    second = start(id="msg_2")
+
+    body = folded(start(), *HI, *END, second, *HI, *END)
+
+    assert [each["text"] for each in body["content"]] == ["hi", "hi"]
+    assert body["id"] == "msg_2"
+    assert {"id": "msg_1"} in body["cmf_events"]
+
+
+@pytest.mark.spec("ANT-25")
+def test_a_second_start_opens_the_message_again() -> None:
+    body = folded(start(), *HI, *END, start())
+
+    assert body["cmf_partial"] is True
+
+
+def test_the_live_events_tell_text_thinking_and_calls() -> None:
+    thinking = {"type": "thinking", "thinking": "h", "signature": ""}
+    input_delta = {"type": "input_json_delta", "partial_json": '{"x":1}'}
+
+    heard = asyncio.run(
+        _heard(
+            [
+                start(),
+                *streamed(
+                    0,
+                    thinking,
+                    {"type": "thinking_delta", "thinking": "m"},
+                    {"type": "signature_delta", "signature": "s"},
+                ),
+                *streamed(1, {"type": "text", "text": "he"}, {"type": "text_delta", "text": "y"}),
+                *streamed(2, {**CALLS[0], "input": {}}, input_delta),
+                *END,
+            ]
+        )
+    )
+
+    assert [each.text for each in heard if isinstance(each, ThinkingDelta)] == ["h", "m"]
+    assert [each.text for each in heard if isinstance(each, TextDelta)] == ["he", "y"]
+    assert [each for each in heard if isinstance(each, ToolUseStart | ToolUseInputDelta)] == [
+        ToolUseStart(index=0, tool_call_id="a", name="do_a"),
+        ToolUseInputDelta(index=0, received_chars=7),
+    ]
+    (end,) = [each for each in heard if isinstance(each, ToolUseEnd)]
+    assert end.call.arguments == {"x": 1}
+    assert isinstance(heard[-1], MessageComplete)
