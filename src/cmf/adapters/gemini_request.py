@@ -7,21 +7,20 @@ from typing import Any, Final
 
 from cmf.adapters import loss
 from cmf.adapters.fields import Fields, extra_of, merge
-from cmf.adapters.gemini_names import CONTENT, PROVIDER_TOOLS, REQUEST, Spelling, normal, spelt
+from cmf.adapters.gemini_names import CONTENT, REQUEST, Spelling, normal, spelt
 from cmf.adapters.gemini_parts import FORMAT, decode_part, inside, optional, put
+from cmf.adapters.gemini_tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_tools
 from cmf.adapters.gemini_write import Names, encode_group
 from cmf.adapters.layout import apply, difference, grouped, said, with_layout
 from cmf.content import Part, ToolCallPart, ToolResultPart
 from cmf.enums import Role
-from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
-from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping, same_spelling, thaw
+from cmf.errors import ShapeError, UnknownRoleError
+from cmf.frozen import FrozenList, freeze, same_spelling, thaw
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.request import Request, Sampling, ToolChoice
-from cmf.tools import ToolDefinition
 from cmf.value import replace, trusted
 
 NOTE: Final = "cmf_"  # how this adapter's own notes in `extra` begin: they are never written to a wire
-SCHEMA_NOTE: Final = "cmf_schema"  # under which name a schema stood, where that was the older one
 
 _ROLES: Final = ("user", "function", "tool")
 _NUMBERS: Final = {
@@ -143,7 +142,7 @@ def decode_envelope(whole: dict[str, Any], model: str | None) -> tuple[Request, 
     for key in ("contents", "systemInstruction"):
         fields.drop(key, None)
     fields.drop("contents", FrozenList())
-    tools, sizes = _tools(fields)
+    tools, sizes = decode_tools(fields)
     options = _generation(fields)
     choice = _tool_choice(fields)
     named = fields.peek("model")
@@ -158,67 +157,6 @@ def _same_model(named: str, model: str) -> bool:
     return named.removeprefix("models/") == model.removeprefix("models/")
 
 
-def _tools(fields: Fields) -> tuple[tuple[ToolDefinition, ...], list[int] | None]:
-    raw = optional(fields, "tools", list)
-    if not raw:
-        return (), None
-    groups: list[list[ToolDefinition]] = []
-    for index, tool in enumerate(raw):
-        groups.append(_tool_group(tool, f"{fields.path}.tools[{index}]"))
-    flat = tuple(tool for group in groups for tool in group)
-    sizes = [len(group) for group in groups]
-    return flat, (None if sizes == _plain_sizes(flat) else sizes)
-
-
-def _tool_group(raw: Any, path: str) -> list[ToolDefinition]:
-    if not isinstance(raw, dict):
-        raise ShapeError("expected a JSON object", path=path, hint="a tool is an object with one key for its kind")
-    group: list[ToolDefinition] = []
-    for key, value in raw.items():
-        if key == "functionDeclarations" and (value is None or isinstance(value, list)):
-            group += [_declared(each, f"{path}.{key}[{index}]") for index, each in enumerate(value or ())]
-        elif value is not None or key not in PROVIDER_TOOLS:
-            own = frozen_mapping({FORMAT: frozen_mapping({key: value})})
-            group.append(trusted(ToolDefinition, name=key, type=key, executed_by="provider", extra=own))
-    return group
-
-
-def _declared(raw: Any, path: str) -> ToolDefinition:
-    fields = Fields(raw, path)
-    name = fields.need("name", str)
-    description = optional(fields, "description", str)
-    schema, old = _schema(fields, "parametersJsonSchema", "parameters")
-    if old:
-        fields.put_back(SCHEMA_NOTE, "parameters")
-    return trusted(ToolDefinition, name=name, description=description, input_schema=schema, extra=fields.rest(FORMAT))
-
-
-def _schema(fields: Fields, new: str, old: str) -> tuple[FrozenDict | None, bool]:
-    """The schema that stands under the one name or the other, and whether it was the older one; neither, if both do."""
-    if new in fields and old in fields:
-        return None, False
-    if SCHEMA_NOTE in fields:
-        raise ShapeError("a reserved key", path=f"{fields.path}.{SCHEMA_NOTE}", hint="leave it out")
-    found = fields.take(new, dict)
-    if found is not None:
-        return found, False  # type: ignore[return-value]  # the body was frozen at entry
-    found = fields.take(old, dict)
-    return found, found is not None  # type: ignore[return-value]
-
-
-def _plain_sizes(tools: Sequence[ToolDefinition]) -> list[int]:
-    """How tools are grouped unless a wire said otherwise: runs of functions together, each provider's tool alone."""
-    sizes: list[int] = []
-    together = False
-    for tool in tools:
-        if together and tool.executed_by == "client":
-            sizes[-1] += 1
-        else:
-            sizes.append(1)
-        together = tool.executed_by == "client"
-    return sizes
-
-
 def _generation(fields: Fields) -> dict[str, Any]:
     config = inside(fields, "generationConfig")
     if config is None:
@@ -231,7 +169,7 @@ def _generation(fields: Fields) -> dict[str, Any]:
     stop = config.peek("stopSequences")
     if isinstance(stop, list) and all(isinstance(one, str) for one in stop):
         drawn["stop"] = tuple(config.need("stopSequences", list))
-    schema, old = _schema(config, "responseJsonSchema", "responseSchema")
+    schema, old = decode_schema(config, "responseJsonSchema", "responseSchema")
     if schema is not None:
         config.drop("responseMimeType", "application/json")
     if old:
@@ -327,7 +265,7 @@ def encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, 
     if config:
         body["generationConfig"] = config
     if request.tools:
-        body["tools"] = _tool_objects(request.tools, sizes)
+        body["tools"] = encode_tools(request.tools, sizes)
     rode = own.get("toolConfig")
     if isinstance(rode, dict) and _chosen(rode.get("functionCallingConfig")) != request.tool_choice:
         own["toolConfig"] = {key: item for key, item in rode.items() if key != "functionCallingConfig"}
@@ -365,43 +303,6 @@ def _config(request: Request, own: Mapping[str, Any]) -> dict[str, Any]:
     ):
         config["thinkingConfig"] = {"thinkingLevel": request.reasoning_effort}
     return config
-
-
-def _tool_objects(tools: Sequence[ToolDefinition], sizes: Sequence[int] | None) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = []
-    at = 0
-    for size in _plain_sizes(tools) if sizes is None else sizes:
-        together: dict[str, Any] = {}
-        for tool in tools[at : at + size]:
-            if tool.executed_by == "client":
-                together.setdefault("functionDeclarations", []).append(_declaration(tool))
-            else:
-                together.update(_provider_tool(tool))
-        made.append(together)
-        at += size
-    return made
-
-
-def _declaration(tool: ToolDefinition) -> dict[str, Any]:
-    own = {key: item for key, item in extra_of(tool, FORMAT).items() if key != SCHEMA_NOTE}
-    old = SCHEMA_NOTE in extra_of(tool, FORMAT)
-    declared: dict[str, Any] = {"name": tool.name}
-    if tool.description is not None:
-        declared["description"] = tool.description
-    if tool.input_schema is not None:
-        kind = tool.input_schema.get("type")
-        upper = isinstance(kind, str) and kind.isupper()  # OpenAPI's spelling, which only the older name takes
-        declared["parameters" if old or upper else "parametersJsonSchema"] = tool.input_schema
-    return merge(declared, own)
-
-
-def _provider_tool(tool: ToolDefinition) -> dict[str, Any]:
-    own = extra_of(tool, FORMAT)
-    if own:
-        return own
-    if tool.type in PROVIDER_TOOLS:
-        return {tool.type: {}}
-    raise UnsupportedError("a tool that another provider runs", hint="offer one of Gemini's, or drop it")
 
 
 def _names_by_id(messages: Sequence[Message]) -> Names:

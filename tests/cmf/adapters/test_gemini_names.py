@@ -1,0 +1,85 @@
+"""Spec: docs/spec/adapters/gemini.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cmf.content import (
+    ImagePart,
+    TextPart,
+)
+from cmf.enums import Role
+from cmf.request import ToolChoice
+from cmf.value import replace
+from tests.cmf.adapters.gemini_bodies import GEMINI, asked, kept, part_of, shown
+
+
+class TestSpelling:
+    @pytest.mark.spec("GEM-2")
+    def test_snake_case_is_read_and_written_alike(self) -> None:
+        body = {
+            "contents": [
+                {"role": "user", "parts": [{"inline_data": {"mime_type": "image/png", "data": "AAAA"}}]},
+                {"role": "model", "parts": [{"function_call": {"name": "f", "args": {"file_uri": 1}}}]},
+            ],
+            "system_instruction": {"parts": [{"text": "be brief"}]},
+            "generation_config": {"max_output_tokens": 5, "stop_sequences": ["x"]},
+            "tools": [{"function_declarations": [{"name": "f"}]}, {"google_search": {}}],
+            "tool_config": {"function_calling_config": {"mode": "ANY", "allowed_function_names": ["f"]}},
+        }
+        request = kept(body)
+        assert request.sampling.max_output_tokens == 5
+        assert request.system == "be brief"
+        assert request.tool_choice == ToolChoice(mode="tool", name="f")
+        assert isinstance(request.messages[1].content[0], ImagePart)
+        assert request.messages[2].content[0].arguments == {"file_uri": 1}
+
+    @pytest.mark.spec("GEM-2")
+    def test_names_are_spelled_one_by_one(self) -> None:
+        assert part_of({"fileData": {"file_uri": "gs://b/x.png", "mimeType": "image/png"}}).data == "gs://b/x.png"
+
+    @pytest.mark.spec("GEM-2")
+    def test_the_second_spelling_of_a_name_is_kept_and_shown(self) -> None:
+        request = kept(asked({"text": "hi"}, systemInstruction={"parts": [{"text": "a"}]}, system_instruction="hidden"))
+        assert request.system == "a"
+        assert "hidden" in shown(request)
+
+    @pytest.mark.spec("GEM-2")
+    def test_the_layout_holds_names_of_the_list_only(self) -> None:
+        request = kept(asked({"inline_data": {"mime_type": "text/plain", "data": "c2VjcmV0"}, "x_y": "secret"}))
+        layout = request.messages[0].provider_raw
+        assert layout is not None
+        assert layout.shape["names"] == {
+            "at": {"parts": {"at": {"0": {"snake": ["inlineData"], "at": {"inlineData": {"snake": ["mimeType"]}}}}}}
+        }
+
+    @pytest.mark.spec("GEM-2")
+    def test_an_edited_message_is_written_without_what_was_removed(self) -> None:
+        request = kept(asked({"text": "secret", "thought_signature": "c2ln"}))
+        message = replace(request.messages[0], content=(request.messages[0].content[0].edited(text="***"),))
+        out = GEMINI.to_wire(replace(request, messages=(message,)))
+        assert out == asked({"text": "***"})
+
+    @pytest.mark.spec("GEM-3")
+    @pytest.mark.parametrize(
+        "contents",
+        [
+            "hi",
+            ["hi"],
+            {"parts": [{"text": "hi"}]},
+            [{"parts": "hi"}],
+            [{"role": "user", "parts": {"text": "hi"}}],
+            [{"role": None, "parts": ["hi"]}],
+        ],
+    )
+    def test_text_alone_and_an_object_alone_are_read(self, contents: Any) -> None:
+        request = kept({"contents": contents})
+        assert [(message.role, message.content) for message in request.messages] == [
+            (Role.USER, (TextPart(text="hi"),))
+        ]
+
+    @pytest.mark.spec("GEM-3")
+    def test_a_system_instruction_may_be_text(self) -> None:
+        assert kept(asked({"text": "hi"}, systemInstruction="be brief")).system == "be brief"

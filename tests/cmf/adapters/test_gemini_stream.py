@@ -1,0 +1,114 @@
+"""Spec: docs/spec/adapters/gemini.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmf.enums import MessageStatus
+from tests.cmf.adapters.gemini_bodies import GEMINI, answered, chunks, heard, shown
+
+
+class TestStreams:
+    @pytest.mark.spec("GEM-21")
+    def test_a_stream_without_its_last_reason_is_partial(self) -> None:
+        body = GEMINI.fold_events(chunks({"candidates": [{"content": {"parts": [{"text": "a"}], "role": "model"}}]}))
+        assert GEMINI.from_wire_response(body).message.status is MessageStatus.PARTIAL
+        assert "cmf_partial" not in GEMINI.to_wire_response(GEMINI.from_wire_response(body))
+
+    @pytest.mark.spec("GEM-21")
+    def test_a_part_after_a_reason_takes_it_back(self) -> None:
+        code = answered({"executableCode": {"language": "PYTHON", "code": "1"}})
+        more = {"candidates": [{"content": {"role": "model", "parts": [{"codeExecutionResult": {"outcome": "X"}}]}}]}
+        for events in (chunks(code), chunks(code, more)):
+            assert GEMINI.from_wire_response(GEMINI.fold_events(events)).message.status is MessageStatus.PARTIAL
+        whole = GEMINI.from_wire_response(GEMINI.fold_events(chunks(code, more, answered({"text": "so"}))))
+        assert whole.message.status is MessageStatus.COMPLETE
+
+    @pytest.mark.spec("GEM-22")
+    def test_text_is_joined_unless_signed(self) -> None:
+        parts = [
+            {"text": "a", "thought": True}, {"text": "b", "thought": True}, {"text": "c"}, {"text": "d"},
+            {"text": "", "thoughtSignature": "c2ln"}, {"text": "e"},
+        ]  # fmt: skip
+        events = chunks(*({"candidates": [{"content": {"parts": [part]}}]} for part in parts[:-1]), answered(parts[-1]))
+        body = GEMINI.fold_events(events)
+        assert body["candidates"][0]["content"]["parts"] == [
+            {"text": "ab", "thought": True}, {"text": "cd"}, {"text": "", "thoughtSignature": "c2ln"}, {"text": "e"},
+        ]  # fmt: skip
+
+    @pytest.mark.spec("GEM-22")
+    def test_parts_that_stood_apart_in_one_answer_stay_apart_when_streamed(self) -> None:
+        body = answered({"text": "a"}, {"text": "b"}, {"functionCall": {"name": "f", "args": {}}}, {"text": "c"})
+        assert GEMINI.fold_events(GEMINI.to_wire_events(heard(body))) == body
+
+    @pytest.mark.spec("GEM-23")
+    def test_streamed_arguments_are_put_in_their_places(self) -> None:
+        pieces: list[dict[str, Any]] = [
+            {"jsonPath": "$.city", "stringValue": "Par", "willContinue": True},
+            {"jsonPath": "$.city", "stringValue": "is"},
+            {"jsonPath": "$.days[0].temp", "numberValue": 3},
+            {"jsonPath": "$['odd key']", "boolValue": True},
+            {"jsonPath": "$.none", "nullValue": "NULL_VALUE"},
+        ]
+        calls: list[dict[str, Any]] = [
+            {"name": "f", "willContinue": True},
+            *({"partialArgs": [piece], "willContinue": True} for piece in pieces),
+            {},
+        ]
+        whole = [{"functionCall": call} for call in calls]
+        events = chunks(*({"candidates": [{"content": {"parts": [part]}}]} for part in whole[:-1]), answered(whole[-1]))
+        response = GEMINI.from_wire_response(GEMINI.fold_events(events))
+        call = response.message.content[0]
+        assert call.arguments == {"city": "Paris", "days": [{"temp": 3}], "odd key": True, "none": None}
+        for cut in range(1, len(events)):
+            partial = GEMINI.from_wire_response(GEMINI.fold_events(events[:cut]))
+            assert partial.message.status is MessageStatus.PARTIAL
+
+    @pytest.mark.spec("GEM-23")
+    @pytest.mark.parametrize(
+        "piece",
+        [
+            {"jsonPath": "$..city", "stringValue": "odd"},
+            {"jsonPath": "$.a[7]", "stringValue": "odd"},
+            {"jsonPath": "$.a", "stringValue": "odd", "more": 1},
+            {"jsonPath": "$.a", "numberValue": "odd"},
+            "odd",
+        ],
+    )
+    def test_a_piece_that_is_not_understood_stays_and_is_shown(self, piece: Any) -> None:
+        body = GEMINI.fold_events(chunks(answered({"functionCall": {"name": "f", "partialArgs": [piece]}})))
+        response = GEMINI.from_wire_response(body)
+        assert "odd" in shown(response)
+        assert response.message.content[0].arguments == {}
+
+    @pytest.mark.spec("GEM-24")
+    def test_what_a_later_chunk_replaced_is_shown_and_not_sent(self) -> None:
+        events = chunks(
+            {"modelVersion": "first", "candidates": []}, "odd event", answered({"text": "a"}) | {"modelVersion": "last"}
+        )
+        response = GEMINI.from_wire_response(GEMINI.fold_events(events))
+        assert response.model == "last"
+        assert "first" in shown(response)
+        assert "odd event" in shown(response)
+        out = GEMINI.to_wire_response(response)
+        assert set(out) == {"candidates", "modelVersion"}
+
+    @pytest.mark.spec("GEM-24")
+    @given(st.lists(st.lists(st.sampled_from(["text", "thought", "signed", "call", "code"]), max_size=4), max_size=6))
+    def test_any_answer_streams_back_to_itself(self, turns: list[list[str]]) -> None:
+        made: dict[str, dict[str, Any]] = {
+            "text": {"text": "a"},
+            "thought": {"text": "b", "thought": True},
+            "signed": {"text": "", "thoughtSignature": "c2ln"},
+            "call": {"functionCall": {"name": "f", "args": {"a": 1}}},
+            "code": {"executableCode": {"code": "1"}},
+        }
+        body = answered(*(made[kind] for turn in turns for kind in turn))
+        response = heard(body)
+        again = GEMINI.fold_events(GEMINI.to_wire_events(response))
+        again.pop("cmf_partial", None)  # code that still runs
+        assert again == body

@@ -1,0 +1,80 @@
+"""Spec: docs/spec/adapters/gemini.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cmf.adapters.loss import collecting
+from cmf.content import (
+    ImagePart,
+    OpaquePart,
+    RedactedThinkingPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from cmf.enums import Role
+from cmf.errors import UnsupportedError
+from cmf.message import Message
+from cmf.request import Request
+from cmf.tools import ToolDefinition
+from tests.cmf.adapters.gemini_bodies import GEMINI
+
+
+class TestWriting:
+    @pytest.mark.spec("GEM-10")
+    @pytest.mark.parametrize(
+        "part",
+        [
+            ToolCallPart(name="f", arguments_raw="[1]"),
+            ToolResultPart(tool_call_id="nobody", content="x"),
+            ImagePart(type="file_ref", data="file-abc"),
+        ],
+    )
+    def test_what_gemini_cannot_take_is_refused(self, part: Any) -> None:
+        with pytest.raises(UnsupportedError):
+            GEMINI.to_wire(Request(messages=(Message(role=Role.ASSISTANT, content=(part,)),)))
+
+    @pytest.mark.spec("GEM-10")
+    def test_a_tool_that_another_provider_runs_is_refused(self) -> None:
+        with pytest.raises(UnsupportedError):
+            GEMINI.to_wire(
+                Request(tools=(ToolDefinition(name="w", type="web_search_20250305", executed_by="provider"),))
+            )
+
+    @pytest.mark.spec("GEM-10")
+    def test_another_providers_secrets_are_dropped_with_records(self) -> None:
+        content = (
+            RedactedThinkingPart(data="blob"),
+            ThinkingPart(text="hm", signature="theirs"),
+            OpaquePart(provider="openai_responses", type="odd", value={"a": "b"}),
+            ToolCallPart(name="web_search", arguments={}, executed_by="provider"),
+            TextPart(text="so", extra={"openai_chat": {"logprobs": 1}}),
+        )
+        with collecting() as losses:
+            out = GEMINI.to_wire(Request(messages=(Message(role=Role.ASSISTANT, content=content),)))
+        assert out["contents"] == [{"role": "model", "parts": [{"text": "hm", "thought": True}, {"text": "so"}]}]
+        assert [loss.block_type for loss in losses] == [
+            "redacted_thinking", "thinking_signature", "opaque", "tool_call",
+        ]  # fmt: skip
+
+    @pytest.mark.spec("GEM-10")
+    @pytest.mark.spec("GEM-11")
+    def test_results_from_elsewhere_share_a_turn_and_get_their_names(self) -> None:
+        calls = tuple(ToolCallPart(tool_call_id=id_, name=f"tool_{id_}", arguments={}) for id_ in "ab")
+        messages = (
+            Message(role=Role.ASSISTANT, content=calls),
+            Message(role=Role.TOOL, content=(ToolResultPart(tool_call_id="a", content="fine"),)),
+            Message(role=Role.TOOL, content=(ToolResultPart(tool_call_id="b", content="bad", is_error=True),)),
+        )
+        out = GEMINI.to_wire(Request(messages=messages))
+        assert out["contents"][1] == {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"name": "tool_a", "id": "a", "response": {"output": "fine"}}},
+                {"functionResponse": {"name": "tool_b", "id": "b", "response": {"error": "bad"}}},
+            ],
+        }
