@@ -228,12 +228,12 @@ def _encode(response: Response) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if response.choices:
         body = {key: item for key, item in _BLANK.items() if key not in extra} | _encode_message(response)
+        if response.usage is not None:
+            body["usage"] = _beside(_encode_usage(response.usage), extra.get("usage"))
     elif response.error is None:
-        body = {"input_tokens": 0}
+        body = {"input_tokens": response.usage.input_tokens if response.usage is not None else 0}
     elif "type" not in extra:
         body["type"] = "error"
-    if response.usage is not None:
-        body |= _encode_usage(response.usage, extra.get("usage"), bare=not response.choices)
     if response.error is not None:
         told = {"type": response.error.type or "api_error", "message": response.error.message or ""}
         body["error"] = _beside(told, extra.get("error"))
@@ -252,10 +252,8 @@ def _encode_message(response: Response) -> dict[str, Any]:
     return body | own_extra(choice, "choice", message)
 
 
-def _encode_usage(usage: TokenUsage, odd: Any, *, bare: bool) -> dict[str, Any]:
-    if bare:
-        return {"input_tokens": usage.input_tokens}
-    return {"usage": _beside({key: getattr(usage, field) for key, field in _COUNTS.items()}, odd)}
+def _encode_usage(usage: TokenUsage) -> dict[str, Any]:
+    return {key: getattr(usage, field) for key, field in _COUNTS.items()}
 
 
 def _beside(written: dict[str, Any], odd: Any) -> dict[str, Any]:

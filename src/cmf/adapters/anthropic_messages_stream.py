@@ -38,7 +38,7 @@ _MESSAGE: Final = "message"
 class _Block:
     """A content block as it grows. Pieces of text are joined once, at the end."""
 
-    __slots__ = ("fields", "kind", "pieces", "replaced")
+    __slots__ = ("citations", "fields", "kind", "pieces", "replaced")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
@@ -46,6 +46,7 @@ class _Block:
         if self.kind in _CALLS and not fields.get("input"):
             fields["input"] = {}  # some gateways leave it out, or begin with null or ""
         self.pieces: dict[str, list[str]] = {}
+        self.citations: list[Any] = []
         self.replaced: list[Any] = []
 
     def add(self, delta: Mapping[str, Any]) -> bool:
@@ -77,10 +78,9 @@ class _Block:
         return True
 
     def _add_citation(self, citation: Any) -> bool:
-        cited = self.fields.get("citations")
-        if cited is not None and not isinstance(cited, list):
+        if not isinstance(self.fields.get("citations"), list | None):
             return False
-        self.fields["citations"] = [*(cited or ()), citation]
+        self.citations.append(citation)
         return True
 
     def _add_text(self, delta: Mapping[str, Any], adds: dict[str, str]) -> bool:
@@ -99,6 +99,8 @@ class _Block:
         for key, pieces in self.pieces.items():
             added = "".join(pieces)
             block[key] = self._input(added) if key == "input" else (block.get(key) or "") + added
+        if self.citations:
+            block["citations"] = [*(block.get("citations") or ()), *self.citations]
         return block
 
     def _input(self, text: str) -> Any:
@@ -245,9 +247,9 @@ class Hearing:
         self._calls: dict[Any, tuple[int, int]] = {}
         self._count = 0
 
-    def __call__(self, event: WireEvent) -> Iterable[StreamEvent]:
+    def __call__(self, event: Any) -> Iterable[StreamEvent]:
         """The canonical events of one wire event."""
-        data = event.get("data")
+        data = event.get("data") if isinstance(event, dict) else None
         kind = data.get("type") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(kind, str):
             return ()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cmf.adapters.anthropic_messages_parts import encode_part
 from cmf.adapters.loss import collecting
 from cmf.content import (
     AudioPart,
@@ -25,7 +26,7 @@ from cmf.content import (
 )
 from cmf.decomposition import iter_views
 from cmf.enums import Role
-from cmf.errors import LossyProjectionError, ShapeError, UnsupportedError
+from cmf.errors import LossyProjectionError, ShapeError, UnmappedPartError, UnsupportedError
 from cmf.extensions import Extensions, MetaExtension
 from cmf.frozen import FrozenDict
 from cmf.message import Message
@@ -326,6 +327,10 @@ GREETING = base64.b64encode(b"hello").decode()
             {"type": "text", "media_type": "text/plain", "data": "hello"},
         ),
         (
+            DocumentPart(type="base64", data="/w==", media_type="text/plain"),
+            {"type": "base64", "media_type": "text/plain", "data": "/w=="},
+        ),
+        (
             DocumentPart(type="base64", data="JVBERi0=", media_type="application/pdf"),
             {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
         ),
@@ -408,3 +413,10 @@ def test_calls_and_results_without_ids_are_paired_by_name_and_order() -> None:
 
     assert [each["id"] for each in body["messages"][0]["content"]] == ["call_1", "call_2", "call_3"]
     assert [each["tool_use_id"] for each in body["messages"][1]["content"]] == ["call_2", "call_1", "call_3", "call_0"]
+
+
+def test_a_part_that_no_table_knows_is_a_programming_error() -> None:
+    message = Message(role=Role.USER, content=())
+
+    with pytest.raises(UnmappedPartError):
+        encode_part(message, message)  # type: ignore[arg-type]

@@ -130,7 +130,7 @@ def test_results_of_one_message_are_a_message_each_and_go_back_together() -> Non
         **ASK,
         "messages": [
             {"role": "assistant", "content": CALLS},
-            {"role": "user", "content": [RESULTS[0], TEXT, RESULTS[1]]},
+            {"role": "user", "content": [RESULTS[0], TEXT, TEXT, RESULTS[1]]},
         ],
     }
 

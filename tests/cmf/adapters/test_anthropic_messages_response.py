@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cmf.content import (
+from cmf.content import Part, TextPart, ToolCallPart
     Part,
     ToolCallPart,
 )
@@ -137,7 +137,8 @@ def test_an_error_body_is_a_response_with_error() -> None:
 
 @pytest.mark.spec("ANT-20")
 @pytest.mark.parametrize(
-    "body", ["bad gateway", [{"error": {"code": 503}}], {"message": "x"}, {"error": "x"}, None, {}]
+    "body",
+    ["bad gateway", [{"error": {"code": 503}}], {"message": "x"}, {"error": "x"}, {"input_tokens": "x"}, None, {}],
 )
 def test_a_reply_of_a_proxy_is_an_error_and_kept_whole(body: Any) -> None:
     response = ADAPTER.from_wire_response(body)
@@ -147,9 +148,22 @@ def test_a_reply_of_a_proxy_is_an_error_and_kept_whole(body: Any) -> None:
     assert ADAPTER.fold_events(ADAPTER.to_wire_events(response))["error"]
 
 
+@pytest.mark.spec("ANT-16")
+def test_a_foreign_call_without_an_id_gets_one() -> None:
+    message = Message(role=Role.ASSISTANT, content=(TextPart(text="hi"), ToolCallPart(name="f")))
+    response = Response(
+        choices=(Choice(message=message, stop_reason=StopReason.CALL),), usage=TokenUsage(output_tokens=1)
+    )
+
+    body = ADAPTER.to_wire_response(response)
+
+    assert body["content"][1] == {"type": "tool_use", "id": "call_1", "name": "f", "input": {}}
+    assert (body["stop_reason"], body["usage"]["output_tokens"]) == ("tool_use", 1)
+
+
 @pytest.mark.spec("ANT-20")
 def test_a_foreign_error_is_an_error_here() -> None:
-    body = ADAPTER.to_wire_response(Response(error=ErrorInfo(message="busy")))
+    body = ADAPTER.to_wire_response(Response(error=ErrorInfo(message="busy"), usage=TokenUsage()))
 
     assert body == {"type": "error", "error": {"type": "api_error", "message": "busy"}}
 

@@ -83,6 +83,7 @@ async def _heard(events: Sequence[WireEvent]) -> list[StreamEvent]:
             *streamed(0, {**CALLS[0], "input": {"x": 1}}, {"type": "input_json_delta", "partial_json": '{"x":2}'}),
         ],
         [event("message_start", message={"content": ["x"]})],
+        ["x"],
     ],
 )
 def test_a_stream_that_contradicts_itself_is_refused(events: list[WireEvent]) -> None:
@@ -199,6 +200,15 @@ def test_an_error_before_the_message_is_an_error() -> None:
         event("content_block_delta", index=0, delta={"type": "thinking_delta", "thinking": "b"}),
         event("content_block_delta", index=0, delta={"type": "text_delta", "text": "i", "more": "b"}),
         event("message_delta", delta={"content": "b"}),
+        event("message_delta", delta="b"),
+        event("message_delta", delta={"stop_reason": "end_turn"}, stop_reason="b"),
+        event("message_start", message="b"),
+        event("message_stop", more="b"),
+        event("error", error="b"),
+        event("content_block_delta", index=0, delta={"type": "signature_delta", "signature": "b"}),
+        event("content_block_delta", index=0, delta={"type": "input_json_delta", "partial_json": "b"}),
+        event("content_block_delta", index=0, delta={"type": "text_delta", "text": ["b"]}),
+        event("content_block_delta", index=0, delta="b"),
     ],
 )
 def test_what_has_no_place_is_judged_and_not_written_again(odd: WireEvent) -> None:
@@ -208,6 +218,24 @@ def test_what_has_no_place_is_judged_and_not_written_again(odd: WireEvent) -> No
     assert body["cmf_events"] == [odd["data"]]
     assert body["content"] == [{"type": "text", "text": "hi"}]
     assert "'b'" in str([view.to_opa_input() for view in iter_views(response)])
+
+
+@pytest.mark.spec("ANT-24")
+@pytest.mark.parametrize(
+    ("begun", "delta"),
+    [
+        ({"type": "text", "text": "hi", "citations": {}}, {"type": "citations_delta", "citation": {}}),
+        ({"type": "text", "text": ["hi"]}, {"type": "text_delta", "text": "x"}),
+        ({"type": "thinking", "thinking": "hm"}, {"type": "signature_delta", "signature": 1}),
+    ],
+)
+def test_a_delta_that_its_block_cannot_take_is_kept_apart(begun: dict[str, Any], delta: dict[str, Any]) -> None:
+    events = [start(), *streamed(0, begun, delta), *END]
+
+    body = folded(*events)
+
+    assert body["content"] == [begun]
+    assert body["cmf_events"] == [events[2]["data"]]
 
 
 @pytest.mark.spec("ANT-24")
