@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 
 from cmf.content import Part, TextPart, ToolCallPart
-    Part,
-    ToolCallPart,
-)
 from cmf.enums import Role, StopReason
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.extensions import TokenUsage
