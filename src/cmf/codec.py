@@ -183,13 +183,13 @@ def _refuse_surrogates(value: Any) -> None:
 
 
 def _checked_depth(value: Any, max_depth: int) -> Any:
-    level = [value]
-    for _ in range(max_depth + 1):
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(max_depth):
         level = [
             child
             for item in level
-            if isinstance(item, dict | list)
             for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, dict | list)
         ]
         if not level:
             return value

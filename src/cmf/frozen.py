@@ -58,8 +58,8 @@ class FrozenDict(dict[str, Any]):
     def __deepcopy__(self, memo: object) -> FrozenDict:
         return self
 
-    def __reduce__(self) -> tuple[type[FrozenDict], tuple[dict[str, Any]]]:
-        return FrozenDict, (dict(self),)
+    def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
+        return frozen_mapping, (dict(self),)
 
     def copy(self) -> FrozenDict:
         """Itself: there is nothing that a copy would protect."""

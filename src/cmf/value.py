@@ -35,7 +35,17 @@ _new = object.__new__
 _set = object.__setattr__
 
 
-class Value:
+class _Values(type):
+    """The type of value types: a constructor that refuses its arguments raises our error, not pydantic's."""
+
+    def __call__(cls, *args: Any, **fields: Any) -> Any:
+        try:
+            return super().__call__(*args, **fields)
+        except pydantic.ValidationError as error:
+            raise shape_error(error, root=cls.__name__) from None
+
+
+class Value(metaclass=_Values):
     """Base of all values. Equality is by content and by type; instances are hashable and cannot change."""
 
     __slots__ = ()
@@ -92,21 +102,7 @@ class Value:
 def value(cls: type[_T]) -> type[_T]:
     """Make `cls` a frozen, slotted, keyword-only pydantic dataclass whose constructor raises ShapeError."""
     made = pydantic.dataclasses.dataclass(frozen=True, slots=True, kw_only=True, config=CONFIG)(cls)
-    _speak_our_errors(made)
     return cast("type[_T]", made)
-
-
-def _speak_our_errors(made: type[Any]) -> None:
-    validate = made.__init__
-
-    def __init__(self: Any, **fields: Any) -> None:  # noqa: N807  (it becomes the class's own)
-        try:
-            validate(self, **fields)
-        except pydantic.ValidationError as error:
-            raise shape_error(error, root=made.__name__) from None
-
-    __init__.__doc__ = f"Build a {made.__name__}; every argument is validated."
-    type.__setattr__(made, "__init__", __init__)
 
 
 def trusted(cls: type[_T], **fields: Any) -> _T:
@@ -202,13 +198,17 @@ def _defaults(cls: type) -> tuple[tuple[str, Any], ...]:
     return known
 
 
+def _is_discriminator(field: dataclasses.Field[Any]) -> bool:
+    return field.name in ("content_type", "type") and isinstance(_default(field), str)
+
+
 def _dump_plan(cls: type) -> tuple[tuple[str, Any, Callable[[Any], Any]], ...]:
     plan = _plans.get(cls)
     if plan is None:
         fields = [field for field in dataclasses.fields(cls) if field.metadata.get("dump", True)]
         # A discriminator is always written: it is at its default by definition.
         plan = _plans[cls] = tuple(
-            (f.name, _REQUIRED if f.name in ("content_type", "type") else _default(f), to_json) for f in fields
+            (f.name, _REQUIRED if _is_discriminator(f) else _default(f), to_json) for f in fields
         )
     return plan
 

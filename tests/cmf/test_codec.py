@@ -1,0 +1,141 @@
+"""Bytes and JSON, strictly."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmf.codec import dumps, loads, loads_object
+from cmf.errors import DecodeError
+from cmf.frozen import same_spelling
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def refused(data: bytes | str, **limits: int) -> DecodeError:
+    with pytest.raises(DecodeError) as caught:
+        loads(data, **limits)
+    return caught.value
+
+
+@pytest.mark.spec("CODEC-1")
+@pytest.mark.parametrize(
+    ("data", "path"),
+    [
+        ('{"a":1,"a":1}', "$.a"),
+        ('{"a":1,"\\u0061":2}', "$.a"),
+        ('[{"b":{"c":[1,{"d":1,"d":2}]}}]', "$[0].b.c[1].d"),
+        ('{"x y":{"a":1,"a":2}}', "$[…].a"),
+        ('{"":1,"":2}', "$"),
+        (f'{{"{"k" * 100}":1,"{"k" * 100}":2}}', "$"),
+    ],
+)
+def test_a_key_twice_is_refused_where_it_stands(data: str, path: str) -> None:
+    error = refused(data)
+
+    assert (error.code, error.path) == ("json.duplicate-key", path)
+
+
+@pytest.mark.spec("CODEC-2")
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b'"\xed\xa0\x80"', "json.not-utf8"),
+        (b'"\xff"', "json.not-utf8"),
+        (b'\xef\xbb\xbf{"a":1}', "json.not-utf8"),
+        ('{"a":1}'.encode("utf-16"), "json.not-utf8"),
+        (b'"\\ud800"', "json.lone-surrogate"),
+        (b'{"a":["\\udc00\\ud800"]}', "json.lone-surrogate"),
+        (b'{"\\ud800":1}', "json.lone-surrogate"),
+        ('"\ud800"', "json.lone-surrogate"),
+    ],
+)
+def test_what_is_no_well_formed_unicode_is_refused(data: bytes | str, code: str) -> None:
+    assert refused(data).code == code
+
+
+@pytest.mark.spec("CODEC-2")
+def test_a_proper_surrogate_pair_is_one_character() -> None:
+    assert loads('"\\ud83d\\ude00"') == "\U0001f600"
+
+
+@pytest.mark.spec("CODEC-3")
+@pytest.mark.parametrize("data", ["NaN", "[Infinity]", "-Infinity", "1e999", '{"a":-1e400}', "1" * 5000])
+def test_numbers_that_are_not_finite_or_endless_are_refused(data: str) -> None:
+    assert refused(data).code == "json.not-finite"
+
+
+@pytest.mark.spec("CODEC-3")
+@pytest.mark.parametrize("text", ["18446744073709551617", "-9007199254740993", "1.0", "1", "1e2", "-0.0", "0.1"])
+def test_numbers_are_exact_and_keep_their_spelling(text: str) -> None:
+    value = loads(f"[{text}]")[0]
+
+    assert value == json.loads(text)
+    assert type(value) is type(json.loads(text))
+    assert same_spelling(loads(dumps([value])), [value])
+
+
+@pytest.mark.spec("CODEC-4")
+@pytest.mark.parametrize("bomb", ["[" * 200_000, '{"a":' * 200_000, "[" * 65 + "]" * 65, "[[" * 33 + " " + "]]" * 33])
+def test_a_nesting_bomb_is_refused_at_once(bomb: str) -> None:
+    begin = time.process_time()
+
+    assert refused(bomb).code in ("json.too-deep", "json.syntax")
+    assert time.process_time() - begin < 2.0
+
+
+@pytest.mark.spec("CODEC-4")
+def test_the_deepest_and_the_largest_that_is_allowed_is_read() -> None:
+    assert loads("[" * 64 + "]" * 64)
+    assert refused("[" * 65 + "]" * 65).code == "json.too-deep"
+    assert loads('"ab"', max_bytes=4) == "ab"
+    assert refused('"ab"', max_bytes=3).code == "json.too-large"
+
+
+@pytest.mark.spec("CODEC-5")
+@pytest.mark.parametrize(
+    "data", ["", " ", "{} {}", "{}x", "{'a':1}", "// c\n1", "[1,]", '{"a":}', "tru", '"\x01"', "01"]
+)
+def test_what_is_nearly_json_is_refused(data: str) -> None:
+    error = refused(data)
+
+    assert error.code == "json.syntax"
+    assert "line 1 column" in str(error) or "line 2" in str(error)
+
+
+@pytest.mark.spec("CODEC-6")
+@given(JSON)
+def test_what_is_written_is_read_back_to_the_letter(value: Any) -> None:
+    assert same_spelling(loads(dumps(value)), value)
+    assert same_spelling(loads(json.dumps(value)), value)
+
+
+@given(st.text() | st.binary())
+def test_any_bytes_are_read_or_refused_and_nothing_else(data: str | bytes) -> None:
+    try:
+        value = loads(data)
+    except DecodeError:
+        return
+    assert same_spelling(value, json.loads(data))
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), b"x", 1j, {"a": object()}])
+def test_what_is_no_json_cannot_be_written(value: Any) -> None:
+    with pytest.raises(DecodeError, match="not a JSON value"):
+        dumps(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [('{"a": 1}', {"a": 1}), ("[1]", None), ("", None), ('{"a":1,"a":1}', None), ("{", None)]
+)
+def test_embedded_text_is_an_object_or_it_is_nothing(text: str, value: Any) -> None:
+    assert loads_object(text) == value
