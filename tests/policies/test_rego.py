@@ -150,3 +150,15 @@ def test_each_setting_is_explained(shipped: PolicySet) -> None:
         for setting in values
     ]
     assert [name for name in names if f"`{name}`" not in pages] == []
+
+
+@pytest.mark.spec("POL-24")
+def test_input_is_read_by_fixed_paths() -> None:
+    """A bare `input`, handed to a function or looked into by a variable, would count as reading everything."""
+    for path in REGO:
+        if path.stem.endswith("_test"):
+            continue
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.lstrip().startswith("#")]
+        bare = [line for line in lines if re.search(r"(?<![\w.-])input\b(?!\.[a-z_])", line)]
+
+        assert bare == [], path.name

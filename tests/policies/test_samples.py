@@ -109,6 +109,51 @@ def test_no_effect_shows_what_it_found(judge: Judge) -> None:
     assert [secret for secret in SECRETS.values() if secret in text] == []
 
 
+@pytest.mark.opa
+@pytest.mark.spec("POL-21")
+def test_spans_cut_out_exactly_what_was_found_whatever_stands_before_it(judge: Judge) -> None:
+    secret = SECRETS["AWS"]
+    texts = [
+        f"{before}{secret}{after}{secret}" for before in ("", "é ", "🎉🎉 ", "\u200b\n") for after in (" ", " 🎉 ")
+    ]
+    view = {"kind": "text", "properties": {}, "extensions": {}}
+
+    decisions = judge([view | {"content": text} for text in texts])
+
+    for text, decision in zip(texts, decisions, strict=True):
+        (hit,) = hits(decision, "data/secrets")["redact"]
+        assert [text[start:end] for start, end in hit["spans"]] == [secret, secret]
+
+
+@pytest.mark.opa
+@pytest.mark.spec("POL-23")
+@pytest.mark.parametrize(
+    ("extensions", "session", "code"),
+    [
+        ({"security": {"labels": ["secret"]}}, {}, "data.label-to-sink"),
+        ({"security": {"labels": []}}, {"labels": ["secret"]}, "data.label-to-sink"),
+        ({}, {}, "data.label-to-sink.unknown"),
+        ({"security": {}}, {"counters": {}}, "data.label-to-sink.unknown"),
+        ({"security": {"labels": ["public"]}}, {}, None),
+        ({}, {"labels": []}, None),
+    ],
+)
+def test_a_sink_is_called_only_when_the_labels_are_known_and_allow_it(
+    judge: Judge, extensions: dict[str, Any], session: dict[str, Any], code: str | None
+) -> None:
+    call = {
+        "kind": "tool_call",
+        "uri": "tool://mail/send_email",
+        "arguments": {},
+        "properties": {"executed_by": "client"},
+    }
+
+    (decision,) = judge([call | {"extensions": extensions, "session": session}])
+
+    found = hits(decision, "data/label_to_sink").get("deny", [])
+    assert [hit["code"] for hit in found] == ([code] if code else [])
+
+
 def _with_planted(view: dict[str, Any], secret: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The view once for each string and key that somebody outside could have written, which is then `secret`."""
     for field in [name for name in view if name not in CLOSED]:
