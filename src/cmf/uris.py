@@ -48,8 +48,9 @@ def normalise(uri: str) -> str:
     authority, separator, tail = _split_authority(rest)
     if scheme not in _OWN_SCHEMES:
         authority = authority.lower()
-        path, mark, query = _split_query(tail)
-        tail = _without_dots(path) + mark + query if separator else tail
+        if separator == "/":
+            path, mark, query = _split_query(tail)
+            tail = _without_dots(path) + mark + query
     return f"{scheme}://{authority}{separator}{tail}"
 
 

@@ -278,7 +278,6 @@ def test_a_discriminator_cannot_lie(message: Message, data: st.DataObject) -> No
 def test_any_object_is_a_message_or_an_error_of_ours(body: dict[str, Any]) -> None:
     try:
         message = Message.model_validate(body)
-    except CmfError as error:
-        assert error.code
+    except CmfError:
         return
     assert loads(message.model_dump_json())["role"] == body["role"]
