@@ -43,7 +43,7 @@ class OpenAIResponsesAdapter:
         body: Any,
         *,
         model: str | None = None,
-        headers: Mapping[str, str] | None = None,  # noqa: ARG002  (the protocol's signature)
+        headers: Mapping[str, str] | None = None,
     ) -> Request:
         """The canonical request; `model` counts where the body names none.
 
@@ -85,7 +85,7 @@ class OpenAIResponsesAdapter:
             body["input"] = [item for message in messages for item in _spelled_items(writer, message)]
         return body
 
-    def to_http(self, request: Request) -> HttpCall:  # noqa: ARG002  (the protocol's signature)
+    def to_http(self, request: Request) -> HttpCall:
         """The call: the format keeps nothing outside the body."""
         return HttpCall(path="/v1/responses")
 
@@ -93,7 +93,7 @@ class OpenAIResponsesAdapter:
         """Roughly how many tokens the request is."""
         return tokens.estimate(request)
 
-    def capabilities(self, model: str) -> ModelCapabilities:  # noqa: ARG002  (until there are declarations)
+    def capabilities(self, model: str) -> ModelCapabilities:
         """What the model can do through this format."""
         return ModelCapabilities()
 
@@ -102,7 +102,7 @@ class OpenAIResponsesAdapter:
     def from_wire_response(
         self,
         body: Any,
-        context: Request | None = None,  # noqa: ARG002  (the protocol's signature)
+        context: Request | None = None,
     ) -> Response:
         """The canonical response; what is no response is an error.
 

@@ -201,7 +201,8 @@ def decode_answer(body: Any) -> tuple[Response, dict[str, Any]]:
     output = left.pop("output") if isinstance(left.get("output"), list) else None
     error = _error(left, form, answered=output is not None)
     choices: tuple[Choice, ...] = ()
-    if output is not None or (error is None and (left.get("object") == "response" or "status" in left)):
+    bare = left.get("output") is None and (left.get("object") == "response" or "status" in left)
+    if output is not None or (error is None and bare):
         message_parts = _answer_parts(output or ())
         choices = (_choice(left, message_parts, partial=partial),)
         said = spoken_text(message_parts)

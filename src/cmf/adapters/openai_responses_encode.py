@@ -161,7 +161,8 @@ def _write_choice(body: dict[str, Any], response: Response, own: dict[str, Any],
         body["status"] = raw
     else:
         status, reason = _STATUS.get(choice.stop_reason, ("completed", None))
-        body["status"] = "in_progress" if choice.message.status is MessageStatus.PARTIAL else status
+        if "status" not in own:
+            body["status"] = "in_progress" if choice.message.status is MessageStatus.PARTIAL else status
         if reason is not None or "incomplete_details" in own:
             body["incomplete_details"] = {"reason": reason} if reason is not None else None
     body["output"] = ItemWriter(answer=True).items(choice.message)

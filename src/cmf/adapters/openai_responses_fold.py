@@ -9,38 +9,28 @@ there is one, and keeps whatever was streamed and is not in it under `cmf_stream
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
 from cmf.adapters.openai_responses_items import PARTIAL, STREAM
+from cmf.adapters.openai_responses_places import (
+    PART_TYPES,
+    PARTS,
+    PIECES,
+    Path,
+    get,
+    path_of,
+    piece_key,
+    pointer,
+    put,
+    skeleton,
+)
 from cmf.codec import dumps
 from cmf.errors import ShapeError
 from cmf.frozen import freeze, thaw
 
-Path: TypeAlias = tuple[str | int, ...]
-
 OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 CLOSING: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
-PIECES: Final[dict[str, tuple[str, ...]]] = {
-    "response.output_text": ("content", "content_index", "text"),
-    "response.refusal": ("content", "content_index", "refusal"),
-    "response.reasoning_text": ("content", "content_index", "text"),
-    "response.reasoning_summary_text": ("summary", "summary_index", "text"),
-    "response.function_call_arguments": ("arguments",),
-    "response.mcp_call_arguments": ("arguments",),
-    "response.custom_tool_call_input": ("input",),
-    "response.code_interpreter_call_code": ("code",),
-    "response.apply_patch_call_operation_diff": ("operation", "diff"),
-    "response.shell_call_command": ("action", "commands", "command_index"),
-}
-"""Events `.delta` and `.done` (and `.added`, for a command): where in the item their text goes."""
-
-PARTS: Final = {
-    "response.content_part.added": ("content", "content_index"),
-    "response.content_part.done": ("content", "content_index"),
-    "response.reasoning_summary_part.added": ("summary", "summary_index"),
-    "response.reasoning_summary_part.done": ("summary", "summary_index"),
-}
 ANNOTATION: Final = "response.output_text.annotation.added"
 PROGRESS: Final = frozenset(
     f"response.{call}.{state}"
@@ -55,16 +45,6 @@ PROGRESS: Final = frozenset(
 _INDEXES: Final = frozenset(
     {"sequence_number", "output_index", "content_index", "summary_index", "annotation_index", "command_index"}
 )
-_PART_TYPES: Final = {
-    "response.output_text": "output_text",
-    "response.refusal": "refusal",
-    "response.reasoning_text": "reasoning_text",
-    "response.reasoning_summary_text": "summary_text",
-}
-_SKELETONS: Final = {
-    "content": "message", "summary": "reasoning", "arguments": "function_call", "input": "custom_tool_call",
-    "code": "code_interpreter_call", "operation": "apply_patch_call", "action": "shell_call",
-}  # fmt: skip
 _UNDER_WAY: Final = frozenset({"in_progress", "queued", "searching", "generating", "interpreting", "calling"})
 _NOTHING: Final = object()
 
@@ -166,8 +146,8 @@ class _Fold:
         if where is None or not isinstance(text, str) or step not in ("delta", "done", "added"):
             return False
         path = path_of(where, data)
-        if base in _PART_TYPES:
-            self.types.setdefault(at, {})[path[:-1]] = _PART_TYPES[base]
+        if base in PART_TYPES:
+            self.types.setdefault(at, {})[path[:-1]] = PART_TYPES[base]
         if step == "done":
             self.wholes.setdefault(at, {})[path] = text
         else:
@@ -234,14 +214,14 @@ class _Fold:
         paths = [*self.parts.get(at, {}), *self.pieces.get(at, {}), *self.wholes.get(at, {})]
         started = self.added.get(at)
         types = self.types.get(at, {})
-        item: dict[str, Any] = thaw(started) if started is not None else _skeleton(paths, types)
+        item: dict[str, Any] = thaw(started) if started is not None else skeleton(paths, types)
         for path, part in self.parts.get(at, {}).items():
-            _put(item, path, thaw(part))
+            put(item, path, thaw(part))
         for path, pieces in self.pieces.get(at, {}).items():
             text = self.wholes.get(at, {}).get(path)
-            _put(item, path, text if text is not None else "".join(pieces), types.get(path[:-1]))
+            put(item, path, text if text is not None else "".join(pieces), types.get(path[:-1]))
         for path, text in self.wholes.get(at, {}).items():
-            _put(item, path, text, types.get(path[:-1]))
+            put(item, path, text, types.get(path[:-1]))
         return item
 
     # -- what the body does not say ------------------------------------------------------------------------------------
@@ -257,13 +237,13 @@ class _Fold:
         for at, by_path in self.pieces.items():
             for path, pieces in by_path.items():
                 text = "".join(pieces)
-                if text and _get(items.get(at), path) != text:
-                    found.say({"output_index": at, "at": _pointer(path), "delta": text})
+                if text and get(items.get(at), path) != text:
+                    found.say({"output_index": at, "at": pointer(path), "delta": text})
         for at, tokens_by_path in self.probabilities.items():
             for path, tokens in tokens_by_path.items():
-                rest = unexplained(tokens, _get(items.get(at), (*path[:-1], "logprobs")))
+                rest = unexplained(tokens, get(items.get(at), (*path[:-1], "logprobs")))
                 if rest is not _NOTHING:
-                    found.say({"output_index": at, "at": _pointer(path), "logprobs": rest})
+                    found.say({"output_index": at, "at": pointer(path), "logprobs": rest})
         return [*found.said, *self.strays]
 
     def _others(self, data: dict[str, Any], *known: str) -> dict[str, Any]:
@@ -301,22 +281,22 @@ class _Fold:
         if key == "item":
             return item
         if key == "part":
-            return _get(item, path_of(PARTS[kind], data)) if kind in PARTS else None
+            return get(item, path_of(PARTS[kind], data)) if kind in PARTS else None
         if key == "annotation":
             place = (*path_of(("content", "content_index", "annotations"), data), data.get("annotation_index"))
-            return _get(item, place) if kind == ANNOTATION else None  # type: ignore[arg-type]  # any JSON
+            return get(item, place) if kind == ANNOTATION else None  # type: ignore[arg-type]  # any JSON
         base, _, step = kind.rpartition(".")
         where = PIECES.get(base)
         if where is None:
             return None
         path = path_of(where, data)
         if key == "logprobs":
-            return _HELD if step == "delta" and isinstance(data[key], list) else _get(item, (*path[:-1], "logprobs"))
+            return _HELD if step == "delta" and isinstance(data[key], list) else get(item, (*path[:-1], "logprobs"))
         if key == "name":
             return item.get("name") if isinstance(item, dict) else None
         if key != piece_key(base, step):
             return None
-        return _HELD if step in ("delta", "added") else _get(item, path)
+        return _HELD if step in ("delta", "added") else get(item, path)
 
 
 _HELD: Final = object()
@@ -390,71 +370,7 @@ def _flat_error(data: dict[str, Any], strays: list[Any]) -> Any:
     }
 
 
-# -- paths into an item ------------------------------------------------------------------------------------------------
-
-
-def path_of(steps: tuple[str, ...], data: dict[str, Any]) -> Path:
-    """The steps, with each `…_index` replaced by its number in the event."""
-    return tuple(number(data.get(step)) if step.endswith("_index") else step for step in steps)
-
-
-def number(value: Any) -> int:
-    """The index that an event names; 0 where it names none."""
-    return value if type(value) is int and value >= 0 else 0
-
-
-def piece_key(base: str, step: str) -> str:
-    """The field of an event under which the text of a piece, or of the whole, stands."""
-    if base == "response.shell_call_command":
-        return "delta" if step == "delta" else "command"
-    return "delta" if step == "delta" else PIECES.get(base, ("",))[-1]
-
-
-def _pointer(path: Path) -> str:
-    return "".join(f"/{step}" for step in path)
-
-
-def _get(item: Any, path: Path) -> Any:
-    for step in path:
-        if isinstance(item, dict) and isinstance(step, str):
-            item = item.get(step)
-        elif isinstance(item, list) and type(step) is int and 0 <= step < len(item):
-            item = item[step]
-        else:
-            return None
-    return item
-
-
-def _put(item: dict[str, Any], path: Path, value: Any, part_type: str | None = None) -> None:
-    """Set what stands at the path; lists grow by one at most, so no index can blow them up."""
-    holder: Any = item
-    for step, after in zip(path, (*path[1:], None), strict=True):
-        last = after is None
-        fresh = value if last else ([] if type(after) is int else {"type": part_type} if part_type else {})
-        if isinstance(holder, dict) and isinstance(step, str):
-            if last or not isinstance(holder.get(step), dict | list):
-                holder[step] = fresh
-            holder = holder[step]
-        elif isinstance(holder, list) and type(step) is int:
-            if step >= len(holder):
-                holder.append(fresh)
-                step = len(holder) - 1
-            elif last:
-                holder[step] = value
-            holder = holder[step]
-        else:
-            return
-
-
 def _alone(body: dict[str, Any]) -> dict[str, Any]:
     """A body that came as the only event of a stream: an error, or else an answer that never ended as a stream does."""
     said = {key: value for key, value in body.items() if key != PARTIAL}
     return {**said, PARTIAL: True} if "output" in body or "status" in body or "object" in body else said
-
-
-def _skeleton(paths: list[Path], types: dict[Path, str]) -> dict[str, Any]:
-    """An item of which only pieces were heard."""
-    kind = _SKELETONS.get(str(paths[0][0]), "message") if paths else "message"
-    if "reasoning_text" in types.values():
-        kind = "reasoning"
-    return {"type": kind, "role": "assistant"} if kind == "message" else {"type": kind}

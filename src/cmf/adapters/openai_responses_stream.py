@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
-from cmf.adapters.openai_responses_fold import CLOSING, PIECES, number, path_of, piece_key
+from cmf.adapters.openai_responses_fold import CLOSING
 from cmf.adapters.openai_responses_items import CALLS
+from cmf.adapters.openai_responses_places import PIECES, number, path_of, piece_key
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from cmf.enums import MessageStatus
 from cmf.request import Response

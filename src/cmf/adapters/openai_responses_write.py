@@ -44,15 +44,16 @@ SCHEMA_NAME: Final = "response"  # the format demands one
 class ItemWriter:
     """Writes the items of one request, or of one answer; calls and results without ids are paired by order."""
 
-    __slots__ = ("_answer", "_facts", "_made", "_message", "_minted", "_open", "_unanswered", "_written")
+    __slots__ = ("_answer", "_caller", "_facts", "_made", "_message", "_minted", "_open", "_unanswered", "_written")
 
     def __init__(self, *, answer: bool = False) -> None:
         self._answer = answer
         self._minted = 0
         self._made = 0
+        self._caller: str | None = None  # the id of the last call
         self._unanswered: list[str] = []
         self._written: list[dict[str, Any]] = []
-        self._facts: list[dict[str, Any]] = []  # of each item, what rode along with it
+        self._facts: list[Any] = []  # of each item, what rode along with it; None for one from elsewhere
         self._open: str | None = None  # the kind of the last item while more parts may join it
         self._message: Message
 
@@ -73,7 +74,7 @@ class ItemWriter:
             self._add_result(part, own)
         elif isinstance(part, OpaquePart) and INSIDE not in own:
             if part.provider == FORMAT:
-                self._begin(dict(part.value))
+                self._begin(dict(part.value), {})
             else:
                 self._drop(part, "a foreign block")
         else:
@@ -81,17 +82,18 @@ class ItemWriter:
 
     def _begin(self, item: dict[str, Any], facts: Any = None, *, joinable: str | None = None) -> None:
         self._written.append(item)
-        self._facts.append(facts if isinstance(facts, dict) else {})
+        self._facts.append(facts)
         self._open = joinable
 
     def _drop(self, part: Part, reason: str) -> None:
         drop(FORMAT, part.content_type, reason, message=self._message)
 
-    def _closed(self, item: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-        """The item with what rode along, and with what this side of the format wants to be there."""
-        for key, fact in facts.items():
-            item.setdefault(key, fact)
-        if self._answer:
+    def _closed(self, item: dict[str, Any], facts: Any) -> dict[str, Any]:
+        """The item with what rode along; one from elsewhere with what clients expect in an answer."""
+        if isinstance(facts, dict):
+            for key, fact in facts.items():
+                item.setdefault(key, fact)
+        elif self._answer:
             prefix = _ID_PREFIXES.get(item.get("type"))  # type: ignore[arg-type]  # any JSON; None is not in the table
             if prefix is not None:
                 item.setdefault("id", f"{prefix}_{self._made}")
@@ -201,7 +203,8 @@ class ItemWriter:
                 item[spec.whole] = part.arguments
             else:
                 item.update({key: part.arguments[key] for key in spec.keys if key in part.arguments})
-        self._begin(ride(item, own), joinable=kind if spec.result is not None else None)
+        self._caller = part.tool_call_id
+        self._begin(ride(item, own), {} if own else None, joinable=kind if spec.result is not None else None)
 
     def _mint(self) -> str:
         name = f"call_{self._minted}"
@@ -224,15 +227,15 @@ class ItemWriter:
         item["output"] = self._output(part.content) if of_parts else part.content
         if part.is_error:
             drop(FORMAT, "is_error", "results have no error flag here", message=self._message)
-        self._begin(ride(item, own))
+        self._begin(ride(item, own), {})
 
     def _join_result(self, part: ToolResultPart) -> None:
         """Put what a hosted tool returned into the item of its call, which it must follow."""
-        item = self._written[-1] if self._written else {}
-        spec = CALLS.get(item.get("type", ""))
-        if self._open is None or spec is None or spec.result is None or item.get(spec.id_key) != part.tool_call_id:
+        spec = CALLS.get(self._open) if self._open is not None else None
+        if spec is None or spec.result is None or self._caller != part.tool_call_id:
             self._drop(part, "a result that another provider made")
             return
+        item = self._written[-1]
         content = part.content
         image = content[0] if isinstance(content, tuple) and content else None
         item[spec.result] = image.data if isinstance(image, ImagePart) else content
