@@ -119,9 +119,13 @@ def _as_block(part: Part, dialect: Dialect) -> Part:
 
 
 def _reasoning(fields: Fields, dialect: Dialect, parts: list[Part]) -> str | None:
-    """The thinking beside the content. Gives the key whose text only repeats `reasoning_details`, if one does."""
+    """The thinking beside the content. Gives the key whose text only repeats that of `reasoning_details`, if one does.
+
+    Several details joined are a text of their own, which policy has to see in one piece.
+    """
     details = _details(fields, dialect)
-    whole = "".join(part.text for part in details if isinstance(part, ThinkingPart))
+    texts = [part.text for part in details if isinstance(part, ThinkingPart) and part.text]
+    whole = texts[0] if len(texts) == 1 else None
     repeated = None
     for key in ("reasoning_content", "reasoning"):
         text = fields.take(key, str)
@@ -168,12 +172,10 @@ def _answer(fields: Fields, dialect: Dialect, parts: list[Part], names: Names) -
     if refusal:
         parts.append(trusted(TextPart, text=refusal, extra=frozen_mapping({f"{dialect.format}.key": "refusal"})))
     _audio(fields, dialect, parts)
-    calls = fields.take("tool_calls", list)
-    for index, raw in enumerate(calls or ()):
+    for index, raw in enumerate(_listed(fields, "tool_calls")):
         parts.append(_tool_call(raw, f"{fields.path}.tool_calls[{index}]", index, dialect))
-    legacy = fields.take("function_call", dict)
-    if legacy is not None:
-        parts.append(_function_call(legacy, fields.path, dialect))
+    if "function_call" in fields:
+        parts.append(_function_call(fields.need("function_call", dict), fields.path, dialect))
     for part in parts:
         if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
             names[part.tool_call_id] = part.name

@@ -13,6 +13,7 @@ from typing import Any, Final
 from cmf.adapters.base import WireEvent
 from cmf.adapters.chat_completions_decode import PARTIAL, RESERVED
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.errors import ShapeError
 from cmf.frozen import same_spelling
 
 DONE: Final = "[DONE]"
@@ -30,7 +31,9 @@ Aside = dict[str, list[Any]]
 def fold(events: Iterable[WireEvent]) -> Any:
     """The whole body that the events add up to, with `cmf_partial` unless the stream came to its end."""
     folder = _Fold()
-    for event in events:
+    for at, event in enumerate(events):
+        if not isinstance(event, dict):
+            raise ShapeError("expected an event", path=f"$[{at}]", hint="an event has `data`")
         if "data" in event:
             folder.hear(event["data"])
     return folder.body()
@@ -116,7 +119,7 @@ class _Choice:
         self._fields: dict[str, Any] = {"index": index}
         self._message: dict[str, Any] = {}
         self._texts: dict[str, list[str]] = {}
-        self._blocks: list[dict[str, Any]] = []
+        self._blocks: list[Any] = []
         self._calls: list[_Pieces] = []
         self._calls_by_index: dict[int, _Pieces] = {}
         self._details: list[_Pieces] = []
@@ -190,7 +193,7 @@ class _Choice:
         if before and not self._blocks:
             self._blocks.append({"type": "text", "text": "".join(before)})
         last = self._blocks[-1] if self._blocks else None
-        if last is None or not _joined(last, block):
+        if not isinstance(last, dict) or not _joined(last, block):
             self._blocks.append(_copy(block))
 
     def _call(self, raw: Any, position: int) -> None:
@@ -383,7 +386,7 @@ _ORDER: Final = ("reasoning", "reasoning_content", "reasoning_details", "content
 
 def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
     """The chunks of a body, with `[DONE]` at their end if it is whole."""
-    if not isinstance(body, dict) or "choices" not in body:
+    if not isinstance(body, dict) or not isinstance(body.get("choices"), list):
         return [{"data": body}]
     top = {key: item for key, item in body.items() if key not in ("choices", "usage", "error")}
     if top.get("object") == _WHOLE:
@@ -410,12 +413,12 @@ def _chunks_of(choice: dict[str, Any]) -> list[dict[str, Any]]:
     deltas = [{key: item for key, item in message.items() if key not in apart}]
     deltas += [{key: message[key]} for key in _ORDER if key in message]
     calls = message.get("tool_calls")
-    if calls:
+    if isinstance(calls, list) and calls:
         deltas += [{"tool_calls": [{"index": at, **call}]} for at, call in enumerate(calls)]
     elif "tool_calls" in message:
         deltas.append({"tool_calls": calls})
     chunks: list[dict[str, Any]] = [{"index": index, "delta": delta, "finish_reason": None} for delta in deltas]
-    ending = {key: item for key, item in choice.items() if key not in ("index", "message")}
+    ending = {key: item for key, item in choice.items() if key not in ("index", "message", "delta")}
     if "finish_reason" not in ending:
         for chunk in chunks:
             del chunk["finish_reason"]

@@ -16,7 +16,7 @@ from cmf.errors import CmfError
 from cmf.request import ErrorInfo, Request, Response
 
 Hear = Callable[[WireEvent], Iterable[StreamEvent]]
-"""What one wire event says at once: `TextDelta`, `ThinkingDelta`, `ToolUseStart`, `ToolUseInputDelta`. Never raises."""
+"""What one wire event says at once: `TextDelta`, `ThinkingDelta`, `ToolUseStart`, `ToolUseInputDelta`."""
 
 CUT = ErrorInfo(message="the stream ended before its answer did", type="stream.cut")
 
@@ -32,8 +32,12 @@ async def drive(
     heard: list[WireEvent] = []
     async for event in events:
         heard.append(event)
-        for said in hear(event):
-            yield said
+        try:
+            said = list(hear(event))
+        except CmfError:
+            continue  # text that is no text; the fold refuses it in a moment
+        for each in said:
+            yield each
     try:
         response = adapter.from_wire_response(adapter.fold_events(heard), context)
     except CmfError as error:
