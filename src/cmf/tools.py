@@ -135,9 +135,11 @@ def input_problem(tool: ToolDefinition, arguments: Any) -> str | None:
     if tool.input_schema is None:
         return None
     import jsonschema  # brings much with it, and only validation needs it
+    import referencing
 
     try:
-        validator = jsonschema.Draft202012Validator(tool.input_schema)
+        # The registry is named because the default one fetches what a `$ref` points to.
+        validator = jsonschema.Draft202012Validator(tool.input_schema, registry=referencing.Registry())
         error = next(validator.iter_errors(arguments), None)
     except Exception:  # noqa: BLE001  (whatever fails there, the input was not shown to fit)
         return "$"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.house.tree import ROOT, project_settings
+from tests.house.tree import ROOT, imported_names, parsed, project_settings, source_files
 
 DOCUMENT = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -46,6 +48,21 @@ def test_the_runtime_lock_pins_every_runtime_dependency() -> None:
     pinned = {match[0] for line in lock.splitlines() if (match := NAME.match(line))}
 
     assert _runtime() - pinned == set()
+
+
+def test_the_code_imports_what_is_declared_and_declares_what_it_imports() -> None:
+    """A name that is only imported works until the package that happened to bring it stops doing so."""
+    providers = importlib.metadata.packages_distributions()
+    imported = {name.split(".")[0] for path in source_files() for name, _ in imported_names(parsed(path))}
+    third_party = imported - sys.stdlib_module_names - {"cmf", "pipeline", "pydantic_core"}
+
+    used = {_canonical(providers[module][0]) for module in third_party}
+
+    assert used == {_canonical(name) for name in _runtime()}
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _asked_for() -> set[str]:
