@@ -2,13 +2,13 @@ package cmf.rules.tools.unknown_wire_type_test
 
 import data.cmf.rules.tools.unknown_wire_type
 
-_view := {"kind": "opaque", "uri": "opaque://openai/reasoning", "content": "{}", "properties": {}, "extensions": {}}
+_view := {"kind": "opaque", "uri": "opaque://openai/computer_call", "content": "{}", "properties": {}, "extensions": {}}
 
 test_denied_when_not_on_the_list if count(unknown_wire_type.deny) == 1 with input as _view
 
 test_denied_when_another_provider_has_it if {
 	count(unknown_wire_type.deny) == 1 with input as _view
-		with data.cmf.defaults.tools.unknown_wire_type.allowed as ["opaque://anthropic/reasoning"]
+		with data.cmf.defaults.tools.unknown_wire_type.allowed as ["opaque://anthropic/computer_call"]
 }
 
 test_denied_when_the_uri_is_missing if {
@@ -18,7 +18,7 @@ test_denied_when_the_uri_is_missing if {
 
 test_allowed_when_on_the_list if {
 	count(unknown_wire_type.deny) == 0 with input as _view
-		with data.cmf.defaults.tools.unknown_wire_type.allowed as ["opaque://openai/reasoning"]
+		with data.cmf.defaults.tools.unknown_wire_type.allowed as ["opaque://openai/computer_call"]
 }
 
 test_allowed_when_it_is_our_own_empty_message if {
