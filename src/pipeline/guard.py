@@ -42,6 +42,16 @@ class Guard:
         self._runner = build_runner(policies, engine, config or Config())
         self._sessions = MemorySessions()
 
+    def __enter__(self) -> Guard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the engine's connections, if it has any; `with Guard(...) as guard:` does so at its end."""
+        self._runner.close()
+
     def check(
         self,
         value: Traffic,

@@ -115,6 +115,10 @@ class Runner:
             rule.id: RuleFacts(severity=rule.severity, mode=Mode(rule.mode.value)) for rule in policies.rules
         }
 
+    def close(self) -> None:
+        """Let go of what the engine holds."""
+        self._engine.close()
+
     def run(self, traffic: Traffic, context: Context, session: SessionFacts) -> Outcome:
         """The outcome for `traffic`. What policy or an engine does never raises: it decides."""
         steps = self._steps(traffic, context, session)

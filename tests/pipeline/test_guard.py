@@ -121,6 +121,13 @@ def test_a_directory_with_rules_is_the_whole_set_and_an_empty_one_is_refused(tmp
         Guard(tmp_path / "empty")
 
 
+def test_a_guard_lets_go_of_its_engine_at_the_end_of_its_block(guarded: Rules) -> None:
+    with guarded({"deny": DENY}) as guard:
+        assert guard.decide(says("no")).action == "refuse"
+
+    assert guard.decide(says("no")).action == "refuse"
+
+
 def test_a_loaded_set_can_be_given_and_names_the_revision() -> None:
     policies = load(shipped())
 

@@ -93,6 +93,9 @@ class Answering:
         self.asked += 1
         return list(self.answers)
 
+    def close(self) -> None:
+        self.asked = -1
+
     async def aevaluate(
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
     ) -> list[EngineResult]:

@@ -131,3 +131,20 @@ def schema(
     from pipeline.cli.schema import run
 
     run(name.value)
+
+
+bundle = typer.Typer(help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(bundle, name="bundle")
+
+
+@bundle.command("build")
+def build(
+    directory: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the bundle.")],
+    policies: Annotated[
+        list[Path] | None, typer.Option("--policies", help="A policy directory (repeatable), as for eval.")
+    ] = None,
+) -> None:
+    """Write a policy set as an OPA bundle directory: `opa run --server --bundle OUT` then serves it."""
+    from pipeline.cli.bundle import run
+
+    run(directory, policies=policies)

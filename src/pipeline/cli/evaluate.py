@@ -40,7 +40,7 @@ def run(
         known = read_context(context)
     with one_line_errors(file):
         traffic = read_traffic(file, source, kind)
-    with one_line_errors():
+    with one_line_errors(), guard:
         outcome = guard.run(traffic, context=known)
     with one_line_errors(file), loss.collecting() as losses:
         wire = emit(outcome, target) if outcome.value is not None else None

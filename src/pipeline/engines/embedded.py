@@ -115,9 +115,10 @@ class EmbeddedEngine:
         """The same; a large batch is judged on another thread."""
         if len(shared) + sum(map(len, views)) <= OFFLOAD_BYTES:
             return self.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
-        return await asyncio.to_thread(
-            self.evaluate, entrypoints, shared, views, timeout_seconds=timeout_seconds
-        )
+        return await asyncio.to_thread(self.evaluate, entrypoints, shared, views, timeout_seconds=timeout_seconds)
+
+    def close(self) -> None:
+        """Nothing to let go of: it holds memory alone."""
 
     def query(self, query: str, document: bytes, *, timeout_seconds: float = 10.0) -> dict[str, Any]:
         """OPA's result set for a Rego query: {"result": [{"expressions", "bindings"}]}, or {} if undefined.
