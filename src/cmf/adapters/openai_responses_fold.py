@@ -36,9 +36,9 @@ PROGRESS: Final = frozenset(
     f"response.{call}.{state}"
     for call in (
         "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call",
-        "mcp_list_tools",
+        "mcp_list_tools", "compaction",
     )
-    for state in ("in_progress", "searching", "interpreting", "generating", "completed", "failed")
+    for state in ("in_progress", "searching", "interpreting", "generating", "completed", "failed", "compacting")
 )  # fmt: skip
 """Events that only say how far a call is."""
 

@@ -66,7 +66,7 @@ CALLS: Final[dict[str, CallItem]] = {
     "shell_call": CallItem(tool="shell", whole="action"),
     "local_shell_call": CallItem(tool="local_shell", whole="action"),
     "apply_patch_call": CallItem(tool="apply_patch", whole="operation"),
-    "computer_call": CallItem(tool="computer", whole="action"),
+    "computer_call": CallItem(tool="computer", keys=("action", "actions")),
     "tool_search_call": CallItem(tool="tool_search", whole="arguments"),
 }
 
@@ -86,7 +86,7 @@ TEXTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "re
 HOSTED_TOOLS: Final = frozenset(
     {
         "web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11", "file_search",
-        "code_interpreter", "image_generation", "mcp", "tool_search", "x_search",
+        "code_interpreter", "image_generation", "mcp", "tool_search", "programmatic_tool_calling", "x_search",
     }
 )  # fmt: skip
 CLIENT_TOOLS: Final = frozenset(

@@ -227,6 +227,13 @@ ITEMS: dict[str, dict[str, Any]] = {
         "action": {"type": "click", "x": 1, "y": 2, "button": "left"},
         "pending_safety_checks": [],
     },
+    "computer in steps": {
+        "type": "computer_call",
+        "id": "cu_2",
+        "call_id": "call_12",
+        "actions": [{"type": "screenshot"}],
+    },
+    "program": {"type": "program", "id": "pr_1", "call_id": "call_13", "code": "print(1)", "fingerprint": "f"},
     "computer output": {
         "type": "computer_call_output",
         "call_id": "call_11",
