@@ -21,6 +21,7 @@ from cmf.content import (
     OpaquePart,
     Part,
     RedactedThinkingPart,
+    ResourcePart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -29,11 +30,13 @@ from cmf.content import (
 from cmf.errors import ShapeError
 from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.message import Message
-from cmf.value import trusted
+from cmf.value import replace, trusted
 
 FORMAT: Final = "anthropic_messages"
 _HINT: Final = "see the Messages API reference"
 _EMPTY: Final = FrozenDict()
+
+_MARK: Final = frozen_mapping({FORMAT: _EMPTY})
 
 Names: TypeAlias = dict[str, str]
 """Tool names by the id of the call, as far as the conversation has been read."""
@@ -65,6 +68,13 @@ def is_own(holder: Any) -> bool:
     return bool(holder.extra) and FORMAT in holder.extra
 
 
+def is_users(part: Part) -> bool:
+    """Whether only users' messages hold such a part: media, and results of what the client ran."""
+    if isinstance(part, ToolResultPart):
+        return part.executed_by == "client"
+    return isinstance(part, ImagePart | DocumentPart | ResourcePart)
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
@@ -75,6 +85,14 @@ def decode_blocks(blocks: Sequence[Any], path: str, names: Names) -> list[Part]:
         ShapeError: a block that is no object, has no type, or is a call or result that does not fit.
     """
     return [decode_block(block, f"{path}[{index}]", names) for index, block in enumerate(blocks)]
+
+
+def decode_assistant(blocks: Sequence[Any], path: str, names: Names) -> list[Part]:
+    """The parts of an assistant's message: `decode_blocks`, and what only users say is marked as this format's own."""
+    return [
+        replace(part, extra=_MARK) if is_users(part) and part.extra is None else part
+        for part in decode_blocks(blocks, path, names)
+    ]
 
 
 def decode_block(block: Any, path: str, names: Names) -> Part:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from cmf import binary
-from cmf.adapters.anthropic_messages_blocks import FORMAT, is_own, own_extra
+from cmf.adapters.anthropic_messages_blocks import FORMAT, is_own, is_users, own_extra
 from cmf.adapters.fields import extra_of, merge
 from cmf.adapters.loss import drop
 from cmf.codec import dumps
@@ -28,11 +28,24 @@ from cmf.content import (
     ToolResultPart,
     VideoPart,
 )
+from cmf.enums import Role
 from cmf.errors import UnmappedPartError, UnsupportedError
 from cmf.message import Message
 from cmf.value import to_json
 
 Block: TypeAlias = dict[str, Any]
+
+
+def encode_content(message: Message) -> list[Block]:
+    """The blocks of a message: see `encode_parts`. An assistant says no media and no client's results here."""
+    if message.role is Role.ASSISTANT:
+        for part in message.content:
+            if is_users(part) and not is_own(part):
+                raise UnsupportedError(
+                    f"an assistant's message holds no {part.content_type.value} in this format",
+                    hint="put it into a message of the user",
+                )
+    return encode_parts(message.content, message)
 
 
 def encode_parts(parts: Iterable[Part], message: Message) -> list[Block]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cmf.adapters import layout
-from cmf.adapters.anthropic_messages_blocks import FORMAT, Names, decode_blocks, own_extra, rest_of
-from cmf.adapters.anthropic_messages_parts import encode_parts
+from cmf.adapters.anthropic_messages_blocks import FORMAT, Names, decode_assistant, decode_blocks, own_extra, rest_of
+from cmf.adapters.anthropic_messages_parts import encode_content
 from cmf.adapters.anthropic_messages_tools import decode_choice, decode_tools, encode_choice, encode_tool
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.loss import drop
@@ -178,7 +178,8 @@ def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
     if isinstance(content, str):
         parts: list[Part] = [trusted(TextPart, text=content)]
     elif isinstance(content, list):
-        parts = decode_blocks(content, f"{path}.content", names)
+        read = decode_assistant if role is Role.ASSISTANT else decode_blocks
+        parts = read(content, f"{path}.content", names)
     else:
         raise ShapeError("`content` is no text and no list of blocks", path=f"{path}.content", hint="send blocks")
     extra = rest_of(item, _MESSAGE_KEYS) if len(item) > 2 else None
@@ -311,7 +312,7 @@ def encode_group(group: Sequence[Message]) -> dict[str, Any]:
     role = {Role.ASSISTANT: "assistant", Role.SYSTEM: "system", Role.DEVELOPER: "system"}.get(first.role, "user")
     wire: dict[str, Any] = {"role": role, "content": []}
     for message in group:
-        wire["content"] += encode_parts(message.content, message)
+        wire["content"] += encode_content(message)
         if message.extra:
             merge(wire, own_extra(message, "message", message))
     return wire

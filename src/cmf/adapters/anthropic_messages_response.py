@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cmf.adapters import layout
-from cmf.adapters.anthropic_messages_blocks import FORMAT, Names, decode_blocks, is_own, own_extra
-from cmf.adapters.anthropic_messages_parts import encode_parts
+from cmf.adapters.anthropic_messages_blocks import FORMAT, Names, decode_assistant, is_own, own_extra
+from cmf.adapters.anthropic_messages_parts import encode_content
 from cmf.adapters.anthropic_messages_request import with_ids
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.content import ToolCallPart, ToolResultPart
@@ -129,7 +129,7 @@ def _decode_message(raw: Any, names: Names) -> Response:
     message = trusted(
         Message,
         role=Role.ASSISTANT,
-        content=tuple(decode_blocks(content, "$.content", names)),
+        content=tuple(decode_assistant(content, "$.content", names)),
         id=fields.take("id", str),
         status=MessageStatus.PARTIAL if fields.peek(PARTIAL) is True else MessageStatus.COMPLETE,
     )
@@ -243,7 +243,7 @@ def _encode(response: Response) -> dict[str, Any]:
 def _encode_message(response: Response) -> dict[str, Any]:
     choice = response.choices[0]
     (message,) = with_ids((choice.message,))
-    body = {"content": encode_parts(message.content, message), "stop_reason": _stop_reason(choice)}
+    body = {"content": encode_content(message), "stop_reason": _stop_reason(choice)}
     own_extra(message, "message", message)  # nothing of this format's: what another put there is recorded
     if message.id is not None:
         body["id"] = message.id

@@ -420,3 +420,22 @@ def test_a_part_that_no_table_knows_is_a_programming_error() -> None:
 
     with pytest.raises(UnmappedPartError):
         encode_part(message, message)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("ANT-13")
+@pytest.mark.parametrize("part", [ImagePart(type="url", data="https://x.test/a"), ToolResultPart(tool_call_id="a")])
+def test_what_only_users_say_is_refused_of_a_foreign_assistant(part: Part) -> None:
+    with pytest.raises(UnsupportedError):
+        written(part, role=Role.ASSISTANT)
+
+
+@pytest.mark.spec("ANT-13")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}},
+        {"type": "tool_result", "tool_use_id": "a", "content": "x"},
+    ],
+)
+def test_what_only_users_say_goes_back_where_it_came_from(given: dict[str, Any]) -> None:
+    assert type(only_part(asked(given, role="assistant"))) in (ImagePart, ToolResultPart)
