@@ -61,3 +61,7 @@ class Engine(Protocol):
     ) -> list[EngineResult]:
         """The same, without keeping the event loop from its other work."""
         ...
+
+    def close(self) -> None:
+        """Let go of connections and threads. The engine may be used again, and opens new ones."""
+        ...
