@@ -182,6 +182,8 @@ def same_json(left: Any, right: Any) -> bool:
 
 def same_spelling(left: Any, right: Any) -> bool:
     """`same_json`, and numbers are spelled alike too: 1 is not 1.0. Key order does not count."""
+    if left is right:
+        return True
     if isinstance(left, dict):
         return (
             isinstance(right, dict)

@@ -32,6 +32,8 @@ Decode = Callable[[Any], Sequence[Message]]
 
 def difference(plain: Any, raw: Any) -> dict[str, Any] | None:
     """What turns `plain` into `raw` (see the module); {} if alike; None if text differs, which is no layout."""
+    if plain is raw:
+        return {}
     if isinstance(plain, dict) and isinstance(raw, dict):
         steps: dict[str, Any] = {}
         for key in plain.keys() | raw.keys():

@@ -80,6 +80,9 @@ RESULTS: Final[dict[str, tuple[str, bool]]] = {
 }
 """Items that answer a call: the key of the call's id, and whether a list is content parts (else it is plain JSON)."""
 
+CLIENT_RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
+"""Results of tools that nobody but the client has."""
+
 TEXTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 """Content parts that are text, and the key that it stands under."""
 

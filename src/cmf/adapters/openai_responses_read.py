@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from cmf.adapters.openai_responses_items import (
     CALLS,
+    CLIENT_RESULTS,
     FORMAT,
     INSIDE,
     ITEM,
@@ -185,6 +186,8 @@ class ItemReader:
     def _runner(self, kind: str, spec: CallItem, item: dict[str, Any], call_id: str | None) -> Runner:
         if kind == "tool_search_call":
             return "provider" if item.get("execution") == "server" else "client"
+        if spec.tool is None:
+            return spec.runner  # the client's own tools: an answer that holds their outputs repeats history
         return "provider" if call_id is not None and call_id in self._answered else spec.runner
 
     def _result(self, item: dict[str, Any], kind: str) -> tuple[Part, ...] | None:
@@ -198,14 +201,14 @@ class ItemReader:
             return None
         left = {key: value for key, value in item.items() if key not in ("type", "output")}
         call_id = taken(left, id_key)
-        if kind != "function_call_output" or self._answer:  # in an answer only the type tells it from a joined result
+        if kind != "function_call_output":
             left["type"] = kind
         part = trusted(
             ToolResultPart,
             tool_call_id=call_id,
             tool_name=self._names.get(call_id) if call_id is not None else None,
             content=content,
-            executed_by="provider" if self._answer else "client",
+            executed_by="provider" if self._answer and kind not in CLIENT_RESULTS else "client",
             extra=riding(left),
         )
         return (part,)

@@ -30,6 +30,7 @@ from tests.cmf.adapters.responses_bodies import (
     ITEMS,
     TOOLS,
     answer_body,
+    assert_lossless_answer,
     assert_lossless_request,
     message,
     parts_of,
@@ -205,6 +206,13 @@ def test_a_shell_that_the_answer_holds_the_output_of_was_run_by_the_provider() -
     assert [part.executed_by for part in run.message.content] == ["provider", "provider"]
     assert asked.message.content[0].executed_by == "client"
     assert (run.choices[0].stop_reason, asked.choices[0].stop_reason) == (StopReason.END, StopReason.CALL)
+
+
+@pytest.mark.spec("RSP-6")
+def test_a_function_that_the_answer_holds_the_output_of_is_still_the_clients() -> None:
+    response = assert_lossless_answer(answer_body(ITEMS["call"], ITEMS["result"], object="response.compaction"))
+
+    assert [part.executed_by for part in response.message.content] == ["client", "client"]
 
 
 @pytest.mark.spec("RSP-6")
