@@ -2,7 +2,7 @@
 # title: Secret-shaped tokens
 # description: |
 #   Finds credentials by their issuers' published shapes, and long random values assigned to a name such as `api_key`.
-#   Cheap looks come first: `hint` over the whole view, then the literals of each shape; its pattern runs last.
+#   Cheap looks come first: `hint` over the whole view, then the literals of each shape; patterns run last.
 package cmf.lib.secrets
 
 import data.cmf.lib.scan
@@ -19,11 +19,13 @@ in_surroundings := _found(scan.surroundings)
 
 _settings := data.cmf.defaults.data.secrets
 
-_found(text) := (_known(text) | _assigned(text)) | _shaped(_settings.extra_patterns, text)
+_found(text) := _shaped(_shapes, text) | _assigned(text)
 
-_known(text) := _shaped(_settings.patterns, text) if {
-	regex.match(_settings.hint, scan.everything)
-} else := set()
+_suspicious if regex.match(_settings.hint, scan.everything)
+
+_shapes := object.union(_settings.patterns, _settings.extra_patterns) if {
+	_suspicious
+} else := _settings.extra_patterns
 
 # What may stand before a token: the start, a character that is in no word, or an escape of a JSON text.
 _before := `(?:^|[^0-9A-Za-z_]|\\[bfnrt]|\\u[0-9a-f]{4})`
@@ -44,6 +46,7 @@ _assigned(text) := {{"kind": kind, "secret": groups[1]} |
 }
 
 _suspected contains kind if {
+	_suspicious
 	some kind, weak in _settings.weak_patterns
 	regex.match(weak.hint, scan.everything)
 }

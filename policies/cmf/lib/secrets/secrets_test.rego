@@ -155,6 +155,13 @@ test_the_hint_covers_every_literal if {
 	}
 }
 
+test_the_hint_covers_what_the_weak_patterns_need if {
+	hint := data.cmf.defaults.data.secrets.hint
+	every word in ["api_key", "Api-Key", "API_KEY", "password", "Secret", "TOKEN", "a://b:c@d"] {
+		regex.match(hint, word)
+	}
+}
+
 test_the_literals_cover_every_sample if {
 	every kind, sample in _samples {
 		some literal in data.cmf.defaults.data.secrets.patterns[kind].literals
