@@ -11,7 +11,7 @@ from cmf.adapters.aisdk_encode import names_in, write_group, write_messages, wri
 from cmf.adapters.aisdk_fold import PARTIAL, STREAM, fold
 from cmf.adapters.base import HttpCall, WireEvent
 from cmf.adapters.driver import drive
-from cmf.adapters.fields import Fields, extra_of
+from cmf.adapters.fields import Fields, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
 from cmf.adapters.loss import drop
 from cmf.adapters.stream import StreamEvent
@@ -103,7 +103,7 @@ class AiSdkAdapter:
     def to_wire_response(self, response: Response) -> Any:
         """The UI message; `{"error": …}` for a response that is nothing but an error."""
         if response.error is not None and not response.choices:
-            return {"error": response.error.message or "", **(extra_of(response, FORMAT).get("body") or {})}
+            return {"error": response.error.message or "", **object_in(extra_of(response, FORMAT), "body")}
         if len(response.choices) != 1:
             raise UnsupportedError("the AI SDK has one answer at a time", hint="choose one")
         return write_group((response.choices[0].message,), index=0, split=False)
@@ -120,7 +120,7 @@ class AiSdkAdapter:
         whole = choice is None or choice.message.status in (MessageStatus.COMPLETE, MessageStatus.ERROR)
         return chunks(
             self.to_wire_response(response),
-            extra_of(response, FORMAT).get("stream") or {},
+            object_in(extra_of(response, FORMAT), "stream"),
             finish_reason=_stop_word(choice),
             whole=whole and extra_of(response, FORMAT).get("partial") is not True,
         )

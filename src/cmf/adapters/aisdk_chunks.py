@@ -51,8 +51,9 @@ def _chunks(body: Mapping[str, Any], notes: Mapping[str, Any]) -> Iterator[dict[
             yield {"type": "start-step"}
         else:
             yield from _part(part)
-    yield from (dict(chunk) for chunk in notes.get("chunks") or ())
-    yield from (dict(chunk) for chunk in notes.get("errors") or ())
+    for name in ("chunks", "errors"):
+        listed = notes.get(name)
+        yield from (dict(chunk) for chunk in (listed if isinstance(listed, list) else ()) if isinstance(chunk, dict))
     if stepping:
         yield {"type": "finish-step"}
     if isinstance(notes.get("abort"), dict):

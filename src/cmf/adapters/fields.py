@@ -81,6 +81,12 @@ def extra_of(holder: Any, format_name: str) -> dict[str, Any]:
     return own if isinstance(own, dict) else {}
 
 
+def object_in(own: Any, key: str) -> dict[str, Any]:
+    """The object under `key` of what rode along; empty where there is none, as in an `extra` that no adapter made."""
+    found = own.get(key) if isinstance(own, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
 def merge(encoded: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     """`encoded` with what rode along; where both have a key, objects are merged and else `encoded` wins."""
     for key, value in extra.items():

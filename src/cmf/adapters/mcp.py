@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cmf.adapters.base import HttpCall, WireEvent
 from cmf.adapters.driver import CUT
-from cmf.adapters.fields import extra_of
+from cmf.adapters.fields import extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
 from cmf.adapters.mcp_blocks import FORMAT
 from cmf.adapters.mcp_calls import ENTRY, Said
@@ -60,7 +60,7 @@ class McpAdapter:
 
     def to_wire(self, request: Request) -> Any:
         """The JSON-RPC message or batch; a request of another format becomes a call, a read, or a completion."""
-        own = extra_of(request, FORMAT).get("headers") or {}
+        own = object_in(extra_of(request, FORMAT), "headers")
         return respell_envelope(
             _plain_request(request),
             request,
@@ -71,8 +71,8 @@ class McpAdapter:
     def to_http(self, request: Request) -> HttpCall:
         """The POST of the streamable HTTP transport; from revision 2026-07-28 on with its routing headers [MCP-9]."""
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-        own = extra_of(request, FORMAT)
-        headers |= {_HEADER_NAMES[name]: _header(text) for name, text in (own.get("headers") or {}).items()}
+        own = object_in(extra_of(request, FORMAT), "headers")
+        headers |= {_HEADER_NAMES[name]: _header(str(own[name])) for name in _HEADERS if name in own}
         body = self.to_wire(request)
         if isinstance(body, dict):
             headers |= _routing_headers(body)
@@ -275,14 +275,13 @@ class _Known:
 def _known(context: Request | None) -> _Known:
     if context is None:
         return _Known()
-    batch = extra_of(context, FORMAT).get("batch")
-    if not isinstance(batch, list):
+    batch = _batch(context)
+    if batch is None:
         return _Known(about(context))
     by_id: dict[tuple[str, str], About] = {}
-    for at, own in enumerate(batch):
-        envelope = own.get("envelope") or {}
-        found = About(method=envelope.get("method"), name=name_in(_of_entry(context.messages, at)))
-        by_id[_id_key(envelope.get("id"))] = found
+    for own, messages in zip(batch, _entries(context.messages, len(batch)), strict=True):
+        envelope = object_in(own, "envelope")
+        by_id[_id_key(envelope.get("id"))] = About(method=_text(envelope.get("method")), name=name_in(messages))
     return _Known(by_id=by_id)
 
 
@@ -293,19 +292,31 @@ def _id_key(raw: Any) -> tuple[str, str]:
 def _known_again(response: Response) -> _Known:
     """What the decoder was told when it read this response: it kept the method, and the parts hold the name."""
     messages = [choice.message for choice in response.choices]
-    own = extra_of(response, FORMAT)
-    batch = own.get("batch")
-    if not isinstance(batch, list):
-        return _Known(About(method=own.get("answers"), name=name_in(messages)))
-    return _Known(
-        listed=[
-            About(method=each.get("answers"), name=name_in(_of_entry(messages, at))) for at, each in enumerate(batch)
-        ]
-    )
+    batch = _batch(response)
+    if batch is None:
+        return _Known(About(method=_text(extra_of(response, FORMAT).get("answers")), name=name_in(messages)))
+    entries = zip(batch, _entries(messages, len(batch)), strict=True)
+    return _Known(listed=[About(method=_text(own.get("answers")), name=name_in(said)) for own, said in entries])
 
 
-def _of_entry(messages: Sequence[Message], at: int) -> list[Message]:
-    return [message for message in messages if extra_of(message, FORMAT).get("entry") == at]
+def _batch(holder: Request | Response) -> list[dict[str, Any]] | None:
+    """What is left of each entry, if the holder is a batch."""
+    batch = extra_of(holder, FORMAT).get("batch")
+    return [own if isinstance(own, dict) else {} for own in batch] if isinstance(batch, list) else None
+
+
+def _entries(messages: Sequence[Message], count: int) -> list[list[Message]]:
+    """The messages of each entry of a batch."""
+    entries: list[list[Message]] = [[] for _ in range(count)]
+    for message in messages:
+        at = extra_of(message, FORMAT).get("entry")
+        if type(at) is int and 0 <= at < count:
+            entries[at].append(message)
+    return entries
+
+
+def _text(item: Any) -> str | None:
+    return item if isinstance(item, str) else None
 
 
 def _is_answer(body: Any) -> bool:
@@ -313,42 +324,37 @@ def _is_answer(body: Any) -> bool:
 
 
 def _plain_request(request: Request) -> Any:
-    own = extra_of(request, FORMAT)
-    batch = own.get("batch")
-    if isinstance(batch, list):
-        entries = [Said(messages=_of_entry(request.messages, at)) for at in range(len(batch))]
-        return _plain_batch(batch, entries, request.messages, request.tools)
+    batch = _batch(request)
+    if batch is not None:
+        return _plain_batch(batch, request.messages, request.tools)
     said = Said(
         messages=list(request.messages),
         tools=list(request.tools),
         sampling=request.sampling,
         tool_choice=request.tool_choice,
     )
-    return write(said, own, asking=True)
+    return write(said, extra_of(request, FORMAT), asking=True)
 
 
 def _plain_response(response: Response) -> Any:
-    own = extra_of(response, FORMAT)
+    batch = _batch(response)
     messages = [choice.message for choice in response.choices]
-    batch = own.get("batch")
-    if isinstance(batch, list):
-        entries = [Said(messages=_of_entry(messages, at)) for at in range(len(batch))]
-        present = [message for message in messages if message.content or message.extra]
-        return _plain_batch(batch, entries, present, response.tools)
-    said = Said(messages=messages, tools=list(response.tools))
-    return write(said, own, response=response)
+    if batch is not None:
+        return _plain_batch(batch, [one for one in messages if one.content or one.extra], response.tools)
+    return write(Said(messages=messages, tools=list(response.tools)), extra_of(response, FORMAT), response=response)
 
 
 def _plain_batch(
-    batch: Sequence[Any], entries: list[Said], messages: Sequence[Message], tools: Sequence[ToolDefinition]
+    batch: Sequence[dict[str, Any]], messages: Sequence[Message], tools: Sequence[ToolDefinition]
 ) -> list[Any]:
-    placed = 0
+    entries = [Said(messages=said) for said in _entries(messages, len(batch))]
+    placed = sum(len(entry.messages) for entry in entries)
     for tool in tools:
         at = extra_of(tool, FORMAT).get(ENTRY)
         if type(at) is int and 0 <= at < len(entries):
             entries[at].tools.append(tool)
             placed += 1
-    if placed < len(tools) or sum(len(entry.messages) for entry in entries) < len(messages):
+    if placed < len(tools) + len(messages):
         raise UnsupportedError("a batch with content of no entry", hint="send the entries one by one")
     return [write(said, own) for said, own in zip(entries, batch, strict=True)]
 

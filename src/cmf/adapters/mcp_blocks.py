@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from cmf.adapters.fields import Fields, extra_of
+from cmf.adapters.fields import Fields, extra_of, object_in
 from cmf.adapters.loss import drop
 from cmf.codec import dumps, loads
 from cmf.content import (
@@ -130,7 +130,10 @@ def _exact_bytes(text: str) -> bytes | None:
 def read_resource(raw: Any, path: str, address: str = "uri") -> Part:
     """A resource of a list, with its content or without; `address` is the key of its URI."""
     fields = Fields(raw, path)
-    if address != "uri" and "uri" not in fields and (template := fields.take(address, str)) is not None:
+    if address != "uri":
+        template = None if "uri" in fields else fields.take(address, str)
+        if template is None:
+            return trusted(OpaquePart, provider=FORMAT, type="resource", value=raw)
         fields.put_back("uri", template)
     part = _resource_fields(fields)
     if part is None:
@@ -292,7 +295,7 @@ def _write_embedded(part: ResourcePart) -> dict[str, Any]:
     block: dict[str, Any] = {"type": "resource", "resource": write_resource(part, with_annotations=False)}
     if part.annotations:
         block["annotations"] = part.annotations
-    return add(block, left.get("block") or {})
+    return add(block, object_in(left, "block"))
 
 
 def write_resource(part: Part, *, with_annotations: bool = True, address: str = "uri") -> dict[str, Any]:
@@ -313,7 +316,7 @@ def write_resource(part: Part, *, with_annotations: bool = True, address: str = 
         item["size"] = part.size_bytes
     if with_annotations and part.annotations:
         item["annotations"] = part.annotations
-    return add(item, extra_of(part, FORMAT).get("resource") or {})
+    return add(item, object_in(extra_of(part, FORMAT), "resource"))
 
 
 def _write_link(part: ResourcePart | ResourceRefPart) -> dict[str, Any]:

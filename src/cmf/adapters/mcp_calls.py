@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cmf.adapters.fields import Fields, extra_of
+from cmf.adapters.fields import Fields, extra_of, object_in
 from cmf.adapters.layout import grouped
 from cmf.adapters.loss import drop
 from cmf.adapters.mcp_blocks import (
@@ -296,7 +296,7 @@ def write_message(group: Sequence[Message]) -> dict[str, Any] | None:
     role = "assistant" if first.role is Role.ASSISTANT else "user"
     return add(
         {"role": role, "content": blocks if listed else blocks[0]},
-        extra_of(first, FORMAT).get("wire") or {},
+        object_in(extra_of(first, FORMAT), "wire"),
     )
 
 

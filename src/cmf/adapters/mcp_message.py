@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cmf.adapters.fields import Fields
+from cmf.adapters.fields import Fields, object_in
 from cmf.adapters.mcp_blocks import FORMAT, add
 from cmf.adapters.mcp_calls import CALLS, DEFAULT_MAX_TOKENS, Said, method_of, params_of
 from cmf.adapters.mcp_results import About, key_of, opaque, read_answer, read_stop, write_answer, write_stop
@@ -141,11 +141,11 @@ def write(said: Said, own: Mapping[str, Any], *, asking: bool = False, response:
         UnsupportedError: content that the method or result has no place for.
     """
     whole = _whole(said.messages)
-    envelope = own.get("envelope")
+    envelope = object_in(own, "envelope") if isinstance(own.get("envelope"), dict) else None
     if envelope is None and whole is not None:
         return thaw(whole)
-    if isinstance(envelope, dict) and isinstance(envelope.get("method"), str):
-        return _write_call(said, envelope, own.get("params") or {})
+    if envelope is not None and isinstance(envelope.get("method"), str):
+        return _write_call(said, envelope, object_in(own, "params"))
     if asking and envelope is None and "bare" not in own:
         return _write_foreign_call(said)
     error = _written_error(own, response)
@@ -167,9 +167,13 @@ def write(said: Said, own: Mapping[str, Any], *, asking: bool = False, response:
 
 def _whole(messages: Sequence[Message]) -> Mapping[str, Any] | None:
     """The message or result that was judged as a whole, if there is one."""
-    parts: list[Part] = [part for one in messages if one.content and key_of(one) == "whole" for part in one.content]
-    found = (part.value for part in parts if isinstance(part, OpaquePart) and part.provider == FORMAT)
-    return next(found, None)
+    for message in messages:
+        part: Part | None = message.content[0] if message.content and key_of(message) == "whole" else None
+        if isinstance(part, OpaquePart) and part.provider == FORMAT:
+            if len(messages) > 1 or len(message.content) > 1:
+                raise UnsupportedError("what was judged as a whole goes alone", hint="send nothing beside it")
+            return part.value
+    return None
 
 
 def _write_call(said: Said, envelope: Mapping[str, Any], left: Mapping[str, Any]) -> dict[str, Any]:

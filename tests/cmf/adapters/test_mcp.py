@@ -15,6 +15,7 @@ from cmf.adapters.loss import collecting
 from cmf.adapters.mcp_calls import CALLS
 from cmf.adapters.stream import MessageComplete, StreamError
 from cmf.content import (
+    AudioPart,
     ImagePart,
     OpaquePart,
     PromptRequestPart,
@@ -35,6 +36,7 @@ from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Request, Response, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
 from tests.cmf.adapters.harness import Proof
+from tests.cmf.adapters.mediation import adapter_constants, unseen_strings
 from tests.house.tree import ROOT
 
 MCP = get("mcp")
@@ -228,6 +230,15 @@ def test_what_is_not_in_the_table_is_judged_as_a_whole(body: dict[str, Any]) -> 
 
 
 @pytest.mark.spec("MCP-3")
+def test_nothing_is_sent_beside_what_was_judged_as_a_whole() -> None:
+    request = MCP.from_wire_request(call("no/such/method"))
+    more = Message(role=Role.USER, content=(TextPart(text="more"),))
+
+    with pytest.raises(UnsupportedError):
+        MCP.to_wire(request.model_copy(update={"messages": (*request.messages, more)}))
+
+
+@pytest.mark.spec("MCP-3")
 @pytest.mark.parametrize("arguments", ["text", [1, "a"], 5, False])
 def test_arguments_that_are_no_object_are_shown_as_their_text(arguments: Any) -> None:
     body = call("tools/call", {"name": "t", "arguments": arguments})
@@ -257,8 +268,17 @@ BLOCKS: list[tuple[dict[str, Any], type]] = [
     ({"type": "tool_use", "id": "c1", "name": "t", "input": "text"}, ToolCallPart),
     ({"type": "resource", "resource": {"uri": "file:///a", "text": "t", "blob": PNG}}, OpaquePart),
     ({"type": "resource", "resource": {"uri": "file:///a", "blob": "iVBORw0KGgp="}}, OpaquePart),
+    ({"type": "resource", "resource": {"uri": "file:///a", "blob": "no base64"}}, OpaquePart),
     ({"type": "resource", "resource": {"uri": "file:///a"}}, OpaquePart),
     ({"type": "resource", "resource": "file:///a"}, OpaquePart),
+    ({"type": "audio", "data": PNG, "mimeType": 5}, AudioPart),
+    ({"type": "image", "data": None}, OpaquePart),
+    ({"type": "resource_link", "name": "a"}, OpaquePart),
+    ({"type": "tool_use", "id": "c1", "input": {}}, OpaquePart),
+    ({"type": "tool_use", "name": "t"}, ToolCallPart),
+    ({"type": "tool_result", "content": []}, OpaquePart),
+    ({"type": "tool_result", "toolUseId": "c1", "content": [{"type": "text", "text": "a"}]}, ToolResultPart),
+    ({"type": "resource", "resource": {"uri": "file:///a", "text": "t"}, "annotations": {}}, ResourcePart),
     ({"type": "text", "text": None}, OpaquePart),
     ({"type": "hologram", "depth": 3}, OpaquePart),
     ({"type": None, "text": "x"}, OpaquePart),
@@ -375,6 +395,9 @@ RESULTS: list[tuple[dict[str, Any], list[str]]] = [
     ({"tools": []}, []),
     ({"resources": [{"uri": "file:///a", "name": "a", "description": "d", "size": 3, "icons": []}], "nextCursor": "n"},
      ["resource"]),
+    ({"resources": [{"uri": "file:///a", "annotations": {}, "size": -1, "mimeType": None}]}, ["resource"]),
+    ({"resources": [{"uri": "file:///a", "annotations": {"priority": 1}}]}, ["resource"]),
+    ({"resourceTemplates": [{"uri": "file:///a", "uriTemplate": "file:///b"}]}, ["opaque"]),
     ({"resources": []}, ["opaque"]),
     ({"resourceTemplates": [{"uriTemplate": "file:///{p}", "name": "a"}]}, ["resource"]),
     ({"role": "assistant", "content": {"type": "text", "text": "a"}, "model": "m", "stopReason": "odd"}, ["text"]),
@@ -602,6 +625,18 @@ def test_an_answer_without_content_is_whole_too() -> None:
 
 
 @pytest.mark.spec("MCP-10")
+def test_an_answer_that_is_text_or_calls_is_heard_with_its_end() -> None:
+    content = [{"type": "text", "text": "hi"}, {"type": "tool_use", "id": "c", "name": "t", "input": {}}]
+    arriving = events(answer({"role": "assistant", "content": content, "model": "m"}))
+
+    heard = _heard(arriving)
+
+    assert [event.type for event in heard] == ["text_delta", "tool_use_end", "message_complete"]
+    assert isinstance(_last(events({"id": 1, "error": {"code": 1, "message": "no"}})), StreamError)
+    assert MCP.fold_events([{"data": [PROGRESS, ANSWER]}]) == [PROGRESS, ANSWER]
+
+
+@pytest.mark.spec("MCP-10")
 def test_an_event_that_is_no_message_is_refused() -> None:
     for wrong in ("hello", 5, [5]):
         with pytest.raises(CmfError):
@@ -610,6 +645,10 @@ def test_an_event_that_is_no_message_is_refused() -> None:
 
 
 def _last(arriving: list[WireEvent]) -> Any:
+    return _heard(arriving)[-1]
+
+
+def _heard(arriving: list[WireEvent]) -> list[Any]:
     async def arrive() -> AsyncIterator[WireEvent]:
         for event in arriving:
             yield event
@@ -617,7 +656,7 @@ def _last(arriving: list[WireEvent]) -> Any:
     async def collect() -> list[Any]:
         return [event async for event in MCP.stream_response(arrive())]
 
-    return asyncio.run(collect())[-1]
+    return asyncio.run(collect())
 
 
 # -- HTTP --------------------------------------------------------------------------------------------------------------
@@ -691,16 +730,18 @@ def test_a_conversation_from_elsewhere_becomes_a_completion() -> None:
                 role=Role.ASSISTANT,
                 content=(ThinkingPart(text="hm"), ToolCallPart(tool_call_id="c", name="t", arguments={})),
             ),
+            Message(role=Role.ASSISTANT, content=(ThinkingPart(text="nothing else"),)),
             Message(role=Role.TOOL, content=(ToolResultPart(tool_call_id="c", content="seen"),)),
             Message(role=Role.TOOL, content=(ToolResultPart(tool_call_id="d", content={"a": 1}, is_error=True),)),
         ),
         tools=(ToolDefinition(name="t"),),
+        sampling=Sampling(top_p=0.5),
     )
 
     with collecting() as losses:
         body = MCP.to_wire(request)
 
-    assert [loss.block_type for loss in losses] == ["thinking"]
+    assert [loss.block_type for loss in losses] == ["thinking", "thinking", "top_p"]
     assert body["params"] == {
         "messages": [
             {"role": "user", "content": {"type": "text", "text": "look"}},
@@ -762,6 +803,58 @@ def test_an_answer_from_elsewhere_becomes_the_result_of_a_completion() -> None:
         "code": 429,
         "message": "no",
     }
+
+
+@pytest.mark.spec("MCP-12")
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (ToolResultPart(content="a"), ToolResultPart(content="b")),
+        (PromptResultPart(prompt_name="p"), TextPart(text="b")),
+        (ResourcePart(uri="file:///a", content="x"), TextPart(text="b")),
+    ],
+)
+def test_an_answer_that_carries_more_than_one_result_is_refused(parts: tuple[Any, ...]) -> None:
+    with pytest.raises(UnsupportedError):
+        MCP.to_wire_response(Response(choices=(Choice(message=Message(role=Role.TOOL, content=parts)),)))
+
+
+@pytest.mark.spec("MCP-12")
+def test_prompts_and_resources_from_elsewhere_become_results() -> None:
+    prompt = PromptResultPart(prompt_name="p", content="hello")
+    resource = ResourcePart(uri="file:///a", content="x")
+
+    results = [
+        MCP.to_wire_response(Response(choices=(Choice(message=Message(role=Role.TOOL, content=(part,))),)))["result"]
+        for part in (prompt, resource, ResourceRefPart(uri="file:///b"))
+    ]
+
+    assert results == [
+        {"messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}]},
+        {"contents": [{"uri": "file:///a", "text": "x"}]},
+        {"role": "user", "content": {"type": "resource_link", "uri": "file:///b", "name": "file:///b"}},
+    ]
+
+
+@pytest.mark.spec("MCP-12")
+def test_content_that_was_taken_away_is_not_made_up() -> None:
+    request = MCP.from_wire_request(call("tools/call", {"name": "t"}))
+
+    with pytest.raises(UnsupportedError):
+        MCP.to_wire(request.model_copy(update={"messages": ()}))
+
+
+@pytest.mark.parametrize("junk", [None, True, 0, "x", [], ["x"], {}, {"method": 5}, {"id": {}}])
+@pytest.mark.parametrize("key", ["envelope", "params", "result", "error", "batch", "headers", "answers", "bare"])
+def test_an_extra_that_no_adapter_made_is_read_or_refused(key: str, junk: Any) -> None:
+    message = Message(role=Role.TOOL, content=(TextPart(text="a"),), extra={"mcp": {"key": junk, "wire": junk}})
+    extra = {"mcp": {"envelope": {"id": 1}, key: junk}}
+    for value in (Request(messages=(message,), extra=extra), Response(choices=(Choice(message=message),), extra=extra)):
+        try:
+            out = MCP.to_wire(value) if isinstance(value, Request) else MCP.to_wire_response(value)
+        except CmfError:
+            continue
+        assert unseen_strings(out, value, adapter_constants("mcp")) == []
 
 
 def test_nothing_is_promised_for_a_model_that_is_not_known() -> None:
