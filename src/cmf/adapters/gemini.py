@@ -18,7 +18,7 @@ from cmf.adapters.gemini_response import decode_response, encode_response
 from cmf.adapters.gemini_stream import Ear, fold_events, wire_events
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
-from cmf.capabilities import ModelCapabilities
+from cmf.capabilities import ModelCapabilities, lookup
 from cmf.errors import UnsupportedError
 from cmf.request import Request, Response
 
@@ -82,7 +82,7 @@ class GeminiAdapter:
 
     def capabilities(self, model: str) -> ModelCapabilities:
         """What the model can do; an unknown one gets the most restrictive answer."""
-        return ModelCapabilities()
+        return lookup(FORMAT, model)
 
 
 ADAPTER = GeminiAdapter()

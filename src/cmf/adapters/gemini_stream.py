@@ -32,7 +32,7 @@ def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
     """The whole answer that the chunks add up to, in normal form; marked with `cmf_partial` where it was cut."""
     fold = _Fold()
     for event in events:
-        if "data" in event:
+        if isinstance(event, dict) and "data" in event:
             fold.add(event["data"])
     return fold.body()
 

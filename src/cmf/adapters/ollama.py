@@ -1,0 +1,149 @@
+"""The wire format of Ollama's `/api/chat`. Spec: docs/spec/adapters/ollama.md.
+
+`ollama_decode`, `ollama_encode` and `ollama_stream` are its directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from typing import Any
+
+from cmf.adapters.base import HttpCall, WireEvent
+from cmf.adapters.driver import drive
+from cmf.adapters.fields import extra_of
+from cmf.adapters.layout import apply, said, with_layout
+from cmf.adapters.ollama_decode import (
+    FORMAT,
+    NOTE,
+    Calls,
+    decode_envelope,
+    decode_message,
+    layout_of,
+    opened,
+    read_response,
+)
+from cmf.adapters.ollama_encode import encode_envelope, encode_message, plain_response
+from cmf.adapters.ollama_stream import Ear, fold_events, wire_events
+from cmf.adapters.stream import StreamEvent
+from cmf.adapters.tokens import estimate
+from cmf.capabilities import ModelCapabilities, lookup
+from cmf.content import ToolCallPart, ToolResultPart
+from cmf.enums import Role
+from cmf.errors import ShapeError
+from cmf.frozen import freeze, thaw
+from cmf.message import Layout, Message
+from cmf.request import Request, Response
+from cmf.value import replace
+
+
+class OllamaAdapter:
+    """Ollama's chat JSON, both ways, whole and streamed."""
+
+    name = FORMAT
+
+    def from_wire_request(
+        self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Request:
+        """The canonical request; the body names its model."""
+        raw = opened(body)
+        listed = raw.get("messages")
+        if listed is not None and not isinstance(listed, list):
+            raise ShapeError("`messages` is not an array", path="$.messages", hint="see the provider's reference")
+        calls = Calls()
+        messages = tuple(_heard(one, index, calls) for index, one in enumerate(listed or ()))
+        envelope = {key: item for key, item in raw.items() if key != "messages" or not item}
+        request = replace(decode_envelope(envelope, model), messages=messages)
+        plain = encode_envelope(request)
+        if listed:
+            del plain["messages"]
+        return with_layout(request, layout_of(plain, envelope, "$"))
+
+    def to_wire(self, request: Request) -> Any:
+        """The request's body; UnsupportedError for media, tools or a tool choice that Ollama cannot take."""
+        body = encode_envelope(request)
+        layout = _own(request.provider_raw)
+        if layout is not None:
+            done = apply(thaw(body), dict(layout.shape))
+            if said(decode_envelope(freeze(done), None)) == said(replace(request, messages=())):
+                body = done
+        names = {
+            part.tool_call_id: part.name
+            for message in request.messages
+            for part in message.content
+            if isinstance(part, ToolCallPart) and part.tool_call_id is not None
+        }
+        if request.messages:
+            body["messages"] = [wire for message in request.messages for wire in _written(message, names)]
+        return body
+
+    def to_http(self, request: Request) -> HttpCall:
+        """`POST /api/chat`; whether to stream is said in the body."""
+        return HttpCall(path="/api/chat", headers={"content-type": "application/json"})
+
+    def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
+        """The canonical response; an error body is a response with `error`."""
+        raw = opened(body)
+        response = read_response(raw)
+        wire = {key: item for key, item in raw.items() if not key.startswith(NOTE)}
+        return with_layout(response, layout_of(plain_response(response), wire, "$"))
+
+    def to_wire_response(self, response: Response) -> Any:
+        """The response's body; UnsupportedError for several choices."""
+        plain = plain_response(response)
+        layout = _own(response.provider_raw)
+        if layout is None:
+            return plain
+        done = apply(thaw(plain), dict(layout.shape))
+        notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(NOTE)}
+        return done if said(read_response(freeze({**done, **notes}))) == said(response) else plain
+
+    def fold_events(self, events: Iterable[WireEvent]) -> Any:
+        """The whole answer that the lines add up to; marked where the stream was cut."""
+        return fold_events(events)
+
+    def to_wire_events(self, response: Response) -> list[WireEvent]:
+        """Lines that fold to the body of `to_wire_response`."""
+        return wire_events(self.to_wire_response(response))
+
+    def stream_response(
+        self, events: AsyncIterable[WireEvent], context: Request | None = None
+    ) -> AsyncIterator[StreamEvent]:
+        """The canonical events of a stream as it arrives."""
+        return drive(self, events, context, Ear().hear)
+
+    def estimate_input_tokens(self, request: Request) -> int:
+        """Roughly how many tokens the request is."""
+        return estimate(request)
+
+    def capabilities(self, model: str) -> ModelCapabilities:
+        """What the model can do; an unknown one gets the most restrictive answer."""
+        return lookup(FORMAT, model)
+
+
+def _own(layout: Layout | None) -> Layout | None:
+    return layout if layout is not None and layout.format == FORMAT else None
+
+
+def _heard(raw: Any, index: int, calls: Calls) -> Message:
+    path = f"$.messages[{index}]"
+    message = decode_message(raw, path)
+    result = message.content[0] if message.role is Role.TOOL else None
+    if isinstance(result, ToolResultPart):
+        name = calls.name(result.tool_call_id, result.tool_name)
+        if name != result.tool_name:
+            message = replace(message, content=(replace(result, tool_name=name),))
+    calls.hear(message)
+    return with_layout(message, layout_of(encode_message(message)[0], raw, path))
+
+
+def _written(message: Message, names: Mapping[str, str]) -> list[Any]:
+    plain = encode_message(message, names)
+    layout = _own(message.provider_raw)
+    if layout is None or len(plain) != 1:
+        return plain
+    done = apply(thaw(plain[0]), dict(layout.shape))
+    name = next((part.tool_name for part in message.content if isinstance(part, ToolResultPart)), None)
+    return [done] if said(decode_message(freeze(done), "$", name)) == said(message) else plain
+
+
+ADAPTER = OllamaAdapter()

@@ -1,0 +1,116 @@
+"""Ollama's streams: lines that each hold a piece of the message, the last one `done`. Spec: ollama.md [OLL-12] ff."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from cmf.adapters.base import WireEvent
+from cmf.adapters.ollama_decode import PARTIAL
+from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
+
+SUPERSEDED: Final = "cmf_superseded"  # what a later line said otherwise
+UNHEARD: Final = "cmf_unheard"  # lines that are no object
+
+_NOTHING: Final = object()
+_TEXTS: Final = ("content", "thinking")
+_LISTS: Final = ("tool_calls", "images")
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
+
+
+def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
+    """The whole answer that the lines add up to; marked with `cmf_partial` where it was cut."""
+    body: dict[str, Any] = {}
+    message: dict[str, Any] = {}
+    superseded: list[Any] = []
+    unheard: list[Any] = []
+    for event in events:
+        line = event.get("data", _NOTHING) if isinstance(event, dict) else _NOTHING
+        if not isinstance(line, dict):
+            if line is not _NOTHING:
+                unheard.append(line)
+            continue
+        for key, value in line.items():
+            if key == "message" and isinstance(value, dict):
+                if isinstance(body.get("message", message), dict):
+                    body["message"] = message
+                    _add(message, value, superseded)
+                else:
+                    unheard.append({key: value})
+            else:
+                _put(body, key, value, superseded)
+    if superseded:
+        body[SUPERSEDED] = superseded
+    if unheard:
+        body[UNHEARD] = unheard
+    if body.get("done") is not True and "error" not in body:
+        body[PARTIAL] = True
+    return body
+
+
+def _add(message: dict[str, Any], piece: dict[str, Any], superseded: list[Any]) -> None:
+    for key, value in piece.items():
+        old = message.get(key)
+        if key in _TEXTS and isinstance(value, str) and isinstance(old, str):
+            message[key] = old + value
+        elif key in _LISTS and isinstance(value, list) and isinstance(old, list):
+            message[key] = [*old, *value]
+        else:
+            _put(message, key, value, superseded)
+
+
+def _put(holder: dict[str, Any], key: str, value: Any, superseded: list[Any]) -> None:
+    """Set `key`. What it held, if it is more than a number or a moment, is kept in `superseded`."""
+    old = holder.get(key)
+    holder[key] = value
+    if old != value and isinstance(old, str | list | dict) and old and not (key == "created_at" and _is_moment(old)):
+        superseded.append({key: old})
+
+
+def _is_moment(value: Any) -> bool:
+    return isinstance(value, str) and _MOMENT.fullmatch(value) is not None
+
+
+def wire_events(body: dict[str, Any]) -> list[WireEvent]:
+    """The lines that fold to a whole answer: thinking, text, and the rest with the last one."""
+    message = body.get("message")
+    if not isinstance(message, dict) or "done" not in body or "error" in body:
+        return [{"data": body}]
+    about = {key: body[key] for key in ("model", "created_at") if key in body}
+    who = {key: message[key] for key in ("role",) if key in message}
+    events: list[WireEvent] = []
+    last = dict(message)
+    for key in ("thinking", "content"):
+        if isinstance(message.get(key), str) and message[key]:
+            quiet = {"content": ""} if key == "thinking" and isinstance(message.get("content"), str) else {}
+            events.append({"data": {**about, "message": {**who, **quiet, key: message[key]}, "done": False}})
+            last[key] = ""
+    return [*events, {"data": {**body, "message": last}}]
+
+
+class Ear:
+    """What each line says at once. Never raises."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def hear(self, event: WireEvent) -> Iterator[StreamEvent]:
+        """The canonical events of one line."""
+        line = event.get("data")
+        message = line.get("message") if isinstance(line, dict) else None
+        if not isinstance(message, dict):
+            return
+        if (thinking := message.get("thinking")) and isinstance(thinking, str):
+            yield ThinkingDelta(text=thinking)
+        if (text := message.get("content")) and isinstance(text, str):
+            yield TextDelta(text=text)
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            function = call.get("function") if isinstance(call, dict) else None
+            name = function.get("name") if isinstance(function, dict) else None
+            if isinstance(name, str):
+                id_ = call.get("id")
+                known = id_ if isinstance(id_, str) else None
+                yield ToolUseStart(index=self._calls, tool_call_id=known, name=name)
+                self._calls += 1
