@@ -1,0 +1,302 @@
+"""The UI message stream: what it folds to, and what is sent on. Spec: docs/spec/adapters/aisdk.md."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from cmf.adapters.base import WireEvent
+from cmf.adapters.stream import MessageComplete, StreamError, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.content import (
+    TextPart,
+    ToolResultPart,
+)
+from cmf.enums import MessageStatus, StopReason
+from cmf.errors import CmfError
+from cmf.frozen import same_spelling
+from cmf.request import ErrorInfo, Response
+from tests.cmf.adapters.aisdk_bodies import AISDK, STEP, read, shown, text, tool, ui
+from tests.cmf.adapters.streams import unmarked
+from tests.cmf.adapters.wiredata import WIRE, first_difference, records
+
+
+def events(*chunks: Any) -> list[WireEvent]:
+    return [{"data": chunk} for chunk in chunks]
+
+
+START: dict[str, Any] = {"type": "start", "messageId": "m1"}
+FINISH: dict[str, Any] = {"type": "finish", "finishReason": "stop"}
+
+
+def folded(*chunks: Any) -> Response:
+    response = AISDK.from_wire_response(AISDK.fold_events(events(START, *chunks, FINISH, "[DONE]")))
+    again = unmarked(AISDK.fold_events(AISDK.to_wire_events(response)))
+    assert same_spelling(again, AISDK.to_wire_response(response))
+    return response
+
+
+@pytest.mark.spec("AISDK-7")
+def test_a_stream_folds_to_what_the_sdk_itself_made_of_it() -> None:
+    records("aisdk")  # skips where the recordings are not at hand
+    with gzip.open(WIRE / "aisdk.jsonl.gz", "rt", encoding="utf-8") as lines:
+        pairs = [line for line in map(json.loads, lines) if line["events"] and line["response"]]
+
+    differing = [
+        line["source"]
+        for line in pairs
+        if first_difference(unmarked(AISDK.fold_events(line["events"])), line["response"])
+    ]
+
+    # In one recording the SDK's own reader gave up in the middle of the stream.
+    assert len(pairs) > 50
+    assert len(differing) <= 1, differing
+
+
+@pytest.mark.spec("AISDK-7")
+def test_each_chunk_finds_its_place() -> None:
+    source = {"type": "source-url", "sourceId": "s", "url": "https://a/b"}
+    response = folded(
+        {"type": "start-step"},
+        {"type": "reasoning-start", "id": "r"},
+        {"type": "reasoning-delta", "id": "r", "delta": "hm"},
+        {"type": "reasoning-end", "id": "r", "providerMetadata": {"a": {"signature": "s"}}},
+        {"type": "text-start", "id": "t"},
+        {"type": "text-delta", "id": "t", "delta": "hel"},
+        source,
+        {"type": "text-delta", "id": "t", "delta": "lo"},
+        {"type": "text-end", "id": "t"},
+        {"type": "tool-input-start", "toolCallId": "c1", "toolName": "look", "title": "T"},
+        {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": '{"a"'},
+        {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": ": 1}"},
+        {"type": "tool-input-available", "toolCallId": "c1", "toolName": "look", "input": {"a": 1}},
+        {"type": "tool-approval-request", "toolCallId": "c1", "approvalId": "p"},
+        {"type": "tool-approval-response", "approvalId": "p", "approved": True},
+        {"type": "tool-output-available", "toolCallId": "c1", "output": 1, "preliminary": True},
+        {"type": "tool-output-available", "toolCallId": "c1", "output": 1},
+        {"type": "tool-input-available", "toolCallId": "c2", "toolName": "dig", "dynamic": True, "input": None},
+        {"type": "tool-approval-request", "toolCallId": "c2", "approvalId": "q"},
+        {"type": "tool-output-denied", "toolCallId": "c2"},
+        {"type": "finish-step"},
+        {"type": "start-step"},
+        {"type": "data-a", "id": "d", "data": 1},
+        {"type": "data-a", "id": "d", "data": 2},
+        {"type": "message-metadata", "messageMetadata": {"a": {"b": 1}}},
+        {"type": "finish-step"},
+        {"type": "message-metadata", "messageMetadata": {"a": {"c": 2}, "d": 3}},
+    )
+
+    assert AISDK.to_wire_response(response) == {
+        "id": "m1",
+        "role": "assistant",
+        "metadata": {"a": {"b": 1, "c": 2}, "d": 3},
+        "parts": [
+            STEP,
+            {"type": "reasoning", "id": "r", "text": "hm", "state": "done",
+             "providerMetadata": {"a": {"signature": "s"}}},
+            text("hello", state="done"),
+            source,
+            tool("output-available", input={"a": 1}, output=1, title="T", approval={"id": "p", "approved": True}),
+            {"type": "dynamic-tool", "toolName": "dig", "toolCallId": "c2", "state": "output-denied", "input": None,
+             "approval": {"id": "q"}},
+            STEP,
+            {"type": "data-a", "id": "d", "data": 2},
+        ],
+    }  # fmt: skip
+    assert response.choices[0].stop_reason is StopReason.END
+
+
+HIDDEN = "Hidden 4711"
+
+
+@pytest.mark.spec("AISDK-7")
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [{"type": "data-a", "data": HIDDEN, "transient": True}],
+        [{"type": "hologram", "data": HIDDEN}],
+        [{"type": HIDDEN}],
+        [{"type": "text-delta", "id": "none", "delta": HIDDEN}],
+        [{"type": "text-end", "id": HIDDEN}],
+        [{"type": "text-start", "id": HIDDEN}],
+        [{"type": "text-start", "id": "t"}, {"type": "text-delta", "id": HIDDEN, "delta": "a"}],
+        [{"type": "text-start", "id": "t"}, {"type": "text-delta", "id": "t", "delta": "a", "odd": HIDDEN}],
+        [{"type": "text-start", "id": "t", "providerMetadata": {"a": {"b": HIDDEN}}},
+         {"type": "text-end", "id": "t", "providerMetadata": {"a": {}}}],
+        [{"type": "finish-step", "odd": HIDDEN}],
+        [{"type": "start", "messageId": HIDDEN}, {"type": "start", "messageId": "m2"}],
+        [{"type": "message-metadata", "messageMetadata": HIDDEN}, {"type": "message-metadata", "messageMetadata": "b"}],
+        [{"type": "tool-input-start", "toolCallId": "c", "toolName": "t"},
+         {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": HIDDEN}],
+        [{"type": "tool-input-start", "toolCallId": "c", "toolName": "t"},
+         {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '{"a":1}', "odd": HIDDEN},
+         {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {"a": 1}}],
+        [{"type": "tool-input-start", "toolCallId": "c", "toolName": "t"},
+         {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": json.dumps({"a": HIDDEN})},
+         {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {"a": 1}}],
+        [{"type": "tool-input-delta", "toolCallId": "none", "inputTextDelta": HIDDEN}],
+        [{"type": "tool-input-error", "toolCallId": "c", "toolName": "t", "input": HIDDEN, "errorText": "no"},
+         {"type": "tool-output-available", "toolCallId": "c", "output": 1}],
+        [{"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {}},
+         {"type": "tool-output-available", "toolCallId": "c", "output": HIDDEN, "preliminary": True},
+         {"type": "tool-output-available", "toolCallId": "c", "output": 1}],
+        [{"type": "tool-input-start", "toolCallId": 5, "toolName": HIDDEN}],
+        [{"type": "tool-output-available", "toolCallId": 5, "output": HIDDEN}],
+        [{"type": "tool-output-error", "toolCallId": 5, "errorText": HIDDEN}],
+        [{"type": "tool-output-denied", "toolCallId": None, "odd": HIDDEN}],
+        [{"type": "tool-approval-request", "toolCallId": "none", "approvalId": HIDDEN}],
+        [{"type": "tool-approval-response", "approvalId": HIDDEN}],
+        [{"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "odd": HIDDEN}],
+        [{"type": "data-a", "id": "d", "data": HIDDEN}, {"type": "data-a", "id": "d", "data": 2}],
+        [{"type": "error", "errorText": HIDDEN}],
+        [{"type": "abort", "reason": HIDDEN}],
+    ],
+)  # fmt: skip
+def test_what_a_client_would_forget_is_shown_all_the_same(chunks: list[dict[str, Any]]) -> None:
+    response = folded(*chunks)
+
+    assert HIDDEN in shown(response).replace("\\", "")
+
+
+@pytest.mark.spec("AISDK-7")
+def test_only_what_a_client_can_use_is_sent_on() -> None:
+    transient = {"type": "data-a", "data": 1, "transient": True}
+    unknown = {"type": "hologram", "data": 2}
+    orphan = {"type": "text-delta", "id": "none", "delta": "x"}
+
+    sent = [event.get("data") for event in AISDK.to_wire_events(folded(transient, unknown, orphan))]
+
+    assert transient in sent
+    assert unknown in sent
+    assert orphan not in sent
+
+
+@pytest.mark.spec("AISDK-7")
+def test_an_event_that_is_no_chunk_is_refused() -> None:
+    for wrong in ("hello", 5, [5]):
+        with pytest.raises(CmfError):
+            AISDK.fold_events(events(START, wrong))
+
+
+@pytest.mark.spec("AISDK-8")
+def test_the_end_decides_what_the_message_is() -> None:
+    spoken = [{"type": "text-start", "id": "t"}, {"type": "text-delta", "id": "t", "delta": "a"}]
+    cut = AISDK.from_wire_response(AISDK.fold_events(events(START, *spoken)))
+    aborted = AISDK.from_wire_response(AISDK.fold_events(events(START, *spoken, {"type": "abort"}, "[DONE]")))
+    failed = folded(*spoken, {"type": "error", "errorText": "no"})
+
+    assert cut.message.status is MessageStatus.PARTIAL
+    assert aborted.message.status is MessageStatus.CANCELLED
+    assert failed.message.status is MessageStatus.ERROR
+    assert failed.error == ErrorInfo(message="no", type="error")
+    assert events("[DONE]")[0] not in AISDK.to_wire_events(cut)
+    assert {"data": {"type": "abort"}} in AISDK.to_wire_events(aborted)
+    assert {"data": {"type": "error", "errorText": "no"}} in AISDK.to_wire_events(failed)
+    assert folded(*spoken).message.status is MessageStatus.COMPLETE
+
+
+@pytest.mark.spec("AISDK-8")
+def test_a_stream_that_is_nothing_but_an_error_is_an_error_body() -> None:
+    body = AISDK.fold_events(events({"type": "error", "errorText": "no"}, "[DONE]"))
+
+    response = AISDK.from_wire_response(body)
+
+    assert response.error == ErrorInfo(message="no")
+    assert AISDK.to_wire_response(response) == {"error": "no"}
+    assert {"data": {"type": "error", "errorText": "no"}} in AISDK.to_wire_events(response)
+
+
+@pytest.mark.spec("AISDK-8")
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("stop", StopReason.END),
+        ("length", StopReason.MAX_TOKENS),
+        ("content-filter", StopReason.CONTENT_FILTER),
+        ("tool-calls", StopReason.CALL),
+        ("error", StopReason.ERROR),
+        ("other", StopReason.OTHER),
+        ("never heard", StopReason.OTHER),
+    ],
+)
+def test_the_finish_reason_is_read_by_a_table(word: str, reason: StopReason) -> None:
+    finish = {"type": "finish", "finishReason": word}
+    response = AISDK.from_wire_response(AISDK.fold_events(events(START, finish)))
+
+    assert (response.choices[0].stop_reason, response.choices[0].raw_stop_reason) == (reason, word)
+    assert {"data": finish} in AISDK.to_wire_events(response)
+
+
+@pytest.mark.spec("AISDK-8")
+def test_a_stream_is_heard_as_it_arrives() -> None:
+    heard = _heard(
+        events(
+            START,
+            {"type": "reasoning-start", "id": "r"},
+            {"type": "reasoning-delta", "id": "r", "delta": "hm"},
+            {"type": "tool-input-start", "toolCallId": "c1", "toolName": "look"},
+            {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": "{}"},
+            {"type": "tool-input-delta", "toolCallId": "c9", "inputTextDelta": "{}"},
+            {"type": "tool-input-available", "toolCallId": "c1", "toolName": "look", "input": {}},
+            {"type": "finish-step"},
+            {"type": "text-delta", "id": "r", "delta": "unheard"},
+            {"type": "tool-input-start", "toolCallId": None},
+            FINISH,
+        )
+    )
+
+    assert heard[:3] == [
+        ThinkingDelta(text="hm"),
+        ToolUseStart(index=0, tool_call_id="c1", name="look"),
+        ToolUseInputDelta(index=0, received_chars=2),
+    ]
+    assert isinstance(heard[-1], MessageComplete)
+    assert isinstance(_heard(events(START, 5))[-1], StreamError)
+
+
+@pytest.mark.spec("AISDK-9")
+def test_a_strange_id_belongs_to_the_only_open_part_of_its_kind() -> None:
+    response = folded(
+        {"type": "text-start", "id": "a"},
+        {"type": "text-delta", "id": "b", "delta": "hi"},
+        {"type": "text-end", "id": "c"},
+    )
+
+    assert response.message.content == (TextPart(text="hi"),)
+    assert {"data": {"type": "text-delta", "id": "text", "delta": "hi"}} in AISDK.to_wire_events(response)
+
+
+@pytest.mark.spec("AISDK-9")
+def test_a_result_of_an_earlier_call_gets_its_name_from_the_request() -> None:
+    asked = read(ui(tool("output-available", input={}, output="old")))
+    output = {"type": "tool-output-available", "toolCallId": "c1", "output": "new"}
+
+    response = AISDK.from_wire_response(AISDK.fold_events(events(START, output, FINISH)), asked)
+
+    result = response.message.content[1]
+    assert isinstance(result, ToolResultPart)
+    assert (result.tool_name, result.content) == ("look", "new")
+    assert [event["data"] for event in AISDK.to_wire_events(response)] == [START, output, FINISH, "[DONE]"]
+
+
+def _heard(arriving: list[WireEvent]) -> list[Any]:
+    async def arrive() -> AsyncIterator[WireEvent]:
+        for event in arriving:
+            yield event
+
+    async def collect() -> list[Any]:
+        return [event async for event in AISDK.stream_response(arrive())]
+
+    return asyncio.run(collect())
+
+
+def test_nothing_is_promised_for_a_model_that_is_not_known() -> None:
+    request = read(ui(text("look at this"), role="user"))
+
+    assert not AISDK.capabilities("any").supports_tools
+    assert AISDK.estimate_input_tokens(request) > 0
+    assert (AISDK.to_http(request).method, AISDK.to_http(request).path) == ("POST", "/api/chat")

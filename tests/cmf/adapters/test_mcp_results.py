@@ -1,0 +1,168 @@
+"""Answers of MCP: by the keys of their results. Spec: docs/spec/adapters/mcp.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cmf.content import (
+    PromptResultPart,
+    TextPart,
+    ToolResultPart,
+)
+from cmf.decomposition import iter_views
+from cmf.enums import StopReason
+from cmf.frozen import same_spelling
+from cmf.request import ErrorInfo
+from tests.cmf.adapters.mcp_bodies import MCP, PNG, again, answer, call, kinds
+
+RESULTS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"content": [{"type": "text", "text": "a"}], "structuredContent": {"a": 1}, "isError": False, "_meta": {"k": 1}},
+     ["tool_result", "text"]),
+    ({"content": []}, ["tool_result"]),
+    ({"structuredContent": None}, ["tool_result"]),
+    ({"contents": [{"uri": "file:///a", "text": "x"}, {"uri": "file:///b", "blob": PNG}]}, ["resource", "resource"]),
+    ({"contents": [{"uri": 5}]}, ["opaque"]),
+    ({"messages": [{"role": "user", "content": {"type": "text", "text": "a"}}]}, ["prompt_result", "text"]),
+    ({"tools": []}, []),
+    ({"resources": [{"uri": "file:///a", "name": "a", "description": "d", "size": 3, "icons": []}], "nextCursor": "n"},
+     ["resource"]),
+    ({"resources": [{"uri": "file:///a", "annotations": {}, "size": -1, "mimeType": None}]}, ["resource"]),
+    ({"resources": [{"uri": "file:///a", "annotations": {"priority": 1}}]}, ["resource"]),
+    ({"resourceTemplates": [{"uri": "file:///a", "uriTemplate": "file:///b"}]}, ["opaque"]),
+    ({"resources": []}, ["opaque"]),
+    ({"resourceTemplates": [{"uriTemplate": "file:///{p}", "name": "a"}]}, ["resource"]),
+    ({"role": "assistant", "content": {"type": "text", "text": "a"}, "model": "m", "stopReason": "odd"}, ["text"]),
+    ({"protocolVersion": "1", "capabilities": {}, "instructions": "obey"}, ["text"]),
+]  # fmt: skip
+
+
+@pytest.mark.spec("MCP-6")
+@pytest.mark.parametrize(("result", "views"), RESULTS)
+def test_each_result_gives_the_views_of_its_keys_and_goes_back(result: dict[str, Any], views: list[str]) -> None:
+    response = MCP.from_wire_response(answer(result))
+
+    assert kinds(response) == ["response", *views]
+    assert same_spelling(MCP.to_wire_response(response), answer(result))
+
+
+@pytest.mark.spec("MCP-6")
+def test_the_request_names_the_tool_and_the_prompt() -> None:
+    tool = MCP.from_wire_request(call("tools/call", {"name": "look"}))
+    prompt = MCP.from_wire_request(call("prompts/get", {"name": "greet"}))
+
+    looked = MCP.from_wire_response(answer({"content": []}), tool).message.content[0]
+    greeted = MCP.from_wire_response(answer({"messages": []}), prompt).message.content[0]
+
+    assert isinstance(looked, ToolResultPart)
+    assert (looked.tool_name, looked.tool_call_id) == ("look", "7")
+    assert isinstance(greeted, PromptResultPart)
+    assert greeted.prompt_name == "greet"
+
+
+@pytest.mark.spec("MCP-6")
+def test_an_answer_that_mixes_results_hides_none_of_them() -> None:
+    asked = MCP.from_wire_request(call("tools/call", {"name": "look"}))
+    body = answer({
+        "role": "user", "content": [{"type": "text", "text": "result"}], "tools": [{"name": "x"}], "messages": [],
+    })  # fmt: skip
+
+    response = MCP.from_wire_response(body, asked)
+
+    assert kinds(response) == ["response", "tool_definition", "prompt_result", "tool_result", "text"]
+    assert MCP.to_wire_response(response)["result"].keys() == body["result"].keys()
+
+
+@pytest.mark.spec("MCP-6")
+def test_structured_content_does_not_outlive_an_edit_of_what_it_repeats() -> None:
+    response = MCP.from_wire_response(
+        answer({"content": [{"type": "text", "text": "pin 1234"}], "structuredContent": {"pin": "1234"}})
+    )
+    choice = response.choices[0]
+    part = choice.message.content[0].edited(content=(TextPart(text="pin ****"),))
+    edited = choice.model_copy(update={"message": choice.message.model_copy(update={"content": (part,)})})
+
+    body = MCP.to_wire_response(response.model_copy(update={"choices": (edited,)}))
+
+    assert body == answer({"content": [{"type": "text", "text": "pin ****"}]})
+
+
+@pytest.mark.spec("MCP-6")
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("endTurn", StopReason.END),
+        ("stopSequence", StopReason.STOP_SEQUENCE),
+        ("maxTokens", StopReason.MAX_TOKENS),
+        ("toolUse", StopReason.CALL),
+        ("later", StopReason.OTHER),
+    ],
+)
+def test_the_stop_reason_is_read_by_a_table(word: str, reason: StopReason) -> None:
+    body = answer({"role": "assistant", "content": [], "model": "m", "stopReason": word})
+
+    choice = MCP.from_wire_response(body).choices[0]
+
+    assert (choice.stop_reason, choice.raw_stop_reason) == (reason, word)
+
+
+@pytest.mark.spec("MCP-7")
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"completion": {"values": ["a"], "total": 1}},
+        {"action": "accept", "content": {"name": "octocat"}},
+        {"roots": [{"uri": "file:///a"}]},
+        {"prompts": [{"name": "p", "description": "d"}]},
+        {"task": {"taskId": "t"}},
+        {"tasks": []},
+        {"taskId": "t", "status": "working"},
+        {"resultType": "input_required", "requestState": "s",
+         "inputRequests": {"k": {"method": "elicitation/create", "params": {"message": "?"}}}},
+        {"resultType": "complete", "ttlMs": 1, "cacheScope": "public"},
+        {},
+    ],
+)  # fmt: skip
+def test_other_results_are_shown_with_the_response(result: dict[str, Any]) -> None:
+    response = MCP.from_wire_response(answer(result))
+
+    (view,) = iter_views(response)
+    shown = view.to_opa_input()["input"]["properties"]["extra"]["mcp"].get("result", {})
+    assert shown == result
+    assert same_spelling(MCP.to_wire_response(response), answer(result))
+
+
+@pytest.mark.spec("MCP-7")
+def test_a_result_of_which_nothing_is_known_is_judged_as_a_whole() -> None:
+    body = answer({"surprise": "x"})
+
+    assert kinds(MCP.from_wire_response(body)) == ["response", "opaque"]
+    assert kinds(MCP.from_wire_response({"type": "text", "text": "x"})) == ["response", "opaque"]
+    assert same_spelling(again(body, response=True), body)
+
+
+@pytest.mark.spec("MCP-8")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no", "data": {"at": "x"}}},
+        {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "no"}},
+        {"jsonrpc": "2.0", "id": 1, "error": {"code": 1.5, "message": None}},
+        {"jsonrpc": "2.0", "id": 1, "error": {}},
+        {"code": -32603, "message": "Internal error"},
+    ],
+)
+def test_an_error_is_a_response_and_goes_back(body: dict[str, Any]) -> None:
+    response = MCP.from_wire_response(body)
+
+    assert response.error is not None
+    assert response.choices == ()
+    assert same_spelling(MCP.to_wire_response(response), body)
+
+
+@pytest.mark.spec("MCP-8")
+def test_an_error_keeps_code_and_message() -> None:
+    response = MCP.from_wire_response({"id": 1, "error": {"code": -32602, "message": "no"}})
+
+    assert response.error == ErrorInfo(code="-32602", message="no")
