@@ -15,11 +15,11 @@ from cmf.adapters.driver import drive
 from cmf.adapters.openai_responses_decode import decode_answer, decode_envelope
 from cmf.adapters.openai_responses_encode import encode_answer, encode_envelope
 from cmf.adapters.openai_responses_fold import fold
-from cmf.adapters.openai_responses_items import FORMAT
+from cmf.adapters.openai_responses_items import FORMAT, KINDS
 from cmf.adapters.openai_responses_read import ItemReader
 from cmf.adapters.openai_responses_write import ItemWriter, default_form, in_form, message_form
 from cmf.adapters.stream import StreamEvent
-from cmf.capabilities import ModelCapabilities
+from cmf.capabilities import ModelCapabilities, lookup
 from cmf.content import Part, TextPart
 from cmf.enums import Role
 from cmf.frozen import FrozenDict, freeze, frozen_mapping, same_spelling, thaw
@@ -95,7 +95,7 @@ class OpenAIResponsesAdapter:
 
     def capabilities(self, model: str) -> ModelCapabilities:
         """What the model can do through this format."""
-        return ModelCapabilities()
+        return lookup(FORMAT, model)
 
     # -- responses -----------------------------------------------------------------------------------------------------
 
@@ -176,6 +176,13 @@ def _form(message: Message) -> str:
     return form if isinstance(form, str) else ""
 
 
+def _kinds(message: Message) -> Mapping[str, Any]:
+    """The item type that the message had on this wire, as `ItemWriter.items` takes it."""
+    spelling = message.provider_raw
+    kinds = spelling.shape.get("kinds") if spelling is not None and spelling.format == FORMAT else None
+    return kinds if isinstance(kinds, dict) else NO_SHAPE
+
+
 def _only_text(message: Message, role: Role) -> tuple[str] | None:
     """The text of a message that is nothing but one plain text of this role."""
     content = message.content
@@ -198,6 +205,8 @@ def _message(reader: ItemReader, item: Any, at: int) -> Message:
         if form != default_form(plain[0]):
             shape["form"] = form
         plain = [in_form(plain[0], form)]
+    elif (kind := item.get("type")) in KINDS:
+        shape["kinds"] = {"0": kind}
     if not same_spelling(plain, [item]):
         shape |= layout.difference(plain, [item]) or {}
     return replace(message, provider_raw=Layout(format=FORMAT, group=at, shape=FrozenDict(shape))) if shape else message
@@ -205,7 +214,7 @@ def _message(reader: ItemReader, item: Any, at: int) -> Message:
 
 def _spelled_items(writer: ItemWriter, message: Message) -> list[dict[str, Any]]:
     """The items of a message as they were spelled, if they still say exactly that; else plain."""
-    plain = writer.items(message)
+    plain = writer.items(message, _kinds(message))
     form = _form(message)
     plain = [in_form(item, form or default_form(item)) for item in plain]
     spelling = message.provider_raw

@@ -8,6 +8,7 @@ from typing import Any, Final
 from cmf.adapters.openai_responses_items import (
     CLIENT_TOOLS,
     FORMAT,
+    KINDS,
     PARTIAL,
     riding,
 )
@@ -205,6 +206,7 @@ def decode_answer(body: Any) -> tuple[Response, dict[str, Any]]:
     if output is not None or (error is None and bare):
         message_parts = _answer_parts(output or ())
         choices = (_choice(left, message_parts, partial=partial),)
+        form |= _kinds(message_parts)
         said = spoken_text(message_parts)
         if output is not None and left.get("output_text") == said and said:
             del left["output_text"]
@@ -214,6 +216,12 @@ def decode_answer(body: Any) -> tuple[Response, dict[str, Any]]:
     usage = _usage(left)
     model = taken(left, "model")
     return trusted(Response, choices=choices, usage=usage, model=model, error=error, extra=riding(left)), form
+
+
+def _kinds(parts: tuple[Part, ...]) -> dict[str, Any]:
+    """The item types of calls and results, by number of the part, and how many parts there are."""
+    types = {str(at): kind for at, part in enumerate(parts) if (kind := wire_type(part)) in KINDS}
+    return {"kinds": types, "parts": len(parts)} if types else {}
 
 
 def _answer_parts(output: Iterable[Any]) -> tuple[Part, ...]:
@@ -229,8 +237,14 @@ def spoken_text(parts: Iterable[Part]) -> str:
 
 def is_refusal(part: Part) -> bool:
     """Whether a text part is a refusal on the wire."""
+    return wire_type(part) == "refusal"
+
+
+def wire_type(part: Part) -> str | None:
+    """The type of the wire block that a part was, where it is not the usual one."""
     own = part.extra.get(FORMAT) if part.extra is not None else None
-    return isinstance(own, dict) and own.get("type") == "refusal"
+    named = own.get("type") if isinstance(own, dict) else None
+    return named if isinstance(named, str) else None
 
 
 STATUSES: Final = {

@@ -22,6 +22,7 @@ from cmf.enums import MessageStatus, StopReason
 from cmf.errors import UnsupportedError
 from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, FrozenList
+from cmf.message import NO_SHAPE
 from cmf.request import Request, Response
 from cmf.tools import ToolDefinition
 
@@ -165,7 +166,8 @@ def _write_choice(body: dict[str, Any], response: Response, own: dict[str, Any],
             body["status"] = "in_progress" if choice.message.status is MessageStatus.PARTIAL else status
         if reason is not None or "incomplete_details" in own:
             body["incomplete_details"] = {"reason": reason} if reason is not None else None
-    body["output"] = ItemWriter(answer=True).items(choice.message)
+    kinds = form.get("kinds") if form.get("parts") == len(parts) else None
+    body["output"] = ItemWriter(answer=True).items(choice.message, kinds if isinstance(kinds, dict) else NO_SHAPE)
     if form.get("derived") is True and (text := spoken_text(parts)):
         body["output_text"] = text
 

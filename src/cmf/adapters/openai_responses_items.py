@@ -83,6 +83,9 @@ RESULTS: Final[dict[str, tuple[str, bool]]] = {
 CLIENT_RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 """Results of tools that nobody but the client has."""
 
+KINDS: Final = frozenset({*CALLS, *RESULTS} - {"function_call", "function_call_output"})
+"""Types of calls and results that layout keeps, so that an edited one stays what it is [RSP-5]."""
+
 TEXTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 """Content parts that are text, and the key that it stands under."""
 

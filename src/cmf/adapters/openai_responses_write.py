@@ -6,6 +6,7 @@ plainly, and what cannot be written is dropped with a record.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from cmf.adapters.fields import extra_of
@@ -35,7 +36,7 @@ from cmf.content import (
 )
 from cmf.enums import Role
 from cmf.errors import UnsupportedError
-from cmf.message import Message
+from cmf.message import NO_SHAPE, Message
 
 _OURS: Final = frozenset({ITEM, INSIDE, "type"})
 SCHEMA_NAME: Final = "response"  # the format demands one
@@ -44,23 +45,36 @@ SCHEMA_NAME: Final = "response"  # the format demands one
 class ItemWriter:
     """Writes the items of one request, or of one answer; calls and results without ids are paired by order."""
 
-    __slots__ = ("_answer", "_caller", "_facts", "_made", "_message", "_minted", "_open", "_unanswered", "_written")
+    __slots__ = (
+        "_answer",
+        "_caller",
+        "_facts",
+        "_kind",
+        "_made",
+        "_message",
+        "_minted",
+        "_open",
+        "_unanswered",
+        "_written",
+    )
 
     def __init__(self, *, answer: bool = False) -> None:
         self._answer = answer
         self._minted = 0
         self._made = 0
         self._caller: str | None = None  # the id of the last call
+        self._kind: Any = None  # the item type that the part had on this wire, if layout tells
         self._unanswered: list[str] = []
         self._written: list[dict[str, Any]] = []
         self._facts: list[Any] = []  # of each item, what rode along with it; None for one from elsewhere
         self._open: str | None = None  # the kind of the last item while more parts may join it
         self._message: Message
 
-    def items(self, message: Message) -> list[dict[str, Any]]:
-        """The items that say what the message says."""
+    def items(self, message: Message, kinds: Mapping[str, Any] = NO_SHAPE) -> list[dict[str, Any]]:
+        """The items that say what the message says; `kinds`: by number of the part, the item type that it had."""
         self._written, self._facts, self._open, self._message = [], [], None, message
-        for part in message.content:
+        for number, part in enumerate(message.content):
+            self._kind = kinds.get(str(number)) if kinds else None
             self._add(part)
         return [self._closed(item, facts) for item, facts in zip(self._written, self._facts, strict=True)]
 
@@ -180,7 +194,7 @@ class ItemWriter:
     # -- calls and results ---------------------------------------------------------------------------------------------
 
     def _add_call(self, part: ToolCallPart, own: dict[str, Any]) -> None:
-        named = own.get("type")
+        named = own.get("type", self._kind)
         kind = named if isinstance(named, str) and named in CALLS else "function_call"
         spec = CALLS[kind]
         if kind == "function_call" and part.executed_by == "provider":
@@ -213,7 +227,7 @@ class ItemWriter:
         return name
 
     def _add_result(self, part: ToolResultPart, own: dict[str, Any]) -> None:
-        named = own.get("type")
+        named = own.get("type", self._kind)
         if named is None and part.executed_by == "provider":
             self._join_result(part)
             return

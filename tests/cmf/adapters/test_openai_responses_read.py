@@ -11,6 +11,7 @@ from cmf.content import (
     DocumentPart,
     ImagePart,
     OpaquePart,
+    Part,
     RedactedThinkingPart,
     TextPart,
     ThinkingPart,
@@ -35,6 +36,7 @@ from tests.cmf.adapters.responses_bodies import (
     message,
     parts_of,
     request_body,
+    said,
     written,
 )
 
@@ -184,6 +186,37 @@ def test_arguments_that_are_no_object_stay_raw(item: str) -> None:
 
     assert isinstance(call, ToolCallPart)
     assert (call.arguments, call.arguments_raw) == (None, ITEMS[item]["arguments"])
+
+
+@pytest.mark.spec("RSP-5")
+@pytest.mark.parametrize(("name", "key"), [("shell output", "output"), ("patch output", "output"), ("custom call", "")])
+def test_an_edited_call_or_result_stays_an_item_of_its_kind(name: str, key: str) -> None:
+    request = ADAPTER.from_wire_request(request_body(ITEMS[name]))
+    part = request.messages[0].content[0]
+    fields = {"content": "[masked]"} if key else {"arguments": FrozenDict({"input": "[masked]"})}
+    edited = replace(request.messages[0], content=(part.edited(**fields),))
+
+    (item,) = ADAPTER.to_wire(replace(request, messages=(edited,)))["input"]
+
+    assert item["type"] == ITEMS[name]["type"]
+    assert item[key or "input"] == "[masked]"
+    assert item["call_id"] == ITEMS[name]["call_id"]
+
+
+@pytest.mark.spec("RSP-5")
+def test_an_edited_call_of_an_answer_stays_one_of_its_kind_unless_parts_moved() -> None:
+    response = ADAPTER.from_wire_response(answer_body(said("x"), ITEMS["shell"]))
+    text, call = response.message.content
+    masked = call.edited(arguments=FrozenDict({"commands": ["[masked]"]}))
+
+    def again(*parts: Part) -> Any:
+        message = replace(response.message, content=parts)
+        return ADAPTER.to_wire_response(replace(response, choices=(replace(response.choices[0], message=message),)))
+
+    kept = again(text, masked)["output"][1]
+    moved = again(masked)["output"][0]
+    assert (kept["type"], kept["action"]) == ("shell_call", {"commands": ["[masked]"]})
+    assert moved["type"] == "function_call"
 
 
 @pytest.mark.spec("RSP-6")
