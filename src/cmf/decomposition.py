@@ -18,7 +18,7 @@ from cmf.message import Message
 from cmf.projection import Scope
 from cmf.request import Request, Response
 from cmf.tiers import Grants
-from cmf.tools import ToolDefinition
+from cmf.tools import ToolDefinition, schema_findings
 from cmf.uris import segment, tool_uri
 from cmf.view import MessageView
 
@@ -191,6 +191,8 @@ def _tool_facts(tool: ToolDefinition) -> Facts:
             properties[name] = str(item)
     if tool.input_schema is not None:
         properties["input_schema"] = exact_json(tool.input_schema, "/properties/input_schema", properties)
+        if findings := [finding._asdict() for finding in schema_findings(tool.input_schema)]:
+            properties["schema_findings"] = findings
     keys = entity_keys(uri, tool.namespace, tool.name)
     return Facts(uri=uri, name=tool.name, content=tool.description, properties=properties, keys=keys)
 

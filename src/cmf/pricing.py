@@ -116,7 +116,7 @@ def _price(entry: Any, path: str) -> Price:
 def _rate(text: Any, path: str) -> Decimal:
     try:
         rate = Decimal(text)
-    except (InvalidOperation, TypeError):
+    except (InvalidOperation, TypeError, ValueError):
         raise ShapeError("a rate must be a number", path=path) from None
     if not rate.is_finite() or rate < 0:
         raise ShapeError("a rate must be a finite number, at least 0", path=path)

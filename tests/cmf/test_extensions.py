@@ -1,0 +1,101 @@
+"""Slots, tiers and headers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from cmf import DataPolicy, Extensions, SecurityExtension, ShapeError, SubjectExtension, TokenUsage
+from cmf.enums import Capability, ChainPolicy, RoutingMode, Tier
+from cmf.headers import is_sensitive, without_sensitive
+from cmf.tiers import SLOTS, SUBJECT_FIELDS, granted
+
+
+@pytest.mark.spec("EXT-1")
+@pytest.mark.spec("EXT-2")
+def test_every_slot_and_every_field_of_the_subject_is_in_its_table() -> None:
+    slots = {field.name for field in dataclasses.fields(Extensions)}  # type: ignore[arg-type]
+    security = {f"security.{field.name}" for field in dataclasses.fields(SecurityExtension)}  # type: ignore[arg-type]
+
+    assert set(SLOTS) == (slots - {"security"}) | security
+    assert set(SUBJECT_FIELDS) == {field.name for field in dataclasses.fields(SubjectExtension)}  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("EXT-3")
+def test_tiers_are_as_decided() -> None:
+    by_tier = {tier: {name for name, slot in SLOTS.items() if slot.tier is tier} for tier in Tier}
+
+    assert by_tier[Tier.GUARDED] == {"http"}
+    assert by_tier[Tier.MONOTONIC] == {"security.labels", "delegation"}
+    assert by_tier[Tier.MUTABLE] == {"custom"}
+    assert SLOTS["http"].write is Capability.WRITE_HEADERS
+    assert all(slot.write is None for name, slot in SLOTS.items() if name != "http")
+
+
+@pytest.mark.spec("EXT-4")
+@pytest.mark.parametrize("held", Capability)
+@pytest.mark.parametrize("wanted", Capability)
+def test_only_writing_headers_implies_another_capability(held: Capability, wanted: Capability) -> None:
+    implied = (held, wanted) == (Capability.WRITE_HEADERS, Capability.READ_HEADERS)
+
+    assert granted(frozenset({held}), wanted) == (held is wanted or implied)
+    assert granted(None, wanted)
+    assert granted(frozenset(), None)
+    assert not granted(frozenset(), wanted)
+
+
+@pytest.mark.spec("EXT-5")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Authorization", "AUTHORIZATION", "cookie", "X-API-Key", "x_api_key", "Set-Cookie", "Proxy-Authorization",
+        "X-Amz-Security-Token", "X-Custom-Secret", "My-Password", "Api-Key", " authorization ", "X-Goog-Api-Key",
+        "X-Vault-Credential-Id",
+    ],
+)  # fmt: skip
+def test_credentials_are_known_by_name(name: str) -> None:
+    assert is_sensitive(name)
+    assert without_sensitive({name: "x", "Accept": "y"}) == {"Accept": "y"}
+
+
+@pytest.mark.spec("EXT-5")
+@pytest.mark.parametrize("name", ["Accept", "Content-Type", "X-Request-Id", "traceparent", "User-Agent", "X-Author"])
+def test_ordinary_headers_are_shown(name: str) -> None:
+    assert not is_sensitive(name)
+
+
+@pytest.mark.spec("EXT-6")
+def test_no_restriction_and_nothing_allowed_are_two_values() -> None:
+    unrestricted, nothing = DataPolicy(), DataPolicy(allowed_actions=())
+
+    assert unrestricted.allowed_actions is None
+    assert nothing.allowed_actions == ()
+    assert unrestricted != nothing
+    assert DataPolicy.model_validate_json(nothing.model_dump_json()) == nothing
+
+
+@pytest.mark.spec("EXT-7")
+def test_chain_policies_project_to_routing_modes() -> None:
+    modes = {policy.value: RoutingMode.from_policy(policy).value for policy in ChainPolicy}
+
+    assert modes == {
+        "PER_MESSAGE_OVERRIDE": "override",
+        "MANUAL_STICKY": "manual",
+        "RULE": "rule",
+        "PATTERN": "pattern",
+        "DELEGATE_REQUEST": "delegate",
+        "WORKSPACE_DEFAULT": "default",
+        "GLOBAL_DEFAULT": "default",
+    }
+    assert RoutingMode.from_policy("RULE") is RoutingMode.RULE
+    with pytest.raises(ValueError, match="NONSENSE"):
+        RoutingMode.from_policy("NONSENSE")
+
+
+@pytest.mark.spec("EXT-8")
+def test_token_counts_are_counts() -> None:
+    assert TokenUsage(input_tokens=1, cached_input_tokens=2).input_tokens == 1
+    for wrong in (-1, 1.5, "1", True):
+        with pytest.raises(ShapeError):
+            TokenUsage(input_tokens=wrong)
