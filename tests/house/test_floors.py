@@ -20,6 +20,7 @@ from tests.house.tree import (
 # The only modules that may turn a message into wire bytes, and why each may [C6].
 MAY_CALL_TO_WIRE = {
     "pipeline.emission": "the one door outward: checks the coverage certificate first",
+    "pipeline.cli.convert": "an offline tool: rewrites a file, and no traffic passes through it",
 }
 # Wire formats that are read with another one's adapter, and why that is no accident.
 BUILT_ON = {"openrouter": "openai_chat"}
