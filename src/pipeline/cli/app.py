@@ -44,6 +44,14 @@ class Kind(StrEnum):
     RESPONSE = "response"
 
 
+class ConvertKind(StrEnum):
+    """What a file to convert holds."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+    STREAM = "stream"
+
+
 class EngineChoice(StrEnum):
     """Where policy is evaluated."""
 
@@ -131,6 +139,23 @@ def schema(
     from pipeline.cli.schema import run
 
     run(name.value)
+
+
+@app.command("convert")
+def convert(
+    file: File,
+    source: From,
+    target: Annotated[Wire, typer.Option("--to", help="The format to write.")],
+    kind: Annotated[ConvertKind, typer.Option("--kind", help="What FILE holds.")] = ConvertKind.REQUEST,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse what would lose something.")] = False,
+) -> None:
+    """Translate between wire formats. What the target cannot say is dropped and listed on standard error.
+
+    No policy is asked: this is a tool for files, not a road for traffic.
+    """
+    from pipeline.cli.convert import run
+
+    run(file, source=source.value, target=target.value, kind=kind.value, strict=strict)
 
 
 bundle = typer.Typer(help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None)

@@ -23,7 +23,7 @@ HELLO = {"role": "user", "content": [{"content_type": "text", "text": "hello"}]}
 RULES = {
     "deny": 'deny contains {"code": "test.no", "reason": "You may not."} if contains(input.content, "no")',
     "ask": 'require_approval contains {"code": "test.ask", "reason": "Ask first."} if contains(input.content, "ask")',
-    "mask": 'redact contains {"code": "m", "reason": "Masked.", "spans": [[0, 6]]} if contains(input.content, "secret")',
+    "mask": 'redact contains {"code": "m", "reason": "Masked.", "spans": [[0, 6]]} if contains(input.content, "secre")',
     "admin": 'deny contains {"code": "a", "reason": "x"} if "admin" in input.extensions.security.subject.roles',
 }
 

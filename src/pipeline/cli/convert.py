@@ -1,0 +1,69 @@
+"""`cmf convert`: one wire format into another, offline. Nothing here is a road for traffic: no policy is asked."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import typer
+
+from cmf import adapters
+from cmf.adapters import WireEvent, loss, sse
+from cmf.codec import dumps, loads
+from cmf.errors import LossyProjectionError, ShapeError
+from cmf.message import Message
+from cmf.request import Request, Response
+from pipeline.cli.reading import one_line_errors, read_bytes, read_traffic
+from pipeline.cli.rendering import visible
+from pipeline.emission import with_wire_model
+
+NDJSON_FORMATS: Final = frozenset({"ollama"})
+"""The formats whose streams are JSON lines; all others are server-sent events."""
+
+
+def run(file: str, *, source: str, target: str, kind: str, strict: bool) -> None:
+    """Print `file` in format `target`; losses go to standard error, or refuse the whole with `strict`."""
+    with one_line_errors(file), loss.collecting() as losses:
+        output = _stream(file, source, target) if kind == "stream" else _document(file, source, target, kind)
+        for one in losses:
+            typer.echo(f"cmf: dropped {visible(one.block_type)}: {visible(one.reason)} [{one.adapter}]", err=True)
+        if strict and losses:
+            raise LossyProjectionError(
+                f"{len(losses)} blocks cannot be expressed in {target}", hint="leave out --strict to drop them"
+            )
+    typer.echo(output)
+
+
+def _document(file: str, source: str, target: str, kind: str) -> str:
+    value = read_traffic(file, source, kind)
+    return dumps(encoded(value, target)).decode()
+
+
+def encoded(value: Message | Request | Response, target: str) -> Any:
+    """The wire form of a value, or its canonical form."""
+    if target == "canonical":
+        return value.model_dump()
+    adapter = adapters.get(target)
+    if isinstance(value, Response):
+        return adapter.to_wire_response(value)
+    return adapter.to_wire(with_wire_model(value if isinstance(value, Request) else Request(messages=(value,))))
+
+
+def _stream(file: str, source: str, target: str) -> str:
+    """Streams are folded to a whole response; out comes a stream again, or the canonical response."""
+    if source == "canonical":
+        raise ShapeError("a canonical file is no stream", path="$", hint="use --kind response")
+    adapter = adapters.get(source)
+    response = adapter.from_wire_response(adapter.fold_events(_events(read_bytes(file), source)))
+    if target == "canonical":
+        return dumps(response.model_dump()).decode()
+    write = sse.ndjson_bytes if target in NDJSON_FORMATS else sse.sse_bytes
+    return b"".join(map(write, adapters.get(target).to_wire_events(response))).decode().rstrip("\n")
+
+
+def _events(raw: bytes, source: str) -> list[WireEvent]:
+    """A JSON array of events, or the bytes as they came over the wire."""
+    if raw.lstrip().startswith(b"["):
+        events: list[WireEvent] = loads(raw)
+        return events
+    reader = sse.NdjsonReader() if source in NDJSON_FORMATS else sse.SseReader()
+    return [*reader.feed(raw), *reader.close()]
