@@ -275,6 +275,7 @@ def encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, 
         body["model"] = own["model"] if _same_model(own["model"], request.model) else request.model
     if request.response_schema_name is not None:
         loss.drop(FORMAT, "response_schema_name", "a schema has no name here")
+    loss.drop_foreign_extra(FORMAT, request, "request")
     merge(body, own)
     generation = body.get("generationConfig")
     if isinstance(generation, dict) and SCHEMA_NOTE in generation:

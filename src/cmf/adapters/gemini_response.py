@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from cmf.adapters import loss
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.gemini_names import RESPONSE, normal, spelt
 from cmf.adapters.gemini_parts import FORMAT, inside, optional, put
@@ -216,6 +217,7 @@ def plain_response(response: Response) -> dict[str, Any]:
     if response.usage is not None and _usage(own.get("usageMetadata")) != response.usage:
         own.pop("usageMetadata", None)
         body["usageMetadata"] = _written_usage(response.usage)
+    loss.drop_foreign_extra(FORMAT, response, "response")
     return merge(body, own)
 
 
@@ -224,6 +226,7 @@ def _written(choice: Choice, index: int) -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": encode_group([choice.message])}
     if "finishReason" not in own and (reason := _written_stop(choice)) is not None:
         candidate["finishReason"] = reason
+    loss.drop_foreign_extra(FORMAT, choice, "choice", message=choice.message)
     if "index" not in own:
         candidate["index"] = index
     return merge(candidate, own)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from cmf.adapters import loss
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.gemini_names import PROVIDER_TOOLS
 from cmf.adapters.gemini_parts import FORMAT, optional
@@ -95,6 +96,7 @@ def encode_tools(tools: Sequence[ToolDefinition], sizes: Sequence[int] | None) -
 
 
 def _declaration(tool: ToolDefinition) -> dict[str, Any]:
+    loss.drop_foreign_extra(FORMAT, tool, "tool_definition")
     own = {key: item for key, item in extra_of(tool, FORMAT).items() if key != SCHEMA_NOTE}
     old = SCHEMA_NOTE in extra_of(tool, FORMAT)
     declared: dict[str, Any] = {"name": tool.name}

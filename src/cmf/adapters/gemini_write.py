@@ -46,6 +46,7 @@ def encode_group(messages: Sequence[Message], names: Names | None = None) -> dic
             if isinstance(own.get("role"), str):
                 content["role"] = own["role"]
             merge(content, own)
+            loss.drop_foreign_extra(FORMAT, message, "message", message=message)
     return content
 
 
@@ -74,7 +75,10 @@ class _Turn:
             if write is None:
                 self._drop(part.content_type.value, "the format has no such part")
             return None
-        return merge(encoded, extra_of(part, FORMAT)) if part.extra else encoded
+        if part.extra:
+            loss.drop_foreign_extra(FORMAT, part, part.content_type.value, message=self._message)
+            merge(encoded, extra_of(part, FORMAT))
+        return encoded
 
     def _text(self, part: TextPart) -> dict[str, Any]:
         return {"text": part.text}

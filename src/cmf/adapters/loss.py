@@ -79,6 +79,12 @@ def drop(adapter: str, block_type: str, reason: str, *, message: Message | None 
     )
 
 
+def drop_foreign_extra(adapter: str, holder: Any, block_type: str, *, message: Message | None = None) -> None:
+    """Record that what rode along with a part, message, tool, request … came from other formats, if it did."""
+    if holder.extra and adapter not in holder.extra:
+        drop(adapter, block_type, "its further fields are another format's", message=message)
+
+
 def is_critical(message: Message) -> bool:
     """Whether the host marked the message: then nothing of it may be dropped."""
     meta: Any = message.extensions.meta if message.extensions is not None else None

@@ -46,7 +46,11 @@ def encode_message(message: Message, names: Mapping[str, str] = EMPTY, *, reply:
         if rest:
             own.append(_spoken(message, rest, reply=reply))
     if message.extra:
-        merge(own[0], extra_of(message, FORMAT))
+        rode = extra_of(message, FORMAT)
+        merge(own[0], rode)
+        if isinstance(rode.get("role"), str):
+            own[0]["role"] = rode["role"]
+        loss.drop_foreign_extra(FORMAT, message, "message", message=message)
     return own
 
 
@@ -56,6 +60,7 @@ def _spoken(message: Message, parts: Iterable[Part], *, reply: bool) -> dict[str
     images: list[str] = []
     calls: list[dict[str, Any]] = []
     for part in parts:
+        loss.drop_foreign_extra(FORMAT, part, part.content_type.value, message=message)
         if isinstance(part, TextPart):
             texts.append(part.text)
         elif isinstance(part, ThinkingPart):
@@ -109,6 +114,9 @@ def _image(part: ImagePart | AudioPart | VideoPart | DocumentPart) -> str:
 def _result(part: ToolResultPart, message: Message, names: Mapping[str, str]) -> dict[str, Any]:
     content = part.content
     images: list[str] = []
+    loss.drop_foreign_extra(FORMAT, part, "tool_result", message=message)
+    if part.is_error:
+        loss.drop(FORMAT, "is_error", "the format cannot say that a result is an error", message=message)
     if isinstance(content, tuple):
         images = [_image(one) for one in content if isinstance(one, ImagePart | AudioPart | VideoPart | DocumentPart)]
         known = (TextPart, ImagePart)
@@ -152,6 +160,7 @@ def encode_envelope(request: Request) -> dict[str, Any]:
     tools = _tools(request)
     if tools:
         body["tools"] = tools
+    loss.drop_foreign_extra(FORMAT, request, "request")
     return merge(body, extra_of(request, FORMAT))
 
 
@@ -183,6 +192,7 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
         if own:
             return own
         raise UnsupportedError("a tool that another provider runs", hint="drop it")
+    loss.drop_foreign_extra(FORMAT, tool, "tool_definition")
     function: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:
         function["description"] = tool.description
@@ -210,6 +220,7 @@ def plain_response(response: Response) -> dict[str, Any]:
         usage = response.usage
         given = usage.input_tokens + usage.cached_input_tokens + usage.cache_creation_input_tokens
         body |= {"prompt_eval_count": given, "eval_count": usage.output_tokens}
+    loss.drop_foreign_extra(FORMAT, response, "response")
     return merge(body, own)
 
 
@@ -219,6 +230,7 @@ def _error(error: ErrorInfo) -> str:
 
 def _choice(choice: Choice, own: Mapping[str, Any]) -> dict[str, Any]:
     messages = encode_message(choice.message, reply=True)
+    loss.drop_foreign_extra(FORMAT, choice, "choice", message=choice.message)
     body: dict[str, Any] = {"message": messages[-1], "done": choice.message.status is not MessageStatus.PARTIAL}
     if choice.stop_reason is not None and "done_reason" not in own:
         raw = choice.raw_stop_reason

@@ -57,6 +57,13 @@ class TestAddress:
         assert same_spelling(GEMINI.to_wire(replace(kept(body), stream=True)), body)
 
 
+@pytest.mark.spec("GEM-1")
+def test_what_a_model_can_do_is_declared() -> None:
+    assert GEMINI.capabilities("gemini-2.5-flash").supports_tools
+    assert not GEMINI.capabilities("unheard-of").supports_tools
+    assert GEMINI.estimate_input_tokens(GEMINI.from_wire_request(asked({"text": "a" * 400}))) >= 100
+
+
 KEYS = st.sampled_from([
     "contents", "parts", "role", "text", "tools", "candidates", "content", "functionCall", "functionResponse", "name",
     "args", "response", "thought", "error", "generation_config", "system_instruction", "inline_data",

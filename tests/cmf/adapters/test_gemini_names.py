@@ -83,3 +83,10 @@ class TestSpelling:
     @pytest.mark.spec("GEM-3")
     def test_a_system_instruction_may_be_text(self) -> None:
         assert kept(asked({"text": "hi"}, systemInstruction="be brief")).system == "be brief"
+
+    @pytest.mark.spec("GEM-2")
+    def test_a_turn_with_other_parts_is_not_spelled_as_it_came(self) -> None:
+        request = kept({"contents": "secret"})
+        message = replace(request.messages[0], content=(TextPart(text="a"), TextPart(text="b")))
+        out = GEMINI.to_wire(replace(request, messages=(message,)))
+        assert out == {"contents": {"parts": [{"text": "a"}, {"text": "b"}]}}

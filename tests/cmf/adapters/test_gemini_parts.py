@@ -155,3 +155,19 @@ class TestParts:
         ]  # fmt: skip
         assert all(part.executed_by == "provider" for part in parts[:4])
         assert (parts[0].name, parts[0].tool_call_id, parts[1].is_error) == ("executableCode", "c1", True)
+
+    @pytest.mark.spec("GEM-4")
+    @pytest.mark.parametrize(
+        "kind",
+        ["functionCall", "functionResponse", "inlineData", "fileData", "executableCode", "codeExecutionResult",
+         "toolCall", "toolResponse"],
+    )  # fmt: skip
+    def test_a_part_without_its_body_is_opaque(self, kind: str) -> None:
+        assert isinstance(part_of({kind: None, "thoughtSignature": "c2ln"}), OpaquePart)
+
+    @pytest.mark.spec("GEM-4")
+    @pytest.mark.parametrize("part", [5, None, ["text"]])
+    def test_what_is_no_object_is_no_part(self, part: Any) -> None:
+        with pytest.raises(ShapeError) as refusal:
+            GEMINI.from_wire_request({"contents": [{"role": "user", "parts": [part]}]})
+        assert refusal.value.path == "$.contents[0].parts[0]"

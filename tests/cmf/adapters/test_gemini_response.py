@@ -9,6 +9,8 @@ import pytest
 from cmf.adapters.gemini_request import envelope_shape
 from cmf.enums import StopReason
 from cmf.errors import ShapeError
+from cmf.extensions import TokenUsage
+from cmf.request import ErrorInfo, Response
 from cmf.value import replace
 from tests.cmf.adapters.gemini_bodies import GEMINI, answered, asked, heard, shown
 
@@ -124,3 +126,14 @@ class TestAnswers:
     def test_the_adapters_own_notes_are_no_wire_keys(self, body: dict[str, Any]) -> None:
         with pytest.raises(ShapeError):
             GEMINI.from_wire_request(body)
+
+    @pytest.mark.spec("GEM-18")
+    def test_usage_and_errors_from_elsewhere_are_said_as_gemini_says_them(self) -> None:
+        usage = TokenUsage(input_tokens=1, cached_input_tokens=2, output_tokens=3, total_tokens=6)
+        assert GEMINI.to_wire_response(Response(usage=usage))["usageMetadata"] == {
+            "promptTokenCount": 3, "cachedContentTokenCount": 2, "candidatesTokenCount": 3, "totalTokenCount": 6,
+        }  # fmt: skip
+        error = ErrorInfo(message="slow down", code="rate_limit", type="X")
+        assert GEMINI.to_wire_response(Response(error=error)) == {
+            "error": {"code": "rate_limit", "message": "slow down", "status": "X"}
+        }

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cmf.adapters.gemini_stream import Ear
+from cmf.adapters.stream import ToolUseInputDelta, ToolUseStart
 from cmf.enums import MessageStatus
 from tests.cmf.adapters.gemini_bodies import GEMINI, answered, chunks, heard, shown
 
@@ -112,3 +114,40 @@ class TestStreams:
         again = GEMINI.fold_events(GEMINI.to_wire_events(response))
         again.pop("cmf_partial", None)  # code that still runs
         assert again == body
+
+    @pytest.mark.spec("GEM-23")
+    def test_arguments_are_heard_as_they_grow(self) -> None:
+        begun = {"functionCall": {"name": "f", "id": "1", "willContinue": True}}
+        piece = {"functionCall": {"partialArgs": [{"jsonPath": "$.a", "stringValue": "xy"}], "willContinue": True}}
+        ear = Ear()
+        said = [one for part in (begun, piece) for one in ear.hear({"data": [answered(part)]})]
+        assert said[0] == ToolUseStart(index=0, tool_call_id="1", name="f")
+        assert isinstance(said[1], ToolUseInputDelta)
+        assert said[1].received_chars > 0
+
+    @pytest.mark.spec("GEM-24")
+    @pytest.mark.parametrize("data", [5, "[DONE]", {"candidates": "x"}, {"candidates": [5]}, {"candidates": [{}]}])
+    def test_the_ear_never_raises(self, data: Any) -> None:
+        assert Ear().hear({"data": data}) == []
+        assert Ear().hear({}) == []
+
+    @pytest.mark.spec("GEM-24")
+    def test_events_of_other_shapes_are_read_or_shown(self) -> None:
+        candidate = answered({"text": "a"}, index=0)["candidates"][0]
+        events = [*chunks([answered({"text": "a"})], "[DONE]", {"candidates": ["odd"]}), {"comment": "ping"}]
+        body = GEMINI.fold_events(events)
+        assert body == answered({"text": "a"}) | {"cmf_unheard": ["odd"]}
+        twice = GEMINI.fold_events(chunks({"candidates": [candidate, candidate]}))
+        assert len(GEMINI.from_wire_response(twice).choices) == 2
+
+    @pytest.mark.spec("GEM-23")
+    @pytest.mark.parametrize("path", ["a", "$", "$[0]", "$.a.b", "$" + ".a" * 40, "$.b[0]"])
+    def test_paths_that_lead_nowhere_change_nothing(self, path: str) -> None:
+        call = {"name": "f", "args": {"a": 1, "b": {}}, "partialArgs": [{"jsonPath": path, "stringValue": "x"}]}
+        body = GEMINI.fold_events(chunks(answered({"functionCall": call})))
+        assert body["candidates"][0]["content"]["parts"] == [{"functionCall": call}]
+
+    @pytest.mark.spec("GEM-19")
+    def test_a_listed_error_streams_as_one_event(self) -> None:
+        body = [{"error": {"code": 500, "message": "x"}}]
+        assert GEMINI.to_wire_events(heard(body)) == [{"data": body[0]}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from cmf.content import (
     ImagePart,
     OpaquePart,
     RedactedThinkingPart,
+    ResourcePart,
+    ResourceRefPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -58,7 +61,7 @@ class TestWriting:
             out = GEMINI.to_wire(Request(messages=(Message(role=Role.ASSISTANT, content=content),)))
         assert out["contents"] == [{"role": "model", "parts": [{"text": "hm", "thought": True}, {"text": "so"}]}]
         assert [loss.block_type for loss in losses] == [
-            "redacted_thinking", "thinking_signature", "opaque", "tool_call",
+            "redacted_thinking", "thinking_signature", "opaque", "tool_call", "text",
         ]  # fmt: skip
 
     @pytest.mark.spec("GEM-10")
@@ -78,3 +81,65 @@ class TestWriting:
                 {"functionResponse": {"name": "tool_b", "id": "b", "response": {"error": "bad"}}},
             ],
         }
+
+    @pytest.mark.spec("GEM-10")
+    @pytest.mark.parametrize(
+        ("part", "encoded"),
+        [
+            (ToolCallPart(name="f", arguments_raw=" "), {"functionCall": {"name": "f", "args": {}}}),
+            (
+                ImagePart(type="url", data="data:image/png;base64,AAAA"),
+                {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
+            ),
+            (
+                ImagePart(type="base64", data=base64.b64encode(b"GIF89a..").decode()),
+                {"inlineData": {"mimeType": "image/gif", "data": base64.b64encode(b"GIF89a..").decode()}},
+            ),
+            (ResourcePart(uri="file:///a", content="text"), {"text": "text"}),
+            (
+                ToolResultPart(tool_name="f", content=(TextPart(text="a"), TextPart(text="b"))),
+                {"functionResponse": {"name": "f", "response": {"output": "a\nb"}}},
+            ),
+            (
+                ToolResultPart(tool_name="f", content=(ImagePart(type="url", data="https://x/a.png"),)),
+                {
+                    "functionResponse": {
+                        "name": "f",
+                        "response": {},
+                        "parts": [{"fileData": {"fileUri": "https://x/a.png"}}],
+                    }
+                },
+            ),
+            (
+                ToolResultPart(tool_name="executableCode", content="***", executed_by="provider"),
+                {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "***"}},
+            ),
+            (
+                ToolResultPart(tool_name="URL_CONTEXT", content=(TextPart(text="***"),), executed_by="provider"),
+                {"toolResponse": {"toolType": "URL_CONTEXT", "response": {"output": "***"}}},
+            ),
+        ],
+    )
+    def test_parts_from_elsewhere_are_said_as_gemini_says_them(self, part: Any, encoded: dict[str, Any]) -> None:
+        out = GEMINI.to_wire(Request(messages=(Message(role=Role.ASSISTANT, content=(part,)),)))
+        assert out["contents"] == [{"role": "model", "parts": [encoded]}]
+
+    @pytest.mark.spec("GEM-10")
+    @pytest.mark.parametrize(
+        "part",
+        [
+            ResourcePart(uri="file:///a", blob=b"x"),
+            ResourceRefPart(uri="file:///a"),
+            ToolResultPart(tool_name="web_search", content="x", executed_by="provider"),
+        ],
+    )
+    def test_a_turn_of_which_nothing_can_be_said_is_not_written(self, part: Any) -> None:
+        with collecting() as losses:
+            out = GEMINI.to_wire(Request(messages=(Message(role=Role.ASSISTANT, content=(part,)),)))
+        assert out["contents"] == []
+        assert [loss.block_type for loss in losses] == [part.content_type.value]
+
+    @pytest.mark.spec("GEM-10")
+    def test_one_of_geminis_own_tools_needs_no_body(self) -> None:
+        tool = ToolDefinition(name="search", type="googleSearch", executed_by="provider")
+        assert GEMINI.to_wire(Request(tools=(tool,)))["tools"] == [{"googleSearch": {}}]

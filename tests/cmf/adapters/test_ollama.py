@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.adapters import get
 from cmf.adapters.loss import collecting
 from cmf.adapters.ollama_decode import layout_of
 from cmf.content import (
@@ -18,13 +15,15 @@ from cmf.content import (
     ImagePart,
     OpaquePart,
     RedactedThinkingPart,
+    ResourcePart,
+    ResourceRefPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
 )
 from cmf.decomposition import iter_views
-from cmf.enums import MessageStatus, Role, StopReason
+from cmf.enums import Role, StopReason
 from cmf.errors import CmfError, ShapeError, UnknownRoleError, UnsupportedError
 from cmf.frozen import same_spelling
 from cmf.message import Message
@@ -32,48 +31,11 @@ from cmf.request import Choice, Request, Response, ToolChoice
 from cmf.tools import ToolDefinition
 from cmf.value import replace
 from tests.cmf.adapters.harness import Proof
-
-OLLAMA = get("ollama")
-PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n...").decode()
+from tests.cmf.adapters.ollama_bodies import OLLAMA, PNG, answered, asked, call, heard, kept, shown
 
 
 class TestWire(Proof):
     format_name = "ollama"
-
-
-def asked(*messages: Any, **envelope: Any) -> dict[str, Any]:
-    return {"model": "qwen3:4b", "messages": list(messages), "stream": False, **envelope}
-
-
-def answered(**message: Any) -> dict[str, Any]:
-    return {
-        "model": "m",
-        "message": {"role": "assistant", "content": "", **message},
-        "done": True,
-        "done_reason": "stop",
-    }
-
-
-def shown(value: Request | Response) -> str:
-    return orjson.dumps([view.to_opa_input() for view in iter_views(value)]).decode()
-
-
-def kept(body: dict[str, Any]) -> Request:
-    """The request of a body that comes back as it was."""
-    request = OLLAMA.from_wire_request(body)
-    assert same_spelling(OLLAMA.to_wire(request), body)
-    return request
-
-
-def heard(body: dict[str, Any]) -> Response:
-    """The response of a body that comes back as it was."""
-    response = OLLAMA.from_wire_response(body)
-    assert same_spelling(OLLAMA.to_wire_response(response), body)
-    return response
-
-
-def call(name: str, **more: Any) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "arguments": {}}, **more}
 
 
 class TestMessages:
@@ -316,6 +278,18 @@ class TestAnswers:
         ]
 
     @pytest.mark.spec("OLL-11")
+    def test_that_a_result_is_an_error_is_dropped_with_a_record(self) -> None:
+        part = ToolResultPart(tool_name="f", content="no", is_error=True, extra={"openai_chat": {"odd": 1}})
+        with collecting() as losses:
+            OLLAMA.to_wire(Request(messages=(Message(role=Role.TOOL, content=(part,)),)))
+        assert [loss.block_type for loss in losses] == ["tool_result", "is_error"]
+
+    @pytest.mark.spec("OLL-1")
+    @pytest.mark.parametrize("role", ["tool", "user", "odd", None])
+    def test_an_answer_is_the_assistants_whatever_role_it_names(self, role: str | None) -> None:
+        assert heard(answered(content="a", role=role)).message.role is Role.ASSISTANT
+
+    @pytest.mark.spec("OLL-11")
     def test_an_edited_message_is_written_without_what_was_removed(self) -> None:
         request = kept(asked({"role": "user", "content": "secret", "images": []}))
         message = replace(request.messages[0], content=(TextPart(text="***"),))
@@ -343,54 +317,25 @@ class TestAnswers:
             OLLAMA.from_wire_request(body)
 
 
-class TestStreams:
-    @pytest.mark.spec("OLL-14")
-    def test_lines_are_joined(self) -> None:
-        pieces: list[dict[str, Any]] = [
-            {"content": "", "thinking": "h"},
-            {"content": "", "thinking": "m"},
-            {"content": "s"},
-            {"content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
-            {"content": "o", "tool_calls": [{"function": {"name": "g", "arguments": {}}}]},
-        ]
-        lines: list[Any] = [{"data": {"message": {"role": "assistant", **piece}, "done": False}} for piece in pieces]
-        lines.append({"data": answered()})
-        message = OLLAMA.from_wire_response(OLLAMA.fold_events(lines)).message
-        assert [getattr(part, "text", None) or getattr(part, "name", "") for part in message.content] == [
-            "hm",
-            "so",
-            "f",
-            "g",
-        ]
-        assert message.status is MessageStatus.COMPLETE
-
-    @pytest.mark.spec("OLL-14")
-    @given(
-        content=st.sampled_from([None, "", "a"]),
-        thinking=st.sampled_from([None, "", "b"]),
-        calls=st.lists(st.just({"function": {"name": "f", "arguments": {"x": 1}}}), max_size=2),
-        done=st.booleans(),
+@pytest.mark.spec("OLL-11")
+def test_a_resource_is_said_by_its_text_and_mixed_turns_are_parted() -> None:
+    content = (
+        ToolResultPart(tool_name="f", content=(TextPart(text="a"), ResourceRefPart(uri="file:///x"))),
+        ResourcePart(uri="file:///a", content="text"),
     )
-    def test_any_answer_streams_back_to_itself(self, content: Any, thinking: Any, calls: list[Any], done: bool) -> None:
-        body = answered(content=content, thinking=thinking, tool_calls=calls) | {"done": done}
-        again = OLLAMA.fold_events(OLLAMA.to_wire_events(heard(body)))
-        assert again.pop("cmf_partial", False) is not done
-        assert again == body
+    with collecting() as losses:
+        out = OLLAMA.to_wire(Request(messages=(Message(role=Role.DEVELOPER, content=content),)))
+    assert out["messages"] == [
+        {"role": "tool", "content": "a", "tool_name": "f"},
+        {"role": "system", "content": "text"},
+    ]
+    assert [loss.block_type for loss in losses] == ["resource_ref", "resource_address"]
 
-    @pytest.mark.spec("OLL-15")
-    def test_what_a_later_line_replaced_is_shown_and_not_sent(self) -> None:
-        lines: list[Any] = [
-            {"data": {"model": "first", "created_at": "2025-01-01T00:00:00.123456789Z"}},
-            {"data": {"created_at": "not a moment"}},
-            {"data": "odd line"},
-            {"data": answered(content="a") | {"model": "last", "created_at": "2025-01-01T00:00:01Z"}},
-        ]
-        body = OLLAMA.fold_events(lines)
-        assert body["cmf_superseded"] == [{"model": "first"}, {"created_at": "not a moment"}]
-        response = OLLAMA.from_wire_response(body)
-        for text in ("not a moment", "first", "odd line"):
-            assert text in shown(response)
-        assert not any(key.startswith("cmf_") for key in OLLAMA.to_wire_response(response))
+
+@pytest.mark.spec("OLL-10")
+def test_what_a_model_can_do_is_declared() -> None:
+    assert not OLLAMA.capabilities("unheard-of:1b").supports_images
+    assert OLLAMA.estimate_input_tokens(OLLAMA.from_wire_request(asked({"role": "user", "content": "a" * 400}))) >= 100
 
 
 KEYS = st.sampled_from([

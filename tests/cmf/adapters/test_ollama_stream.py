@@ -1,0 +1,84 @@
+"""Spec: docs/spec/adapters/ollama.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmf.adapters.ollama_stream import Ear
+from cmf.adapters.stream import TextDelta, ThinkingDelta, ToolUseStart
+from cmf.enums import MessageStatus
+from tests.cmf.adapters.ollama_bodies import OLLAMA, answered, heard, shown
+
+
+class TestStreams:
+    @pytest.mark.spec("OLL-14")
+    def test_lines_are_joined(self) -> None:
+        pieces: list[dict[str, Any]] = [
+            {"content": "", "thinking": "h"},
+            {"content": "", "thinking": "m"},
+            {"content": "s"},
+            {"content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
+            {"content": "o", "tool_calls": [{"function": {"name": "g", "arguments": {}}}]},
+        ]
+        lines: list[Any] = [{"data": {"message": {"role": "assistant", **piece}, "done": False}} for piece in pieces]
+        lines.append({"data": answered()})
+        message = OLLAMA.from_wire_response(OLLAMA.fold_events(lines)).message
+        assert [getattr(part, "text", None) or getattr(part, "name", "") for part in message.content] == [
+            "hm",
+            "so",
+            "f",
+            "g",
+        ]
+        assert message.status is MessageStatus.COMPLETE
+
+    @pytest.mark.spec("OLL-14")
+    @given(
+        content=st.sampled_from([None, "", "a"]),
+        thinking=st.sampled_from([None, "", "b"]),
+        calls=st.lists(st.just({"function": {"name": "f", "arguments": {"x": 1}}}), max_size=2),
+        done=st.booleans(),
+    )
+    def test_any_answer_streams_back_to_itself(self, content: Any, thinking: Any, calls: list[Any], done: bool) -> None:
+        body = answered(content=content, thinking=thinking, tool_calls=calls) | {"done": done}
+        again = OLLAMA.fold_events(OLLAMA.to_wire_events(heard(body)))
+        assert again.pop("cmf_partial", False) is not done
+        assert again == body
+
+    @pytest.mark.spec("OLL-15")
+    def test_what_a_later_line_replaced_is_shown_and_not_sent(self) -> None:
+        lines: list[Any] = [
+            {"data": {"model": "first", "created_at": "2025-01-01T00:00:00.123456789Z"}},
+            {"data": {"created_at": "not a moment"}},
+            {"data": "odd line"},
+            {"data": answered(content="a") | {"model": "last", "created_at": "2025-01-01T00:00:01Z"}},
+        ]
+        body = OLLAMA.fold_events(lines)
+        assert body["cmf_superseded"] == [{"model": "first"}, {"created_at": "not a moment"}]
+        response = OLLAMA.from_wire_response(body)
+        for text in ("not a moment", "first", "odd line"):
+            assert text in shown(response)
+        assert not any(key.startswith("cmf_") for key in OLLAMA.to_wire_response(response))
+
+    @pytest.mark.spec("OLL-15")
+    @pytest.mark.parametrize(
+        "data", [5, {"message": 5}, {"message": {"content": 5, "tool_calls": [5, {"function": 5}]}}]
+    )
+    def test_the_ear_never_raises(self, data: Any) -> None:
+        assert list(Ear().hear({"data": data})) == []
+
+    @pytest.mark.spec("OLL-14")
+    def test_a_stream_is_heard_as_it_comes(self) -> None:
+        line = answered(content="a", thinking="b", tool_calls=[{"id": "1", "function": {"name": "f"}}])
+        assert list(Ear().hear({"data": line})) == [
+            ThinkingDelta(text="b"), TextDelta(text="a"), ToolUseStart(index=0, tool_call_id="1", name="f"),
+        ]  # fmt: skip
+
+    @pytest.mark.spec("OLL-15")
+    def test_a_message_beside_what_is_none_is_shown(self) -> None:
+        body = OLLAMA.fold_events([{"data": {"message": "odd"}}, {"data": answered(content="a")}])
+        assert body["message"] == "odd"
+        assert body["cmf_unheard"] == [{"message": answered(content="a")["message"]}]
