@@ -9,6 +9,7 @@ from cmf.adapters.base import HttpCall, WireEvent
 from cmf.adapters.chat_completions_decode import RESERVED, Names, decoded_message, decoded_request, decoded_response
 from cmf.adapters.chat_completions_dialect import Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request, wire_response
+from cmf.adapters.chat_completions_quick import is_plain_envelope, quick_message
 from cmf.adapters.chat_completions_stream import Ear, events_of, fold
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
@@ -42,17 +43,29 @@ class ChatCompletions:
         self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Request:
         """The canonical request; `model` where the body names none (a deployment in the path)."""
-        raw = freeze(body)
-        envelope = decoded_request(raw, self._dialect)
+        listed = body.get("messages") if isinstance(body, dict) else None
+        rest = freeze(
+            {key: item for key, item in body.items() if key != "messages"} if isinstance(body, dict) else body
+        )
+        envelope = decoded_request(rest, listed, self._dialect)
         names: Names = {}
         messages: list[Message] = []
-        for index, item in enumerate(raw["messages"]):
-            decoded = decoded_message(item, f"$.messages[{index}]", self._dialect, names)
-            messages += spelled((decoded,), item, format_name=self.name, index=index, encode=self._alone)
-        rest = {key: item for key, item in raw.items() if key != "messages"}
-        layout = envelope_layout(wire_request(envelope, self._dialect), rest, format_name=self.name)
-        whole = replace(envelope, messages=tuple(messages), model=envelope.model or model)
-        return with_layout(whole, layout) if layout is not None else whole
+        for index, item in enumerate(listed or ()):
+            quick = quick_message(item, index, self.name, names)
+            messages.append(quick if quick is not None else self._message(freeze(item), index, names))
+        layout = None
+        if not is_plain_envelope(body):
+            layout = envelope_layout(wire_request(envelope, self._dialect), rest, format_name=self.name)
+        return replace(
+            envelope,
+            messages=tuple(messages),
+            model=model if envelope.model is None else envelope.model,
+            provider_raw=layout,
+        )
+
+    def _message(self, raw: Any, index: int, names: Names) -> Message:
+        decoded = decoded_message(raw, f"$.messages[{index}]", self._dialect, names)
+        return spelled((decoded,), raw, format_name=self.name, index=index, encode=self._alone)[0]
 
     def _alone(self, group: Sequence[Message]) -> Any:
         return wire_messages(group[0], self._dialect, CallIds())[0]
@@ -63,9 +76,7 @@ class ChatCompletions:
             wire_request(request, self._dialect),
             request,
             format_name=self.name,
-            decode=lambda spelt: replace(
-                decoded_request(freeze({**spelt, "messages": []}), self._dialect), messages=request.messages
-            ),
+            decode=lambda spelt: replace(decoded_request(freeze(spelt), [], self._dialect), messages=request.messages),
         )
         ids, names = CallIds(), Names()
         body["messages"] = [raw for one in request.messages for raw in self._written(one, ids, names)]

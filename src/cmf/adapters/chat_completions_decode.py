@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cmf.adapters.chat_completions_blocks import blocks, opaque
-from cmf.adapters.chat_completions_dialect import ROLES, Dialect, stop_reason, tool_choice, usage_of, wire_tool_choice
+from cmf.adapters.chat_completions_dialect import (
+    ROLES,
+    Dialect,
+    has_calls,
+    stop_reason,
+    tool_choice,
+    usage_of,
+    wire_tool_choice,
+)
 from cmf.adapters.fields import Fields
 from cmf.codec import loads_object
 from cmf.content import (
@@ -73,7 +81,7 @@ def decoded_message(raw: Any, path: str, dialect: Dialect, names: Names, *, repl
 
 
 def _reply_role(fields: Fields, name: str | None) -> str:
-    if name is None:
+    if name is None and fields.peek("role") is None:
         fields.drop("role", None)
         return "assistant"
     if name != "assistant":
@@ -86,7 +94,7 @@ def _form(role: str | None) -> str | None:
 
 
 def _tool_result(fields: Fields, dialect: Dialect, names: Names) -> ToolResultPart:
-    call_id = fields.take("tool_call_id", str)
+    call_id = fields.need("tool_call_id", str) if fields.peek("tool_call_id") is not None else None
     name = fields.peek("name")  # stays in `extra` too: the encoder must know that the wire had it
     if not isinstance(name, str):
         name = names.get(call_id) if call_id is not None else None
@@ -201,6 +209,8 @@ def _tool_call(raw: Any, path: str, index: int, dialect: Dialect) -> Part:
         raise ShapeError("expected an object", path=path, hint="a tool call has `function`")
     fields = Fields(raw, path)
     fields.drop("index", index)
+    if not isinstance(raw.get("id"), str | None) or not isinstance(raw.get("type"), str | None):
+        return opaque(raw, dialect, "tool_calls")
     call_id = fields.take("id", str)
     function = fields.take("function", dict)
     if function is not None:
@@ -258,12 +268,13 @@ def _function_call(raw: Any, path: str, dialect: Dialect) -> Part:
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-def decoded_request(raw: Any, dialect: Dialect) -> Request:
+def decoded_request(raw: Any, messages: Any, dialect: Dialect) -> Request:
     """Everything of a request but its messages."""
     fields = Fields(raw, "$")
     for key in _REQUEST_NULLS:
         fields.drop(key, None)
-    fields.need("messages", list)
+    if not isinstance(messages, list):
+        raise ShapeError("`messages` is missing or not an array", path="$.messages", hint="send at least one message")
     tools = _tools(fields, dialect)
     schema, schema_name = _response_schema(fields)
     choice = _tool_choice(fields)
@@ -295,12 +306,13 @@ def _listed(fields: Fields, key: str) -> list[Any]:
 
 def _tool(raw: Any, path: str, dialect: Dialect) -> ToolDefinition:
     fields = Fields(raw, path)
+    if fields.peek("type") is not None and not isinstance(fields.peek("type"), str):
+        fields.need("type", str)
     for kind in ("function", "custom"):
         inner_raw = fields.take(kind, dict)
         if inner_raw is not None and isinstance(inner_raw.get("name"), str):
             inner = Fields(inner_raw, f"{path}.{kind}")
-            if kind == "function":
-                fields.drop("type", kind)
+            fields.drop("type", kind)
             return _defined(inner, fields, dialect, None, kind)
         if inner_raw is not None:
             fields.put_back(kind, inner_raw)
@@ -319,7 +331,7 @@ def _defined(inner: Fields, outer: Fields, dialect: Dialect, key: str | None, ki
         name=name,
         description=description,
         input_schema=schema,
-        type=outer.take("type", str) if inner is not outer else None,
+        type="custom" if kind == "custom" else None,
         extra=dialect.rest(outer, key),
     )
 
@@ -330,6 +342,8 @@ def _response_schema(fields: Fields) -> tuple[FrozenDict | None, str | None]:
         return None, None
     described = wanted.get("json_schema")
     if not isinstance(described, dict) or not isinstance(described.get("schema"), dict):
+        return None, None
+    if not isinstance(described.get("name"), str | None):
         return None, None
     outer, inner = Fields(wanted, "$.response_format"), Fields(described, "$.response_format.json_schema")
     schema, name = inner.take("schema", dict), inner.take("name", str)
@@ -358,8 +372,13 @@ def _tool_choice(fields: Fields) -> Any:
 def _effort(fields: Fields, dialect: Dialect) -> str | None:
     effort = fields.take("reasoning_effort", str)
     reasoning = fields.peek("reasoning")
-    if not dialect.nested_effort or effort is not None or not isinstance(reasoning, dict):
+    if not dialect.nested_effort:
         return effort
+    if effort is not None:
+        fields.put_back("reasoning_effort", effort)  # the other spelling: the encoder finds it in `extra`
+        return effort
+    if not isinstance(reasoning, dict):
+        return None
     inner = Fields(reasoning, "$.reasoning")
     effort = inner.take("effort", str)
     if effort is not None:
@@ -408,8 +427,9 @@ def decoded_response(raw: Any, dialect: Dialect) -> Response:
     for key in _RESPONSE_NULLS:
         fields.drop(key, None)
     status = MessageStatus.PARTIAL if fields.take(PARTIAL, bool) else MessageStatus.COMPLETE
-    fields.drop("object", "chat.completion")
     listed = fields.take("choices", list)
+    if listed is not None:
+        fields.drop("object", "chat.completion")
     choices = [_choice(choice, f"$.choices[{at}]", at, dialect, status) for at, choice in enumerate(listed or ())]
     error, form = _error(fields) if listed is None or "error" in fields else (None, None)
     return trusted(
@@ -428,16 +448,17 @@ def _choice(raw: Any, path: str, index: int, dialect: Dialect, status: MessageSt
     fields.drop("finish_reason", None)
     fields.drop("logprobs", None)
     fields.drop("message", None)
-    said = fields.take("message", dict)
-    decoded = decoded_message(said if said is not None else {}, f"{path}.message", dialect, {}, reply=True)
+    said = fields.need("message", dict) if "message" in fields else {}
+    decoded = decoded_message(said, f"{path}.message", dialect, {}, reply=True)
     if status is not MessageStatus.COMPLETE:
         decoded = trusted(Message, role=decoded.role, content=decoded.content, status=status, extra=decoded.extra)
-    reason = fields.take("finish_reason", str)
+    reason = fields.need("finish_reason", str) if "finish_reason" in fields else None
+    calls = has_calls(decoded.content, dialect)
     refused = any(dialect.key_of(part) == "refusal" for part in decoded.content)
     return trusted(
         Choice,
         message=decoded,
-        stop_reason=None if reason is None else stop_reason(reason, refused=refused),
+        stop_reason=None if reason is None else stop_reason(reason, refused=refused, calls=calls),
         raw_stop_reason=reason,
         extra=dialect.rest(fields),
     )

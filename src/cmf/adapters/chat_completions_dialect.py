@@ -5,11 +5,12 @@ Spec: docs/spec/adapters/openai_chat.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from cmf.adapters.fields import Fields
+from cmf.content import Part, ToolCallPart
 from cmf.enums import Role, StopReason
 from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
@@ -91,10 +92,17 @@ _CHOICE_MODES: Final[dict[str, ToolChoiceMode]] = {
 }
 
 
-def stop_reason(raw: str, *, refused: bool) -> StopReason:
-    """The canonical reason; a refusal stands in the message, with `stop` beside it."""
+def stop_reason(raw: str, *, refused: bool, calls: bool) -> StopReason:
+    """The canonical reason. A refusal stands in the message, with `stop` beside it; calls need a call to be one."""
     reason = STOP_REASONS.get(raw, StopReason.OTHER)
-    return StopReason.REFUSAL if refused and reason is StopReason.END else reason
+    if refused and reason is StopReason.END:
+        return StopReason.REFUSAL
+    return StopReason.OTHER if reason is StopReason.CALL and not calls else reason
+
+
+def has_calls(parts: Iterable[Part], dialect: Dialect) -> bool:
+    """Whether a message calls tools of the client."""
+    return any(isinstance(part, ToolCallPart) or dialect.key_of(part) == "tool_calls" for part in parts)
 
 
 def tool_choice(raw: Any) -> ToolChoice | None:

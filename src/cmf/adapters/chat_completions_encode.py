@@ -15,6 +15,7 @@ from cmf.adapters.chat_completions_decode import RESERVED
 from cmf.adapters.chat_completions_dialect import (
     FINISH_REASONS,
     Dialect,
+    has_calls,
     stop_reason,
     tool_choice,
     usage_of,
@@ -127,8 +128,8 @@ def _content(parts: Sequence[Part], dialect: Dialect, message: Message, *, empty
     if len(parts) == 1 and isinstance(first, TextPart) and not first.extra:
         return first.text
     written = wire_blocks(list(parts), dialect, message)
-    only = written[0] if len(written) == 1 else None
-    if only is not None and only.keys() == {"type", "text"} and dialect.key_of(first) != "block":
+    only = written[0] if len(written) == 1 and isinstance(first, TextPart) else None
+    if only is not None and only.keys() == {"type", "text"}:
         return only["text"]
     return written or empty
 
@@ -249,7 +250,7 @@ def _call(
     else:
         arguments = part.arguments if key == "object" and part.arguments is not None else arguments_text(part)
         function = {"name": part.name, "arguments": arguments}
-        calls.append(merge({"id": ids.of_call(part), "type": "function", "function": function}, own))
+        calls.append(merge({"id": ids.of_call(part), "type": own.get("type", "function"), "function": function}, own))
 
 
 def arguments_text(part: ToolCallPart) -> str:
@@ -322,7 +323,7 @@ def _tool(tool: ToolDefinition, dialect: Dialect) -> tuple[str, Any]:
     if dialect.key_of(tool) == "functions":
         return "functions", merge(described, own)
     kind = "custom" if tool.type == "custom" else "function"
-    return "tools", merge({"type": kind, kind: described}, own)
+    return "tools", merge({"type": own.get("type", kind), kind: described}, own)
 
 
 def _tool_choice(request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
@@ -384,10 +385,10 @@ def _finish_reason(choice: Choice, dialect: Dialect) -> str | None:
     raw = choice.raw_stop_reason
     parts = choice.message.content
     refused = any(dialect.key_of(part) == "refusal" for part in parts)
-    calls = any(isinstance(part, ToolCallPart) or dialect.key_of(part) == "tool_calls" for part in parts)
-    reason = StopReason.END if choice.stop_reason is StopReason.CALL and not calls else choice.stop_reason
-    if raw is not None and stop_reason(raw, refused=refused) is reason:
+    calls = has_calls(parts, dialect)
+    if raw is not None and stop_reason(raw, refused=refused, calls=calls) is choice.stop_reason:
         return raw
+    reason = StopReason.END if choice.stop_reason is StopReason.CALL and not calls else choice.stop_reason
     return "tool_calls" if calls and reason is StopReason.END else FINISH_REASONS[reason]
 
 

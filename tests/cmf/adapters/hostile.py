@@ -9,14 +9,11 @@ from hypothesis import strategies as st
 
 from cmf.adapters import get
 from cmf.errors import CmfError
+from cmf.frozen import same_spelling
 from cmf.request import Response
 from tests.cmf.adapters.mediation import adapter_constants, unseen_strings
 from tests.cmf.adapters.tally import decoded, emitted, inputs
-from tests.cmf.adapters.wiredata import (
-    Side,
-    changed,
-    records,
-)
+from tests.cmf.adapters.wiredata import Side, changed, first_difference, records
 
 JUNK: tuple[Any, ...] = (
     None, True, False, 0, -1, 1.5, 2**70, -(2**63), "", "x", "\ud83d", "\u0000", "[DONE]", [], {},
@@ -63,8 +60,11 @@ def _wounds(step: Any, junk: Any) -> list[Callable[[Any], Any]]:
     return [put, put, lose, more]
 
 
-def check_hostile(format_name: str, side: Side, body: Any) -> None:
-    """Refused with a CmfError, or read: then it has views, it encodes, and it hides no string from policy."""
+def check_hostile(format_name: str, side: Side, body: Any, *, lossless: bool = False) -> None:
+    """Refused with a CmfError, or read: then it has views, it encodes, and it hides no string from policy.
+
+    With `lossless` a request or reply also has to encode to the very body that was read.
+    """
     adapter = get(format_name)
     constants = adapter_constants(format_name)
     wires = [event.get("data") for event in body if isinstance(event, dict)] if side == "stream" else body
@@ -79,3 +79,5 @@ def check_hostile(format_name: str, side: Side, body: Any) -> None:
     assert unseen_strings(out, value, constants) == [], "emitted, but not judged"
     if side != "stream":
         assert unseen_strings(wires, value, constants) == [], "accepted, but not shown"
+    if lossless and side != "stream":
+        assert same_spelling(out[0], body), f"accepted, but written otherwise: {first_difference(out[0], body)}"
