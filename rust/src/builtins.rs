@@ -12,17 +12,19 @@
 //! on a time-zone table).
 #![forbid(unsafe_code)]
 
-use crate::watch;
+use crate::{patterns, watch};
 use anyhow::Result;
-use regorus::unstable::{BuiltinFcn, Expr, Ref, Span, BUILTINS};
+use regorus::unstable::{Expr, Ref, Span, BUILTINS};
 use regorus::Value;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// Characters and members that the arguments of one call may add up to.
+/// Bytes that the arguments of one call may weigh.
 const MAX_ARGUMENT_WEIGHT: usize = 16 << 20;
-/// Bytes or members that one call may produce.
+/// Bytes that one call may produce.
 const MAX_RESULT_WEIGHT: usize = 64 << 20;
+/// What one member of a collection takes.
+const MEMBER_BYTES: usize = 24;
 /// Steps of a call whose time is a product of two sizes: about a second at worst.
 const MAX_PRODUCT: usize = 1 << 30;
 /// Elements of `numbers.range` and factors of `product`.
@@ -66,7 +68,13 @@ macro_rules! entries {
         &[$(Entry {
             name: $name,
             internal: $internal,
-            call: |span, params, args, _| guarded($name, Bound::$bound, span, params, args),
+            call: |span, params, args, _| {
+                static INNER: OnceLock<Option<Function>> = OnceLock::new();
+                match INNER.get_or_init(|| inner($name)) {
+                    Some(function) => guarded($name, Bound::$bound, *function, span, params, args),
+                    None => Err(watch::fail("engine.internal", $name)),
+                }
+            },
         },)*]
     };
 }
@@ -227,19 +235,28 @@ fn is_reserved(name: &str) -> bool {
         || NAMESPACES.iter().any(|n| name.starts_with(n))
 }
 
-/// The crate's own function behind an entry.
-fn inner(name: &str) -> Option<BuiltinFcn> {
-    BUILTINS.get(name).copied()
+/// The function behind an entry: the crate's, but for those that are faster here.
+fn inner(name: &str) -> Option<Function> {
+    match name {
+        "regex.match" => Some(patterns::matches),
+        "regex.find_n" => Some(patterns::find_n),
+        "regex.find_all_string_submatch_n" => Some(patterns::find_groups_n),
+        _ => BUILTINS.get(name).map(|function| function.0),
+    }
 }
 
-fn guarded(name: &'static str, bound: Bound, span: &Span, params: &[Ref<Expr>], args: &[Value]) -> Result<Value> {
+fn guarded(
+    name: &'static str,
+    bound: Bound,
+    function: Function,
+    span: &Span,
+    params: &[Ref<Expr>],
+    args: &[Value],
+) -> Result<Value> {
     let weight = args.iter().map(weight).fold(0, usize::saturating_add);
     if weight > MAX_ARGUMENT_WEIGHT || !within(bound, args, weight) {
         return Err(watch::fail("engine.builtin-limit", name));
     }
-    let Some((function, _)) = inner(name) else {
-        return Err(watch::fail("engine.internal", name));
-    };
     let strict = watch::is_strict();
     match function(span, params, args, strict) {
         // The crate's builtins do not all honour strictness: an undefined that no missing value caused is an error,
@@ -265,15 +282,16 @@ fn guarded(name: &'static str, bound: Bound, span: &Span, params: &[Ref<Expr>], 
     }
 }
 
-/// Characters of a text, members of a collection; what a member weighs is counted where a builtin reads members.
+/// Bytes of a text, and of a collection without what its members hold: that is counted where a builtin reads it.
 fn weight(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
+    let members = match value {
+        Value::String(text) => return text.len(),
         Value::Array(items) => items.len(),
         Value::Set(items) => items.len(),
         Value::Object(members) => members.len(),
         _ => 1,
-    }
+    };
+    members.saturating_mul(MEMBER_BYTES)
 }
 
 fn members_weight(value: &Value) -> usize {
@@ -307,12 +325,12 @@ fn within(bound: Bound, args: &[Value], weight: usize) -> bool {
             first.saturating_mul(second.max(1)) <= MAX_PRODUCT
         }
         Bound::Concat => {
-            let joints = at(1).map_or(0, self::weight).saturating_mul(text_len(at(0)));
+            let joints = at(1).map_or(0, self::weight) / MEMBER_BYTES * text_len(at(0));
             joints.saturating_add(all_members()) <= MAX_RESULT_WEIGHT
         }
         Bound::Format => at(0).is_none_or(|f| !has_wide_field(f)) && tree_fits(args),
         Bound::Tree => tree_fits(args),
-        Bound::Elements => weight <= usize::try_from(MAX_ELEMENTS).unwrap_or(0),
+        Bound::Elements => weight / MEMBER_BYTES <= usize::try_from(MAX_ELEMENTS).unwrap_or(0),
         Bound::Range => range_fits(args),
         Bound::Replace => {
             let growth = text_len(at(2)).saturating_sub(text_len(at(1)));
@@ -325,9 +343,11 @@ fn within(bound: Bound, args: &[Value], weight: usize) -> bool {
             places.saturating_mul(growth).saturating_add(weight) <= MAX_RESULT_WEIGHT
         }
         Bound::ReplaceMany => {
-            let text = text_len(at(1)).saturating_add(1);
-            let patterns = at(0).map_or(0, members_weight).saturating_add(1);
-            text.saturating_mul(patterns) <= MAX_RESULT_WEIGHT
+            let new: usize = match at(0) {
+                Some(Value::Object(patterns)) => patterns.values().map(|new| text_len(Some(new))).sum(),
+                _ => 0,
+            };
+            text_len(at(1)).saturating_add(1).saturating_mul(new.saturating_add(1)) <= MAX_RESULT_WEIGHT
         }
         Bound::RegexReplace => {
             let text = text_len(at(0)).saturating_add(1);

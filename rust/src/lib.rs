@@ -3,13 +3,16 @@
 //! `policy_set` compiles and evaluates; `prescan`, `outline` and `vet` decide what may be loaded; `builtins`, `strict`
 //! and `watch` bound what runs; `json` is the only way in and out; `python` is the binding.
 
+pub mod batch;
 pub mod builtins;
 pub mod failure;
 pub mod json;
 pub mod layout;
 pub mod outline;
+pub mod patterns;
 pub mod policy_set;
 pub mod prescan;
+pub mod stack;
 pub mod strict;
 pub mod tooling;
 pub mod vet;

@@ -14,7 +14,8 @@ use regorus::rvm::program::{BuiltinInfo, RuleInfo, RuleType};
 use regorus::rvm::{Instruction, Program};
 use regorus::unstable::{numbers, ArithOp, Expr, Ref, Span};
 use regorus::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Bits of an integer: well above any amount, time or token count, far below what takes time.
 const MAX_INTEGER_BITS: u64 = 4_096;
@@ -29,7 +30,7 @@ const OPERATORS: [(&str, Function); 5] = [
 
 /// The same program with every fallible step guarded, and with rules `to_check` reporting each value they give; None
 /// if a step cannot be guarded.
-pub fn harden(program: &Program, to_check: &BTreeSet<String>) -> Option<Program> {
+pub fn harden(program: &Program, to_check: &BTreeSet<String>) -> Option<Hardened> {
     let mut program = program.clone();
     for (position, info) in program.builtin_info_table.iter().enumerate() {
         let entry = builtins::entries().get(info.name.as_str())?;
@@ -37,7 +38,46 @@ pub fn harden(program: &Program, to_check: &BTreeSet<String>) -> Option<Program>
     }
     guard_operators(&mut program)?;
     check_rules(&mut program, to_check)?;
-    layout::rebuild(&program, &missing_guards(&program))
+    let mut program = layout::rebuild(&program, &missing_guards(&program))?;
+    let rules = starts(&program);
+    lighten(&mut program);
+    Some(Hardened { program: Arc::new(program), rules })
+}
+
+/// A program that fails as strictly as the interpreter.
+pub struct Hardened {
+    pub program: Arc<Program>,
+    /// Where each body begins, and its rule.
+    rules: BTreeMap<usize, String>,
+}
+
+impl Hardened {
+    /// The rule whose body an instruction belongs to.
+    pub fn rule_at(&self, counter: usize) -> &str {
+        self.rules.range(..=counter).next_back().map_or("", |(_, name)| name)
+    }
+}
+
+fn starts(program: &Program) -> BTreeMap<usize, String> {
+    let bodies = |info: &RuleInfo| info.definitions.iter().flatten().copied().collect::<Vec<_>>();
+    let all = program.rule_infos.iter().flat_map(|info| bodies(info).into_iter().map(|at| (at, info.name.clone())));
+    all.filter_map(|(at, name)| Some((usize::try_from(at).ok()?, name))).collect()
+}
+
+/// The machine copies what is known of a rule at each call of it: what it does not need is left out. Names are kept by
+/// the caller.
+fn lighten(program: &mut Program) {
+    for info in &mut program.rule_infos {
+        info.name = String::new();
+        if let Some(function) = &mut info.function_info {
+            function.param_names = Vec::new();
+        } else {
+            info.destructuring_blocks = Vec::new();
+        }
+        if !info.else_bodies.iter().flatten().any(|is_else| *is_else) {
+            info.else_bodies = Vec::new();
+        }
+    }
 }
 
 /// What this release's compiler leaves out: guards where it goes on with an undefined and Rego stops — `x := undefined` holds, a

@@ -1,15 +1,16 @@
 //! Queries and line coverage for the author's tools; never on the way of a message.
 #![forbid(unsafe_code)]
 
+use crate::batch::INTERPRETER_INTERVAL;
 use crate::failure::{Failure, PolicyFault};
 use crate::outline::query_mentions;
-use crate::policy_set::{on_enough_stack, shielded, PolicySet};
+use crate::policy_set::PolicySet;
+use crate::stack::{on_large_stack, NO_STACK};
 use crate::vet::check_builtin;
 use crate::{json, prescan, watch};
 use regorus::unstable::{Parser, Source};
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::Value;
-use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 /// A tool's question that has no answer.
@@ -21,7 +22,7 @@ pub enum Refusal {
 impl PolicySet {
     /// OPA's result set, `{"result": [{"expressions": […], "bindings": {…}}]}`; undefined has no `result`.
     pub fn query(&self, query: &str, input: &[u8], timeout: Duration) -> Result<Vec<u8>, Refusal> {
-        on_enough_stack(|| {
+        on_large_stack(|| {
             vet(query).map_err(Refusal::Policy)?;
             let input = self.input(input)?;
             let results = self.ask(query, input, timeout)?;
@@ -29,19 +30,20 @@ impl PolicySet {
             serde_json::to_writer(&mut out, &results).map_err(|_| failed("engine.bad-result"))?;
             Ok(out)
         })
+        .unwrap_or_else(|| Err(failed(NO_STACK)))
     }
 
     /// Lines of each module that evaluating the entrypoints on the inputs reached, and did not:
     /// `[{"path", "covered": [line…], "not_covered": [line…]}]`.
     pub fn coverage(&self, calls: &[(String, Vec<u8>)], timeout: Duration) -> Result<Vec<u8>, Refusal> {
-        on_enough_stack(|| {
-            let mut engine = self.interpreter().clone();
+        on_large_stack(|| {
+            let mut engine = self.interpreter.clone();
             engine.set_enable_coverage(true);
             for (entrypoint, input) in calls {
                 engine.set_input(self.input(input)?);
                 engine.set_execution_timer_config(timer(timeout));
-                watch::start(Instant::now().checked_add(timeout), self.is_strict());
-                let result = shielded(|| engine.eval_rule(entrypoint.clone()));
+                watch::start(Instant::now().checked_add(timeout), self.options.strict_builtin_errors);
+                let result = watch::shielded(|| engine.eval_rule(entrypoint.clone()));
                 watch::finish();
                 // A call that fails has still reached lines: an author's deny test may end in one.
                 if result.is_none() {
@@ -56,19 +58,20 @@ impl PolicySet {
                 .collect();
             serde_json::to_vec(&files).map_err(|_| failed("engine.bad-result"))
         })
+        .unwrap_or_else(|| Err(failed(NO_STACK)))
     }
 
     fn input(&self, bytes: &[u8]) -> Result<Value, Refusal> {
-        json::parse_object(bytes, self.max_input_bytes())
+        json::parse_object(bytes, self.options.max_input_bytes)
             .map_err(|fault| Refusal::Evaluation(Failure::new(fault.code, format!("byte {}", fault.offset))))
     }
 
     fn ask(&self, query: &str, input: Value, timeout: Duration) -> Result<regorus::QueryResults, Refusal> {
-        let mut engine = self.interpreter().clone();
+        let mut engine = self.interpreter.clone();
         engine.set_input(input);
         engine.set_execution_timer_config(timer(timeout));
-        watch::start(Instant::now().checked_add(timeout), self.is_strict());
-        let result = shielded(|| engine.eval_query(query.to_owned(), false));
+        watch::start(Instant::now().checked_add(timeout), self.options.strict_builtin_errors);
+        let result = watch::shielded(|| engine.eval_query(query.to_owned(), false));
         let (failure, late) = watch::finish();
         match (failure, result) {
             (_, None) => Err(failed("engine.panic")),
@@ -88,7 +91,7 @@ fn failed(code: &'static str) -> Refusal {
 }
 
 fn timer(limit: Duration) -> ExecutionTimerConfig {
-    ExecutionTimerConfig { limit, check_interval: NonZeroU32::MIN.saturating_add(127) }
+    ExecutionTimerConfig { limit, check_interval: INTERPRETER_INTERVAL }
 }
 
 /// A query is held to what a rule is held to.

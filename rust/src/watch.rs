@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use regorus::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::{btree_map::Entry, BTreeMap};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 /// Bytes and members that the builtins of one evaluation may produce together.
@@ -95,4 +96,9 @@ pub fn agrees(slot: usize, arguments: &[Value], value: &Value) -> bool {
             true
         }
     })
+}
+
+/// `work`, with a panic as None. Its message is kept from stderr while the evaluation is active [ENG-9].
+pub fn shielded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
 }
