@@ -9,7 +9,7 @@ from cmf.adapters.base import HttpCall, WireEvent
 from cmf.adapters.chat_completions_decode import RESERVED, Names, decoded_message, decoded_request, decoded_response
 from cmf.adapters.chat_completions_dialect import Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request, wire_response
-from cmf.adapters.chat_completions_quick import is_plain_envelope, quick_message
+from cmf.adapters.chat_completions_quick import is_plain_envelope, quick_message, quick_wire
 from cmf.adapters.chat_completions_stream import Ear, events_of, fold
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
@@ -84,7 +84,10 @@ class ChatCompletions:
 
     def _written(self, one: Message, ids: CallIds, names: Names) -> list[Any]:
         layout = one.provider_raw
-        if layout is None or layout.format != self.name or not layout.shape:
+        quick = quick_wire(one, self.name)
+        if quick is not None:
+            written = [quick]
+        elif layout is None or layout.format != self.name or not layout.shape:
             written = wire_messages(one, self._dialect, ids)
         else:
             written = [

@@ -12,9 +12,12 @@ from cmf.adapters import get
 from cmf.adapters.chat_completions_decode import decoded_message
 from cmf.adapters.chat_completions_dialect import Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages
-from cmf.adapters.chat_completions_quick import is_plain_envelope, quick_message
-from cmf.adapters.layout import envelope_layout, spelled
-from cmf.frozen import freeze
+from cmf.adapters.chat_completions_quick import is_plain_envelope, quick_message, quick_wire
+from cmf.adapters.layout import envelope_layout, respell, spelled
+from cmf.content import TextPart, ToolCallPart
+from cmf.errors import CmfError
+from cmf.frozen import FrozenDict, freeze, same_spelling
+from cmf.value import replace
 from tests.cmf.adapters.wiredata import records
 
 DIALECT = Dialect(format="openai_chat", path="/", reasoning_key="reasoning", nested_effort=False, video=False)
@@ -55,6 +58,35 @@ def test_the_quick_and_the_general_reader_agree(raw: Any) -> None:
     general = _general(raw, names)
 
     assert (quick, quick.provider_raw, quick_names) == (general, general.provider_raw, names)
+
+
+@pytest.mark.spec("ADP-6", "OAC-7")
+@given(raw=MESSAGE, arguments=st.none() | st.just({"a": 1}) | st.just({"b": "x"}), text=st.none() | TEXT)
+def test_the_quick_and_the_general_writer_agree_after_edits_too(raw: Any, arguments: Any, text: Any) -> None:
+    try:
+        message = _general(raw, {})
+    except CmfError:
+        return
+    parts = [_edited(part, arguments, text) for part in message.content]
+    edited = replace(message, content=tuple(parts))
+
+    quick = quick_wire(edited, "openai_chat")
+
+    if quick is None:
+        return
+    general = respell(
+        (edited,),
+        format_name="openai_chat",
+        encode=lambda group: wire_messages(group[0], DIALECT, CallIds())[0],
+        decode=lambda spelt: (decoded_message(freeze(spelt), "$", DIALECT, {}),),
+    )
+    assert same_spelling(quick, general)
+
+
+def _edited(part: Any, arguments: Any, text: Any) -> Any:
+    if isinstance(part, ToolCallPart) and arguments is not None:
+        return part.edited(arguments=FrozenDict(arguments), arguments_raw=None)
+    return part.edited(text=text) if isinstance(part, TextPart) and text is not None else part
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfff"])
