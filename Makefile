@@ -16,6 +16,9 @@ REGAL_VERSION := v0.39.0
 REGAL := $(TOOLS)/bin/regal
 WORKERS ?= 2
 COVERAGE := 97
+# What enforces a decision has no line and no branch that a test does not reach [F1].
+ENFORCEMENT := src/pipeline/runner.py,src/pipeline/effects.py,src/pipeline/emission.py,src/pipeline/certificate.py,$\
+  src/pipeline/decision.py,src/pipeline/guard.py,src/pipeline/policy_input.py,src/pipeline/engines/base.py,src/cmf/tiers.py
 
 export VIRTUAL_ENV := $(VENV)
 export PATH := $(BIN):$(TOOLS)/bin:$(PATH)
@@ -66,6 +69,8 @@ demo: install ## One agent conversation, judged part by part, in the terminal
 .PHONY: test
 test: install opa ## Everything CI runs: the tests, with the coverage gate
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --cov --cov-branch --cov-report=term --cov-fail-under=$(COVERAGE) $(PYTEST_FLAGS)
+	@$(BIN)/coverage report --include='$(ENFORCEMENT)' --fail-under=100 > .coverage-enforcement \
+	  || { cat .coverage-enforcement; echo "enforcement code is not covered in full"; exit 1; }
 
 .PHONY: check
 check: check-python check-rust check-policies ## Style, types, import floors, Rust lints, Rego lints

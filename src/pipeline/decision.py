@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from cmf.enums import ViewKind
 from cmf.view import MessageView
@@ -209,6 +209,8 @@ def hits_of(result: EngineResult, rules: Mapping[str, RuleFacts], kind: ViewKind
             return (_engine_hit("engine.timeout", "Policy did not decide in time."),)
         case Failed(code=code):
             return (_engine_hit(code, "Policy could not be evaluated."),)
+        case _:
+            assert_never(result)
 
 
 def _engine_hit(code: str, reason: str) -> Hit:
@@ -276,6 +278,8 @@ def _misfit(effect: Effect, fields: Mapping[str, Any], kind: ViewKind) -> str:
             return "" if kind is ViewKind.TOOL_DEFINITION else "strip_tool: only on a tool definition"
         case Effect.DENY | Effect.REQUIRE_APPROVAL | Effect.WARN:
             return ""
+        case _:
+            assert_never(effect)
 
 
 def _misfit_redact(fields: Mapping[str, Any]) -> str:

@@ -82,14 +82,12 @@ def _edited(part: Any, hits: list[Hit], path: str, replacer: Replacer) -> Any:
     if any(hit.effect is Effect.STRIP_TOOL for hit in hits):
         return None
     for hit in hits:
-        if part is None:
-            return None
         if hit.effect is Effect.REWRITE:
             part = _rewritten(part, hit.fields["pointer"], hit.fields["value"], path)
         elif "pointer" in hit.fields:
             part = _redact_pointer(part, hit.fields["pointer"], hit.fields.get("replacement", "mask"), path, replacer)
     spans = _merged_spans(hits)
-    return _redact_spans(part, spans, path, replacer) if spans and part is not None else part
+    return _redact_spans(part, spans, path, replacer) if spans else part
 
 
 def _check_tool_choice(request: Request) -> None:

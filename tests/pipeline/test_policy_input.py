@@ -84,12 +84,13 @@ def test_the_input_is_the_view_with_session_and_origins_and_nothing_else() -> No
 
 @pytest.mark.spec("INP-2")
 @pytest.mark.parametrize("capabilities", [None, [], ["read_labels"], ["read_objects", "read_roles", "read_headers"]])
-def test_the_two_pieces_merge_to_the_whole(capabilities: list[str] | None) -> None:
+@pytest.mark.parametrize("session", [SESSION, None])
+def test_the_two_pieces_merge_to_the_whole(capabilities: list[str] | None, session: SessionFacts | None) -> None:
     origins = [{"path": "/n", "sources": ["user"]}]
     for view in iter_views(REQUEST, capabilities=capabilities):
-        pieces = merged(loads(shared_bytes(view, SESSION)), loads(view_bytes(view, origins)))
+        pieces = merged(loads(shared_bytes(view, session)), loads(view_bytes(view, origins)))
 
-        assert pieces == loads(whole(view, SESSION, origins))
+        assert pieces == loads(whole(view, session, origins))
 
 
 @pytest.mark.spec("INP-3")
