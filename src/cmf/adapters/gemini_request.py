@@ -15,7 +15,7 @@ from cmf.adapters.layout import apply, difference, grouped, said, with_layout
 from cmf.content import Part, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
-from cmf.frozen import FrozenList, freeze, same_spelling, thaw
+from cmf.frozen import freeze, same_spelling, thaw
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.request import Request, Sampling, ToolChoice
 from cmf.value import replace, trusted
@@ -141,7 +141,8 @@ def decode_envelope(whole: dict[str, Any], model: str | None) -> tuple[Request, 
     fields = Fields(whole, "$")
     for key in ("contents", "systemInstruction"):
         fields.drop(key, None)
-    fields.drop("contents", FrozenList())
+    if fields.peek("contents") == []:
+        fields.take("contents", list)
     tools, sizes = decode_tools(fields)
     options = _generation(fields)
     choice = _tool_choice(fields)

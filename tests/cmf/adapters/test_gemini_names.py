@@ -90,3 +90,9 @@ class TestSpelling:
         message = replace(request.messages[0], content=(TextPart(text="a"), TextPart(text="b")))
         out = GEMINI.to_wire(replace(request, messages=(message,)))
         assert out == {"contents": {"parts": [{"text": "a"}, {"text": "b"}]}}
+
+    @pytest.mark.spec("GEM-3")
+    @pytest.mark.parametrize("contents", [{}, {"contents": None}, {"contents": []}, {"contents": 0}])
+    def test_a_request_without_turns_comes_back(self, contents: dict[str, Any]) -> None:
+        request = kept({**contents, "tools": None})
+        assert request.messages == ()
