@@ -35,7 +35,7 @@ class GeminiAdapter:
         model: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Request:
-        """The canonical request; `model` from the path counts before one in the body [GEM-1]."""
+        """The canonical request of a body and the `model` in its path; the two may not name different ones [GEM-1]."""
         return decode_request(body, model)
 
     def to_wire(self, request: Request) -> Any:

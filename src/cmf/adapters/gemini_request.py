@@ -38,7 +38,7 @@ _MODES: Final = {"AUTO": "auto", "VALIDATED": "auto", "NONE": "none", "ANY": "re
 
 
 def decode_request(body: Any, model: str | None) -> Request:
-    """The canonical request; `model` is the one in the path, which counts before one in the body."""
+    """The canonical request; `model` is the one in the path. ShapeError where the body names another."""
     raw = freeze(body)
     if not isinstance(raw, dict):
         raise ShapeError("expected a JSON object", path="$", hint="see the provider's reference")
