@@ -1,0 +1,1 @@
+"""Measurements against peers: same data, same run, interleaved rounds. Run with `make bench` or `make bench-quick`."""

@@ -1,0 +1,48 @@
+"""`python -m bench [--quick] [core] [decide] [translate]`: measure, print the tables, keep them in bench/results/."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import json
+import os
+import platform
+from pathlib import Path
+
+from bench.rounds import FULL, QUICK
+
+SCRIPTS = ("core", "decide", "translate")
+
+
+def main() -> None:
+    """Run what was named, or everything."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("scripts", nargs="*", choices=(*SCRIPTS, []), help="by default all")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds; nothing is kept")
+    chosen = parser.parse_args()
+    effort = QUICK if chosen.quick else FULL
+    where = _machine()
+    for name in chosen.scripts or SCRIPTS:
+        report = importlib.import_module(f"bench.{name}").measure(effort)
+        text = f"{report.markdown()}\n{where}\n"
+        print(text)
+        if not chosen.quick:
+            results = Path(__file__).parent / "results"
+            (results / f"{name}.md").write_text(text)
+            kept = {**report.to_json(), "machine": where}
+            (results / f"{name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+
+
+def _machine() -> str:
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.machine(),
+    )
+    today = datetime.datetime.now(datetime.UTC).date()
+    load = os.getloadavg()[0]
+    return f"{today}; {os.cpu_count()} CPUs, {model}; load {load:.1f}; CPython {platform.python_version()}."
+
+
+if __name__ == "__main__":
+    main()
