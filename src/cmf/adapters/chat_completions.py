@@ -6,11 +6,13 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Seq
 from typing import Any
 
 from cmf.adapters.base import HttpCall, WireEvent
-from cmf.adapters.chat_completions_decode import RESERVED, Names, decoded_message, decoded_request, decoded_response
-from cmf.adapters.chat_completions_dialect import Dialect
+from cmf.adapters.chat_completions_decode import Names, decoded_message
+from cmf.adapters.chat_completions_dialect import RESERVED, Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request, wire_response
+from cmf.adapters.chat_completions_envelope import decoded_request, decoded_response
+from cmf.adapters.chat_completions_fold import fold
 from cmf.adapters.chat_completions_quick import is_plain_envelope, quick_message, quick_wire
-from cmf.adapters.chat_completions_stream import Ear, events_of, fold
+from cmf.adapters.chat_completions_stream import Ear, events_of
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
 from cmf.adapters.layout import envelope_layout, respell, respell_envelope, spelled, with_layout

@@ -50,6 +50,9 @@ class Dialect:
         return bool(holder.extra) and any(name not in own for name in holder.extra)
 
 
+PARTIAL: Final = "cmf_partial"  # a folder's own mark: the stream behind this body was cut
+RESERVED: Final = "cmf_"  # what a folder adds; never emitted
+
 ROLES: Final = {
     "system": Role.SYSTEM,
     "developer": Role.DEVELOPER,

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from cmf.adapters import loss
 from cmf.adapters.chat_completions_blocks import wire_block, wire_blocks
-from cmf.adapters.chat_completions_decode import RESERVED
 from cmf.adapters.chat_completions_dialect import (
     FINISH_REASONS,
+    RESERVED,
     Dialect,
     has_calls,
     stop_reason,
