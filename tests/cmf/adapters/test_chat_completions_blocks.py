@@ -140,9 +140,7 @@ def test_foreign_fields_of_calls_tools_messages_and_envelopes_are_dropped_with_a
     request = Request(
         messages=(
             Message(role=Role.ASSISTANT, content=(call,), extra=foreign),
-            Message(
-                role=Role.TOOL, content=(ToolResultPart(tool_call_id="c", content=FrozenDict({"a": 1}), extra=foreign),)
-            ),
+            Message(role=Role.TOOL, content=(result,)),
         ),
         tools=(ToolDefinition(name="f", extra=foreign),),
         extra=foreign,
