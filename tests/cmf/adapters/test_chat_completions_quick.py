@@ -13,10 +13,12 @@ from cmf.adapters.chat_completions_decode import decoded_message
 from cmf.adapters.chat_completions_dialect import Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages
 from cmf.adapters.chat_completions_quick import is_plain_envelope, quick_message, quick_wire
-from cmf.adapters.layout import envelope_layout, respell, spelled
-from cmf.content import TextPart, ToolCallPart
+from cmf.adapters.layout import envelope_layout, respell, spelled, with_layout
+from cmf.content import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.enums import Role
 from cmf.errors import CmfError
 from cmf.frozen import FrozenDict, freeze, same_spelling
+from cmf.message import Layout, Message
 from cmf.value import replace
 from tests.cmf.adapters.wiredata import records
 
@@ -116,3 +118,99 @@ def test_an_envelope_that_is_called_plain_needs_no_layout() -> None:
         plain = {key: item for key, item in get("openai_chat").to_wire(request).items() if key != "messages"}
         assert envelope_layout(plain, rest, format_name="openai_chat") is None, record.source
     assert seen > 200
+
+
+def _spelt(arguments: str) -> dict[str, Any]:
+    return {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+
+
+CALLED = _spelt('{"a":1}')
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_quick"),
+    [
+        ({"role": "user", "content": "hi"}, True),
+        ({"role": "user", "content": ""}, False),
+        ({"role": "user", "content": "hi", "name": "x"}, False),
+        ({"role": 5, "content": "hi"}, False),
+        (["user", "hi"], False),
+        ({"role": "tool", "tool_call_id": "c", "content": ""}, True),
+        ({"role": "tool", "tool_call_id": "c", "content": []}, False),
+        ({"role": "assistant", "tool_calls": [CALLED]}, True),
+        ({"role": "assistant", "content": None, "tool_calls": [CALLED, CALLED]}, True),
+        ({"role": "assistant", "content": "x", "tool_calls": [CALLED]}, True),
+        ({"role": "assistant", "content": "", "tool_calls": [CALLED]}, False),
+        ({"role": "assistant", "content": None, "tool_calls": []}, False),
+        ({"role": "assistant", "content": None, "tool_calls": [{**CALLED, "index": 0}]}, False),
+        ({"role": "assistant", "content": None, "tool_calls": [{**CALLED, "id": None}]}, False),
+        ({"role": "assistant", "content": None, "tool_calls": [{**CALLED, "function": {"name": "f", "x": 1}}]}, False),
+        ({"role": "assistant", "content": None, "tool_calls": [_spelt("{ }"), _spelt("{"), _spelt("")]}, True),
+    ],
+)
+def test_only_the_plainest_shapes_are_read_quickly(raw: Any, is_quick: bool) -> None:
+    message = quick_message(raw, 0, "openai_chat", {})
+
+    assert (message is not None) is is_quick
+    if message is not None:
+        assert quick_wire(message, "openai_chat") == raw
+
+
+@pytest.mark.spec("ADP-6")
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"at": {"tool_calls": {"at": {"0": {"at": {"function": {"at": {"arguments": {"json": '{"a":2}'}}}}}}}}},
+        {"at": {"tool_calls": {"at": {"0": {"at": {"function": {"at": {"name": {"json": '{"a":1}'}}}}}}}}},
+        {"at": {"tool_calls": {"at": {"0": {"at": {"function": {"set": None}}}}}}},
+        {"at": {"tool_calls": {"at": {"0": {"cut": True}}}}},
+        {"at": {"content": {"set": 5}}},
+        {"at": {"role": {"cut": True}}},
+    ],
+)
+def test_the_quick_writer_leaves_every_other_layout_to_the_general_one(shape: dict[str, Any]) -> None:
+    message = quick_message({"role": "assistant", "content": None, "tool_calls": [CALLED]}, 0, "openai_chat", {})
+    assert message is not None
+
+    forged = with_layout(message, Layout(format="openai_chat", shape=FrozenDict(shape)))
+
+    assert quick_wire(forged, "openai_chat") is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(role=Role.USER, content=()),
+        Message(role=Role.USER, content=(TextPart(text=""),)),
+        Message(role=Role.USER, content=(TextPart(text="a"), TextPart(text="b"))),
+        Message(role=Role.TOOL, content=(TextPart(text="a"),)),
+        Message(role=Role.TOOL, content=(ToolResultPart(content="a"),)),
+        Message(role=Role.TOOL, content=(ToolResultPart(tool_call_id="c", content="a", is_error=True),)),
+        Message(role=Role.TOOL, content=(ToolResultPart(tool_call_id="c", content=(TextPart(text="a"),)),)),
+        Message(role=Role.ASSISTANT, content=(ToolCallPart(name="f"),)),
+        Message(role=Role.ASSISTANT, content=(TextPart(text=""), ToolCallPart(tool_call_id="c", name="f"))),
+        Message(role=Role.ASSISTANT, content=(ThinkingPart(text="a"), ToolCallPart(tool_call_id="c", name="f"))),
+        Message(role=Role.ASSISTANT, content=(ToolCallPart(tool_call_id="c", name="f", executed_by="provider"),)),
+    ],
+)
+def test_what_needs_a_decision_is_left_to_the_general_writer(message: Message) -> None:
+    assert quick_wire(message, "openai_chat") is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "plain"),
+    [
+        ({}, True),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, True),
+        ({"tools": [{"type": "function", "function": {"name": "f", "description": None}}]}, False),
+        ({"tools": [{"type": "web_search"}]}, False),
+        ({"tools": [{"type": "function"}]}, False),
+        ({"tools": ["f"]}, False),
+        ({"tools": []}, False),
+        ({"temperature": None}, False),
+        ({"functions": []}, False),
+        ({"max_tokens": 1, "max_completion_tokens": 1}, False),
+    ],
+)
+def test_an_envelope_with_anything_unusual_is_not_called_plain(fields: dict[str, Any], plain: bool) -> None:
+    assert is_plain_envelope({"model": "m", "messages": [], **fields}) is plain

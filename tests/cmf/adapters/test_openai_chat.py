@@ -434,3 +434,7 @@ def test_each_choice_keeps_what_is_its_own() -> None:
 
     assert [choice.stop_reason for choice in response.choices] == [StopReason.END, StopReason.MAX_TOKENS]
     assert CHAT.to_wire_response(response) == body
+    assert (
+        CHAT.to_wire_response(CHAT.from_wire_response({"choices": [{**choices[0], "index": 7}]}))["choices"][0]["index"]
+        == 7
+    )
