@@ -110,7 +110,7 @@ _SIGNATURES: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
     ("image/jpeg", _starts(b"\xff\xd8\xff")),
     ("image/gif", _starts(b"GIF87a", b"GIF89a")),
     ("image/webp", _riff(b"WEBP")),
-    ("image/bmp", _starts(b"BM")),
+    ("image/bmp", lambda raw: raw[:2] == b"BM" and raw[6:10] == bytes(4)),
     ("image/tiff", _starts(b"II*\x00", b"MM\x00*")),
     ("image/avif", _brand(b"avif", b"avis")),
     ("image/heic", _brand(b"heic", b"heix", b"mif1")),
@@ -122,12 +122,12 @@ _SIGNATURES: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
     ("audio/ogg", _starts(b"OggS")),
     ("audio/aac", _starts(b"\xff\xf1", b"\xff\xf9")),
     ("audio/mpeg", _starts(b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")),
-    ("audio/aiff", _starts(b"FORM")),
+    ("audio/aiff", lambda raw: raw[:4] == b"FORM" and raw[8:12] in (b"AIFF", b"AIFC")),
     ("video/mp4", _brand()),
     ("video/webm", _starts(b"\x1aE\xdf\xa3")),
     ("video/mpeg", _starts(b"\x00\x00\x01\xba", b"\x00\x00\x01\xb3")),
     ("video/x-msvideo", _riff(b"AVI ")),
-    ("video/x-flv", _starts(b"FLV")),
+    ("video/x-flv", _starts(b"FLV\x01")),
 )
 
 
