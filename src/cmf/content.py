@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 from cmf.enums import ContentType, ResourceType
 from cmf.errors import ShapeError
 from cmf.frozen import FrozenDict, Json, JsonObject, JsonValue, freeze
-from cmf.value import Blob, Str, Value, replace, shape_error, value
+from cmf.value import Blob, Flag, Str, Value, replace, shape_error, value
 
 if TYPE_CHECKING:
     from cmf.message import Message
@@ -99,7 +99,7 @@ class ToolResultPart(Part):
     tool_call_id: Str | None = None
     tool_name: Str | None = None
     content: ResultContent = None
-    is_error: bool = False
+    is_error: Flag = False
     executed_by: Literal["client", "provider"] = "client"
     extra: JsonObject | None = None
 
@@ -171,7 +171,7 @@ class PromptResultPart(Part):
     prompt_name: Str
     messages: Messages = ()
     content: Str | None = None
-    is_error: bool = False
+    is_error: Flag = False
     error_message: Str | None = None
     extra: JsonObject | None = None
 
@@ -261,6 +261,8 @@ CONTENT_TYPES: Final = frozenset(kind.value for kind in ContentType)
 
 def known_parts(items: Any) -> Any:
     """Parts as given, with each part of an unknown type as an `opaque` part: kept and judged, never skipped [A12]."""
+    if isinstance(items, set | frozenset):
+        raise PydanticCustomError("tuple_type", "parts are ordered: give a list or a tuple")
     if not isinstance(items, list | tuple):
         return items
     return [_or_opaque(item) if isinstance(item, dict) else item for item in items]
@@ -279,10 +281,7 @@ def _result_content(content: Any) -> Any:
         try:
             return _parts().validate_python(known_parts(content))
         except ValidationError as error:
-            problem = shape_error(error, root="")
-            raise PydanticCustomError(
-                "part", "not a content part at {where}: {why}", {"where": problem.path, "why": problem.message}
-            ) from None
+            raise shape_error(error, root="") from None
     try:
         return freeze(content)
     except ShapeError as error:

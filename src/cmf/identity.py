@@ -174,8 +174,10 @@ def _with_parts(message: Message, change: Callable[[Part], Part]) -> Message:
 
 
 def _deep(part: Part, change: Callable[[Part], Part]) -> Part:
+    """The part changed, then what is inside it: a result cannot answer a call that it holds."""
+    part = change(part)
     if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
-        part = replace(part, content=tuple(_deep(inner, change) for inner in part.content))
-    elif isinstance(part, PromptResultPart):
-        part = replace(part, messages=tuple(_with_parts(message, change) for message in part.messages))
-    return change(part)
+        return replace(part, content=tuple(_deep(inner, change) for inner in part.content))
+    if isinstance(part, PromptResultPart):
+        return replace(part, messages=tuple(_with_parts(message, change) for message in part.messages))
+    return part

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import ArgsKwargs
 
 from cmf import content as _content
 from cmf import extensions as _extensions
@@ -15,12 +16,13 @@ from cmf.enums import Channel, MessageStatus, Role
 from cmf.errors import UnknownRoleError
 from cmf.extensions import Extensions
 from cmf.frozen import FrozenDict, JsonObject
+from cmf.migrations import CURRENT, refuse_newer, upgrade_message
 from cmf.value import Str, UtcTime, Value, value
 
 if TYPE_CHECKING:
     from cmf.view import MessageView
 
-SCHEMA_VERSION: int = 2
+SCHEMA_VERSION: int = CURRENT
 
 NO_SHAPE: Final = FrozenDict()
 
@@ -53,7 +55,7 @@ class Message(Value):
     channel: Channel | None = None
     status: MessageStatus = MessageStatus.COMPLETE
     created_at: UtcTime | None = None
-    schema_version: Annotated[int, Field(strict=True, ge=1)] = SCHEMA_VERSION
+    schema_version: Annotated[int, Field(strict=True, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)] = SCHEMA_VERSION
     extensions: Extensions | None = None
     extra: JsonObject | None = None
     provider_raw: Layout | None = dataclasses.field(
@@ -81,14 +83,16 @@ class Message(Value):
 
         return iter_views(self, hook=hook, capabilities=capabilities)
 
+    @model_validator(mode="before")
     @classmethod
-    def _upgrade(cls, data: Any) -> Any:
-        from cmf.migrations import upgrade_message  # reads older schema versions into this one
-
-        if not isinstance(data, dict):
-            return data
-        _refuse_unknown_role(data)
-        return upgrade_message(data)
+    def _current(cls, data: Any) -> Any:
+        """Older schema versions are read into this one, wherever a message stands; newer ones are refused [A14]."""
+        if isinstance(data, dict):
+            _refuse_unknown_role(data)
+            return upgrade_message(data)
+        if isinstance(data, ArgsKwargs):
+            refuse_newer(data.kwargs or {})
+        return data
 
 
 def _refuse_unknown_role(data: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from cmf.extensions import TokenUsage
 from cmf.frozen import JsonObject
 from cmf.message import Layout, Message
 from cmf.tools import ToolDefinition
-from cmf.value import Number, Str, Value, value
+from cmf.value import Flag, Number, Str, Value, value
 
 if TYPE_CHECKING:
     # Constructors take any sequence and keep a tuple.
@@ -67,7 +67,7 @@ class Request(Value):
     response_schema_name: Str | None = None
     sampling: Sampling = Field(default_factory=Sampling)
     reasoning_effort: Str | None = None
-    stream: bool | None = None
+    stream: Flag | None = None
     extra: JsonObject | None = None
     session_id: Str | None = None
     provider_raw: Layout | None = dataclasses.field(
@@ -94,7 +94,8 @@ class Request(Value):
         """
         sampling = {name: options.pop(name) for name in SAMPLING_FIELDS if name in options}
         if sampling:
-            options["sampling"] = self.sampling.model_copy(update=sampling)
+            base = Sampling.model_validate(options.get("sampling", self.sampling))
+            options["sampling"] = base.model_copy(update=sampling)
         return self.model_copy(update=options)
 
 
@@ -115,7 +116,7 @@ class ErrorInfo(Value):
     message: Str | None = None
     type: Str | None = None
     code: Str | None = None
-    status: int | None = None
+    status: Annotated[int, Field(strict=True)] | None = None
 
 
 if TYPE_CHECKING:

@@ -1,11 +1,12 @@
 """Conversations as trees, and the agent-threads JSON form of them (seed 002). Spec: docs/spec/threads.md.
 
-A linear conversation is a tree in which every message has one child. Order among siblings is the order given.
+A linear conversation is a tree in which every message has one child. Order among siblings is the order given. What a
+message holds beyond that form stands under the key `cmf`, in its metadata or its part, and is read back from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -22,8 +23,8 @@ from cmf.content import (
     ToolResultPart,
     VideoPart,
 )
-from cmf.errors import SchemaVersionError, ShapeError, UnsupportedError
-from cmf.frozen import FrozenDict, freeze, thaw
+from cmf.errors import DecodeError, SchemaVersionError, ShapeError, UnsupportedError
+from cmf.frozen import FrozenDict, same_spelling, thaw
 from cmf.message import Message
 from cmf.value import to_json
 
@@ -67,24 +68,41 @@ def path_to_root(messages: Iterable[Message], leaf_id: str) -> list[Message]:
     return branch[::-1]
 
 
-def linearise(messages: Sequence[Message], choose: Mapping[str, str] | None = None) -> list[Message]:
-    """One conversation out of the tree: along the last child, or the one that `choose` names for its parent."""
+def linearise(messages: Sequence[Message], choose: Mapping[str | None, str] | None = None) -> list[Message]:
+    """One conversation out of the tree: along the last child, or the one that `choose` names for its parent.
+
+    Raises:
+        ShapeError: there is no root, the parents form a cycle, or `choose` names a message that is no child there.
+    """
     branch: list[Message] = []
-    step = children(messages, None)
-    while step:
-        wanted = (choose or {}).get(str(step[0].parent_id))
-        message = next((one for one in step if one.id == wanted), step[-1])
+    at: str | None = None
+    while step := children(messages, at):
         if len(branch) > len(messages):
             raise ShapeError("the parents form a cycle", code="threads.cycle")
-        branch.append(message)
-        step = children(messages, message.id) if message.id is not None else []
+        branch.append(_chosen(step, (choose or {}).get(at)))
+        at = branch[-1].id
+        if at is None:
+            break
+    if messages and not branch:
+        raise ShapeError("no message is a root", code="threads.missing", hint="give the whole tree")
     return branch
+
+
+def _chosen(siblings: Sequence[Message], wanted: str | None) -> Message:
+    if wanted is None:
+        return siblings[-1]
+    for message in siblings:
+        if message.id == wanted:
+            return message
+    raise ShapeError("the chosen message is no child of that parent", code="threads.missing")
 
 
 # -- the agent-threads form --------------------------------------------------------------------------------------------
 
+_OURS: Final = "cmf"
 _ROLES: Final = frozenset({"user", "assistant", "system", "tool"})
-_MESSAGE_KEYS: Final = frozenset({"id", "parentMessageId", "role", "parts", "createdAt", "metadata"})
+_MESSAGE_KEYS: Final = ("id", "parentMessageId", "role", "parts", "createdAt", "metadata")
+_MESSAGE_REST: Final = frozenset({"session_id", "channel", "status", "extensions", "extra"})
 _MEDIA: Final[tuple[tuple[str, type[ImagePart | VideoPart | AudioPart]], ...]] = (
     ("image/", ImagePart),
     ("video/", VideoPart),
@@ -109,23 +127,35 @@ def from_agent_threads(body: Any, path: str = "$") -> Message:
             path=f"{path}.metadata.schemaVersion",
             hint="upgrade this installation",
         )
-    if body.get("role") not in _ROLES:
+    if not isinstance(body.get("role"), str) or body["role"] not in _ROLES:
         raise ShapeError("unknown role", path=f"{path}.role", hint=f"use one of {', '.join(sorted(_ROLES))}")
-    rest = {key: item for key, item in body.items() if key not in _MESSAGE_KEYS}
-    created, moment = body.get("createdAt"), _moment(body.get("createdAt"), f"{path}.createdAt")
-    if created is not None and (moment is None or to_json(moment) != created):
-        rest["createdAt"] = created  # another spelling of the same time
+    created = body.get("createdAt")
+    moment = _moment(created, f"{path}.createdAt")
+    metadata, fields = _ours(metadata, _MESSAGE_REST)
     carried: dict[str, Any] = {"metadata": metadata}
-    if rest:
+    if rest := {key: item for key, item in body.items() if key not in _MESSAGE_KEYS}:
         carried["rest"] = rest
-    return Message(
-        role=body["role"],
-        content=tuple(_part(part, f"{path}.parts[{index}]") for index, part in enumerate(body["parts"])),
-        id=body.get("id"),
-        parent_id=body.get("parentMessageId"),
-        created_at=moment,
-        extra=FrozenDict({FORMAT: carried}),
-    )
+    if absent := [key for key in _MESSAGE_KEYS if key not in body]:
+        carried["absent"] = absent
+    if created is not None and (moment is None or to_json(moment) != created):
+        carried["created_at"] = created  # another spelling of the time
+    extra = {**fields.pop("extra", {}), FORMAT: carried}
+    parts = [_part(part, f"{path}.parts[{index}]") for index, part in enumerate(body["parts"])]
+    message = {"role": body["role"], "id": body.get("id"), "parent_id": body.get("parentMessageId"), **fields}
+    try:
+        return Message.model_validate({**message, "content": parts, "created_at": moment, "extra": extra})
+    except ShapeError as error:
+        raise ShapeError(error.message, path=path, code=error.code) from None
+
+
+def _ours(holder: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`holder` without our own key, and what stood there; a key of ours with something else in it is theirs."""
+    ours = holder.get(_OURS)
+    if not isinstance(ours, dict) or not ours or not ours.keys() <= names:
+        return holder, {}
+    if not isinstance(ours.get("extra", {}), dict) or FORMAT in ours.get("extra", {}):
+        return holder, {}
+    return {key: item for key, item in holder.items() if key != _OURS}, dict(ours)
 
 
 def _moment(text: Any, path: str) -> datetime | None:
@@ -138,61 +168,69 @@ def _moment(text: Any, path: str) -> datetime | None:
     return moment if moment.tzinfo is not None else None
 
 
+_NEEDS: Final = {
+    "text": ("text",),
+    "reasoning": ("text",),
+    "tool-call": ("toolCallId", "toolName", "input"),
+    "tool-result": ("toolCallId", "toolName", "output", "isError"),
+    "file": ("mimeType", "url"),
+}
+_NAMES: Final = {
+    "text": "text",
+    "toolCallId": "tool_call_id",
+    "mimeType": "media_type",
+    "url": "data",
+    "isError": "is_error",
+    "output": "content",
+}
+_PART_REST: Final = frozenset({"signature", "namespace", "executed_by", "duration_ms", "extra"})
+
+
 def _part(part: Any, path: str) -> Part:
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
         raise ShapeError("a part needs a type", path=path)
-    reader = _READERS.get(part["type"])
-    if reader is None or not reader[0] <= part.keys():
-        return OpaquePart(provider=FORMAT, type=part["type"], value=FrozenDict(part))
-    needs, read = reader
-    extra = {key: item for key, item in part.items() if key not in needs | {"type"}}
-    return read(part, FrozenDict({FORMAT: extra}) if extra else None)
+    kind = part["type"]
+    if kind not in _NEEDS:
+        return OpaquePart(provider=FORMAT, type=kind, value=FrozenDict(part))
+    for name in _NEEDS[kind]:
+        if name not in part:
+            raise ShapeError(f"a {kind} part needs {name}", path=f"{path}.{name}")
+    theirs, fields = _ours(part, _PART_REST)
+    extra = {key: item for key, item in theirs.items() if key not in (*_NEEDS[kind], "type")}
+    cls, own = _fields(kind, part)
+    if cls is DocumentPart and "name" in extra:
+        own["title"] = extra.pop("name")
+    if kind == "tool-result" and not same_spelling(to_json(_content(part["output"], path)), part["output"]):
+        extra["output"] = part["output"]  # it reads as parts, and was spelled in another way
+    carried = {**fields.pop("extra", {}), **({FORMAT: extra} if extra else {})}
+    try:
+        made: Part = cls(**own, **fields, extra=carried or None)
+    except ShapeError as error:
+        raise ShapeError(error.message, path=path, code=error.code) from None
+    return made
 
 
-_Reader = Callable[[dict[str, Any], FrozenDict | None], Part]
+def _content(output: Any, path: str) -> Any:
+    try:
+        return ToolResultPart(content=output).content
+    except ShapeError as error:
+        raise ShapeError(error.message, path=f"{path}.output", code=error.code) from None
 
 
-def _read_text(part: dict[str, Any], extra: FrozenDict | None) -> Part:
-    return TextPart(text=part["text"], extra=extra)
-
-
-def _read_reasoning(part: dict[str, Any], extra: FrozenDict | None) -> Part:
-    return ThinkingPart(text=part["text"], extra=extra)
-
-
-def _read_call(part: dict[str, Any], extra: FrozenDict | None) -> Part:
-    names = {"tool_call_id": part["toolCallId"], "name": part["toolName"], "extra": extra}
-    if isinstance(part["input"], dict):
-        return ToolCallPart(arguments=part["input"], **names)
-    # `input` may be any JSON there; what is no object keeps its exact text.
-    return ToolCallPart(arguments_raw=dumps(part["input"]).decode(), **names)
-
-
-def _read_result(part: dict[str, Any], extra: FrozenDict | None) -> Part:
-    return ToolResultPart(
-        tool_call_id=part["toolCallId"],
-        tool_name=part["toolName"],
-        content=freeze(part["output"]),
-        is_error=part["isError"],
-        extra=extra,
-    )
-
-
-def _read_file(part: dict[str, Any], extra: FrozenDict | None) -> Part:
-    mime, url = str(part["mimeType"]), part["url"]
-    for prefix, cls in _MEDIA:
-        if mime.startswith(prefix):
-            return cls(type="url", data=url, media_type=mime, extra=extra)
-    return DocumentPart(type="url", data=url, media_type=mime, extra=extra)
-
-
-_READERS: Final[dict[str, tuple[frozenset[str], _Reader]]] = {
-    "text": (frozenset({"text"}), _read_text),
-    "reasoning": (frozenset({"text"}), _read_reasoning),
-    "tool-call": (frozenset({"toolCallId", "toolName", "input"}), _read_call),
-    "tool-result": (frozenset({"toolCallId", "toolName", "output", "isError"}), _read_result),
-    "file": (frozenset({"mimeType", "url"}), _read_file),
-}
+def _fields(kind: str, part: dict[str, Any]) -> tuple[type[Any], dict[str, Any]]:
+    """The class that a part of this kind becomes, and its fields by our names."""
+    own = {_NAMES[key]: part[key] for key in _NEEDS[kind] if key in _NAMES}
+    if kind == "tool-call":
+        # `input` may be any JSON there; what is no object keeps its exact text.
+        given = part["input"]
+        own |= {"arguments": given} if isinstance(given, dict) else {"arguments_raw": dumps(given).decode()}
+        return ToolCallPart, {**own, "name": part["toolName"]}
+    if kind == "tool-result":
+        return ToolResultPart, {**own, "tool_name": part["toolName"]}
+    if kind == "file":
+        mime = str(part["mimeType"])
+        return next((cls for prefix, cls in _MEDIA if mime.startswith(prefix)), DocumentPart), {**own, "type": "url"}
+    return (TextPart if kind == "text" else ThinkingPart), own
 
 
 def to_agent_threads(message: Message) -> dict[str, Any]:
@@ -203,53 +241,75 @@ def to_agent_threads(message: Message) -> dict[str, Any]:
     """
     if message.role.value not in _ROLES:
         raise UnsupportedError(f"agent-threads has no role {message.role.value}", path="$.role")
-    own = message.extra.get(FORMAT, {}) if message.extra else {}
+    own: Mapping[str, Any] = message.extra.get(FORMAT, {}) if message.extra else {}
+    metadata = thaw(own.get("metadata", {"schemaVersion": SCHEMA_VERSION}))
+    if rest := _rest(message.model_dump(), _MESSAGE_REST):
+        metadata[_OURS] = rest
     body: dict[str, Any] = {
         "id": message.id,
         "parentMessageId": message.parent_id,
         "role": message.role.value,
         "parts": [_write(part, f"$.parts[{index}]") for index, part in enumerate(message.content)],
-        "createdAt": to_json(message.created_at),
-        "metadata": thaw(own.get("metadata", {"schemaVersion": SCHEMA_VERSION})),
+        "createdAt": _spelled(message.created_at, own.get("created_at")),
+        "metadata": metadata,
     }
-    rest: dict[str, Any] = thaw(own.get("rest", {}))
-    return body | rest
+    for key in own.get("absent", ()):
+        if body.get(key) is None:
+            body.pop(key, None)
+    further: dict[str, Any] = thaw(own.get("rest", {}))
+    return body | further
+
+
+def _rest(dumped: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    """What of a value the form has no place for; without what is its own."""
+    rest = {key: item for key, item in dumped.items() if key in names}
+    foreign = {key: item for key, item in rest.pop("extra", {}).items() if key != FORMAT}
+    return {**rest, "extra": foreign} if foreign else rest
+
+
+def _spelled(moment: datetime | None, spelling: str | None) -> Any:
+    """The time as it was spelled, as long as it is still that time; a time without a zone was never read as one."""
+    return spelling if spelling is not None and _moment(spelling, "$") == moment else to_json(moment)
 
 
 def _write(part: Part, path: str) -> dict[str, Any]:
-    extra = thaw(part.extra.get(FORMAT, {})) if part.extra else {}
+    if isinstance(part, OpaquePart) and part.provider == FORMAT:
+        value: dict[str, Any] = thaw(part.value)
+        return value
+    wire = _wire(part, path)
+    for name, item in wire.items():
+        if item is None and name in ("toolCallId", "toolName", "mimeType"):
+            raise UnsupportedError(f"agent-threads needs {name}", path=path, hint="set it before the export")
+    if rest := _rest(part.model_dump(), _PART_REST):
+        wire[_OURS] = rest
+    own: dict[str, Any] = thaw(part.extra.get(FORMAT, {})) if part.extra else {}
+    return wire | own
+
+
+def _wire(part: Part, path: str) -> dict[str, Any]:
     match part:
         case TextPart():
-            return {"type": "text", "text": part.text, **extra}
+            return {"type": "text", "text": part.text}
         case ThinkingPart():
-            return {"type": "reasoning", "text": part.text, **extra}
+            return {"type": "reasoning", "text": part.text}
         case ToolCallPart():
-            return {
-                "type": "tool-call",
-                "toolCallId": part.tool_call_id,
-                "toolName": part.name,
-                **_input(part),
-                **extra,
-            }
-        case ToolResultPart() if not isinstance(part.content, tuple):
-            return {
-                "type": "tool-result",
-                "toolCallId": part.tool_call_id,
-                "toolName": part.tool_name,
-                "output": thaw(part.content),
-                "isError": part.is_error,
-                **extra,
-            }
+            call = {"type": "tool-call", "toolCallId": part.tool_call_id, "toolName": part.name}
+            return {**call, "input": _input(part, path)}
+        case ToolResultPart():
+            result = {"type": "tool-result", "toolCallId": part.tool_call_id, "toolName": part.tool_name}
+            return {**result, "output": to_json(part.content), "isError": part.is_error}
         case ImagePart() | VideoPart() | AudioPart() | DocumentPart() if part.type == "url":
-            return {"type": "file", "mimeType": part.media_type, "url": part.data, **extra}
-        case OpaquePart(provider=provider) if provider == FORMAT:
-            value: dict[str, Any] = thaw(part.value)
-            return value
+            title = part.title if isinstance(part, DocumentPart) else None
+            named = {} if title is None else {"name": title}
+            return {"type": "file", "mimeType": part.media_type, "url": part.data, **named}
         case _:
             raise UnsupportedError(f"agent-threads has no {part.content_type.value} part", path=path)
 
 
-def _input(part: ToolCallPart) -> dict[str, Any]:
+def _input(part: ToolCallPart, path: str) -> Any:
     if part.arguments_raw is None:
-        return {"input": thaw(part.arguments if part.arguments is not None else {})}
-    return {"input": loads(part.arguments_raw)}
+        return thaw(part.arguments if part.arguments is not None else {})
+    try:
+        return loads(part.arguments_raw)
+    except DecodeError:
+        raise UnsupportedError("agent-threads cannot say arguments that are not strict JSON", path=path) from None

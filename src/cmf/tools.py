@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 from cmf.enums import SideEffects
 from cmf.errors import ToolNameError, ToolSchemaError, UnknownToolError
 from cmf.frozen import JsonObject
-from cmf.value import Str, Value, value
+from cmf.value import Flag, Str, Value, value
 
 _SNAKE_CASE: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*\Z")
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
@@ -34,7 +34,7 @@ class ToolDefinition(Value):
     type: Str | None = None
     executed_by: Literal["client", "provider"] = "client"
     side_effects: SideEffects | None = None
-    requires_workspace: bool = True
+    requires_workspace: Flag = True
     extra: JsonObject | None = None
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -56,7 +58,7 @@ class Value(metaclass=_Values):
         if type(data) is cls:
             return data
         try:
-            return _adapter(cls).validate_python(cls._upgrade(data))
+            return _adapter(cls).validate_python(data)
         except pydantic.ValidationError as error:
             raise shape_error(error) from None
 
@@ -66,11 +68,6 @@ class Value(metaclass=_Values):
         from cmf.codec import loads  # the codec reads values too, so it sits above this module
 
         return cls.model_validate(loads(data))
-
-    @classmethod
-    def _upgrade(cls, data: Any) -> Any:
-        """Where a type reads older spellings of itself; nothing to do by default."""
-        return data
 
     def model_dump(self) -> dict[str, Any]:
         """The JSON form as plain Python objects: a fresh dict that the caller may change."""
@@ -128,7 +125,7 @@ def replace(original: _T, **fields: Any) -> _T:
 
 def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
     """The first finding of pydantic as one of ours: location and reason, never the input."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    first = error.errors(include_url=False, include_input=False)[0]
     path = root
     after_index = False
     for step in first["loc"]:
@@ -137,10 +134,16 @@ def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
         elif not (after_index and step in _TAGS):  # pydantic names the union's branch; JSON has no such step
             path = f"{path}.{step}"
         after_index = isinstance(step, int)
+    ours = first.get("ctx", {}).get("error")
+    if isinstance(ours, ShapeError):  # raised by a validator of the format: it has its own code, and a path from there
+        ours.at(path)
+        return ours
     more = error.error_count() - 1
     also = f" (and {more} more)" if more else ""
     title = error.title if error.title.isidentifier() else "value"
-    message = f"{title}: {first['msg'].removeprefix('Value error, ')}{also}"
+    # Of a wrong tag pydantic quotes what it found, which is content.
+    why = "unknown tag" if first["type"] == "union_tag_invalid" else first["msg"].removeprefix("Value error, ")
+    message = f"{title}: {why}{also}"
     return ShapeError(message, path=path, code=f"shape.{first['type'].replace('_', '-')}")
 
 
@@ -250,14 +253,27 @@ def to_json(item: Any) -> Any:
 # -- field types -------------------------------------------------------------------------------------------------------
 
 
-def _utc(moment: Any) -> Any:
-    if isinstance(moment, datetime) and moment.tzinfo is None:
-        raise ValueError("a time needs its zone")
+_FINER_THAN_MICROSECONDS = re.compile(r"\.\d{6}\d*[1-9]")
+
+
+def _moment(moment: Any) -> Any:
+    if not isinstance(moment, datetime | str):
+        raise ValueError("a time is ISO 8601 text")
+    if isinstance(moment, str) and _FINER_THAN_MICROSECONDS.search(moment):
+        raise ValueError("a time has no more than microseconds")
     return moment
 
 
 def _to_utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:  # `astimezone` would take the zone of this machine
+        raise ValueError("a time needs its zone")
     return moment.astimezone(UTC)
+
+
+def _number(number: Any) -> Any:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        raise ValueError("not a finite number")
+    return number
 
 
 def _to_bytes(blob: Any) -> Any:
@@ -269,17 +285,21 @@ def _to_bytes(blob: Any) -> Any:
     return blob
 
 
-UtcTime = Annotated[datetime, BeforeValidator(_utc), pydantic.AfterValidator(_to_utc)]
+UtcTime = Annotated[datetime, BeforeValidator(_moment), pydantic.AfterValidator(_to_utc)]
 """A moment with its zone, kept in UTC with microseconds; ISO 8601 in JSON."""
 
 Blob = Annotated[bytes, BeforeValidator(_to_bytes), PlainSerializer(to_json, return_type=str)]
 """Bytes; standard base64 in JSON."""
 
-Number = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Number = Annotated[int | float, BeforeValidator(_number)]
 """A JSON number in the spelling it came in: 1 stays an int, 1.0 a float."""
+
+Flag = Annotated[bool, Field(strict=True)]
+"""True or false; no word or number stands for either."""
 
 __all__ = [
     "Blob",
+    "Flag",
     "Number",
     "Str",
     "UtcTime",

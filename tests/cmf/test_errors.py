@@ -1,0 +1,94 @@
+"""What can go wrong, as one tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import cmf.errors
+from cmf.errors import CmfError, join_path
+
+
+def tree(cls: type[CmfError] = CmfError, depth: int = 0) -> Iterator[tuple[int, type[CmfError]]]:
+    yield depth, cls
+    for below in cls.__subclasses__():
+        if below.__module__ == "cmf.errors":
+            yield from tree(below, depth + 1)
+
+
+LEAVES = [cls for _, cls in tree()]
+CAUGHT_AS = {
+    "DecodeError": ValueError,
+    "ShapeError": ValueError,
+    "UnknownRoleError": ValueError,
+    "SchemaVersionError": ValueError,
+    "ModelIdError": ValueError,
+    "InvariantError": ValueError,
+    "ToolSchemaError": ValueError,
+    "ToolNameError": ValueError,
+    "UnknownToolError": LookupError,
+    "UnknownToolIdError": LookupError,
+    "CapabilityError": PermissionError,
+    "UnmappedPartError": TypeError,
+    "LossyProjectionError": CmfError,
+    "UnsupportedError": CmfError,
+    "UnknownFormatError": LookupError,
+    "UnknownModelError": LookupError,
+    "UnknownPriceError": LookupError,
+    "MediaError": ValueError,
+}
+
+
+@pytest.mark.spec("MSG-12")
+def test_every_error_of_the_package_is_in_the_tree_and_in_its_drawing() -> None:
+    drawn = [
+        ((len(match[1]) - 4) // 2, match[2])
+        for line in str(cmf.errors.__doc__).splitlines()
+        if (match := re.match(r"( {4,})(\w+Error)\s", line))
+    ]
+
+    assert [name for _, name in drawn] == [cls.__name__ for _, cls in tree()]
+    assert drawn == [(depth, cls.__name__) for depth, cls in tree()]
+
+
+@pytest.mark.spec("MSG-12")
+@pytest.mark.parametrize("cls", LEAVES)
+def test_every_error_has_a_code_of_its_own_and_says_where_and_what_to_do(cls: type[CmfError]) -> None:
+    error = cls("what happened", path="$.a", hint="what to do")
+
+    assert re.fullmatch(r"[a-z-]+\.[a-z-]+", cls.default_code)
+    assert [other for other in LEAVES if other.default_code == cls.default_code] == [cls]
+    assert str(error) == f"what happened at $.a; what to do [{cls.default_code}]"
+    assert (error.message, error.path, error.hint, error.code) == (
+        "what happened",
+        "$.a",
+        "what to do",
+        cls.default_code,
+    )
+    assert cls("x", code="own.code").code == "own.code"
+    assert str(cls("x")) == f"x [{cls.default_code}]"
+
+
+@pytest.mark.parametrize("cls", [cls for cls in LEAVES if cls is not CmfError])
+def test_every_error_is_caught_as_the_builtin_that_it_is_a_case_of(cls: type[CmfError]) -> None:
+    assert issubclass(cls, CAUGHT_AS[cls.__name__])
+    assert cls.__doc__
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "joined"),
+    [
+        ("$.messages[0]", "content[1]", "$.messages[0].content[1]"),
+        ("$.messages[0]", "$.content[1]", "$.messages[0].content[1]"),
+        ("$.messages", "[0].role", "$.messages[0].role"),
+        ("$.messages", "$[0]", "$.messages[0]"),
+        ("$.messages", "$", "$.messages"),
+        ("$.messages", "", "$.messages"),
+        ("$", "$.role", "$.role"),
+    ],
+)
+def test_paths_are_joined(prefix: str, path: str, joined: str) -> None:
+    assert join_path(prefix, path) == joined
+    assert CmfError("x", path=path).at(prefix).path == joined
