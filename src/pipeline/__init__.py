@@ -20,13 +20,22 @@ from pipeline.errors import EmissionError as EmissionError
 from pipeline.errors import PipelineError as PipelineError
 from pipeline.errors import PolicyError as PolicyError
 from pipeline.errors import PolicyUnavailable as PolicyUnavailable
+from pipeline.events import Events as Events
 from pipeline.guard import Guard as Guard
+from pipeline.pipeline import Pipeline as Pipeline
 from pipeline.policy_set import PolicySet as PolicySet
 from pipeline.runner import Outcome as Outcome
+from pipeline.stage import Ask as Ask
+from pipeline.stage import OnError as OnError
+from pipeline.stage import Refuse as Refuse
+from pipeline.stage import Stage as Stage
+from pipeline.stage import StageMode as StageMode
+from pipeline.stage import as_stage as as_stage
 
 __all__ = [
     "Action",
     "ApprovalRequired",
+    "Ask",
     "Config",
     "ConfigError",
     "Context",
@@ -35,15 +44,22 @@ __all__ = [
     "Denied",
     "Effect",
     "EmissionError",
+    "Events",
     "Guard",
     "Hit",
     "Mode",
+    "OnError",
     "Outcome",
+    "Pipeline",
     "PipelineError",
     "PolicyError",
     "PolicySet",
     "PolicyUnavailable",
+    "Refuse",
+    "Stage",
+    "StageMode",
     "Verdict",
     "ViewDecision",
+    "as_stage",
     "emit",
 ]

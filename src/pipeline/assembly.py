@@ -13,8 +13,10 @@ from pipeline.decision import Mode
 from pipeline.engines.base import Engine
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.errors import ConfigError
+from pipeline.events import Events
 from pipeline.policy_set import PolicySet
 from pipeline.runner import Runner
+from pipeline.stage import Stage
 
 EngineName = Literal["embedded", "opa"]
 
@@ -77,7 +79,14 @@ def build_engine(policies: PolicySet, name: EngineName, config: Config) -> Engin
     raise ConfigError(f"no engine is called {name!r}", code="config.unknown-engine", hint="use embedded or opa")
 
 
-def build_runner(policies: Policies, engine: EngineName, config: Config) -> Runner:
+def build_runner(
+    policies: Policies,
+    engine: EngineName,
+    config: Config,
+    *,
+    stages: Sequence[Stage] = (),
+    events: Events | None = None,
+) -> Runner:
     """A runner over the policies that `load_policies` gives."""
     loaded = load_policies(policies, entrypoint=config.entrypoint)
     return Runner(
@@ -86,4 +95,6 @@ def build_runner(policies: Policies, engine: EngineName, config: Config) -> Runn
         mode=config.mode,
         timeout_seconds=config.timeout_seconds,
         replacer_key=secrets.token_bytes(32),
+        stages=stages,
+        events=events,
     )

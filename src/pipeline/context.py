@@ -39,11 +39,13 @@ def ingest(traffic: _T, context: Context, session_labels: frozenset[str]) -> _T:
 
     Labels that a message brings, those of the context and those of the session are united: labels only grow.
     """
-    shared = _extensions(Extensions(), context, session_labels)
+    known_before: dict[int, Extensions] = {}
 
     def known(message: Message) -> Message:
         own = message.extensions
-        extensions = shared if own is None else _extensions(own, context, session_labels)
+        extensions = known_before.get(id(own))
+        if extensions is None:
+            extensions = known_before[id(own)] = _extensions(own or Extensions(), context, session_labels)
         return replace(message, extensions=extensions)
 
     if isinstance(traffic, Message):

@@ -6,7 +6,7 @@ engine's answer becomes a verdict here and nowhere else, so that every failure e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, assert_never
@@ -14,6 +14,7 @@ from typing import Any, Final, assert_never
 from cmf.enums import ViewKind
 from cmf.view import MessageView
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
+from pipeline.events import HeaderChanged
 
 
 class Verdict(StrEnum):
@@ -155,6 +156,36 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageRecord:
+    """What one stage did: whether it changed something, which headers, and the hit with which it stopped the run.
+
+    `closed` marks a hit that stands in every mode: a failure or a violation, not an opinion.
+    """
+
+    stage: str
+    mode: str
+    changed: bool = False
+    headers: tuple[HeaderChanged, ...] = ()
+    hit: Hit | None = None
+    error: str | None = None
+    closed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The stage's line in a decision."""
+        shown: dict[str, Any] = {"stage": self.stage, "mode": self.mode, "changed": self.changed}
+        if self.headers:
+            shown["headers"] = [
+                {"name": one.name, "removed": one.removed} | ({} if one.value is None else {"value": one.value})
+                for one in self.headers
+            ]
+        if self.hit is not None:
+            shown["hit"] = self.hit.to_json()
+        if self.error is not None:
+            shown["error"] = self.error
+        return shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What was decided about a message, request or response; `revision` names the policies and data that decided."""
 
@@ -165,11 +196,12 @@ class Decision:
     revision: str
     views: tuple[ViewDecision, ...]
     coverage: Coverage
+    stages: tuple[StageRecord, ...] = ()
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        """All hits, in the order of the views."""
-        return tuple(hit for view in self.views for hit in view.hits)
+        """All hits: those of stages, then those of the views in order."""
+        return (*stage_hits(self.stages), *(hit for view in self.views for hit in view.hits))
 
     @property
     def reasons(self) -> tuple[Hit, ...]:
@@ -179,7 +211,7 @@ class Decision:
 
     def to_json(self) -> dict[str, Any]:
         """The decision as JSON objects; no content of the message is in it."""
-        return {
+        shown = {
             "verdict": self.verdict.value,
             "action": self.action.value,
             "mode": self.mode.value,
@@ -188,6 +220,7 @@ class Decision:
             "coverage": self.coverage.to_json(),
             "views": [view.to_json() for view in self.views],
         }
+        return shown | {"stages": [stage.to_json() for stage in self.stages]} if self.stages else shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +377,20 @@ def view_decision(view: MessageView, hits: tuple[Hit, ...], mode: Mode) -> ViewD
 def stronger(left: Action, right: Action) -> Action:
     """The action that lets less through."""
     return min(left, right, key=_STRENGTH.index)
+
+
+def stage_hits(stages: Iterable[StageRecord]) -> tuple[Hit, ...]:
+    """The hits with which stages stopped a run."""
+    return tuple(stage.hit for stage in stages if stage.hit is not None)
+
+
+def with_stages(verdict: Verdict, action: Action, stages: Sequence[StageRecord], mode: Mode) -> tuple[Verdict, Action]:
+    """The verdict and action when what stages said is added; a failure or violation stands in every mode."""
+    for stage in stages:
+        if stage.hit is not None:
+            verdict = min(verdict, verdict_of([stage.hit]), key=_SEVERITY.index)
+            action = stronger(action, action_of([stage.hit], Mode.ENFORCE if stage.closed else mode))
+    return verdict, action
 
 
 _STRENGTH: Final = (Action.REFUSE, Action.SUSPEND, Action.FORWARD_MODIFIED, Action.FORWARD)

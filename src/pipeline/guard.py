@@ -6,16 +6,18 @@ outcome = guard.check(request, subject={"id": "ann", "roles": ["agent"]})
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cmf.security import SubjectExtension
-from pipeline.assembly import Config, EngineName, Policies, build_runner
+from pipeline.assembly import Config, EngineName, Policies
 from pipeline.context import Context
 from pipeline.decision import ENGINE_RULE, Action, Decision
 from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable
-from pipeline.runner import Outcome, Traffic
-from pipeline.sessions import MemorySessions
+from pipeline.events import Events
+from pipeline.pipeline import Pipeline
+from pipeline.runner import Outcome
+from pipeline.stage import Stage, Traffic
 
 Subject = SubjectExtension | Mapping[str, Any]
 
@@ -27,6 +29,7 @@ class Guard:
         policies: a directory, several, a loaded set, or None for the shipped policies; see `load_policies`.
         engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`).
         config: mode, deadline and the rest.
+        stages: what runs before policy is asked; see `pipeline.stage`.
 
     Raises:
         PolicyError: the policies cannot be used: file, line, column and why.
@@ -38,9 +41,9 @@ class Guard:
         *,
         engine: EngineName = "embedded",
         config: Config | None = None,
+        stages: Sequence[Stage] = (),
     ) -> None:
-        self._runner = build_runner(policies, engine, config or Config())
-        self._sessions = MemorySessions()
+        self._pipeline = Pipeline(stages, policies=policies, engine=engine, config=config)
 
     def __enter__(self) -> Guard:
         return self
@@ -48,9 +51,20 @@ class Guard:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def events(self) -> Events:
+        """Where to subscribe to what happens: `guard.events.subscribe(print)`."""
+        return self._pipeline.events
+
+    async def __aenter__(self) -> Guard:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pipeline.aclose()
+
     def close(self) -> None:
         """Let go of the engine's connections, if it has any; `with Guard(...) as guard:` does so at its end."""
-        self._runner.close()
+        self._pipeline.close()
 
     def check(
         self,
@@ -116,10 +130,7 @@ class Guard:
         context: Context | None = None,
     ) -> Outcome:
         """The outcome, whatever it is: for hosts that turn refusals into answers of their own."""
-        known = _context(context, subject, session)
-        outcome = self._runner.run(value, known, self._sessions.read(known))
-        self._sessions.add_labels(known, outcome.labels)
-        return outcome
+        return self._pipeline.run(value, _context(context, subject, session))
 
     async def arun(
         self,
@@ -130,10 +141,7 @@ class Guard:
         context: Context | None = None,
     ) -> Outcome:
         """`run`, awaiting the engine."""
-        known = _context(context, subject, session)
-        outcome = await self._runner.arun(value, known, self._sessions.read(known))
-        self._sessions.add_labels(known, outcome.labels)
-        return outcome
+        return await self._pipeline.arun(value, _context(context, subject, session))
 
 
 def _context(context: Context | None, subject: Subject | None, session: str | None) -> Context:

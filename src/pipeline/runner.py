@@ -29,6 +29,7 @@ from pipeline.decision import (
     Mode,
     RuleFacts,
     Skipped,
+    StageRecord,
     Verdict,
     ViewDecision,
     hits_of,
@@ -36,16 +37,20 @@ from pipeline.decision import (
     stronger,
     verdict_of,
     view_decision,
+    with_stages,
 )
+from pipeline.draft import labels_of, messages_of
 from pipeline.effects import Replacer, apply_edits
 from pipeline.engines.base import Engine, EngineResult
 from pipeline.errors import EffectError
+from pipeline.events import Events
 from pipeline.paths import message_path
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
+from pipeline.stage import Stage, Traffic
+from pipeline.stages import Staged, Stages
 
 MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is refused
-Traffic: TypeAlias = Message | Request | Response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +109,22 @@ class Runner:
     """Judges traffic under one policy set with one engine."""
 
     def __init__(
-        self, policies: PolicySet, engine: Engine, *, mode: Mode, timeout_seconds: float, replacer_key: bytes
+        self,
+        policies: PolicySet,
+        engine: Engine,
+        *,
+        mode: Mode,
+        timeout_seconds: float,
+        replacer_key: bytes,
+        stages: Sequence[Stage] = (),
+        events: Events | None = None,
     ) -> None:
         self._policies = policies
         self._engine = engine
         self._mode = mode
         self._timeout_seconds = timeout_seconds
         self._replacer_key = replacer_key
+        self._stages = Stages(stages, events or Events(), mode)
         self._rules = {
             rule.id: RuleFacts(severity=rule.severity, mode=Mode(rule.mode.value)) for rule in policies.rules
         }
@@ -119,9 +133,15 @@ class Runner:
         """Let go of what the engine holds."""
         self._engine.close()
 
+    async def aclose(self) -> None:
+        """The same, and end what stages still do in the background."""
+        await self._stages.aclose()
+        self._engine.close()
+
     def run(self, traffic: Traffic, context: Context, session: SessionFacts) -> Outcome:
         """The outcome for `traffic`. What policy or an engine does never raises: it decides."""
-        steps = self._steps(traffic, context, session)
+        staged = self._stages.run(ingest(traffic, context, session.labels), context)
+        steps = self._steps(staged, session)
         try:
             batch = next(steps)
             while True:
@@ -129,11 +149,13 @@ class Runner:
                 batch = steps.send(results)
         except StopIteration as done:
             outcome: Outcome = done.value
+            self._stages.afterwards(staged.value, context)
             return outcome
 
     async def arun(self, traffic: Traffic, context: Context, session: SessionFacts) -> Outcome:
         """The same, awaiting the engine."""
-        steps = self._steps(traffic, context, session)
+        staged = await self._stages.arun(ingest(traffic, context, session.labels), context)
+        steps = self._steps(staged, session)
         try:
             batch = next(steps)
             while True:
@@ -141,29 +163,35 @@ class Runner:
                 batch = steps.send(results)
         except StopIteration as done:
             outcome: Outcome = done.value
+            self._stages.afterwards_in_background(staged.value, context)
             return outcome
 
-    def _steps(self, traffic: Traffic, context: Context, session: SessionFacts) -> _Steps:
-        """The run itself, without an engine: it yields what to evaluate, and is sent the results."""
-        value: Traffic = ingest(traffic, context, session.labels)
+    def _steps(self, staged: Staged, session: SessionFacts) -> _Steps:
+        """The judgement itself, without an engine: it yields what to evaluate, and is sent the results."""
+        value = staged.value
+        stages = tuple(staged.records)
+        if staged.stopped:
+            return self._outcome((), _unjudged(value), None, frozenset(), stages)
+        # What stages labelled is the session's as well.
+        session = dataclasses.replace(session, labels=session.labels.union(*map(labels_of, messages_of(value))))
         replacer = Replacer(self._replacer_key)
         record: tuple[ViewDecision, ...] = ()
         for _ in range(MAX_PASSES):
             judged = yield from self._judge(value, session)
             record = _merged(record, judged.views)
             if judged.stops:
-                return self._outcome(record, judged.coverage, None, frozenset())
+                return self._outcome(record, judged.coverage, None, frozenset(), stages)
             try:
                 edited = apply_edits(value, judged.views, self._mode, replacer)
             except EffectError as error:
-                return self._refused(record, judged.coverage, error.code, error.path)
+                return self._refused(record, judged.coverage, error.code, error.path, stages)
             relabelled = _stamp(edited, judged.labels)
             added = frozenset(label for labels in judged.labels.values() for label in labels)
             session = dataclasses.replace(session, labels=session.labels | added)
             if relabelled is value:
-                return self._outcome(record, judged.coverage, value, session.labels)
+                return self._outcome(record, judged.coverage, value, session.labels, stages)
             value = relabelled
-        return self._refused(record, judged.coverage, "pipeline.no-fixed-point", "")
+        return self._refused(record, judged.coverage, "pipeline.no-fixed-point", "", stages)
 
     def _judge(self, value: Traffic, session: SessionFacts) -> Generator[_Batch, list[EngineResult], _Pass]:
         try:
@@ -190,9 +218,14 @@ class Runner:
         return _Pass(views=tuple(decided), coverage=coverage, labels=_labels(decided))
 
     def _outcome(
-        self, record: tuple[ViewDecision, ...], coverage: Coverage, value: Traffic | None, labels: frozenset[str]
+        self,
+        record: tuple[ViewDecision, ...],
+        coverage: Coverage,
+        value: Traffic | None,
+        labels: frozenset[str],
+        stages: tuple[StageRecord, ...],
     ) -> Outcome:
-        verdict, action = overall(record, coverage)
+        verdict, action = with_stages(*overall(record, coverage), stages, self._mode)
         decision = Decision(
             id=f"dec_{ULID()}",
             verdict=verdict,
@@ -201,6 +234,7 @@ class Runner:
             revision=self._policies.revision,
             views=record,
             coverage=coverage,
+            stages=stages,
         )
         if value is None:
             return Outcome(decision=decision, value=None)
@@ -209,7 +243,14 @@ class Runner:
         )
         return Outcome(decision=decision, value=value, certificate=certificate, labels=labels)
 
-    def _refused(self, record: tuple[ViewDecision, ...], coverage: Coverage, code: str, path: str) -> Outcome:
+    def _refused(
+        self,
+        record: tuple[ViewDecision, ...],
+        coverage: Coverage,
+        code: str,
+        path: str,
+        stages: tuple[StageRecord, ...],
+    ) -> Outcome:
         """A deny of our own: an effect that could not be carried out, or edits that never come to rest."""
         hit = Hit(
             rule="pipeline",
@@ -220,7 +261,18 @@ class Runner:
         )
         at = next((index for index, view in enumerate(record) if view.path == path), 0)
         views = tuple(_denied(view, hit) if index == at else view for index, view in enumerate(record))
-        return self._outcome(views, coverage, None, frozenset())
+        return self._outcome(views, coverage, None, frozenset(), stages)
+
+
+def _unjudged(value: Traffic) -> Coverage:
+    """The coverage of a value that a stage stopped before policy was asked."""
+    try:
+        views = [view.path for view in iter_views(value)]
+    except CmfError as error:
+        views = [error.path]
+    return Coverage(
+        produced=len(views), evaluated=0, skipped=tuple(Skipped(path=path, reason="stage.stopped") for path in views)
+    )
 
 
 def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[bytes, list[int]]:

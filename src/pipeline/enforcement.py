@@ -1,0 +1,197 @@
+"""What a stage returned, held to the tiers, and merged with what it never saw. Spec: stages.md [STG-3] to [STG-9].
+
+The rules come from the one table in `cmf.tiers`. A violation names stage, slot, tier and path, and nothing of the
+stage's work is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeVar
+
+from cmf.enums import Tier
+from cmf.extensions import DelegationExtension, Extensions, HttpExtension
+from cmf.headers import is_sensitive
+from cmf.message import Message
+from cmf.request import Request, Response
+from cmf.security import SecurityExtension
+from cmf.tiers import SLOTS, granted
+from cmf.value import replace, trusted
+from pipeline.draft import messages_of, with_messages
+from pipeline.events import HeaderChanged
+from pipeline.stage import MAY_CHANGE, Stage, Traffic
+
+_T = TypeVar("_T", bound=Message | Request | Response)
+_IDENTITY: Final = ("id", "session_id", "parent_id", "role", "status", "created_at", "schema_version")
+_CONTENT: Final = ("content", "channel", "extra")
+_NO_SECURITY: Final = trusted(SecurityExtension)
+_NOTHING: Final = trusted(Extensions)
+
+
+class TierViolationError(Exception):
+    """A stage changed what it may not. Ends as a deny, never leaves the runner."""
+
+    def __init__(self, stage: str, slot: str, tier: str, path: str) -> None:
+        super().__init__(f"stage {stage} changed {slot} ({tier}) at {path}")
+        self.stage, self.slot, self.tier, self.path = stage, slot, tier, path
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """One stage's return, being checked."""
+
+    stage: Stage
+    headers: list[HeaderChanged]
+
+    def violation(self, slot: str, tier: str, path: str) -> TierViolationError:
+        return TierViolationError(self.stage.name, slot, tier, path)
+
+    def may_read(self, slot: str) -> bool:
+        return granted(self.stage.capabilities, SLOTS[slot].read)
+
+
+def merged(stage: Stage, original: _T, given: _T, returned: Traffic) -> tuple[_T, tuple[HeaderChanged, ...]]:
+    """`original` with what the stage was allowed to change of what it was given, and the headers that it changed.
+
+    Where the stage returned the very object that it was given, nothing is looked at.
+
+    Raises:
+        TierViolationError: it changed what it may not.
+    """
+    if returned is given:
+        return original, ()
+    merge = _Merge(stage, [])
+    if type(returned) is not type(given):
+        raise merge.violation("value", Tier.IMMUTABLE, "$")
+    own, shown, back = messages_of(original), messages_of(given), messages_of(returned)
+    if len(back) != len(shown):
+        if stage.mode not in MAY_CHANGE:
+            raise merge.violation("messages", f"mode {stage.mode}", "$.messages")
+        raise merge.violation("messages", Tier.IMMUTABLE, "$.messages")
+    messages = tuple(
+        _message(merge, mine, seen, new, f"$.messages[{index}]")
+        for index, (mine, seen, new) in enumerate(zip(own, shown, back, strict=True))
+    )
+    value = with_messages(original, messages)
+    if not isinstance(value, Message):
+        value = _envelope(merge, value, given, returned)
+    return value, tuple(merge.headers)
+
+
+def _envelope(merge: _Merge, value: Any, given: Any, returned: Any) -> Any:
+    """The fields of a request or response besides its messages; a layout from a stage is never taken [A15]."""
+    changed = {
+        field.name: getattr(returned, field.name)
+        for field in fields(given)
+        if field.name not in ("messages", "choices", "provider_raw")
+        and getattr(returned, field.name) != getattr(given, field.name)
+    }
+    if isinstance(given, Response):
+        for index, (before, after) in enumerate(zip(given.choices, returned.choices, strict=True)):
+            if replace(before, message=after.message) != after:
+                raise merge.violation(f"choices[{index}]", Tier.IMMUTABLE, f"$.choices[{index}]")
+    if "session_id" in changed:
+        raise merge.violation("session_id", Tier.IMMUTABLE, "$.session_id")
+    if changed and merge.stage.mode not in MAY_CHANGE:
+        raise merge.violation(sorted(changed)[0], f"mode {merge.stage.mode}", "$")
+    if not changed:
+        return value
+    return value.model_copy(update=changed)
+
+
+def _message(merge: _Merge, original: Message, given: Message, returned: Message, path: str) -> Message:
+    if returned is given:
+        return original
+    for name in _IDENTITY:
+        if getattr(returned, name) != getattr(given, name):
+            raise merge.violation(name, Tier.IMMUTABLE, f"{path}.{name}")
+    changed = {
+        name: getattr(returned, name)
+        for name in _CONTENT
+        if getattr(returned, name) is not getattr(given, name) and getattr(returned, name) != getattr(given, name)
+    }
+    if changed and merge.stage.mode not in MAY_CHANGE:
+        raise merge.violation(next(iter(changed)), f"mode {merge.stage.mode}", f"{path}.{next(iter(changed))}")
+    extensions = original.extensions
+    if returned.extensions is not given.extensions:
+        extensions = _extensions(
+            merge,
+            original.extensions or _NOTHING,
+            given.extensions or _NOTHING,
+            returned.extensions or _NOTHING,
+            f"{path}.extensions",
+        )
+    if changed:
+        # Validated, because a stage may have built it by hand. The copy has no layout: one stands for the message as it
+        # came, so it does not outlive a change, and none is taken from a stage.
+        return original.model_copy(update={**changed, "extensions": extensions})
+    return original if extensions is original.extensions else replace(original, extensions=extensions)
+
+
+def _extensions(
+    merge: _Merge, original: Extensions, given: Extensions, returned: Extensions, path: str
+) -> Extensions | None:
+    changed: dict[str, Any] = {}
+    for slot, rule in SLOTS.items():
+        if "." in slot:
+            continue
+        before, after = getattr(given, slot), getattr(returned, slot)
+        if after is before or after == before:
+            continue
+        if rule.tier is Tier.MUTABLE:
+            changed[slot] = after
+        elif slot == "http":
+            changed[slot] = _http(merge, before, after, f"{path}.http")
+        elif slot == "delegation":
+            changed[slot] = _delegation(merge, before, after, f"{path}.delegation")
+        else:
+            raise merge.violation(slot, rule.tier, f"{path}.{slot}")
+    security = _security(
+        merge,
+        original.security or _NO_SECURITY,
+        given.security or _NO_SECURITY,
+        returned.security or _NO_SECURITY,
+        f"{path}.security",
+    )
+    if security is not None:
+        changed["security"] = security
+    if not changed:
+        return None if original is _NOTHING else original
+    return original.model_copy(update=changed)
+
+
+def _http(merge: _Merge, before: HttpExtension | None, after: HttpExtension | None, path: str) -> Any:
+    if not granted(merge.stage.capabilities, SLOTS["http"].write):
+        raise merge.violation("http", Tier.GUARDED, path)
+    old: Mapping[str, str] = before.headers if before is not None else {}
+    new: Mapping[str, str] = after.headers if after is not None else {}
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            shown = None if is_sensitive(name) else new.get(name)
+            merge.headers.append(HeaderChanged(stage=merge.stage.name, name=name, value=shown, removed=name not in new))
+    return after
+
+
+def _delegation(
+    merge: _Merge, before: DelegationExtension | None, after: DelegationExtension | None, path: str
+) -> DelegationExtension:
+    old = before.chain if before is not None else ()
+    if not merge.may_read("delegation") or after is None or tuple(after.chain[: len(old)]) != tuple(old):
+        raise merge.violation("delegation", Tier.MONOTONIC, path)
+    return after
+
+
+def _security(
+    merge: _Merge, original: SecurityExtension, given: SecurityExtension, returned: SecurityExtension, path: str
+) -> SecurityExtension | None:
+    """The security block with labels united; None where nothing was added."""
+    if returned is given:
+        return None
+    for field in ("classification", "subject", "objects", "data"):
+        if getattr(returned, field) != getattr(given, field):
+            raise merge.violation(f"security.{field}", Tier.IMMUTABLE, f"{path}.{field}")
+    if not given.labels <= returned.labels:
+        raise merge.violation("security.labels", Tier.MONOTONIC, f"{path}.labels")
+    added = returned.labels - original.labels
+    return replace(original, labels=original.labels | added) if added else None

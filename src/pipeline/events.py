@@ -1,0 +1,88 @@
+"""What the pipeline tells its host as it happens: typed, synchronous, and never content [C15]. Spec: events.md.
+
+Dropped blocks of a lossy projection are WARN log records (`cmf.adapters.loss`) and no event.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+_log: Final = logging.getLogger("pipeline.events")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderChanged:
+    """A stage changed a header; `value` only where the header is not sensitive and was not removed."""
+
+    stage: str
+    name: str
+    value: str | None = None
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelAdded:
+    """A label came to a message, by a rule, a stage or a data policy."""
+
+    label: str
+    path: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolInputInvalid:
+    """A tool call's arguments are not a strict JSON object, or do not fit the tool's schema."""
+
+    path: str
+    tool: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteDecided:
+    """A turn was given its model; `policy` is the routing chain's own, finer word."""
+
+    session: str | None
+    model: str
+    policy: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingConstraintFailure:
+    """A model cannot take a session because it lacks a capability."""
+
+    session: str | None
+    model: str
+    capability: str
+
+
+Event: TypeAlias = HeaderChanged | LabelAdded | ToolInputInvalid | RouteDecided | RoutingConstraintFailure
+Subscriber = Callable[[Event], None]
+
+
+class Events:
+    """Subscribers in the order they came. One that raises is logged, and stops nobody else."""
+
+    def __init__(self) -> None:
+        self._subscribers: tuple[Subscriber, ...] = ()
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Call `subscriber` with every event from now on; the function that comes back ends that."""
+        self._subscribers = (*self._subscribers, subscriber)
+
+        def unsubscribe() -> None:
+            self._subscribers = tuple(one for one in self._subscribers if one is not subscriber)
+
+        return unsubscribe
+
+    def publish(self, event: Event) -> None:
+        """Tell every subscriber."""
+        for subscriber in self._subscribers:
+            try:
+                subscriber(event)
+            except Exception as error:  # noqa: BLE001  (an observer must not decide)
+                _log.error("a subscriber failed on %s: %s", type(event).__name__, type(error).__name__)

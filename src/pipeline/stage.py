@@ -1,0 +1,100 @@
+"""A stage: a callable that sees what its capabilities allow, and returns what it made of it. Spec: stages.md."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from cmf.enums import Capability
+from cmf.message import Message
+from cmf.request import Request, Response
+from pipeline.context import Context
+
+Traffic: TypeAlias = Message | Request | Response
+
+
+class StageMode(StrEnum):
+    """What a stage may do, and when it runs."""
+
+    SEQUENTIAL = "sequential"  # in order; may change and may refuse
+    TRANSFORM = "transform"  # in order; may change
+    AUDIT = "audit"  # in order; may only look
+    CONCURRENT = "concurrent"  # together with its neighbours of the same mode; may refuse
+    FIRE_AND_FORGET = "fire_and_forget"  # after the decision; may only look
+
+
+MAY_CHANGE: Final = frozenset({StageMode.SEQUENTIAL, StageMode.TRANSFORM})
+MAY_REFUSE: Final = frozenset({StageMode.SEQUENTIAL, StageMode.CONCURRENT})
+
+
+class OnError(StrEnum):
+    """What a stage's failure comes to."""
+
+    DENY = "deny"
+    ALLOW = "allow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """A stage's no: policy's deny, with the same fields."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A stage's wish that a person approves first."""
+
+    code: str
+    reason: str
+
+
+StageResult: TypeAlias = Traffic | Refuse | Ask | None
+StageCall: TypeAlias = Callable[[Any, Context], StageResult | Awaitable[StageResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A callable `(value, context)` with what it declares.
+
+    It gets the traffic with only the extensions that `capabilities` grant, and returns a changed copy, a `Refuse`, an
+    `Ask`, or None (or the very object it was given) where it changed nothing. A plain function runs inline; a coroutine
+    function is awaited, at most `timeout_seconds`. A plain function cannot be interrupted: one that overran its time is
+    a failure when it returns.
+
+    Attributes:
+        on_error: what raising, hanging or returning nonsense comes to. `allow` is for stages that only look.
+    """
+
+    name: str
+    call: StageCall
+    capabilities: frozenset[Capability] = frozenset()
+    mode: StageMode = StageMode.SEQUENTIAL
+    on_error: OnError = OnError.DENY
+    timeout_seconds: float = 5.0
+
+
+def as_stage(
+    name: str,
+    *,
+    capabilities: Iterable[Capability | str] = (),
+    mode: StageMode | str = StageMode.SEQUENTIAL,
+    on_error: OnError | str = OnError.DENY,
+    timeout_seconds: float = 5.0,
+) -> Callable[[StageCall], Stage]:
+    """Make a function a stage: `@as_stage("mask-names", mode="transform")`."""
+
+    def made(call: StageCall) -> Stage:
+        return Stage(
+            name=name,
+            call=call,
+            capabilities=frozenset(map(Capability, capabilities)),
+            mode=StageMode(mode),
+            on_error=OnError(on_error),
+            timeout_seconds=timeout_seconds,
+        )
+
+    return made
