@@ -428,6 +428,7 @@ def test_returning_what_was_given_changes_nothing(message: Message, granted: set
     assert merged(stage, message, seen, replace(seen))[0] is message
 
 
+@pytest.mark.spec("STG-6")
 @pytest.mark.spec("STG-8")
 def test_a_stage_cannot_wipe_what_it_never_saw(pipe: Make) -> None:
     def none_everywhere(message: Message, _: Context) -> Message:
