@@ -12,7 +12,7 @@ from typing import Any, Final
 from cmf.content import OpaquePart, Part, PromptResultPart, ToolResultPart
 from cmf.enums import Capability, Hook, Role, ViewKind
 from cmf.errors import ShapeError, UnmappedPartError
-from cmf.facts import Facts, entity_keys, exact_json, show
+from cmf.facts import Facts, entity_keys, exact_json, known, show
 from cmf.frozen import FrozenDict
 from cmf.message import Message
 from cmf.projection import Scope
@@ -94,8 +94,13 @@ def _message_views(message: Message, scope: Scope, prefix: str) -> Iterator[Mess
         rest = OpaquePart(provider="canonical", type="message", value=FrozenDict())
         yield MessageView(rest, scope, prefix.removesuffix(".") or "message", role=message.role, first=True)
         return
+    role = message.role
     for index, part in enumerate(message.content):
-        yield from _part_views(part, scope, f"{prefix}content[{index}]", message.role, first=index == 0)
+        path = f"{prefix}content[{index}]"
+        if isinstance(part, _NESTING):
+            yield from _part_views(part, scope, path, role, first=index == 0)
+        else:
+            yield MessageView(part, scope, path, role=role, first=index == 0)
 
 
 def _part_views(
@@ -117,6 +122,9 @@ def _part_views(
         raise ShapeError(f"parts nested deeper than {MAX_NESTING}", path=path, code="view.too-deep", hint="flatten it")
     for step, inner_role, inner in nested:
         yield from _part_views(inner, scope, f"{path}.{step}", inner_role, container=view.uri, depth=depth + 1)
+
+
+_NESTING: Final = (ToolResultPart, PromptResultPart)
 
 
 def _nested(part: Part, role: Role) -> list[tuple[str, Role, Part]]:
@@ -162,7 +170,7 @@ def _request_facts(request: Request) -> Facts:
     if request.session_id is not None:
         properties["session_id"] = request.session_id
     properties |= {"message_count": len(request.messages), "tool_count": len(request.tools)}
-    return Facts(uri=_model_uri(request.model), name=request.model, properties=properties)
+    return Facts(known(uri=_model_uri(request.model), name=request.model), properties)
 
 
 def _response_facts(response: Response) -> Facts:
@@ -175,7 +183,7 @@ def _response_facts(response: Response) -> Facts:
     if any(choices):
         properties["choices"] = exact_json(choices, "/properties/choices", properties)
     message = response.error.message if response.error is not None else None
-    return Facts(uri=_model_uri(response.model), name=response.model, content=message, properties=properties)
+    return Facts(known(uri=_model_uri(response.model), name=response.model, content=message), properties)
 
 
 def _choice_envelope(choice: Any) -> dict[str, Any]:
@@ -194,7 +202,7 @@ def _tool_facts(tool: ToolDefinition) -> Facts:
         if findings := [finding._asdict() for finding in schema_findings(tool.input_schema)]:
             properties["schema_findings"] = findings
     keys = entity_keys(uri, tool.namespace, tool.name)
-    return Facts(uri=uri, name=tool.name, content=tool.description, properties=properties, keys=keys)
+    return Facts(known(uri=uri, name=tool.name, content=tool.description), properties, keys)
 
 
 show(Request, ViewKind.REQUEST, _request_facts)

@@ -6,12 +6,11 @@ is described by digest in `properties.data` [B3].
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from cmf import binary
-from cmf.codec import dumps
+from cmf.codec import dumps, dumps_told
 from cmf.content import (
     AudioPart,
     DocumentPart,
@@ -43,18 +42,26 @@ SAFE_PROPERTIES: Final = (
 """The properties that hold no content: what `to_dict(include_content=False)` still shows."""
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
 class Facts:
-    """The attributes of one view. `keys`: the names under which its entity may be registered, best first [B9]."""
+    """The attributes of one view.
 
-    content: str | None = None
-    uri: str | None = None
-    name: str | None = None
-    arguments: Mapping[str, Any] | None = None
-    mime_type: str | None = None
-    size_bytes: int | None = None
-    properties: dict[str, Any] = dataclasses.field(default_factory=dict)
-    keys: tuple[str, ...] = ()
+    `fields` are those of `uri`, `name`, `content`, `size_bytes`, `mime_type` and `arguments` (as policy sees them) that
+    are known; `keys` the names under which its entity may be registered, best first [B9].
+    """
+
+    __slots__ = ("fields", "keys", "properties")
+
+    def __init__(
+        self, fields: dict[str, Any], properties: dict[str, Any] | None = None, keys: tuple[str, ...] = ()
+    ) -> None:
+        self.fields = fields
+        self.properties = {} if properties is None else properties
+        self.keys = keys
+
+
+def known(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None."""
+    return {name: item for name, item in fields.items() if item is not None}
 
 
 def kind_of(part: object) -> ViewKind:
@@ -73,15 +80,13 @@ def kind_of(part: object) -> ViewKind:
 
 def facts_of(part: object) -> Facts:
     """The attributes of the view that shows `part`."""
-    kind = kind_of(part)
     facts = _TABLE[type(part)][1](part)
     extra = getattr(part, "extra", None)
     if extra:
         facts.properties["extra"] = exact_json(extra, "/properties/extra", facts.properties)
-    if facts.size_bytes is None and facts.content is not None:
-        facts.size_bytes = utf8_size(facts.content)
-    if kind is ViewKind.OPAQUE and isinstance(part, OpaquePart):
-        facts.properties |= {"provider": part.provider, "type": part.type}
+    fields = facts.fields
+    if "content" in fields and "size_bytes" not in fields:
+        fields["size_bytes"] = utf8_size(fields["content"])
     return facts
 
 
@@ -99,6 +104,13 @@ def exact_json(value: Any, pointer: str, properties: dict[str, Any]) -> Any:
     if found:
         properties["big_integers"] = [*properties.get("big_integers", ()), *found]
     return shown
+
+
+def _arguments(fields: dict[str, Any], arguments: Mapping[str, Any], properties: dict[str, Any]) -> None:
+    """Arguments as content and as what policy sees of them."""
+    text, small = dumps_told(arguments)
+    fields["content"] = text.decode()
+    fields["arguments"] = arguments if small else exact_json(arguments, "/arguments", properties)
 
 
 def _has_big(value: Any) -> bool:
@@ -136,35 +148,37 @@ def _exact(value: Any, pointer: str, found: list[str]) -> Any:
 
 
 def _text(part: TextPart) -> Facts:
-    return Facts(content=part.text)
+    return Facts({"content": part.text})
 
 
 def _thinking(part: ThinkingPart) -> Facts:
-    facts = Facts(content=part.text)
+    facts = Facts({"content": part.text})
     if part.signature is not None:
         facts.properties["data"] = [binary.describe("signature", part.signature)]
     return facts
 
 
 def _redacted_thinking(part: RedactedThinkingPart) -> Facts:
-    return Facts(content=part.data, properties={"redacted": True, "data": [binary.describe("data", part.data)]})
+    return Facts({"content": part.data}, {"redacted": True, "data": [binary.describe("data", part.data)]})
 
 
 def _tool_call(part: ToolCallPart) -> Facts:
-    uri = tool_uri(part.name, part.namespace)
-    raw = part.arguments_raw
-    content = raw if raw is not None else _json_text(part.arguments if part.arguments is not None else {})
-    facts = Facts(content=content, uri=uri, name=part.name, arguments=part.arguments, mime_type="application/json")
-    properties = facts.properties
-    if part.namespace is not None:
-        properties["namespace"] = part.namespace
+    name, namespace, arguments, raw = part.name, part.namespace, part.arguments, part.arguments_raw
+    uri = tool_uri(name, namespace)
+    properties: dict[str, Any] = {}
+    if namespace is not None:
+        properties["namespace"] = namespace
     if part.tool_call_id is not None:
         properties["tool_id"] = part.tool_call_id
     properties["executed_by"] = part.executed_by
     if raw is not None:
         properties |= {"arguments_invalid": True, "arguments_raw": raw}
-    facts.keys = entity_keys(uri, part.namespace, part.name)
-    return facts
+    fields: dict[str, Any] = {"uri": uri, "name": name, "content": "{}", "mime_type": "application/json"}
+    if arguments is not None:
+        _arguments(fields, arguments, properties)
+    if raw is not None:
+        fields["content"] = raw
+    return Facts(fields, properties, entity_keys(uri, namespace, name))
 
 
 def entity_keys(uri: str | None, namespace: str | None, name: str | None) -> tuple[str, ...]:
@@ -177,17 +191,15 @@ def entity_keys(uri: str | None, namespace: str | None, name: str | None) -> tup
 
 def _tool_result(part: ToolResultPart) -> Facts:
     name = part.tool_name
-    uri = f"tool_result://{segment(name) if name else '_'}"
+    fields = {"uri": f"tool_result://{segment(name) if name else '_'}", "content": result_text(part.content)}
     properties: dict[str, Any] = {"is_error": part.is_error, "executed_by": part.executed_by}
-    facts = Facts(content=result_text(part.content), uri=uri, name=name, properties=properties)
     if name is not None:
-        properties["tool_name"] = name
+        fields["name"] = properties["tool_name"] = name
     if part.tool_call_id is not None:
         properties["tool_id"] = part.tool_call_id
     if not isinstance(part.content, str | tuple):
-        facts.mime_type = "application/json"
-    facts.keys = entity_keys(None, None, name)
-    return facts
+        fields["mime_type"] = "application/json"
+    return Facts(fields, properties, entity_keys(None, None, name))
 
 
 def result_text(content: Any) -> str:
@@ -201,8 +213,8 @@ def result_text(content: Any) -> str:
 
 def _resource(part: ResourcePart) -> Facts:
     properties: dict[str, Any] = {"resource_type": part.resource_type.value}
-    facts = Facts(name=part.name, mime_type=part.mime_type, content=part.content, properties=properties)
-    _address(facts, part.uri)
+    fields = known(name=part.name, mime_type=part.mime_type, content=part.content)
+    uri = _address(fields, properties, part.uri)
     for field in ("version", "description"):
         if (text := getattr(part, field)) is not None:
             properties[field] = text
@@ -213,78 +225,69 @@ def _resource(part: ResourcePart) -> Facts:
     if part.blob is not None:
         described = binary.describe("blob", to_json(part.blob), part.mime_type)
         properties["data"] = [described]
-        facts.content = described.get("text")
-        facts.size_bytes = len(part.blob)
+        fields |= known(content=described.get("text"), size_bytes=len(part.blob))
     if part.size_bytes is not None:
-        facts.size_bytes = part.size_bytes
-    facts.keys = entity_keys(facts.uri, None, part.name)
-    return facts
+        fields["size_bytes"] = part.size_bytes
+    return Facts(fields, properties, entity_keys(uri, None, part.name))
 
 
-def _address(facts: Facts, raw_uri: str) -> None:
-    facts.uri = normalise(raw_uri)
-    if facts.uri != raw_uri:
-        facts.properties["raw_uri"] = raw_uri
+def _address(fields: dict[str, Any], properties: dict[str, Any], raw_uri: str) -> str:
+    fields["uri"] = uri = normalise(raw_uri)
+    if uri != raw_uri:
+        properties["raw_uri"] = raw_uri
+    return uri
 
 
 def _resource_ref(part: ResourceRefPart) -> Facts:
     properties: dict[str, Any] = {"resource_type": part.resource_type.value}
-    facts = Facts(name=part.name, content=part.uri, properties=properties)
-    _address(facts, part.uri)
+    fields = known(name=part.name, content=part.uri)
+    uri = _address(fields, properties, part.uri)
     for field in ("range_start", "range_end", "selector"):
         if (item := getattr(part, field)) is not None:
             properties[field] = item
     if part.resource_request_id is not None:
         properties["request_id"] = part.resource_request_id
-    facts.keys = entity_keys(facts.uri, None, part.name)
-    return facts
+    return Facts(fields, properties, entity_keys(uri, None, part.name))
 
 
 def _prompt_request(part: PromptRequestPart) -> Facts:
     uri = f"prompt://{segment(part.server_id) if part.server_id else '_'}/{segment(part.name)}"
-    facts = Facts(content=_json_text(part.arguments), uri=uri, name=part.name, arguments=part.arguments)
-    facts.mime_type = "application/json"
-    if part.server_id is not None:
-        facts.properties["server_id"] = part.server_id
-    if part.prompt_request_id is not None:
-        facts.properties["request_id"] = part.prompt_request_id
-    facts.keys = entity_keys(uri, part.server_id, part.name)
-    return facts
+    properties: dict[str, Any] = known(server_id=part.server_id, request_id=part.prompt_request_id)
+    fields: dict[str, Any] = {"uri": uri, "name": part.name, "mime_type": "application/json"}
+    _arguments(fields, part.arguments, properties)
+    return Facts(fields, properties, entity_keys(uri, part.server_id, part.name))
 
 
 def _prompt_result(part: PromptResultPart) -> Facts:
-    uri = f"prompt_result://{segment(part.prompt_name)}"
     properties: dict[str, Any] = {"is_error": part.is_error, "message_count": len(part.messages)}
-    if part.error_message is not None:
-        properties["error_message"] = part.error_message
-    if part.prompt_request_id is not None:
-        properties["request_id"] = part.prompt_request_id
+    properties |= known(error_message=part.error_message, request_id=part.prompt_request_id)
     content = part.content if part.content is not None else part.error_message
-    keys = entity_keys(None, None, part.prompt_name)
-    return Facts(content=content, uri=uri, name=part.prompt_name, properties=properties, keys=keys)
+    fields = known(uri=f"prompt_result://{segment(part.prompt_name)}", name=part.prompt_name, content=content)
+    return Facts(fields, properties, entity_keys(None, None, part.prompt_name))
 
 
 def _media(part: MediaPart) -> Facts:
     properties: dict[str, Any] = {"source_type": part.type}
-    facts = Facts(mime_type=part.media_type, properties=properties)
+    fields = known(mime_type=part.media_type)
     if part.type == "base64":
         described = binary.describe("data", part.data, part.media_type)
         properties["data"] = [described]
-        facts.content = described.get("text")
-        facts.size_bytes = described.get("decoded_length", described["length"])
+        size = described.get("decoded_length", described["length"])
+        fields |= known(content=described.get("text"), size_bytes=size)
     else:
-        facts.content = part.data
-        _address(facts, part.data)
+        fields["content"] = part.data
+        _address(fields, properties, part.data)
     if isinstance(part, VideoPart | AudioPart) and part.duration_ms is not None:
         properties["duration_ms"] = part.duration_ms
     if isinstance(part, DocumentPart) and part.title is not None:
-        facts.name = properties["title"] = part.title
-    return facts
+        fields["name"] = properties["title"] = part.title
+    return Facts(fields, properties)
 
 
 def _opaque(part: OpaquePart) -> Facts:
     uri = f"opaque://{segment(part.provider)}/{segment(part.type)}"
-    return Facts(content=_json_text(part.value), uri=uri, name=part.type, mime_type="application/json")
+    fields = {"uri": uri, "name": part.type, "content": _json_text(part.value), "mime_type": "application/json"}
+    return Facts(fields, {"provider": part.provider, "type": part.type})
 
 
 def _json_text(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 SENSITIVE: Final = frozenset(
@@ -29,6 +30,7 @@ SENSITIVE: Final = frozenset(
 _SENSITIVE_WORDS: Final = ("authorization", "cookie", "api-key", "apikey", "token", "secret", "password", "credential")
 
 
+@lru_cache(maxsize=512)  # the same names come with every request; asking anew takes a microsecond and a half
 def is_sensitive(name: str) -> bool:
     """Whether a header of this name carries a credential; case and underscores do not matter."""
     plain = name.strip().lower().replace("_", "-")

@@ -10,33 +10,35 @@ from typing import Any, Final
 
 from cmf.enums import Capability, Hook, MessageStatus
 from cmf.extensions import AgentExtension, Extensions, RequestExtension
-from cmf.frozen import FrozenDict
 from cmf.headers import without_sensitive
 from cmf.security import DataPolicy, ObjectSecurityProfile, SecurityExtension, SubjectExtension
 from cmf.tiers import SLOTS, SUBJECT_FIELDS, Grants, granted
-from cmf.value import to_json, trusted
+from cmf.value import fields_of, trusted
 
 _EMPTY: Final = trusted(Extensions)
 _NO_SECURITY: Final = trusted(SecurityExtension)
-_PLAIN_SLOTS: Final = tuple(name for name in SLOTS if "." not in name and name != "http")
+_COMPLETE: Final = MessageStatus.COMPLETE
+# Looking up a member on its enum takes longer than asking whether it was granted.
+_READ_LABELS, _READ_OBJECTS, _READ_DATA = Capability.READ_LABELS, Capability.READ_OBJECTS, Capability.READ_DATA
+_PLAIN_SLOTS: Final = tuple((name, slot.read) for name, slot in SLOTS.items() if "." not in name and name != "http")
 
 
 class Scope:
     """The context that the views of one message share. `grants` None is the host itself, who sees everything."""
 
-    __slots__ = ("_extensions", "_grants", "_message", "_shared", "_subject", "hook")
+    __slots__ = ("_extensions", "_facts", "_grants", "_message", "_subject", "hook")
 
     def __init__(self, message: Any, grants: Grants, hook: Hook | None) -> None:
         self._message = message
         self._extensions: Extensions = getattr(message, "extensions", None) or _EMPTY
         self._grants = grants
         self.hook = hook
-        self._shared: dict[str, Any] | None = None
+        self._facts: dict[str, Any] | None = None
         self._subject: SubjectExtension | bool | None = False
 
     def grants(self, capability: Capability | None) -> bool:
         """Whether the reader holds `capability`."""
-        return granted(self._grants, capability)
+        return self._grants is None or granted(self._grants, capability)
 
     @property
     def security(self) -> SecurityExtension:
@@ -86,28 +88,31 @@ class Scope:
         """The labels; None without `read_labels`. Granted and empty is an empty set."""
         return self.security.labels if self.grants(Capability.READ_LABELS) else None
 
-    @property
-    def has_profiles(self) -> bool:
-        """Whether any entity has a profile or a data policy."""
-        security = self._extensions.security
-        return security is not None and bool(security.objects or security.data)
-
     def object_profile(self, keys: tuple[str, ...]) -> ObjectSecurityProfile | None:
         """The profile registered under the first of `keys`; None without `read_objects`."""
-        if not self.grants(Capability.READ_OBJECTS):
-            return None
-        found: ObjectSecurityProfile | None = _registered(self.security.objects, keys)
+        registry = self.security.objects
+        found: ObjectSecurityProfile | None = None
+        if registry and self.grants(_READ_OBJECTS):
+            found = _registered(registry, keys)
         return found
 
     def data_policy(self, keys: tuple[str, ...]) -> DataPolicy | None:
         """The data policy registered under the first of `keys`; None without `read_data`."""
-        if not self.grants(Capability.READ_DATA):
-            return None
-        found: DataPolicy | None = _registered(self.security.data, keys)
+        registry = self.security.data
+        found: DataPolicy | None = None
+        if registry and self.grants(_READ_DATA):
+            found = _registered(registry, keys)
         return found
 
     def message_facts(self, *, first: bool) -> dict[str, Any]:
-        """What is known of the message itself; its `extra` is shown once, with the first view."""
+        """What is known of the message itself; its `extra` is shown once, with the first view. Read only."""
+        if self._facts is None:
+            self._facts = self._known_of_message()
+        if first and (extra := getattr(self._message, "extra", None)):
+            return {**self._facts, "extra": extra}
+        return self._facts
+
+    def _known_of_message(self) -> dict[str, Any]:
         message = self._message
         shown: dict[str, Any] = {}
         for name in ("id", "parent_id", "channel"):
@@ -115,52 +120,42 @@ class Scope:
                 shown[name] = str(item)
         if (session := getattr(message, "session_id", None)) is not None and self.grants(Capability.READ_AGENT):
             shown["session_id"] = session
-        status = getattr(message, "status", MessageStatus.COMPLETE)
-        if status is not MessageStatus.COMPLETE:
+        status = getattr(message, "status", _COMPLETE)
+        if status is not _COMPLETE:
             shown["status"] = status.value
-        if first and (extra := getattr(message, "extra", None)):
-            shown["extra"] = extra
         return shown
 
     def shared(self) -> dict[str, Any]:
-        """The `extensions` block of the policy input, but for each view's own `object` and `data_policy`. Read only."""
-        if self._shared is None:
-            self._shared = self._project()
-        return self._shared
+        """The `extensions` block of the policy input, but for each view's own `object` and `data_policy`.
 
-    def _project(self) -> dict[str, Any]:
+        The dicts are fresh; in them are values of the format and frozen JSON, which `cmf.value.to_bytes` and `to_json`
+        write.
+        """
         extensions = self._extensions
         shown: dict[str, Any] = {}
-        for slot in _PLAIN_SLOTS:
+        for slot, needs in _PLAIN_SLOTS:
             block = getattr(extensions, slot)
-            if block is not None and self.grants(SLOTS[slot].read):
-                shown[slot] = block if isinstance(block, FrozenDict) else block.model_dump()
+            if block is not None and (needs is None or self.grants(needs)):
+                shown[slot] = block
         if (headers := self.headers) is not None:
             shown["http"] = {"headers": without_sensitive(headers)}
-        security = self._project_security()
+        security: dict[str, Any] = {}
+        subject = self.subject
+        if subject is not None and (self._grants is None or fields_of(subject)):
+            security["subject"] = subject
+        if self.grants(_READ_LABELS):
+            security["labels"] = self.security.labels
+            if (classification := self.security.classification) is not None:
+                security["classification"] = classification
         if security:
             shown["security"] = security
-        return shown
-
-    def _project_security(self) -> dict[str, Any]:
-        security = self.security
-        shown: dict[str, Any] = {}
-        subject = self.subject
-        if subject is not None:
-            dumped = subject.model_dump()
-            if dumped or self._grants is None:
-                shown["subject"] = dumped
-        if self.grants(Capability.READ_LABELS):
-            shown["labels"] = to_json(security.labels)
-            if security.classification is not None:
-                shown["classification"] = security.classification
         return shown
 
 
 def _registered(registry: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     for key in keys:
         entry = registry.get(key)
-        if entry is not None and not (key == keys[-1] and _ambiguous(registry, key)):
+        if entry is not None and not (len(registry) > 1 and key == keys[-1] and _ambiguous(registry, key)):
             return entry
     return None
 

@@ -23,6 +23,8 @@ _OWN_SCHEMES = frozenset({"tool", "tool_result", "prompt", "prompt_result", "llm
 
 def segment(text: str) -> str:
     """`text` as one URI segment: everything but unreserved characters is percent-encoded."""
+    if text.isidentifier() and text.isascii():  # most names are; `quote` takes ten times as long to say so
+        return text
     return quote(text, safe="._~-") if text else "_"
 
 

@@ -7,11 +7,12 @@ from `cmf.projection`. A part that no table maps raises: skipping it would hide 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from cmf.enums import Capability, Hook, Role, ViewAction, ViewKind
 from cmf.errors import CapabilityError
-from cmf.facts import SAFE_PROPERTIES, Facts, exact_json, facts_of, kind_of
+from cmf.facts import SAFE_PROPERTIES, Facts, facts_of, kind_of
 from cmf.frozen import FrozenDict
 from cmf.projection import Scope
 from cmf.security import DataPolicy, ObjectSecurityProfile, SubjectExtension
@@ -44,6 +45,7 @@ _HOOKS: Final = {
     ViewKind.REQUEST: Hook.LLM_REQUEST,
     ViewKind.RESPONSE: Hook.LLM_RESPONSE,
 }
+_WITH_ARGUMENTS: Final = frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST})
 _MEDIA: Final = frozenset({ViewKind.IMAGE, ViewKind.VIDEO, ViewKind.AUDIO, ViewKind.DOCUMENT})
 
 
@@ -64,15 +66,14 @@ class MessageView:
     def __init__(
         self, part: object, scope: Scope, path: str, *, role: Role, container: str | None = None, first: bool = False
     ) -> None:
-        put = object.__setattr__
-        put(self, "kind", kind_of(part))
-        put(self, "role", role)
-        put(self, "path", path)
-        put(self, "_part", part)
-        put(self, "_facts", None)
-        put(self, "_scope", scope)
-        put(self, "_container", container)
-        put(self, "_first", first)
+        _put_kind(self, kind_of(part))
+        _put_role(self, role)
+        _put_path(self, path)
+        _put_part(self, part)
+        _put_facts(self, None)
+        _put_scope(self, scope)
+        _put_container(self, container)
+        _put_first(self, first)
 
     @property
     def facts(self) -> Facts:
@@ -80,7 +81,7 @@ class MessageView:
         facts = self._facts
         if facts is None:
             facts = facts_of(self._part)
-            object.__setattr__(self, "_facts", facts)
+            _put_facts(self, facts)
         return facts
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -97,46 +98,39 @@ class MessageView:
     @property
     def content(self) -> str | None:
         """Scannable text: the text itself, arguments or values as JSON, a URL; None for binary data."""
-        return self.facts.content
+        return self.facts.fields.get("content")
 
     @property
     def uri(self) -> str | None:
         """The view's address, normalised; the raw spelling is in `properties.raw_uri` where it differed."""
-        return self.facts.uri
+        return self.facts.fields.get("uri")
 
     @property
     def name(self) -> str | None:
         """The entity's name: tool, prompt, resource."""
-        return self.facts.name
+        return self.facts.fields.get("name")
 
     @property
     def action(self) -> ViewAction:
         """What happens with it. Inside a result or resource everything is received."""
-        if self._container is not None:
-            return ViewAction.RECEIVE
-        action = _ACTIONS.get(self.kind)
-        if action is not None:
-            return action
-        if self.kind is ViewKind.THINKING:
-            return ViewAction.GENERATE
-        return ViewAction.RECEIVE if self.role is Role.TOOL else ViewAction.SEND
+        return _action(self.kind, self.role, self._container is not None)
 
     @property
     def arguments(self) -> Mapping[str, Any] | None:
         """The arguments of a tool call or prompt request; None for other kinds."""
-        return self.facts.arguments
+        return self._part.arguments if self.kind in _WITH_ARGUMENTS else None  # type: ignore[attr-defined]
 
     args = arguments
 
     @property
     def mime_type(self) -> str | None:
         """The declared media type."""
-        return self.facts.mime_type
+        return self.facts.fields.get("mime_type")
 
     @property
     def size_bytes(self) -> int | None:
         """Bytes of the content (UTF-8), or of the data that a base64 source holds."""
-        return self.facts.size_bytes
+        return self.facts.fields.get("size_bytes")
 
     @property
     def properties(self) -> FrozenDict:
@@ -157,9 +151,7 @@ class MessageView:
     @property
     def is_pre(self) -> bool:
         """Whether it goes in: to a model, a tool, a server. The text of role `tool` comes out (review point 11)."""
-        if self._container is not None or self.kind in _POST_KINDS:
-            return False
-        return self.kind in _PRE_KINDS or self.role in _PRE_ROLES
+        return _is_pre(self.kind, self.role, self._container is not None)
 
     @property
     def is_post(self) -> bool:
@@ -336,51 +328,29 @@ class MessageView:
 
     def body(self, *, include_content: bool = True) -> dict[str, Any]:
         """Everything of the input but the `extensions`: what differs from view to view."""
-        facts = self.facts
-        is_pre = self.is_pre
-        hook = self.hook
-        shown: dict[str, Any] = {"kind": self.kind.value, "role": self.role.value}
-        if hook is not None:
-            shown["hook"] = hook.value
-        shown |= {"path": self.path, "is_pre": is_pre, "is_post": not is_pre, "action": self.action.value}
-        if facts.uri is not None:
-            shown["uri"] = facts.uri
-        if facts.name is not None:
-            shown["name"] = facts.name
-        if include_content and facts.content is not None:
-            shown["content"] = facts.content
-        if facts.size_bytes is not None:
-            shown["size_bytes"] = facts.size_bytes
-        if facts.mime_type is not None:
-            shown["mime_type"] = facts.mime_type
-        properties = self._properties()
+        head = _head(self.kind, self.role, self._container is not None, self._scope.hook)
+        fields, properties = self.facts.fields, self._properties()
         if include_content:
-            if facts.arguments is not None:
-                shown["arguments"] = exact_json(facts.arguments, "/arguments", properties)
-            shown["properties"] = properties
-        else:
-            shown["properties"] = {key: properties[key] for key in SAFE_PROPERTIES if key in properties}
-        return shown
+            return {**head, "path": self.path, **fields, "properties": properties}
+        fields = {name: item for name, item in fields.items() if name not in ("content", "arguments")}
+        safe = {name: properties[name] for name in SAFE_PROPERTIES if name in properties}
+        return {**head, "path": self.path, **fields, "properties": safe}
 
     def extensions(self) -> dict[str, Any]:
         """The `extensions` block, with this view's own `object` and `data_policy` in `security`."""
-        shared = self._scope.shared()
-        own = self.own_extensions()
-        if not own:
-            return _copy(shared)
-        return _copy(shared) | {"security": _copy(shared.get("security", {})) | own["security"]}
+        shown: dict[str, Any] = to_json(self._scope.shared())
+        if own := self.own_extensions():
+            shown["security"] = shown.get("security", {}) | to_json(own["security"])
+        return shown
 
     def own_extensions(self) -> dict[str, Any]:
-        """The part of `extensions` that is this view's alone; empty where there is none."""
-        if self._scope.has_profiles:
-            own: dict[str, Any] = {}
-            if (profile := self.object) is not None:
-                own["object"] = to_json(profile)
-            if (policy := self.data_policy) is not None:
-                own["data_policy"] = to_json(policy)
-            if own:
-                return {"security": own}
-        return {}
+        """The part of `extensions` that is this view's alone, values of the format in it; empty where there is none."""
+        own: dict[str, Any] = {}
+        if (profile := self.object) is not None:
+            own["object"] = profile
+        if (policy := self.data_policy) is not None:
+            own["data_policy"] = policy
+        return {"security": own} if own else {}
 
     @property
     def scope(self) -> Scope:
@@ -393,7 +363,7 @@ class MessageView:
             shown["container"] = self._container
         message = self._scope.message_facts(first=self._first)
         if message:
-            shown["message"] = message
+            shown["message"] = dict(message)
         return shown
 
     def _require(self, capability: Capability) -> None:
@@ -403,8 +373,37 @@ class MessageView:
             )
 
 
-def _copy(block: dict[str, Any]) -> dict[str, Any]:
-    return {key: _copy(item) if type(item) is dict else item for key, item in block.items()}
+def _action(kind: ViewKind, role: Role, contained: bool) -> ViewAction:
+    if contained:
+        return ViewAction.RECEIVE
+    action = _ACTIONS.get(kind)
+    if action is not None:
+        return action
+    if kind is ViewKind.THINKING:
+        return ViewAction.GENERATE
+    return ViewAction.RECEIVE if role is Role.TOOL else ViewAction.SEND
 
+
+def _is_pre(kind: ViewKind, role: Role, contained: bool) -> bool:
+    if contained or kind in _POST_KINDS:
+        return False
+    return kind in _PRE_KINDS or role in _PRE_ROLES
+
+
+@cache  # a few hundred combinations at most; working them out took a third of the time of a body
+def _head(kind: ViewKind, role: Role, contained: bool, hook: Hook | None) -> dict[str, Any]:
+    """The first entries of a body: those that follow from what the view is and where it stands. `path` is to be set."""
+    is_pre = _is_pre(kind, role, contained)
+    head: dict[str, Any] = {"kind": kind.value, "role": role.value}
+    if (at := hook or _HOOKS.get(kind)) is not None:
+        head["hook"] = at.value
+    return head | {"path": "", "is_pre": is_pre, "is_post": not is_pre, "action": _action(kind, role, contained).value}
+
+
+# A view refuses to be changed, so its slots are written directly; in half the time of `object.__setattr__`.
+_put_kind, _put_role, _put_path, _put_part, _put_facts, _put_scope, _put_container, _put_first = (
+    getattr(MessageView, name).__set__
+    for name in ("kind", "role", "path", "_part", "_facts", "_scope", "_container", "_first")
+)
 
 __all__ = ["MessageView"]

@@ -11,7 +11,6 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from cmf.codec import dumps
 from cmf.message import Message
 from cmf.request import Request, Response
 
@@ -37,7 +36,7 @@ class Certificate:
 
 def digest_of(value: Message | Request | Response) -> str:
     """SHA-256, in hex, of the whole value's JSON form."""
-    return hashlib.sha256(dumps(value.model_dump())).hexdigest()
+    return hashlib.sha256(value.model_dump_json()).hexdigest()
 
 
 def mint(value: Message | Request | Response, *, run: str, revision: str, mode: str, complete: bool) -> Certificate:

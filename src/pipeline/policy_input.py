@@ -12,17 +12,25 @@ from typing import Any
 
 from cmf.codec import dumps
 from cmf.enums import Capability
+from cmf.value import to_bytes
 from cmf.view import MessageView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFacts:
-    """What policy may know of the session, as it was before this run [C4]."""
+    """What policy may know of the session, as it was before this run [C4].
+
+    The last three are for the pipeline alone: the version that was read [C5], the tool ids as `IdMap.to_json()` has
+    them, and for each label in force the events that brought it [C3].
+    """
 
     labels: frozenset[str] = frozenset()
     counters: Mapping[str, Any] = field(default_factory=dict)
     events: Sequence[Mapping[str, Any]] = ()
     approvals: Sequence[Mapping[str, Any]] = ()
+    version: int = 0
+    tool_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    label_sources: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def shown(self, view: MessageView) -> dict[str, Any]:
         """The `session` block for a reader: labels need `read_labels`, the rest `read_agent` [B8]."""
@@ -41,7 +49,7 @@ def shared_bytes(view: MessageView, session: SessionFacts | None) -> bytes:
     block: dict[str, Any] = {"extensions": view.scope.shared()}
     if session is not None:
         block["session"] = session.shown(view)
-    return dumps(block)
+    return to_bytes(block)
 
 
 def view_bytes(view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
@@ -52,7 +60,7 @@ def view_bytes(view: MessageView, origins: Sequence[Mapping[str, Any]] | None = 
         body["extensions"] = own
     if origins is not None:
         body["origins"] = list(origins)
-    return dumps(body)
+    return to_bytes(body)
 
 
 def whole(view: MessageView, session: SessionFacts | None, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
