@@ -42,7 +42,7 @@ from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.tools import ToolDefinition
 
 NO_ID: Final = "chatcmpl-0"  # where a foreign response has no id: a constant, since nothing is minted here
-_IN_CONTENT: Final = frozenset({"block", "refusal_block", "thinking", "thinking_text", None})
+_IN_CONTENT: Final = frozenset({"block", "refusal_block", "thinking", "thinking_text"})
 
 
 _NO_RESULT: Final = ToolResultPart()
@@ -177,11 +177,12 @@ def assistant(message: Message, dialect: Dialect, ids: CallIds, *, reply: bool =
 
 
 def _reply_content(parts: list[Part], dialect: Dialect, message: Message) -> Any:
-    """One text, since that is what clients of a reply expect; a list only where the reply came as one."""
-    if any(dialect.key_of(part) in _IN_CONTENT - {None} or part.content_type != "text" for part in parts):
-        return wire_blocks(parts, dialect, message) or None
-    texts = [str(block["text"]) for block in wire_blocks(parts, dialect, message)]
-    return "".join(texts) if texts else None
+    """One text, since that is what clients of a reply expect; a list only where the reply came as one, or has media."""
+    written = wire_blocks(parts, dialect, message)
+    came_as_list = any(dialect.key_of(part) in _IN_CONTENT for part in parts)
+    if came_as_list or not all(block.keys() == {"type", "text"} for block in written):
+        return written or None
+    return "".join(block["text"] for block in written) if written else None
 
 
 def _thinking(
