@@ -106,11 +106,11 @@ def test_an_error_is_the_sdks_own(format_name: str, status: int, error: str) -> 
     refused = Response(error=ErrorInfo(message="not today", type="some_error", code="some_code", status=status))
     client = client_of(Upstream(format_name, refused, status=status))
 
+    ask = client.chat.completions.create if format_name == CHAT else client.responses.create
+    question = {"messages": HI} if format_name == CHAT else {"input": "hi"}
+
     with pytest.raises(getattr(openai, error), match="not today") as caught:
-        if format_name == CHAT:
-            client.chat.completions.create(model="m", messages=HI)
-        else:
-            client.responses.create(model="m", input="hi")
+        ask(model="m", **question)
 
     assert caught.value.code == "some_code"
 
