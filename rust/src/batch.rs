@@ -33,6 +33,7 @@ const INTERPRETER_CODES: &[(&str, &str)] = &[
     ("rules must not produce multiple outputs", "engine.conflict"),
     ("rules should not produce multiple outputs", "engine.conflict"),
     ("function produced multiple outputs", "engine.conflict"),
+    ("rule conflicts with rule", "engine.conflict"),
     ("numeric overflow", "engine.builtin-error"),
     ("divide by zero", "engine.builtin-error"),
     ("modulo", "engine.builtin-error"),

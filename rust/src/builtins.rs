@@ -390,7 +390,7 @@ fn range_fits(args: &[Value]) -> bool {
     let [from, to, ..] = args else { return false };
     match (from.as_i64(), to.as_i64()) {
         (Ok(from), Ok(to)) => to.checked_sub(from).is_some_and(|n| n.unsigned_abs() < MAX_ELEMENTS.unsigned_abs()),
-        // Not integers: the builtin says so itself.
-        _ => !(from.as_f64().is_ok_and(f64::is_finite) && to.as_f64().is_ok_and(f64::is_finite)),
+        // What is no number the builtin refuses itself; a number beyond 64 bits it would run with.
+        _ => !(matches!(from, Value::Number(_)) && matches!(to, Value::Number(_))),
     }
 }

@@ -12,6 +12,7 @@ pub mod outline;
 pub mod patterns;
 pub mod policy_set;
 pub mod prescan;
+pub mod repair;
 pub mod stack;
 pub mod strict;
 pub mod tooling;

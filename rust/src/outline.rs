@@ -89,6 +89,14 @@ fn steps(expr: &Expr) -> Option<Steps<'_>> {
     }
 }
 
+/// Where a reference begins; its own span is that of its last step.
+fn first_span(expr: &Expr) -> &Span {
+    match expr {
+        Expr::RefDot { refr, .. } | Expr::RefBrack { refr, .. } => first_span(refr),
+        _ => expr.span(),
+    }
+}
+
 /// The names of one module: its package and what its imports stand for.
 pub struct Names {
     pub package: Vec<String>,
@@ -224,7 +232,7 @@ impl<'a> Walker<'a> {
                 // A head is read with the names of the body that holds: what is local in every body is local there.
                 let mut shared: Option<BTreeSet<String>> = None;
                 for body in bodies {
-                    let declared = declared(&body.query);
+                    let declared = locals(&body.query);
                     if let Some(assign) = &body.assign {
                         self.scopes.push(declared.clone());
                         self.expr(&assign.value);
@@ -278,7 +286,7 @@ impl<'a> Walker<'a> {
     }
 
     fn query(&mut self, query: &Query) {
-        self.scopes.push(declared(query));
+        self.scopes.push(locals(query));
         for statement in &query.stmts {
             self.statement(statement);
         }
@@ -306,7 +314,7 @@ impl<'a> Walker<'a> {
                 self.expr(collection);
             }
             Literal::Expr { expr, .. } => match expr.as_ref() {
-                Expr::Call { span, fcn, params, .. } => self.call(span, fcn, params, true),
+                Expr::Call { fcn, params, .. } => self.call(fcn, params, true),
                 _ => self.expr(expr),
             },
             Literal::NotExpr { expr, .. } => self.expr(expr),
@@ -332,7 +340,7 @@ impl<'a> Walker<'a> {
     fn comprehension(&mut self, query: &Query, terms: &[&Ref<Expr>]) {
         self.inside(|walker| {
             walker.query(query);
-            walker.scopes.push(declared(query));
+            walker.scopes.push(locals(query));
             for term in terms {
                 walker.expr(term);
             }
@@ -364,7 +372,7 @@ impl<'a> Walker<'a> {
                 }
                 self.comprehension(query, &[key, value]);
             }
-            Expr::Call { span, fcn, params, .. } => self.call(span, fcn, params, false),
+            Expr::Call { fcn, params, .. } => self.call(fcn, params, false),
             Expr::UnaryExpr { span, expr, .. } => {
                 self.found.minus.get_or_insert_with(|| span.clone());
                 if constant(expr).is_none() {
@@ -393,12 +401,12 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn call(&mut self, span: &Span, fcn: &Expr, params: &[Ref<Expr>], is_statement: bool) {
+    fn call(&mut self, fcn: &Expr, params: &[Ref<Expr>], is_statement: bool) {
         let path = fixed_path(fcn).unwrap_or_default();
         self.found.calls.push(Call {
             name: self.names.call_name(&path),
             arguments: params.len(),
-            span: span.clone(),
+            span: first_span(fcn).clone(),
             is_statement,
         });
         for param in params {
@@ -447,7 +455,7 @@ impl<'a> Walker<'a> {
 }
 
 /// The names that a query makes its own: `some`, `:=`, `some … in`.
-fn declared(query: &Query) -> BTreeSet<String> {
+pub fn locals(query: &Query) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for statement in &query.stmts {
         match &statement.literal {
@@ -469,7 +477,7 @@ fn declared(query: &Query) -> BTreeSet<String> {
     names
 }
 
-fn pattern_names(pattern: &Expr, names: &mut BTreeSet<String>) {
+pub fn pattern_names(pattern: &Expr, names: &mut BTreeSet<String>) {
     match pattern {
         Expr::Var { span, .. } => {
             names.insert(span.text().to_owned());

@@ -6,7 +6,7 @@ use crate::json::{self, JsonFault};
 use crate::stack::{on_large_stack, NO_STACK};
 use crate::strict::{self, Hardened};
 use crate::vet::Graph;
-use crate::{builtins, prescan, watch};
+use crate::{builtins, prescan, repair, watch};
 use regorus::languages::rego::compiler::Compiler;
 use regorus::unstable::{Expr, Ref, Source, Span};
 use regorus::{Engine, Value};
@@ -81,28 +81,8 @@ impl PolicySet {
         entrypoints: &[String],
         options: Options,
     ) -> Result<Self, PolicyFault> {
-        let mut engine = Engine::new();
-        engine.set_strict_builtin_errors(options.strict_builtin_errors);
-        engine.set_gather_prints(true);
-        let mut seen = BTreeSet::new();
-        for (path, text) in modules {
-            if !seen.insert(path) {
-                return Err(PolicyFault::at("policy.duplicate-module", path, 0, 0, "two modules have this path"));
-            }
-            if text.len() > MAX_MODULE_BYTES {
-                return Err(PolicyFault::at(
-                    "policy.too-large",
-                    path,
-                    0,
-                    0,
-                    format!("a module has more than {MAX_MODULE_BYTES} bytes"),
-                ));
-            }
-            prescan::check(path, text)?;
-            engine
-                .add_policy(path.clone(), text.clone())
-                .map_err(|error| PolicyFault::from_engine("policy.parse", &error))?;
-        }
+        check_modules(modules)?;
+        let mut engine = engine_of(modules, options)?;
         let data = json::parse_object(data, usize::MAX).map_err(data_fault)?;
         let graph = Graph::of(engine.get_modules())?;
         graph.refuse_data_conflicts(&data)?;
@@ -133,8 +113,7 @@ impl PolicySet {
             });
         }
         set.compile_program(&mut engine, &graph.to_check());
-        add_guards(&mut engine)?;
-        set.interpreter = engine;
+        set.interpreter = interpreter_of(engine, modules, &set.data, options)?;
         Ok(set)
     }
 
@@ -187,6 +166,52 @@ impl PolicySet {
     pub fn differences(&self) -> u64 {
         self.differences.load(Ordering::Relaxed)
     }
+}
+
+fn check_modules(modules: &[(String, String)]) -> Result<(), PolicyFault> {
+    let mut seen = BTreeSet::new();
+    for (path, text) in modules {
+        if !seen.insert(path) {
+            return Err(PolicyFault::at("policy.duplicate-module", path, 0, 0, "two modules have this path"));
+        }
+        if text.len() > MAX_MODULE_BYTES {
+            let message = format!("a module has more than {MAX_MODULE_BYTES} bytes");
+            return Err(PolicyFault::at("policy.too-large", path, 0, 0, message));
+        }
+        prescan::check(path, text)?;
+    }
+    Ok(())
+}
+
+fn engine_of(modules: &[(String, String)], options: Options) -> Result<Engine, PolicyFault> {
+    let mut engine = Engine::new();
+    engine.set_strict_builtin_errors(options.strict_builtin_errors);
+    engine.set_gather_prints(true);
+    for (path, text) in modules {
+        engine
+            .add_policy(path.clone(), text.clone())
+            .map_err(|error| PolicyFault::from_engine("policy.parse", &error))?;
+    }
+    Ok(engine)
+}
+
+/// The engine that interprets: `engine` itself, unless some text has to be repaired for it.
+fn interpreter_of(
+    mut engine: Engine,
+    modules: &[(String, String)],
+    data: &Value,
+    options: Options,
+) -> Result<Engine, PolicyFault> {
+    let repairs: Vec<Option<String>> = engine.get_modules().iter().map(|module| repair::repaired(module)).collect();
+    if repairs.iter().any(Option::is_some) {
+        let repaired =
+            modules.iter().zip(repairs).map(|((path, text), repair)| (path.clone(), repair.unwrap_or(text.clone())));
+        engine = engine_of(&repaired.collect::<Vec<_>>(), options)?;
+        engine.add_data(data.clone()).map_err(|error| PolicyFault::from_engine("policy.data", &error))?;
+        prepare(&mut engine)?;
+    }
+    add_guards(&mut engine)?;
+    Ok(engine)
 }
 
 fn compile(engine: &mut Engine, names: &[String], to_check: &BTreeSet<String>) -> Result<Hardened, String> {

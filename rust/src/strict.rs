@@ -80,8 +80,9 @@ fn lighten(program: &mut Program) {
     }
 }
 
-/// What this release's compiler leaves out: guards where it goes on with an undefined and Rego stops — `x := undefined` holds, a
-/// comprehension or partial object has it as a member, a function is called with it — and early loads.
+/// What this release's compiler leaves out. Guards where it goes on with an undefined and Rego stops: `x := undefined`
+/// holds, a rule's value is lost to it, a comprehension or partial object has it as a member, a function is called with
+/// it. And early loads, and failures that give way to `else`.
 fn missing_guards(program: &Program) -> Inserts {
     let defined = |register: u8| Instruction::Guard { register, mode: GuardMode::NotUndefined };
     let mut inserts = Inserts::default();
@@ -90,6 +91,14 @@ fn missing_guards(program: &Program) -> Inserts {
             Instruction::Move { dest, .. } if dest != RESULT => {
                 inserts.after.insert(position, vec![defined(dest)]);
                 continue;
+            }
+            Instruction::Move { src, .. } => [Some(src), None],
+            // A move to the result that reports it too.
+            Instruction::BuiltinCall { params_index } => {
+                match program.instruction_data.get_builtin_call_params(params_index) {
+                    Some(params) if params.dest == RESULT => [params.args.first().copied(), None],
+                    _ => continue,
+                }
             }
             Instruction::ComprehensionYield { value_reg, key_reg } => [Some(value_reg), key_reg],
             Instruction::ObjectSet { key, value, .. } => [Some(key), Some(value)],

@@ -111,6 +111,11 @@ impl Graph {
         if let Some(span) = &found.minus_of_expression {
             return Err(fault("policy.unsupported", span, "write `0 - x` for the negative of an expression"));
         }
+        if let Some(key) = head_of(rule, names).computed_key {
+            if constant(key).is_none() && !matches!(key.as_ref(), Expr::Var { .. }) {
+                return Err(fault("policy.unsupported", rule.span(), "give the key of a partial object a name first"));
+            }
+        }
         let mut edges = BTreeSet::new();
         let mut unfit = None;
         for call in &found.calls {
