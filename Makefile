@@ -108,15 +108,24 @@ proof: install opa ## The proofs at full size; writes docs/proofs/<date>.md
 
 .PHONY: wire-report
 wire-report: $(VENV)/.locked ## What holds of each wire format over the recorded traffic; WIRE_FLAGS="--scale 0.1 gemini"
-	$(BIN)/python -m tests.cmf.adapters.report $(WIRE_FLAGS)
+	$(BIN)/python -m tests.cmf.adapters.report --judge tests.policies.judge:SECRETS $(WIRE_FLAGS)
+
+PEERS := cpex regorus litellm
+BENCH_TOOLS := $(PEERS:%=$(TOOLS)/bench/%/.locked)
+
+# Each peer has a virtual environment of its own: what they depend on does not go together.
+$(TOOLS)/bench/%/.locked: bench/requirements/%.txt $(VENV)/.locked
+	test -x $(TOOLS)/bench/$*/bin/python || $(PYTHON) -m venv $(TOOLS)/bench/$*
+	VIRTUAL_ENV=$(TOOLS)/bench/$* $(BIN)/uv pip install --quiet --require-hashes -r $<
+	touch $@
 
 .PHONY: bench
-bench: install opa ## All measurements, full length, on this machine
-	$(BIN)/python -m bench
+bench: install $(BENCH_TOOLS) ## All measurements, full length, on this machine; BENCH="core decide"
+	$(BIN)/python -m bench $(BENCH)
 
 .PHONY: bench-quick
-bench-quick: install opa ## The same measurements, short
-	$(BIN)/python -m bench --quick
+bench-quick: install $(BENCH_TOOLS) ## The same measurements, short; nothing is kept
+	$(BIN)/python -m bench --quick $(BENCH)
 
 .PHONY: wheel
 wheel: $(VENV)/.locked ## A manylinux2014 wheel and an sdist in dist/

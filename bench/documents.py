@@ -197,7 +197,7 @@ def openai_request(index: int = 0) -> dict[str, Any]:
         "messages": messages,
         "tools": [_tool(name) for name in ("account_balance", "search_invoices", "prepare_transfer")],
         "temperature": 0.2,
-        "max_tokens": 1024,
+        "max_completion_tokens": 1024,
     }
 
 

@@ -1,0 +1,41 @@
+"""An OpenAI chat request to an Anthropic one, against LiteLLM and a translation by hand; folding of streams."""
+
+from __future__ import annotations
+
+from bench.rounds import Effort, Ratio, Report, Side, interleaved
+
+CHUNKS = (250, 1000, 4000)
+
+
+def measure(effort: Effort) -> Report:
+    """Body to body as Python objects, on all sides."""
+    with Side("cmf_translate") as own, Side("litellm_translate", peer="litellm") as peer:
+        if own.ask("blocks", call=True) != peer.ask("blocks", call=True):
+            raise RuntimeError("the two sides do not translate to the same blocks")
+        size = own.ask("size", call=True)
+        pairs = [
+            ("cmf: translate", own, "translate"),
+            ("cmf: of that, decode", own, "decode"),
+            ("cmf: of that, encode", own, "encode"),
+            ("by hand: translate", own, "by_hand"),
+            ("litellm: translate, on a copy", peer, "translate"),
+            ("litellm: of that, the copy", peer, "copy"),
+            *((f"cmf: fold {count} chunks", own, f"fold_{count}") for count in CHUNKS),
+        ]
+        figures = interleaved(pairs, effort)
+    cpu = {label: figure.median for label, figure in figures.items()}
+    ours = cpu["cmf: translate"]
+    theirs = cpu["litellm: translate, on a copy"] - cpu["litellm: of that, the copy"]
+    per_chunk = [cpu[f"cmf: fold {count} chunks"] / count for count in CHUNKS]
+    return Report(
+        "OpenAI chat request to Anthropic request, against LiteLLM 1.106.2",
+        f"20 messages, 6 tool calls, 3 tools, {size // 1000} KB; Python objects to Python objects. LiteLLM's steps are "
+        "`map_openai_params` and `transform_request`; they write into their input, so they work on a copy, whose time is "
+        "taken off. The translation by hand covers the fields of this one request. CPU time.",
+        list(figures.values()),
+        [
+            Ratio("translate: litellm / cmf", theirs / ours, "≥ 5"),
+            Ratio("translate: cmf / by hand", ours / cpu["by hand: translate"], "≤ 3"),
+            Ratio("fold: per chunk, 4000 / 250", per_chunk[-1] / per_chunk[0], "≤ 1.5"),
+        ],
+    )
