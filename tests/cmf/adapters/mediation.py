@@ -86,6 +86,8 @@ def _mediation(
     texts = [orjson.dumps(each) for each in shown]
     if judge is not None:
         showing = {each["input"]["path"] for each, text in zip(shown, texts, strict=True) if marks[0] in text}
+        if not showing:
+            return "", "no free text"  # binary data stands there by digest, framing not at all: nothing to scan
         return ("", "judged") if judge(shown) & showing else ("shown, but no rule hits it", "missed")
     if any(mark in text for mark in marks for text in texts):
         return "", "found"

@@ -30,11 +30,16 @@ _shapes := object.union(_settings.patterns, _settings.extra_patterns) if {
 # What may stand before a token: the start, a character that is in no word, or an escape of a JSON text.
 _before := `(?:^|[^0-9A-Za-z_]|\\[bfnrt]|\\u[0-9a-f]{4})`
 
+# A shape that no prose can take is looked for anywhere: a stream may glue a token to a word.
+_lead(shape) := "" if {
+	shape.anywhere
+} else := _before
+
 _shaped(shapes, text) := {{"kind": kind, "secret": groups[1]} |
 	some kind, shape in shapes
 	some literal in shape.literals
 	contains(text, literal)
-	expression := concat("", [_before, "(", shape.pattern, ")"])
+	expression := concat("", [_lead(shape), "(", shape.pattern, ")"])
 	some groups in regex.find_all_string_submatch_n(expression, text, -1)
 }
 

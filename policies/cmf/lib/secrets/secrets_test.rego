@@ -168,3 +168,13 @@ test_the_literals_cover_every_sample if {
 		contains(sample, literal)
 	}
 }
+
+test_denied_where_a_stream_glued_it_to_words if {
+	text := "trueAKIAIOSFODNN7EXAMPLEand"
+	{found.secret | some found in secrets.in_content} == {"AKIAIOSFODNN7EXAMPLE"} with input as {"content": text}
+}
+
+test_allowed_where_a_word_ends_like_a_short_prefix if {
+	text := "task-0123456789abcdef0123456789abcdef"
+	count(secrets.in_content) == 0 with input as {"content": text}
+}
