@@ -1,0 +1,203 @@
+"""What the embedded engine bounds, and what it never lets out."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+from tests.pipeline.engines.asking import FAILURES, FORMS, answer, ask, engine_of
+
+from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut
+from pipeline.engines.embedded import EmbeddedEngine
+
+CANARY = "canary-7f3a"
+
+
+@pytest.mark.spec("ENG-8")
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "x := count([1 | some a in input.l; some b in input.l; some c in input.l; some d in input.l])",
+        "x := count({[a, b, c] | some a in input.l; some b in input.l; some c in input.l})",
+        "x if every a in input.l { every b in input.l { every c in input.l { every d in input.l { a + d > -1 } } } }",
+        "x := count([1 | some a in input.l; some b in input.l; some c in input.l; a in input.l; b in input.l])",
+        "x := f(f(f(f(1))))\nf(a) := count([1 | input.l[_] != input.l[_]; input.l[_] != a; input.l[_] != 7])",
+    ],
+)
+@FORMS
+def test_what_runs_for_ever_is_stopped_at_the_deadline_of_its_batch(rules: str, compiled: bool) -> None:
+    engine = engine_of(rules, compiled=compiled)
+    view = json.dumps({"l": list(range(200))}).encode()
+
+    started = time.perf_counter()
+    results = engine.evaluate(["data.t.x"] * 3, b"{}", [view] * 3, timeout_seconds=0.15)
+    took = time.perf_counter() - started
+
+    assert results == [TimedOut(), TimedOut(), TimedOut()]
+    assert took < 0.15 + 1.0  # +0.1 on a quiet machine
+
+
+@pytest.mark.spec("ENG-8")
+def test_a_deadline_that_has_passed_judges_nothing() -> None:
+    engine = engine_of("x := 1")
+
+    assert engine.evaluate(["data.t.x"], b"{}", [b"{}"], timeout_seconds=0) == [TimedOut()]
+    assert engine.evaluate(["data.t.x"], b"{}", [b"{}"], timeout_seconds=-1) == [TimedOut()]
+
+
+def _doubling(start: str, step: str, last: str, count: int) -> str:
+    lines = [f"x := {last}", f"s0 := {start}", *(f"s{n + 1} := {step.replace('S', f's{n}')}" for n in range(count))]
+    return "\n".join(lines)
+
+
+@pytest.mark.spec("ENG-8")
+@pytest.mark.parametrize(
+    ("rules", "code"),
+    [
+        ("x := numbers.range(1, 1000000000)", "engine.builtin-limit"),
+        ("x := numbers.range(1, input.n)", "engine.builtin-limit"),
+        ("x := numbers.range(18446744073709551615, 9223372036854775807)", "engine.builtin-limit"),
+        ('x := sprintf("%1000000000d", [1])', "engine.builtin-limit"),
+        ("x := sprintf(input.f, [1])", "engine.builtin-limit"),
+        ("x := bits.lsh(1, 4000000000)", "engine.builtin-limit"),
+        ('x := split(input.long, "")', "engine.builtin-limit"),
+        ('x := replace(input.long, "a", input.long)', "engine.builtin-limit"),
+        ('x := regex.replace(input.long, "a", input.long)', "engine.builtin-limit"),
+        (r'x := regex.match(`\w{60}`, "a")', "engine.builtin-limit"),
+        ('x := strings.replace_n({"a": input.long}, input.long)', "engine.builtin-limit"),
+        (_doubling('"abcdefgh"', 'concat("", [S, S])', "count(s40)", 40), "engine.builtin-limit"),
+        (_doubling("[1, 2]", "array.concat(S, S)", "count(s40)", 40), "engine.builtin-limit"),
+        (_doubling("[1]", "[S, S]", "json.marshal(s60)", 60), "engine.builtin-limit"),
+        (_doubling("[1]", "[S, S]", "s30", 30), "engine.result-too-large"),
+        ("x := [input.long | some i in numbers.range(1, 20)]", "engine.result-too-large"),
+        ('x := count([concat("", [input.long, "b"]) | some i in numbers.range(1, 200)])', "engine.memory"),
+    ],
+)
+@FORMS
+def test_no_builtin_makes_or_takes_without_bound(rules: str, code: str, compiled: bool) -> None:
+    document = {"n": 10**12, "f": "%999999999d", "long": "a" * 1_200_000}
+
+    result = ask(engine_of(rules, compiled=compiled), document, seconds=5)
+
+    assert isinstance(result, Failed)
+    assert result.code == code
+
+
+@pytest.mark.spec("ENG-8")
+def test_integers_that_square_themselves_are_stopped_in_both_forms() -> None:
+    rules = _doubling("123456789012345678", "S * S", "s40", 40)
+
+    compiled = ask(engine_of(rules), {}, seconds=0.1)
+    interpreted = ask(engine_of(rules, compiled=False), {}, seconds=0.1)
+
+    assert isinstance(compiled, Failed)
+    assert compiled.code == "engine.builtin-limit"
+    assert interpreted == TimedOut()
+
+
+@pytest.mark.spec("ENG-8")
+@pytest.mark.parametrize(
+    "pattern",
+    ["(a+)+$", "(a|b)*a(a|b){14}c", "(.*?,){20}P", "[ab]*a[ab]{500}c"],
+    ids=["nested", "dfa", "lazy", "counted"],
+)
+@FORMS
+def test_no_pattern_backtracks(pattern: str, compiled: bool) -> None:
+    rules = f"x := regex.match(`{pattern}`, input.text)"
+
+    assert answer(rules, {"text": "ab," * 300_000}, compiled=compiled) == Decided(False)
+
+
+@pytest.mark.spec("ENG-8")
+@FORMS
+def test_a_panic_inside_the_engine_is_a_failure_and_says_nothing(
+    compiled: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    engine = engine_of("x := object.subset(input.a, input.b)", compiled=compiled)
+    views = [json.dumps({"a": [CANARY], "b": []}).encode(), json.dumps({"a": {"k": 1}, "b": {"k": 1}}).encode()]
+
+    results = engine.evaluate(["data.t.x"] * 2, b"{}", views, timeout_seconds=1)
+
+    assert results == [Failed("engine.panic", "data.t.x"), Decided(True)]
+    assert capfd.readouterr() == ("", "")
+
+
+def _deep_rules() -> str:
+    nested = "abs(" * 27
+    lines = [f"f{n}(a) := {nested}f{n - 1}(a){')' * 27}" for n in range(1, 63)]
+    return "\n".join(["x := f62(1)", "f0(a) := a", *lines])
+
+
+@pytest.mark.spec("ENG-8")
+@FORMS
+def test_the_deepest_set_that_loads_runs_on_the_smallest_thread(compiled: bool) -> None:
+    engine = engine_of(_deep_rules(), compiled=compiled)
+    results: list[EngineResult] = []
+    size = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=lambda: results.append(ask(engine, {}, seconds=5)))
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(size)
+
+    assert results == [Decided(1)]
+
+
+@pytest.mark.spec("ENG-8")
+@FORMS
+def test_values_inside_each_other_a_hundred_thousand_deep_do_not_overflow(compiled: bool) -> None:
+    wraps = "\n".join(f"f{n + 1}(a) := f{n}(f{n}(a))" for n in range(17))
+    engine = engine_of(f"x := f17([1]) == 1\nf0(a) := [a]\n{wraps}", compiled=compiled)
+
+    assert ask(engine, {}, seconds=5) in (Decided(False), TimedOut())
+
+
+@pytest.mark.spec("ENG-9")
+@pytest.mark.parametrize(("rules", "_code"), FAILURES)
+@FORMS
+def test_no_failure_quotes_the_input(
+    rules: str, _code: str, compiled: bool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUST_BACKTRACE", "1")
+    engine = engine_of(rules, compiled=compiled)
+
+    results = [ask(engine, {"n": n, "s": s}) for n, s in [(1, CANARY), (CANARY, CANARY), ([CANARY], {CANARY: CANARY})]]
+
+    assert CANARY not in repr(results)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.spec("ENG-9")
+@pytest.mark.parametrize(
+    "view", [f'{{"{CANARY}": 1, "{CANARY}": 2}}', f'{{"a": {CANARY}}}', f'{{"a": "{CANARY}\\ud800"}}']
+)
+def test_no_refusal_of_an_input_quotes_it(view: str) -> None:
+    result = engine_of("x := 1").evaluate(["data.t.x"], b"{}", [view.encode()], timeout_seconds=1)
+
+    assert CANARY not in repr(result)
+
+
+@pytest.mark.spec("ENG-8")
+@FORMS
+def test_memory_stays_flat_over_many_evaluations(compiled: bool) -> None:
+    engine = engine_of("x := {upper(w) | some w in input.words; regex.match(`^[a-z]`, w)}", compiled=compiled)
+    view = json.dumps({"words": [f"word{n}" for n in range(50)]}).encode()
+    _evaluate_times(engine, view, 2_000)
+
+    before = _resident_bytes()
+    _evaluate_times(engine, view, 18_000)
+
+    assert _resident_bytes() - before < 8_000_000
+
+
+def _evaluate_times(engine: EmbeddedEngine, view: bytes, times: int) -> None:
+    for _ in range(times // 20):
+        engine.evaluate(["data.t.x"] * 20, b"{}", [view] * 20, timeout_seconds=5)
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * 4096
