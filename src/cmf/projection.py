@@ -36,6 +36,11 @@ class Scope:
         self._facts: dict[str, Any] | None = None
         self._subject: SubjectExtension | bool | None = False
 
+    @property
+    def context_id(self) -> int:
+        """The same for scopes over the very same extensions, as long as one of them lives."""
+        return id(self._extensions)
+
     def grants(self, capability: Capability | None) -> bool:
         """Whether the reader holds `capability`."""
         return self._grants is None or granted(self._grants, capability)

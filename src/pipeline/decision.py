@@ -254,6 +254,8 @@ _BAD_RESULT: Final = _engine_hit("engine.bad-result", "Policy gave an answer tha
 
 
 def _hits(value: Any, rules: Mapping[str, RuleFacts], kind: ViewKind) -> tuple[Hit, ...]:
+    if value == _NO_EFFECTS:  # most answers
+        return ()
     if not isinstance(value, dict) or value.keys() != _EFFECT_NAMES:
         return (_BAD_RESULT,)
     hits: list[Hit] = []
@@ -266,6 +268,7 @@ def _hits(value: Any, rules: Mapping[str, RuleFacts], kind: ViewKind) -> tuple[H
 
 
 _EFFECT_NAMES: Final = frozenset(effect.value for effect in Effect)
+_NO_EFFECTS: Final[dict[str, list[Any]]] = {name: [] for name in _EFFECT_NAMES}
 
 
 def _hit(item: Any, effect: Effect, rules: Mapping[str, RuleFacts], kind: ViewKind) -> Hit:

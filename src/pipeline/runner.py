@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ulid import ULID
 
 from cmf.decomposition import iter_views
+from cmf.enums import ViewKind
 from cmf.errors import CmfError
 from cmf.message import Message
 from cmf.request import Request, Response
@@ -125,6 +126,7 @@ class Runner:
         self._timeout_seconds = timeout_seconds
         self._replacer_key = replacer_key
         self._stages = Stages(stages, events or Events(), mode)
+        self._entrypoints = {kind: policies.entrypoint(kind) for kind in ViewKind}
         self._rules = {
             rule.id: RuleFacts(severity=rule.severity, mode=Mode(rule.mode.value)) for rule in policies.rules
         }
@@ -201,7 +203,7 @@ class Runner:
             return _Pass(views=(), coverage=coverage, labels={})
         results: dict[int, EngineResult] = {}
         for shared, indexes in _by_context(views, session).items():
-            entrypoints = [self._policies.entrypoint(views[index].kind) for index in indexes]
+            entrypoints = [self._entrypoints[views[index].kind] for index in indexes]
             answers = yield _Batch(entrypoints, shared, [view_bytes(views[index]) for index in indexes])
             results.update(zip(indexes, answers, strict=False))
         decided = [
@@ -280,7 +282,7 @@ def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[byt
     batches: dict[bytes, list[int]] = {}
     shared: dict[int, bytes] = {}
     for index, view in enumerate(views):
-        key = id(view.scope)
+        key = view.scope.context_id  # messages without extensions of their own share those of the run
         if key not in shared:
             shared[key] = shared_bytes(view, session)
         batches.setdefault(shared[key], []).append(index)
