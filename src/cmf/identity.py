@@ -5,6 +5,7 @@ Nothing here reads a clock on its own: whoever stamps brings one. Adapters mint 
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -22,11 +23,17 @@ from cmf.request import Request, Response
 from cmf.value import replace
 
 TOOL_PREFIX: Final = "tu_"
+_ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 _RANDOM_BITS: Final = 80
 _MAX_RANDOM: Final = (1 << _RANDOM_BITS) - 1
 
 Clock = Callable[[], datetime]
 _T = TypeVar("_T", bound=Message | Request | Response)
+
+
+def is_ulid(text: str | None) -> bool:
+    """Whether `text` is a ULID: 26 characters of Crockford base 32, in upper case."""
+    return text is not None and _ULID.match(text) is not None
 
 
 class Ids:
@@ -107,23 +114,38 @@ class IdMap:
 
 
 def stamp(value: _T, ids: Ids, clock: Clock, id_map: IdMap, *, provider: str, session_id: str | None = None) -> _T:
-    """`value` with ids and times where they were missing, and canonical tool ids in place of the provider's.
+    """`value` with ids and times where they were missing, and canonical ids in place of the provider's.
 
-    What is there stays. Calls and results that a format leaves without ids are paired by order within the value.
+    Ids that are canonical already stay, and times. Calls and results that a format leaves without ids are paired by order within the value.
     """
     stamper = _Stamper(ids, clock, id_map, provider, session_id)
     return _each_message(value, stamper.message)
 
 
 def unstamp(value: _T, id_map: IdMap, *, provider: str) -> _T:
-    """`value` with the tool ids that `provider` knows; the way back from `stamp`."""
+    """`value` with the ids that `provider` knows; the way back from `stamp`."""
+    names = id_map.to_provider
+    message_ids = _message_ids(provider)
+
+    def known(message_id: str | None) -> str | None:
+        return names.get(str(message_id), {}).get(message_ids, message_id)
 
     def provider_names(part: Part) -> Part:
         if isinstance(part, ToolCallPart | ToolResultPart) and (part.tool_call_id or "").startswith(TOOL_PREFIX):
             return replace(part, tool_call_id=id_map.provider(provider, str(part.tool_call_id)))
         return part
 
-    return _each_message(value, lambda message: _with_parts(message, provider_names))
+    return _each_message(
+        value,
+        lambda message: replace(
+            _with_parts(message, provider_names), id=known(message.id), parent_id=known(message.parent_id)
+        ),
+    )
+
+
+def _message_ids(provider: str) -> str:
+    """Under which name the map keeps a provider's message ids, which are apart from its tool ids."""
+    return f"{provider}/messages"
 
 
 class _Stamper:
@@ -136,10 +158,16 @@ class _Stamper:
         stamped = _with_parts(message, self._part)
         return replace(
             stamped,
-            id=message.id or self._ids.ulid(),
+            id=self._message_id(message.id) or self._ids.ulid(),
+            parent_id=self._message_id(message.parent_id),
             session_id=message.session_id or self._session_id,
             created_at=message.created_at or self._clock(),
         )
+
+    def _message_id(self, given: str | None) -> str | None:
+        if given is None or is_ulid(given):
+            return given
+        return self._map.canonical(_message_ids(self._provider), given, self._ids.ulid)
 
     def _part(self, part: Part) -> Part:
         if isinstance(part, ToolCallPart | ToolResultPart):

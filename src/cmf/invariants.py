@@ -6,7 +6,6 @@ providers send, where a breach is a finding that policy may act on.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -14,14 +13,13 @@ from cmf.content import Part, ToolCallPart, ToolResultPart
 from cmf.enums import ContentType, MessageStatus, Role
 from cmf.errors import InvariantError, UnknownToolError
 from cmf.extensions import Extensions
-from cmf.identity import TOOL_PREFIX
+from cmf.identity import TOOL_PREFIX, is_ulid
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.tools import ToolRegistry, input_problem
 
 Profile = Literal["ledger", "wire"]
 
-_ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 _SPOKEN: Final = {ContentType.TEXT, ContentType.OPAQUE}
 _SHOWN: Final = {
     ContentType.IMAGE,
@@ -150,7 +148,7 @@ def _input_problem(part: ToolCallPart, tools: ToolRegistry) -> str | None:
 
 
 def _ids(message: Message, path: str) -> Iterator[Finding]:
-    if message.id is None or not _ULID.match(message.id):
+    if not is_ulid(message.id):
         yield Finding("id.not-ulid", f"{path}.id", "a message's id must be a ULID")
     if not message.session_id:
         yield Finding("session.missing", f"{path}.session_id", "a message belongs to a session")
@@ -159,7 +157,7 @@ def _ids(message: Message, path: str) -> Iterator[Finding]:
     for index, part in enumerate(message.content):
         if isinstance(part, ToolCallPart | ToolResultPart):
             tool_id = part.tool_call_id or ""
-            if not (tool_id.startswith(TOOL_PREFIX) and _ULID.match(tool_id.removeprefix(TOOL_PREFIX))):
+            if not (tool_id.startswith(TOOL_PREFIX) and is_ulid(tool_id.removeprefix(TOOL_PREFIX))):
                 yield Finding(
                     "tool-id.not-canonical", f"{path}.content[{index}].tool_call_id", "a tool id must be tu_<ulid>"
                 )

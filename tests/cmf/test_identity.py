@@ -11,7 +11,7 @@ from hypothesis import given
 from cmf import Choice, Message, PromptResultPart, Request, Response, TextPart, ToolCallPart, ToolResultPart
 from cmf.digests import content_digest
 from cmf.errors import ModelIdError, UnknownToolIdError
-from cmf.identity import IdMap, Ids, stamp, unstamp
+from cmf.identity import IdMap, Ids, is_ulid, stamp, unstamp
 from cmf.models import parse_model_id
 from tests.cmf.strategies import requests
 
@@ -150,6 +150,28 @@ def test_messages_and_responses_are_stamped_to_their_depths() -> None:
 
 
 @pytest.mark.spec("ID-3")
+def test_a_providers_message_ids_become_ulids_and_come_back() -> None:
+    first = Message(role="user", content=[TextPart(text="a")], id="msg_1")
+    second = Message(
+        role="assistant", content=[ToolCallPart(name="f", tool_call_id="msg_1")], id="msg_2", parent_id="msg_1"
+    )
+    id_map = IdMap()
+
+    stamped = stamp(Request(messages=[first, second]), Ids(clock), clock, id_map, provider="p")
+    restored = IdMap.from_json(id_map.to_json())
+
+    one, two = stamped.messages
+    assert is_ulid(one.id)
+    assert is_ulid(two.id)
+    assert (two.parent_id, one.id == two.id) == (one.id, False)
+    assert tool_ids(stamped)[0] not in (one.id, two.id)
+    back = unstamp(stamped, restored, provider="p")
+    assert [(message.id, message.parent_id) for message in back.messages] == [("msg_1", None), ("msg_2", "msg_1")]
+    assert tool_ids(back) == ["msg_1"]
+    assert [message.id for message in unstamp(stamped, restored, provider="q").messages] == [one.id, two.id]
+
+
+@pytest.mark.spec("ID-3")
 @pytest.mark.spec("ID-7")
 @given(requests)
 def test_stamping_twice_is_stamping_once_and_says_the_same(request: Request) -> None:
@@ -160,8 +182,9 @@ def test_stamping_twice_is_stamping_once_and_says_the_same(request: Request) -> 
     assert stamp(once, ids, clock, id_map, provider="openai") == once
     assert content_digest(once) == content_digest(request)
     for before, after in zip(request.messages, once.messages, strict=True):
-        assert before.id in (None, after.id)
-        assert after.id is not None
+        assert is_ulid(after.id)
+        assert before.id == after.id or not is_ulid(before.id)
+        assert (before.parent_id is None) == (after.parent_id is None)
 
 
 @pytest.mark.spec("ID-8")
