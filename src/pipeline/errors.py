@@ -8,6 +8,11 @@
         Denied                      policy refused
         ApprovalRequired            policy wants a person to approve first
         PolicyUnavailable           policy could not be asked at all: an outage, not a verdict
+      SessionError                  a change to a session that cannot be made
+        ApprovalError               an approval that cannot be given or used
+        BudgetExceeded              a reservation beyond what the budget allows
+      StoreError                    the store cannot read or keep something: nothing may be released
+        StoreBusy                   it has too much to do: try again
       ConfigError                   a setting that is missing or cannot be
       EngineError                   an engine cannot answer: a tool's query that is refused, a server that is not there
 
@@ -109,6 +114,37 @@ class PolicyUnavailable(DecisionError):
 
     default_code = "policy.unavailable"
     retryable = True
+
+
+class SessionError(PipelineError, ValueError):
+    """A change to a session that cannot be made; nothing of it was kept [SES-4]."""
+
+    default_code = "session.invalid"
+
+
+class ApprovalError(SessionError):
+    """An approval that cannot be given or used [C10]."""
+
+    default_code = "approval.unusable"
+
+
+class BudgetExceeded(SessionError):
+    """A reservation beyond what the budget allows."""
+
+    default_code = "session.budget-exceeded"
+
+
+class StoreError(PipelineError):
+    """The store cannot read or keep something. Fail closed: nothing may be released. Trying again may help."""
+
+    default_code = "store.unavailable"
+    retryable: ClassVar[bool] = True
+
+
+class StoreBusy(StoreError):
+    """The store has too much to do [E2]; an HTTP host answers 503."""
+
+    default_code = "store.busy"
 
 
 class ConfigError(PipelineError, ValueError):

@@ -1,41 +1,212 @@
-"""What a session remembers between runs. Keyed by subject and session: two subjects never share one [C4].
+"""Where sessions are kept: one protocol, and the store that lives in this process. Spec: docs/spec/sessions.md.
 
-Spec: docs/spec/sessions.md.
+Keyed by subject and session: two subjects never share one [C4]. The others: `pipeline.store.sessions` (SQLite),
+`pipeline.redis_sessions` (Redis, Valkey).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import threading
-from typing import Final
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Final, Protocol
 
+from ulid import ULID
+
+from cmf.identity import Clock
 from pipeline.context import Context
+from pipeline.errors import ApprovalError
 from pipeline.policy_input import SessionFacts
+from pipeline.session_state import (
+    Approval,
+    ApprovalStatus,
+    Budget,
+    BudgetScope,
+    Changes,
+    SessionKey,
+    SessionState,
+    Taint,
+    asked_before,
+    budget_id,
+    budget_of,
+    session_key,
+)
 
-_NOTHING: Final = SessionFacts()
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = _EPOCH.resolution
 
 
-class MemorySessions:
-    """Sessions of this process, until it ends. Safe to use from any thread; labels only grow."""
+def wall_clock() -> datetime:
+    """The time, in UTC: the default of the stores."""
+    return datetime.now(UTC)  # noqa: TID251 - the one place where the stores' default clock is read
 
-    def __init__(self) -> None:
-        self._labels: dict[tuple[str | None, str], frozenset[str]] = {}
+
+class Moments:
+    """Microseconds since the epoch that never go back, whatever the clock does: what has expired stays so."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._latest = 0
+        self._lock = threading.Lock()
+
+    def now(self) -> int:
+        """The present moment, or the latest one given out if the clock stepped back."""
+        moment = (self._clock() - _EPOCH) // _MICROSECOND
+        with self._lock:
+            self._latest = max(self._latest, moment)
+            return self._latest
+
+
+class SessionStore(Protocol):
+    """Sessions, budgets and approvals. Safe to use from any thread; every method may raise StoreError."""
+
+    def read(self, context: Context) -> SessionFacts:
+        """What is known of the context's session, with the version to commit against; nothing without a session."""
+        ...
+
+    def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:
+        """Make all changes at once if the session is still at `expected_version`; None is whatever it is at.
+
+        Returns:
+            False if it moved on, and nothing was changed: read and judge again [C5]. A run without a session has no
+            version to miss; of its changes only those of budgets are kept.
+
+        Raises:
+            SessionError: a change that cannot be made (also ApprovalError, BudgetExceeded); nothing was changed.
+        """
+        ...
+
+    def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:
+        """Those of `marks` that are on record for the context's session."""
+        ...
+
+    def budget(self, context: Context, scope: BudgetScope, name: str) -> Budget:
+        """What was spent and is held."""
+        ...
+
+    def approval(self, approval_id: str) -> Approval | None:
+        """The approval of that id, in whatever session."""
+        ...
+
+    def pending_approvals(self) -> tuple[Approval, ...]:
+        """What waits for a person and is not too old, the oldest first."""
+        ...
+
+    def decide_approval(self, approval_id: str, *, approver: str, approve: bool) -> Approval:
+        """The approval after `approver`'s word on it; ApprovalError if it is unknown or see `Approval.decided`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what the store holds."""
+        ...
+
+    def add_labels(self, context: Context, labels: frozenset[str]) -> None:
+        """Put on the session those of `labels` that are not in force, each with a source event of its own."""
+        missing = labels - self.read(context).labels
+        if missing:
+            source = f"evt_{ULID()}"
+            self.commit(context, None, Changes(taints=frozenset(Taint(label, source) for label in missing)))
+
+
+class MemorySessions(SessionStore):
+    """Sessions of this process, until it ends."""
+
+    def __init__(self, clock: Clock = wall_clock) -> None:
+        self._moments = Moments(clock)
+        self._states: dict[SessionKey, SessionState] = {}
+        self._marks: dict[SessionKey, frozenset[str]] = {}
+        self._budgets: dict[tuple[str, str, str, str], Budget] = {}
+        self._asked: dict[str, SessionKey] = {}
         self._lock = threading.Lock()
 
     def read(self, context: Context) -> SessionFacts:
-        """What is known of the context's session; a run without a session stands alone."""
-        if context.session is None:
-            return _NOTHING
+        """See `SessionStore`."""
         with self._lock:
-            return SessionFacts(labels=self._labels.get(_key(context, context.session), frozenset()))
+            state = self._states.get(session_key(context), SessionState())
+        return state.facts(self._moments.now())
 
-    def add_labels(self, context: Context, labels: frozenset[str]) -> None:
-        """Unite `labels` with those of the context's session."""
-        if context.session is None or not labels:
-            return
+    def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:
+        """See `SessionStore`."""
+        key = session_key(context)
+        kept = changes.for_key(key)
         with self._lock:
-            key = _key(context, context.session)
-            self._labels[key] = self._labels.get(key, frozenset()) | labels
+            state = self._states.get(key, SessionState())
+            if key.session is not None and expected_version not in (None, state.version):
+                return False
+            # Everything is worked out before anything is put in place: a refusal leaves all as it was.
+            budgets = {budget_of(change, key): Budget() for change in kept.of_budgets}
+            budgets.update((name, self._budgets[name]) for name in budgets.keys() & self._budgets.keys())
+            settle(budgets, kept, key)
+            if any(asked.id in self._asked for asked in kept.asked):
+                raise asked_before()
+            if kept.touch_session:
+                marks = self._marks.get(key, frozenset())
+                self._states[key] = state.after(kept, key, self._moments.now(), kept.count_marks & marks)
+                self._marks[key] = marks | kept.seen | kept.count_marks
+            self._budgets.update(budgets)
+            self._asked.update((asked.id, key) for asked in kept.asked)
+        return True
+
+    def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:
+        """See `SessionStore`."""
+        with self._lock:
+            return self._marks.get(session_key(context), frozenset()) & frozenset(marks)
+
+    def budget(self, context: Context, scope: BudgetScope, name: str) -> Budget:
+        """See `SessionStore`."""
+        with self._lock:
+            return self._budgets.get(budget_id(scope, name, session_key(context)), Budget())
+
+    def approval(self, approval_id: str) -> Approval | None:
+        """See `SessionStore`."""
+        with self._lock:
+            key = self._asked.get(approval_id)
+            return None if key is None else self._states[key].approvals[approval_id]
+
+    def pending_approvals(self) -> tuple[Approval, ...]:
+        """See `SessionStore`."""
+        with self._lock:
+            every = [approval for state in self._states.values() for approval in state.approvals.values()]
+        return waiting(every, self._moments.now())
+
+    def decide_approval(self, approval_id: str, *, approver: str, approve: bool) -> Approval:
+        """See `SessionStore`."""
+        with self._lock:
+            key = self._asked.get(approval_id)
+            if key is None:
+                raise unknown_approval()
+            self._states[key] = with_decision(self._states[key], approval_id, approver, approve, self._moments.now())
+            return self._states[key].approvals[approval_id]
+
+    def close(self) -> None:
+        """See `SessionStore`; nothing is held."""
 
 
-def _key(context: Context, session: str) -> tuple[str | None, str]:
-    return (context.subject.id if context.subject is not None else None, session)
+def settle(budgets: dict[tuple[str, str, str, str], Budget], changes: Changes, key: SessionKey) -> None:
+    """Put the budgets as they are after `changes` in place of those given; BudgetExceeded, SessionError as there."""
+    for settlement in changes.settlements:
+        name = budget_of(settlement, key)
+        budgets[name] = budgets[name].settled(settlement)
+    for reservation in changes.reservations:
+        name = budget_of(reservation, key)
+        budgets[name] = budgets[name].reserved(reservation)
+
+
+def with_decision(state: SessionState, approval_id: str, approver: str, approve: bool, now: int) -> SessionState:
+    """The state with one approval decided and its version one up."""
+    moment = max(now, state.updated_at)
+    decided = state.approvals[approval_id].decided(approver, approve=approve, now=moment)
+    approvals = {**state.approvals, approval_id: decided}
+    return dataclasses.replace(state, approvals=approvals, version=state.version + 1, updated_at=moment)
+
+
+def waiting(approvals: Collection[Approval], now: int) -> tuple[Approval, ...]:
+    """Those that wait for a person and are not too old, the oldest first."""
+    open_ones = (one for one in approvals if one.status is ApprovalStatus.PENDING and now < one.asked.expires_at)
+    return tuple(sorted(open_ones, key=lambda one: (one.requested_at, one.asked.id)))
+
+
+def unknown_approval() -> ApprovalError:
+    """The error for an id that names no approval."""
+    return ApprovalError("there is no such approval", code="approval.unknown", hint="list those that wait")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.pipeline.redis_server import running_redis
+from tests.pipeline.session_stores import Clock
+from ulid import ULID
 
 from pipeline import Config, Guard
+from pipeline.redis_sessions import RedisSessions
+from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.store.database import Store
 
 Rules = Callable[..., Guard]
 
@@ -55,3 +61,28 @@ def guarded(tmp_path: Path) -> Rules:
         return Guard(write_rules(tmp_path, rules, **options), config=config)
 
     return make
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_redis(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[SessionStore]:
+    """Each kind of store in turn."""
+    if request.param == "memory":
+        yield MemorySessions(clock)
+    elif request.param == "sqlite":
+        with Store.at(tmp_path / "store.sqlite3") as database:
+            yield database.sessions(clock=clock, timeout_seconds=60)
+    else:
+        sessions = RedisSessions(request.getfixturevalue("redis_url"), prefix=str(ULID()), clock=clock)
+        yield sessions
+        sessions.close()

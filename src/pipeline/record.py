@@ -1,0 +1,163 @@
+"""What is kept of a run for good: who asked, what was judged, what policy said, what was done. Spec: recorder.md.
+
+The names are those of an OPA decision log where it has one. No content is in a record, and no free text of a rule:
+only ids, codes, paths, digests and counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from cmf.codec import dumps
+from pipeline.context import Context
+from pipeline.decision import Decision, Effect, Hit, ViewDecision
+
+SCHEMA: Final = 1
+MAX_NAME: Final = 256  # characters of a name or URI from the traffic; the rest is cut, and the cut is listed
+ERASED: Final = ("/input",)  # what an OPA log would hold and a record never does: the content
+_LABELS: Final = {"system": "cmf-pipeline", "version": version("cmf-pipeline")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What the host knows of a run besides the decision.
+
+    Attributes:
+        timestamp: when it was decided; UTC.
+        input_digest: the value's digest, as hex (`cmf.digests.value_hash`); `output_digest` that of what went on.
+        session_version: of the session, as it was read.
+        timings: phase → nanoseconds; OPA's `metrics`.
+    """
+
+    timestamp: datetime
+    input_digest: str
+    output_digest: str | None = None
+    session_version: int | None = None
+    timings: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record: what a store looks it up by, and the bytes that are kept; `digest` is their SHA-256, in hex."""
+
+    decision_id: str
+    timestamp: datetime
+    subject: str | None
+    session: str | None
+    verdict: str
+    action: str
+    revision: str
+    body: bytes
+
+    @property
+    def digest(self) -> str:
+        """The leaf of the record in an audit log [E3]."""
+        return hashlib.sha256(self.body).hexdigest()
+
+
+def record_of(decision: Decision, context: Context, run: Run) -> Record:
+    """The record of one run."""
+    masked: list[str] = []
+    views = [_view(view, f"/result/views/{place}", masked) for place, view in enumerate(decision.views)]
+    subject = context.subject
+    request = context.request
+    body: dict[str, Any] = {
+        "schema": SCHEMA,
+        "decision_id": decision.id,
+        "timestamp": run.timestamp.isoformat(),
+        "labels": _LABELS,
+        "path": "cmf/main/decision",
+        "revision": decision.revision,
+        "bundles": {"cmf": {"revision": decision.revision}},
+        "input_digest": run.input_digest,
+        "output_digest": run.output_digest,
+        "result": {
+            "verdict": decision.verdict.value,
+            "action": decision.action.value,
+            "mode": decision.mode.value,
+            "coverage": decision.coverage.to_json(),
+            "views": views,
+        },
+        "subject": None if subject is None else _present({"id": subject.id, "type": subject.type}),
+        "session": context.session,
+        "session_version": run.session_version,
+        "requested_by": subject.id if subject is not None else None,
+        "environment": context.environment,
+        "req_id": request.request_id if request is not None else None,
+        "trace_id": request.trace_id if request is not None else None,
+        "span_id": request.span_id if request is not None else None,
+        "metrics": dict(run.timings),
+        "masked": masked,
+        "erased": list(ERASED),
+    }
+    return Record(
+        decision_id=decision.id,
+        timestamp=run.timestamp,
+        subject=subject.id if subject is not None else None,
+        session=context.session,
+        verdict=decision.verdict.value,
+        action=decision.action.value,
+        revision=decision.revision,
+        body=dumps(_present(body)),
+    )
+
+
+def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: item for name, item in fields.items() if item is not None}
+
+
+def _view(view: ViewDecision, where: str, masked: list[str]) -> dict[str, Any]:
+    shown = {
+        "path": view.path,
+        "kind": view.kind,
+        "role": view.role,
+        "uri": _cut(_bare(view.uri), view.uri, f"{where}/uri", masked),
+        "name": _cut(view.name, view.name, f"{where}/name", masked),
+        "action": view.action,
+        "direction": view.direction,
+        "verdict": view.verdict.value,
+        "outcome": view.outcome.value,
+        "hits": [_hit(hit) for hit in view.hits],
+    }
+    return _present(shown)
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    """A hit by rule and code. Its reason and detail are a rule's free text, which may quote what it looked at."""
+    shown: dict[str, Any] = {
+        "rule": hit.rule,
+        "code": hit.code,
+        "effect": hit.effect.value,
+        "severity": hit.severity,
+        "mode": hit.mode.value,
+    }
+    if hit.effect is Effect.REDACT:
+        # Where in the part, but not under which name: keys of arguments are the sender's own words.
+        pointer = str(hit.fields.get("pointer") or "")
+        shown["redacted"] = {"depth": pointer.count("/")} if pointer else {"spans": len(hit.fields.get("spans", ()))}
+    return shown
+
+
+def _bare(uri: str | None) -> str | None:
+    """The URI without credentials, query and fragment: keys to data travel there; no URI, no more than its scheme."""
+    if uri is None:
+        return None
+    try:
+        parts = urlsplit(uri)
+        host = parts.netloc.rpartition("@")[2]
+        return uri.partition(":")[0] if parts.scheme == "data" else urlunsplit((parts.scheme, host, parts.path, "", ""))
+    except ValueError:
+        return uri.partition(":")[0]
+
+
+def _cut(shown: str | None, whole: str | None, where: str, masked: list[str]) -> str | None:
+    kept = shown[:MAX_NAME] if shown is not None else None
+    if kept != whole:
+        masked.append(where)
+    return kept

@@ -1,0 +1,448 @@
+"""What a session is, and what a run may change in it: plain values, the same for every store. Spec: sessions.md.
+
+Labels and grants are two sets that only grow [C3]; the labels in force are worked out when a session is read. Times
+are integers: microseconds since the epoch, UTC.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final
+
+from cmf.codec import dumps
+from pipeline.context import Context
+from pipeline.errors import ApprovalError, BudgetExceeded, SessionError
+from pipeline.policy_input import SessionFacts
+
+MAX_EVENTS: Final = 64  # the newest events that a session keeps [SES-7]
+MAX_EVENT_BYTES: Final = 2_048  # one event as JSON: names and codes, never content
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Whose session it is, and which: `subject` is `id:<subject id>` or `anonymous`; no session is None."""
+
+    subject: str
+    session: str | None
+
+
+def session_key(context: Context) -> SessionKey:
+    """The key of the context's session; equal session ids of two subjects give two keys."""
+    subject = context.subject.id if context.subject is not None else None
+    return SessionKey(subject="anonymous" if subject is None else f"id:{subject}", session=context.session)
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A label and the event that brought it."""
+
+    label: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A declassification: until `expires_at` the label does not count for the sources named here, and for no others."""
+
+    id: str
+    label: str
+    sources: frozenset[str]
+    actor: str
+    reason: str
+    scope: str
+    expires_at: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The grant as JSON, sources sorted."""
+        return {**_fields(self), "sources": sorted(self.sources)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Grant:
+        """The grant that `to_json` gave."""
+        return cls(**{**stored, "sources": frozenset(stored["sources"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """An amount to add to a counter; one with a `mark` is added once per session, however often it is presented."""
+
+    name: str
+    amount: Decimal
+    mark: str | None = None
+
+
+class ApprovalStatus(StrEnum):
+    """Where an approval stands."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+    USED = "used"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a run asks a person to approve [C10]: one effect by digest, its target, and the rules that ask."""
+
+    id: str
+    digest: str
+    target: str
+    rules: tuple[str, ...]
+    revision: str
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """What was asked, by whom in which session, and what came of it. Times as elsewhere; None is not yet."""
+
+    asked: Asked
+    key: SessionKey
+    status: ApprovalStatus = ApprovalStatus.PENDING
+    approver: str | None = None
+    requested_at: int
+    decided_at: int | None = None
+    used_at: int | None = None
+
+    def decided(self, approver: str, *, approve: bool, now: int) -> Approval:
+        """The approval after a person's word on it.
+
+        Raises:
+            ApprovalError: it was decided before (`approval.decided`), is too old (`approval.expired`), or the approver
+                is the requester or nobody (`approval.own-request`).
+        """
+        if self.status is not ApprovalStatus.PENDING:
+            raise ApprovalError("this was decided before", code="approval.decided", hint="ask again for a new one")
+        if now >= self.asked.expires_at:
+            raise ApprovalError("this approval is too old", code="approval.expired", hint="ask again for a new one")
+        if not approver or self.key.subject == f"id:{approver}":
+            hint = "another person has to decide"
+            raise ApprovalError("nobody approves a request of their own", code="approval.own-request", hint=hint)
+        status = ApprovalStatus.APPROVED if approve else ApprovalStatus.DENIED
+        return dataclasses.replace(self, status=status, approver=approver, decided_at=now)
+
+    def used(self, use: ApprovalUse, now: int) -> Approval:
+        """The approval, spent on exactly what was approved.
+
+        Raises:
+            ApprovalError: it is not approved or was spent (`approval.unusable`), too old (`approval.expired`), or
+                given for something else (`approval.other-effect`).
+        """
+        if self.status is not ApprovalStatus.APPROVED:
+            raise ApprovalError("this approval cannot be used", code="approval.unusable", hint="ask again")
+        if now >= self.asked.expires_at:
+            raise ApprovalError("this approval is too old", code="approval.expired", hint="ask again for a new one")
+        if (use.digest, use.target, use.revision) != (self.asked.digest, self.asked.target, self.asked.revision):
+            hint = "changed arguments or policies need an approval of their own"
+            raise ApprovalError("this was approved for something else", code="approval.other-effect", hint=hint)
+        return dataclasses.replace(self, status=ApprovalStatus.USED, used_at=now)
+
+    def shown(self) -> dict[str, Any]:
+        """What policy sees of it."""
+        asked = self.asked
+        return {
+            "id": asked.id,
+            "status": self.status.value,
+            "digest": asked.digest,
+            "target": asked.target,
+            "rules": list(asked.rules),
+            "revision": asked.revision,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole approval as flat JSON, for storage."""
+        own = {"subject": self.key.subject, "session": self.key.session, "status": self.status.value}
+        times = {"requested_at": self.requested_at, "decided_at": self.decided_at, "used_at": self.used_at}
+        asked = {**_fields(self.asked), "rules": list(self.asked.rules)}
+        return {**asked, **own, "approver": self.approver, **times}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Approval:
+        """The approval that `to_json` gave."""
+        asked = {name: stored[name] for name in Asked.__dataclass_fields__}
+        return cls(
+            asked=Asked(**{**asked, "rules": tuple(stored["rules"])}),
+            key=SessionKey(stored["subject"], stored["session"]),
+            status=ApprovalStatus(stored["status"]),
+            approver=stored["approver"],
+            requested_at=stored["requested_at"],
+            decided_at=stored["decided_at"],
+            used_at=stored["used_at"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalUse:
+    """An approval that a run spends, with what it is about to do: only exactly what was approved goes through."""
+
+    id: str
+    digest: str
+    target: str
+    revision: str
+
+
+class BudgetScope(StrEnum):
+    """Who shares a budget."""
+
+    SESSION = "session"
+    SUBJECT = "subject"
+    EVERYONE = "everyone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """An amount held in a budget before it is known what a run will cost; refused beyond `limit`."""
+
+    id: str
+    scope: BudgetScope
+    budget: str
+    amount: Decimal
+    limit: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What a reservation came to. Zero gives it back."""
+
+    id: str
+    scope: BudgetScope
+    budget: str
+    amount: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What was spent, and what is held by reservation id. A hold that nobody settles stays: it counts in full."""
+
+    spent: Decimal = Decimal(0)
+    held: Mapping[str, Decimal] = field(default_factory=dict)
+
+    @property
+    def committed(self) -> Decimal:
+        """Spent and held together."""
+        return sum(self.held.values(), self.spent)
+
+    def reserved(self, reservation: Reservation) -> Budget:
+        """The budget with the amount held; BudgetExceeded where that is beyond the limit."""
+        amount = _amount(reservation.amount)
+        if reservation.id in self.held:
+            raise SessionError("this reservation was made before", code="session.reserved-before", hint="mint a new id")
+        if self.committed + amount > reservation.limit:
+            raise BudgetExceeded("the budget does not allow this", path=reservation.budget, hint="wait, or raise it")
+        return Budget(self.spent, {**self.held, reservation.id: amount})
+
+    def settled(self, settlement: Settlement) -> Budget:
+        """The budget with the hold gone and the amount spent; SessionError where there is no such hold."""
+        if settlement.id not in self.held:
+            hint = "a reservation is settled once"
+            raise SessionError("there is no such reservation", code="session.unknown-reservation", hint=hint)
+        held = {name: amount for name, amount in self.held.items() if name != settlement.id}
+        return Budget(self.spent + _amount(settlement.amount), held)
+
+
+def _amount(amount: Decimal) -> Decimal:
+    if not amount.is_finite() or amount < 0:
+        raise SessionError("an amount is zero or more", code="session.bad-amount", hint="price the run first")
+    return amount
+
+
+def budget_of(change: Reservation | Settlement, key: SessionKey) -> tuple[str, str, str, str]:
+    """Scope, subject, session and name: what tells one budget from another. Empty where the scope does not ask."""
+    return budget_id(change.scope, change.budget, key)
+
+
+def budget_id(scope: BudgetScope, name: str, key: SessionKey) -> tuple[str, str, str, str]:
+    """The same, from its parts; SessionError for a budget of a session where there is none."""
+    if scope is BudgetScope.SESSION and key.session is None:
+        raise _no_session()
+    subject = "" if scope is BudgetScope.EVERYONE else key.subject
+    return (scope.value, subject, (key.session or "") if scope is BudgetScope.SESSION else "", name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """All that one run changes, committed together or not at all [C5].
+
+    Attributes:
+        taints, grants: grow the two sets; a grant names sources that are on record.
+        counts: added to the counters.
+        events: JSON objects, the newest last; names and codes only, no content.
+        tool_ids: canonical id → provider → its name (`IdMap.to_json()`); links that are on record already may be there.
+        seen: marks to keep: content digests of what was judged, say [C4].
+        asked, used: approvals asked for, and spent.
+        reservations, settlements: of budgets; settled first.
+    """
+
+    taints: frozenset[Taint] = frozenset()
+    grants: tuple[Grant, ...] = ()
+    counts: tuple[Count, ...] = ()
+    events: tuple[Mapping[str, Any], ...] = ()
+    tool_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    seen: frozenset[str] = frozenset()
+    asked: tuple[Asked, ...] = ()
+    used: tuple[ApprovalUse, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    settlements: tuple[Settlement, ...] = ()
+
+    @property
+    def touch_session(self) -> bool:
+        """Whether anything of the session itself changes; budgets stand beside it."""
+        own = (self.taints, self.grants, self.counts, self.events, self.tool_ids, self.seen, self.asked, self.used)
+        return any(own)
+
+    @property
+    def of_budgets(self) -> tuple[Settlement | Reservation, ...]:
+        """What it changes in budgets, in the order in which that is done."""
+        return (*self.settlements, *self.reservations)
+
+    @property
+    def count_marks(self) -> frozenset[str]:
+        """The marks of its counts."""
+        return frozenset(count.mark for count in self.counts if count.mark is not None)
+
+    def for_key(self, key: SessionKey) -> Changes:
+        """What of it can be kept under `key`: a run without a session keeps nothing, and can neither ask nor use.
+
+        Raises:
+            SessionError: a grant or an approval without a session (`session.none`).
+        """
+        if key.session is not None:
+            return self
+        if self.grants or self.asked or self.used:
+            raise _no_session()
+        return Changes(reservations=self.reservations, settlements=self.settlements)
+
+
+def _no_session() -> SessionError:
+    return SessionError("this needs a session", code="session.none", hint="give the run a session id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """All that is on record of one session but its marks. No moment before `updated_at` counts as now."""
+
+    version: int = 0
+    updated_at: int = 0
+    taints: frozenset[Taint] = frozenset()
+    grants: tuple[Grant, ...] = ()
+    counters: Mapping[str, Decimal] = field(default_factory=dict)
+    events: tuple[Mapping[str, Any], ...] = ()
+    tool_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    approvals: Mapping[str, Approval] = field(default_factory=dict)
+
+    def facts(self, now: int) -> SessionFacts:
+        """What policy may know: labels that no active grant lifts, approvals that still can be used."""
+        now = max(now, self.updated_at)
+        lifted = {(grant.label, source) for grant in self.grants if now < grant.expires_at for source in grant.sources}
+        usable = (ApprovalStatus.PENDING, ApprovalStatus.APPROVED)
+        return SessionFacts(
+            labels=frozenset(taint.label for taint in self.taints if (taint.label, taint.source) not in lifted),
+            counters={name: _number(amount) for name, amount in sorted(self.counters.items())},
+            events=self.events,
+            approvals=tuple(
+                approval.shown()
+                for _, approval in sorted(self.approvals.items())
+                if approval.status in usable and now < approval.asked.expires_at
+            ),
+            version=self.version,
+            tool_ids=self.tool_ids,
+            label_sources=_sources(taint for taint in self.taints if (taint.label, taint.source) not in lifted),
+        )
+
+    def after(self, changes: Changes, key: SessionKey, now: int, counted: frozenset[str]) -> SessionState:
+        """The state with `changes` made and its version one up. `counted` are the count marks already on record.
+
+        A store may hand in only the parts that `changes` concern.
+
+        Raises:
+            SessionError: a grant for a source that is not on record, an event that is too large, a tool id that means
+                two calls. ApprovalError: see `Approval`.
+        """
+        now = max(now, self.updated_at)
+        taints = self.taints | changes.taints
+        for grant in changes.grants:
+            if not grant.sources or any(Taint(grant.label, source) not in taints for source in grant.sources):
+                hint = "name the events that brought the label"
+                raise SessionError("a grant for what is not on record", code="session.unknown-source", hint=hint)
+        return dataclasses.replace(
+            self,
+            version=self.version + 1,
+            updated_at=now,
+            taints=taints,
+            grants=self.grants + changes.grants,
+            counters=_counted(self.counters, changes.counts, counted),
+            events=(*self.events, *map(_event, changes.events))[-MAX_EVENTS:],
+            tool_ids=_linked(self.tool_ids, changes.tool_ids),
+            approvals=self._approvals(changes, key, now),
+        )
+
+    def _approvals(self, changes: Changes, key: SessionKey, now: int) -> Mapping[str, Approval]:
+        approvals = dict(self.approvals)
+        for use in changes.used:
+            if use.id not in approvals or approvals[use.id].key != key:
+                raise ApprovalError("this session has no such approval", code="approval.unknown", hint="ask again")
+            approvals[use.id] = approvals[use.id].used(use, now)
+        for asked in changes.asked:
+            if asked.id in approvals:
+                raise asked_before()
+            approvals[asked.id] = Approval(asked=asked, key=key, requested_at=now)
+        return approvals
+
+
+def asked_before() -> ApprovalError:
+    """The error for an approval's id that is taken, in whatever session."""
+    return ApprovalError("this was asked before", code="approval.asked-before", hint="mint a new id")
+
+
+def _sources(taints: Iterable[Taint]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for taint in taints:
+        found.setdefault(taint.label, set()).add(taint.source)
+    return {label: frozenset(sources) for label, sources in sorted(found.items())}
+
+
+def _number(amount: Decimal) -> int | float:
+    return int(amount) if amount == amount.to_integral_value() else float(amount)
+
+
+def _counted(
+    counters: Mapping[str, Decimal], counts: tuple[Count, ...], counted: frozenset[str]
+) -> Mapping[str, Decimal]:
+    grown = dict(counters)
+    met = set(counted)
+    for count in counts:
+        if count.mark is not None and count.mark in met:
+            continue
+        grown[count.name] = grown.get(count.name, Decimal(0)) + _amount(count.amount)
+        if count.mark is not None:
+            met.add(count.mark)
+    return grown
+
+
+def _event(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    if len(dumps(dict(event))) > MAX_EVENT_BYTES:
+        hint = "an event holds names and codes, no content"
+        raise SessionError("an event is too large", code="session.large-event", hint=hint)
+    return event
+
+
+def _linked(
+    known: Mapping[str, Mapping[str, str]], added: Mapping[str, Mapping[str, str]]
+) -> Mapping[str, Mapping[str, str]]:
+    merged = {canonical: dict(names) for canonical, names in known.items()}
+    taken = {(provider, name): canonical for canonical, names in known.items() for provider, name in names.items()}
+    for canonical, names in added.items():
+        mine = merged.setdefault(canonical, {})
+        for provider, name in names.items():
+            if mine.setdefault(provider, name) != name or taken.setdefault((provider, name), canonical) != canonical:
+                hint = "read the session again: another run named this call"
+                raise SessionError("a tool id would mean two calls", code="session.tool-id-conflict", hint=hint)
+    return merged
+
+
+def _fields(item: Any) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in item.__dataclass_fields__}

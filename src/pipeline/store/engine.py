@@ -1,0 +1,147 @@
+"""Opening a database: settings that make a commit durable, and migrations up to what this code knows [E5].
+
+Spec: docs/spec/recorder.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from pipeline.errors import ConfigError, StoreError
+
+SCHEMA: Final = "0001"  # the newest migration; a test compares it with the folder
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
+_BEGIN: Final = "cmf_begin"  # execution option: how a transaction of SQLite begins
+_SQLITE: Final = "sqlite"
+_POSTGRESQL: Final = "postgresql"
+
+
+def open_engine(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
+    """An engine on a database that is migrated and ready; a missing SQLite file is made, readable by its owner alone.
+
+    Args:
+        url: `sqlite:////absolute/path`, or a PostgreSQL URL with a driver that is installed.
+        busy_seconds: how long a transaction waits for that of another process (SQLite).
+
+    Raises:
+        ConfigError: a URL of another kind. StoreError: the database cannot be opened, is newer than this code
+            (`store.newer-schema`), or cannot be migrated.
+    """
+    target = _target(url)
+    try:
+        if target.get_backend_name() == _SQLITE:
+            _make_private(Path(str(target.database)))
+            engine = sqlalchemy.create_engine(target, connect_args={"timeout": busy_seconds})
+            event.listen(engine, "connect", _durable)
+            event.listen(engine, "begin", _begin)
+        else:
+            engine = sqlalchemy.create_engine(target)
+        migrate(engine)
+    except (SQLAlchemyError, OSError) as error:
+        raise unavailable("the store cannot be opened", error) from error
+    return engine
+
+
+def _target(url: str) -> URL:
+    try:
+        target = make_url(url)
+    except ArgumentError:
+        raise ConfigError("this is no database URL", hint="write sqlite:////path/to/file") from None
+    if target.get_backend_name() not in (_SQLITE, _POSTGRESQL):
+        raise ConfigError("the store is SQLite or PostgreSQL", hint="write sqlite:////path/to/file")
+    if target.get_backend_name() == _SQLITE and target.database in (None, "", ":memory:"):
+        raise ConfigError("the store needs a file", hint="sessions that may be lost are `MemorySessions`")
+    return target
+
+
+def _make_private(file: Path) -> None:
+    # SQLite gives its journal files the mode of the database.
+    os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _durable(connection: Any, _: object) -> None:
+    # The driver's own transactions begin too late for a snapshot; ours begin where SQLAlchemy says so.
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get(_BEGIN, 'DEFERRED')}")
+
+
+def writing(connection: Connection) -> Connection:
+    """The connection, its transactions taking the write lock when they begin: what they read stays true."""
+    return connection.execution_options(**{_BEGIN: "IMMEDIATE"})
+
+
+@contextmanager
+def snapshot(engine: Engine) -> Iterator[Connection]:
+    """A connection whose reads all see one moment.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    try:
+        with engine.connect() as connection:
+            if engine.dialect.name == _POSTGRESQL:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
+    except SQLAlchemyError as error:
+        raise unavailable("the store cannot be read", error) from error
+
+
+def unavailable(what: str, error: Exception) -> StoreError:
+    """The error for a database that failed; its own text stays out, for it quotes the values of a row."""
+    return StoreError(what, hint=f"the database reported {type(error).__name__}")
+
+
+def migrate(engine: Engine) -> None:
+    """Bring the tables to what this code knows, in one transaction; two processes may try at once.
+
+    Raises:
+        StoreError: the database was migrated by newer code (`store.newer-schema`).
+    """
+    with engine.connect() as connection, connection.begin():
+        found = _revision(connection)
+    if found == SCHEMA:
+        return
+    if found is not None and found > SCHEMA:
+        hint = "install the version that migrated it"
+        both = f"the store has schema {found}, this code knows {SCHEMA}"
+        raise StoreError(both, code="store.newer-schema", hint=hint)
+    with engine.connect() as connection:
+        connection = writing(connection)
+        with connection.begin():
+            upgrade(connection)
+
+
+def upgrade(connection: Connection, revision: str = SCHEMA) -> None:
+    """Run the migrations up to `revision` within the connection's transaction."""
+    # Loading Alembic costs a tenth of a second, and most openings need no migration.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+def _revision(connection: Connection) -> str | None:
+    if not sqlalchemy.inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return found

@@ -1,0 +1,173 @@
+"""Every table. Times are microseconds since the epoch, UTC; amounts are exact decimals spelled as text.
+
+What is changed here needs a migration in `migrations/versions`; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+METADATA: Final = MetaData()
+
+# SQLite numbers only INTEGER keys by itself; PostgreSQL's INTEGER is too small for a log.
+_SEQUENCE: Final = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _text(name: str, *, nullable: bool = False) -> Column[str]:
+    return Column(name, Text, nullable=nullable)
+
+
+def _moment(name: str, *, nullable: bool = False) -> Column[int]:
+    return Column(name, BigInteger, nullable=nullable)
+
+
+def _of_session() -> tuple[Column[str], Column[str], ForeignKeyConstraint]:
+    owner = ForeignKeyConstraint(("subject", "session"), ("session_state.subject", "session_state.session"))
+    return _text("subject"), _text("session"), owner
+
+
+SESSION_STATE: Final = Table(
+    "session_state",
+    METADATA,
+    _text("subject"),
+    _text("session"),
+    Column("version", BigInteger, nullable=False),
+    _moment("updated_at"),
+    PrimaryKeyConstraint("subject", "session"),
+)
+SESSION_LABELS: Final = Table(
+    "session_labels",
+    METADATA,
+    *_of_session(),
+    _text("label"),
+    _text("source"),
+    PrimaryKeyConstraint("subject", "session", "label", "source"),
+)
+SESSION_GRANTS: Final = Table(
+    "session_grants",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    *_of_session(),
+    _text("label"),
+    _text("actor"),
+    _text("reason"),
+    _text("scope"),
+    _moment("granted_at"),
+    _moment("expires_at"),
+    Index("session_grants_session", "subject", "session"),
+)
+SESSION_GRANT_SOURCES: Final = Table(
+    "session_grant_sources",
+    METADATA,
+    Column("grant_id", Text, ForeignKey("session_grants.id"), nullable=False),
+    _text("source"),
+    PrimaryKeyConstraint("grant_id", "source"),
+)
+SESSION_COUNTERS: Final = Table(
+    "session_counters",
+    METADATA,
+    *_of_session(),
+    _text("name"),
+    _text("amount"),
+    PrimaryKeyConstraint("subject", "session", "name"),
+)
+SESSION_EVENTS: Final = Table(
+    "session_events",
+    METADATA,
+    *_of_session(),
+    Column("seq", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("subject", "session", "seq"),
+)
+SESSION_TOOL_IDS: Final = Table(
+    "session_tool_ids",
+    METADATA,
+    *_of_session(),
+    _text("canonical_id"),
+    _text("provider"),
+    _text("provider_id"),
+    PrimaryKeyConstraint("subject", "session", "canonical_id", "provider"),
+    UniqueConstraint("subject", "session", "provider", "provider_id"),
+)
+SESSION_MARKS: Final = Table(
+    "session_marks",
+    METADATA,
+    *_of_session(),
+    _text("mark"),
+    PrimaryKeyConstraint("subject", "session", "mark"),
+)
+APPROVALS: Final = Table(
+    "approvals",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    *_of_session(),
+    _text("digest"),
+    _text("target"),
+    Column("rules", LargeBinary, nullable=False),
+    _text("revision"),
+    _text("status"),
+    _text("approver", nullable=True),
+    _moment("requested_at"),
+    _moment("expires_at"),
+    _moment("decided_at", nullable=True),
+    _moment("used_at", nullable=True),
+    Index("approvals_session", "subject", "session"),
+    Index("approvals_status", "status", "requested_at"),
+)
+BUDGETS: Final = Table(
+    "budgets",
+    METADATA,
+    _text("scope"),
+    _text("subject"),
+    _text("session"),
+    _text("name"),
+    _text("spent"),
+    PrimaryKeyConstraint("scope", "subject", "session", "name"),
+)
+BUDGET_HOLDS: Final = Table(
+    "budget_holds",
+    METADATA,
+    _text("scope"),
+    _text("subject"),
+    _text("session"),
+    _text("name"),
+    _text("id"),
+    _text("amount"),
+    PrimaryKeyConstraint("scope", "subject", "session", "name", "id"),
+    ForeignKeyConstraint(
+        ("scope", "subject", "session", "name"),
+        ("budgets.scope", "budgets.subject", "budgets.session", "budgets.name"),
+    ),
+)
+RECORDS: Final = Table(
+    "records",
+    METADATA,
+    Column("seq", _SEQUENCE, primary_key=True, autoincrement=True),
+    Column("decision_id", Text, nullable=False, unique=True),
+    _moment("at"),
+    _text("subject"),
+    _text("session", nullable=True),
+    _text("verdict"),
+    _text("action"),
+    _text("revision"),
+    Column("body", LargeBinary, nullable=False),
+    _text("digest"),
+    Index("records_session", "subject", "session", "seq"),
+    Index("records_at", "at"),
+    sqlite_autoincrement=True,
+)

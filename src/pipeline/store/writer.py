@@ -1,0 +1,184 @@
+"""The one writer of a process: a thread, a connection, and one commit for all that waits [E2]. Spec: recorder.md.
+
+While one transaction is being made durable, the next jobs queue up; they share the commit, and its fsync, that follows.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, Engine, Table, insert
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.errors import StoreBusy, StoreError
+from pipeline.store.engine import unavailable, writing
+
+MAX_WAITING: Final = 4_096  # jobs; at 64 in flight this is many seconds of work, and more is an overload
+MAX_BATCH: Final = 256  # jobs in one transaction: bounds how long the first of them waits for the last
+TIMEOUT_SECONDS: Final = 5.0
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row to insert. Rows of a batch go in together, by one statement per table."""
+
+    future: Future[None]
+    table: Table
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A change that looks before it writes. What it raises undoes its own work, and nobody else's."""
+
+    future: Future[Any]
+    job: Callable[[Connection], Any]
+
+
+class Writer:
+    """Makes changes durable, many with one commit. Safe to use from any thread."""
+
+    def __init__(self, engine: Engine, *, max_waiting: int = MAX_WAITING, max_batch: int = MAX_BATCH) -> None:
+        self._engine = engine
+        self._max_batch = max_batch
+        self._waiting: queue.Queue[_Row | _Call | None] = queue.Queue(maxsize=max_waiting)
+        self._gate = threading.Lock()
+        self._closed = False
+        self._connection: Connection | None = None
+        self._thread = threading.Thread(target=self._run, name="cmf-store-writer", daemon=True)
+        self._thread.start()
+
+    def insert(self, table: Table, values: Mapping[str, Any]) -> Future[None]:
+        """Done when the row is durable; the future raises StoreError where it is not.
+
+        Raises:
+            StoreBusy: too much waits already. StoreError: the store is closed (`store.closed`).
+        """
+        future: Future[None] = Future()
+        self._put(_Row(future, table, values))
+        return future
+
+    def call(self, job: Callable[[Connection], _T]) -> Future[_T]:
+        """What `job` returned, once what it did is durable. What it raises is the future's, and undoes its work.
+
+        Raises:
+            StoreBusy: too much waits already. StoreError: the store is closed (`store.closed`).
+        """
+        future: Future[_T] = Future()
+        self._put(_Call(future, job))
+        return future
+
+    def close(self) -> None:
+        """Finish what waits, and stop."""
+        with self._gate:
+            if self._closed:
+                return
+            self._closed = True
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _put(self, item: _Row | _Call) -> None:
+        with self._gate:
+            if self._closed:
+                raise StoreError("the store is closed", code="store.closed", hint="open it again")
+            try:
+                self._waiting.put_nowait(item)
+            except queue.Full:
+                raise StoreBusy("too much waits for the store", hint="try again shortly") from None
+
+    def _run(self) -> None:
+        more = True
+        while more:
+            batch, more = self._batch()
+            live = [item for item in batch if item.future.set_running_or_notify_cancel()]
+            if live:
+                self._write(live)
+        self._disconnect()
+
+    def _batch(self) -> tuple[list[_Row | _Call], bool]:
+        """What waits, at least one item of it, and whether more may come."""
+        items: list[_Row | _Call] = []
+        item = self._waiting.get()
+        while item is not None:
+            items.append(item)
+            if len(items) == self._max_batch:
+                return items, True
+            try:
+                item = self._waiting.get_nowait()
+            except queue.Empty:
+                return items, True
+        return items, False
+
+    def _write(self, batch: list[_Row | _Call]) -> None:
+        done: list[tuple[Future[Any], Any]] = []
+        refused: list[tuple[Future[Any], Exception]] = []
+        try:
+            with self._connected().begin():
+                self._insert_rows([item for item in batch if isinstance(item, _Row)])
+                done += [(item.future, None) for item in batch if isinstance(item, _Row)]
+                for item in batch:
+                    if isinstance(item, _Call):
+                        self._carry_out(item, done, refused)
+        except Exception as error:  # noqa: BLE001 - whatever fails here, each waiting request hears that it failed
+            self._disconnect()
+            for item in batch:
+                item.future.set_exception(unavailable("the store could not keep this", error))
+            return
+        # Only now is anything durable, and only now does anybody hear of it.
+        for future, exception in refused:
+            future.set_exception(exception)
+        for future, result in done:
+            future.set_result(result)
+
+    def _insert_rows(self, rows: list[_Row]) -> None:
+        for table in {row.table.name: row.table for row in rows}.values():
+            values = [dict(row.values) for row in rows if row.table is table]
+            self._connected().execute(insert(table), values)
+
+    def _carry_out(
+        self, call: _Call, done: list[tuple[Future[Any], Any]], refused: list[tuple[Future[Any], Exception]]
+    ) -> None:
+        try:
+            with self._connected().begin_nested():
+                result = call.job(self._connected())
+        except SQLAlchemyError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a job's refusal is its caller's, and must not stop the others
+            refused.append((call.future, error))
+        else:
+            done.append((call.future, result))
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = writing(self._engine.connect())
+        return self._connection
+
+    def _disconnect(self) -> None:
+        # A transaction may be half open on it: the connection is thrown away, never given back to the pool.
+        if self._connection is not None:
+            try:
+                self._connection.invalidate()
+                self._connection.close()
+            except SQLAlchemyError:
+                pass  # it is gone already
+            self._connection = None
+
+
+def waited(future: Future[_T], timeout_seconds: float) -> _T:
+    """The future's result.
+
+    Raises:
+        StoreError: it did not come in time (`store.timeout`): what was asked may or may not be durable.
+    """
+    try:
+        return future.result(timeout_seconds)
+    except TimeoutError:
+        future.cancel()
+        raise StoreError("the store did not answer in time", code="store.timeout", hint="try again") from None
