@@ -4,7 +4,8 @@
 //! control characters, a BOM, trailing bytes, depth, size, numbers that no engine holds exactly or finitely.
 #![forbid(unsafe_code)]
 
-use regorus::Value;
+use regorus::{Rc, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Containers inside each other, in an input.
@@ -30,7 +31,7 @@ pub fn parse_object(bytes: &[u8], max_bytes: usize) -> Parsed<Value> {
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|error| JsonFault { code: "input.not-utf8", offset: error.valid_up_to() })?;
-    let mut parser = Parser { text, bytes, at: 0, depth: 0, values: 0 };
+    let mut parser = Parser { text, bytes, at: 0, depth: 0, values: 0, keys: [const { None }; KEYS] };
     parser.skip_space();
     if parser.peek() != Some(b'{') {
         return parser.refuse("input.not-object");
@@ -43,15 +44,19 @@ pub fn parse_object(bytes: &[u8], max_bytes: usize) -> Parsed<Value> {
     Ok(value)
 }
 
+/// Keys remembered while a document is read: the objects of an array have the same ones.
+const KEYS: usize = 64;
+
 struct Parser<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
     depth: u32,
     values: u32,
+    keys: [Option<(&'a str, Rc<str>)>; KEYS],
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
     fn refuse<T>(&self, code: &'static str) -> Parsed<T> {
         Err(JsonFault { code, offset: self.at })
     }
@@ -115,7 +120,8 @@ impl Parser<'_> {
                 return self.refuse("input.syntax");
             }
             let start = self.at;
-            let key = Value::String(self.string()?.as_ref().into());
+            let key = self.string()?;
+            let key = Value::String(self.key(key));
             self.skip_space();
             if self.peek() != Some(b':') {
                 return self.refuse("input.syntax");
@@ -161,7 +167,23 @@ impl Parser<'_> {
         }
     }
 
-    fn string(&mut self) -> Parsed<std::borrow::Cow<'_, str>> {
+    fn key(&mut self, text: Cow<'a, str>) -> Rc<str> {
+        let Cow::Borrowed(text) = text else { return text.as_ref().into() };
+        let bytes = text.as_bytes();
+        let ends =
+            bytes.first().zip(bytes.last()).map_or(0, |(first, last)| usize::from(*first) * 7 + usize::from(*last));
+        let slot = &mut self.keys[(ends * 5 + bytes.len()) % KEYS];
+        match slot {
+            Some((known, shared)) if *known == text => Rc::clone(shared),
+            _ => {
+                let shared: Rc<str> = text.into();
+                *slot = Some((text, Rc::clone(&shared)));
+                shared
+            }
+        }
+    }
+
+    fn string(&mut self) -> Parsed<Cow<'a, str>> {
         self.at += 1;
         let start = self.at;
         loop {
@@ -169,7 +191,7 @@ impl Parser<'_> {
                 Some(b'"') => {
                     let end = self.at;
                     self.at += 1;
-                    return Ok(std::borrow::Cow::Borrowed(&self.text[start..end]));
+                    return Ok(Cow::Borrowed(&self.text[start..end]));
                 }
                 Some(b'\\') => break,
                 Some(0..=0x1f) => return self.refuse("input.control-character"),
@@ -187,7 +209,7 @@ impl Parser<'_> {
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(std::borrow::Cow::Owned(owned));
+                    return Ok(Cow::Owned(owned));
                 }
                 Some(b'\\') => owned.push(self.escape()?),
                 Some(_) => return self.refuse("input.control-character"),
@@ -312,7 +334,7 @@ pub fn merge_under(shared: &Value, view: &mut Value) {
     let (Value::Object(below), Value::Object(above)) = (shared, view) else {
         return;
     };
-    let above = regorus::Rc::make_mut(above);
+    let above = Rc::make_mut(above);
     for (key, shared_member) in below.iter() {
         match above.get_mut(key) {
             Some(own) => merge_under(shared_member, own),
