@@ -28,15 +28,22 @@ def test_every_name_in_all_can_be_imported(package: str) -> None:
 
 
 @DOORS
-def test_every_public_name_behind_the_door_is_in_all(package: str) -> None:
-    door = importlib.import_module(package)
-    public = {
+def test_all_names_exactly_what_the_exports_offer(package: str) -> None:
+    """The door itself is lazy; `exports` is what stands behind it."""
+    exports = importlib.import_module(f"{package}.exports")
+    offered = {
         name
-        for name, value in vars(door).items()
+        for name, value in vars(exports).items()
         if not name.startswith("_") and not inspect.ismodule(value) and name != "annotations"
     }
 
-    assert public - set(door.__all__) == set()
+    assert offered == set(importlib.import_module(package).__all__)
+
+
+@DOORS
+def test_a_name_that_is_not_offered_is_an_attribute_error(package: str) -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = importlib.import_module(package).no_such_name
 
 
 @DOORS
