@@ -10,9 +10,12 @@ from tests.house.tree import ROOT, source_files, tracked_files
 
 # Where unowned code goes to live. A helper belongs beside its user, or is a noun of its own.
 BANNED_STEMS = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "misc", "shared"})
-MAX_LINES = 450
+MAX_LINES = {"src": 450, "rust/src": 450, "tests": 700}  # a test file is a list, and read one entry at a time
 # Path -> why this file is better whole. An entry that is no longer needed fails.
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "rust/src/outline.rs": "one walk over the syntax tree: its cases share one scope, which two files would have to export",
+    "rust/src/json.rs": "one strict reader and the writer that undoes it, bounds beside the code that keeps them",
+}
 
 
 def test_no_module_is_named_after_nothing_in_particular() -> None:
@@ -28,20 +31,20 @@ def test_no_package_is_named_after_nothing_in_particular() -> None:
     assert folders & BANNED_STEMS == set()
 
 
-@pytest.mark.parametrize("folder", ["src", "rust/src", "tests"])
-def test_files_over_the_limit_are_on_the_reasoned_list(folder: str) -> None:
+@pytest.mark.parametrize(("folder", "limit"), MAX_LINES.items())
+def test_files_over_the_limit_are_on_the_reasoned_list(folder: str, limit: int) -> None:
     long = {
         str(path.relative_to(ROOT)): lines
         for path in tracked_files()
         if path.suffix in {".py", ".rs"} and path.is_relative_to(ROOT / folder)
-        if (lines := _line_count(path)) > MAX_LINES
+        if (lines := _line_count(path)) > limit
     }
 
     assert {path: lines for path, lines in long.items() if path not in LONG_FILES} == {}
 
 
 def test_the_reasoned_list_holds_only_files_that_need_it() -> None:
-    assert [path for path in LONG_FILES if _line_count(ROOT / path) <= MAX_LINES] == []
+    assert [path for path in LONG_FILES if _line_count(ROOT / path) <= min(MAX_LINES.values())] == []
     assert [path for path, reason in LONG_FILES.items() if len(reason.split()) < 5] == []
 
 
