@@ -12,11 +12,12 @@ from typing import Any
 from cmf.security import SubjectExtension
 from pipeline.assembly import Config, EngineName, Policies
 from pipeline.context import Context
-from pipeline.decision import ENGINE_RULE, Action, Decision
+from pipeline.decision import OUTAGE_RULES, Action, Decision
 from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable
 from pipeline.events import Events
 from pipeline.pipeline import Pipeline
 from pipeline.runner import Outcome
+from pipeline.sessions import SessionStore
 from pipeline.stage import Stage, Traffic
 
 Subject = SubjectExtension | Mapping[str, Any]
@@ -30,6 +31,7 @@ class Guard:
         engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`).
         config: mode, deadline and the rest.
         stages: what runs before policy is asked; see `pipeline.stage`.
+        sessions: where sessions are kept; by default in this process.
 
     Raises:
         PolicyError: the policies cannot be used: file, line, column and why.
@@ -42,8 +44,9 @@ class Guard:
         engine: EngineName = "embedded",
         config: Config | None = None,
         stages: Sequence[Stage] = (),
+        sessions: SessionStore | None = None,
     ) -> None:
-        self._pipeline = Pipeline(stages, policies=policies, engine=engine, config=config)
+        self._pipeline = Pipeline(stages, policies=policies, engine=engine, config=config, sessions=sessions)
 
     def __enter__(self) -> Guard:
         return self
@@ -164,8 +167,8 @@ def _raised(outcome: Outcome) -> Outcome:
 
 
 def is_outage(decision: Decision) -> bool:
-    """Whether nothing but failures of the engine made it a refusal: then policy said nothing at all."""
-    return bool(decision.reasons) and all(hit.rule == ENGINE_RULE for hit in decision.reasons)
+    """Whether nothing but failures of engine or session store made it a refusal: then policy said nothing at all."""
+    return bool(decision.reasons) and all(hit.rule in OUTAGE_RULES for hit in decision.reasons)
 
 
 __all__ = ["Config", "Guard", "is_outage"]

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Final
 
+from cmf.content import ToolCallPart
+from cmf.digests import content_digest
+from cmf.uris import tool_uri
 from pipeline.assembly import Config, EngineName, Policies, build_runner
 from pipeline.context import Context
+from pipeline.draft import messages_of
+from pipeline.errors import StoreError
 from pipeline.events import Events
+from pipeline.policy_input import SessionFacts
 from pipeline.runner import Outcome
-from pipeline.sessions import MemorySessions
+from pipeline.session_state import Changes, Count, Taint
+from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.stage import Stage, Traffic
+
+MAX_CONFLICTS: Final = 64  # how often a run is judged again because its session moved on; then it is refused
 
 
 class Pipeline:
@@ -20,6 +31,7 @@ class Pipeline:
     Args:
         stages: in the order in which they run.
         policies: a directory, several, a loaded set, or None for the shipped policies; see `load_policies`.
+        sessions: where sessions are kept; by default in this process.
         engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`).
         config: mode, deadline and the rest.
 
@@ -35,24 +47,48 @@ class Pipeline:
         policies: Policies = None,
         engine: EngineName = "embedded",
         config: Config | None = None,
+        sessions: SessionStore | None = None,
     ) -> None:
         self.events = Events()
         self._runner = build_runner(policies, engine, config or Config(), stages=stages, events=self.events)
-        self._sessions = MemorySessions()
+        self._sessions = sessions or MemorySessions()
 
     def run(self, value: Traffic, context: Context | None = None) -> Outcome:
         """The outcome for a message, request or response; a refusal is a value here, never an exception."""
         known = context or Context()
-        outcome = self._runner.run(value, known, self._sessions.read(known))
-        self._sessions.add_labels(known, outcome.labels)
-        return outcome
+        try:
+            for _ in range(MAX_CONFLICTS):
+                facts = self._sessions.read(known)
+                outcome = self._runner.run(value, known, facts)
+                if self._commit(known, facts, outcome):
+                    return outcome
+        except StoreError as error:
+            return self._runner.closed(value, error.code)
+        return self._runner.closed(value, "session.conflict")
 
     async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
         """`run`, awaiting stages and engine; concurrent stages run together."""
         known = context or Context()
-        outcome = await self._runner.arun(value, known, self._sessions.read(known))
-        self._sessions.add_labels(known, outcome.labels)
-        return outcome
+        try:
+            for _ in range(MAX_CONFLICTS):
+                facts = self._sessions.read(known)
+                outcome = await self._runner.arun(value, known, facts)
+                if self._commit(known, facts, outcome):
+                    return outcome
+        except StoreError as error:
+            return self._runner.closed(value, error.code)
+        return self._runner.closed(value, "session.conflict")
+
+    def _commit(self, context: Context, facts: SessionFacts, outcome: Outcome) -> bool:
+        """Whether what the outcome means for the session is kept; False where another run was faster [C5]."""
+        if outcome.value is None or context.session is None:
+            return True
+        source = outcome.decision.id
+        taints = frozenset(Taint(label, source) for label in outcome.labels - facts.labels)
+        counts = tuple(_calls(outcome.value))
+        if not taints and not counts:
+            return True
+        return self._sessions.commit(context, facts.version, Changes(taints=taints, counts=counts))
 
     def close(self) -> None:
         """Let go of the engine's connections, if it has any."""
@@ -61,3 +97,12 @@ class Pipeline:
     async def aclose(self) -> None:
         """The same, and end what fire-and-forget stages still do."""
         await self._runner.aclose()
+
+
+def _calls(value: Traffic) -> Iterator[Count]:
+    """One count per tool call, marked by what was said and where, so that a resent history counts nothing twice [C4]."""
+    for at, message in enumerate(messages_of(value)):
+        for index, part in enumerate(message.content):
+            if isinstance(part, ToolCallPart):
+                mark = f"{content_digest(message)}:{at}:{index}"
+                yield Count(name=f"calls:{tool_uri(part.name, part.namespace)}", amount=Decimal(1), mark=mark)

@@ -22,6 +22,7 @@ from cmf.view import MessageView
 from pipeline.certificate import Certificate, mint
 from pipeline.context import Context, ingest, labelled
 from pipeline.decision import (
+    OUTAGE_RULES,
     Action,
     Coverage,
     Decision,
@@ -244,6 +245,18 @@ class Runner:
             value, run=decision.id, revision=decision.revision, mode=self._mode.value, complete=coverage.full
         )
         return Outcome(decision=decision, value=value, certificate=certificate, labels=labels)
+
+    def closed(self, value: Traffic, code: str) -> Outcome:
+        """The refusal of a value that could not be judged, because what judging needs was not there."""
+        hit = Hit(
+            rule=OUTAGE_RULES[1],
+            code=code,
+            effect=Effect.DENY,
+            reason="Policy could not be asked.",
+            severity="critical",
+        )
+        record = StageRecord(stage="session", mode="sequential", hit=hit, closed=True)
+        return self._outcome((), _unjudged(value), None, frozenset(), (record,))
 
     def _refused(
         self,

@@ -1,0 +1,155 @@
+"""The one way in, and what it keeps of a session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cmf import Message, Request, SubjectExtension, TextPart, ToolCallPart
+from pipeline import Context, Guard, Pipeline, PolicyUnavailable
+from pipeline.context import Context as RunContext
+from pipeline.decision import Action
+from pipeline.errors import StoreError
+from pipeline.pipeline import MAX_CONFLICTS
+from pipeline.policy_input import SessionFacts
+from pipeline.session_state import Changes
+from pipeline.sessions import MemorySessions
+from tests.pipeline.conftest import write_rules
+
+AT_MOST_THREE = """\
+deny contains {"code": "test.three", "reason": "Three payments are enough."} if {
+\tinput.kind == "tool_call"
+\tinput.session.counters["calls:tool://_/pay"] >= 3
+}
+"""
+LABEL = 'label contains {"code": "l", "reason": "x", "label": "seen"} if contains(input.content, "taint")'
+HERE = Context(subject=SubjectExtension(id="ann"), session="s")
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rules(
+        tmp_path_factory.mktemp("policies"),
+        {"three": AT_MOST_THREE, "label": LABEL},
+        capabilities="read_labels, read_agent",
+    )
+
+
+def pay(amount: int) -> Message:
+    return Message(role="assistant", content=[ToolCallPart(name="pay", arguments={"amount": amount})])
+
+
+class Contended(MemorySessions):
+    """A store in which somebody else commits first, `times` times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+        self.reads = 0
+
+    def read(self, context: RunContext) -> SessionFacts:
+        self.reads += 1
+        return super().read(context)
+
+    def commit(self, context: RunContext, expected_version: int | None, changes: Changes) -> bool:
+        if self.times:
+            self.times -= 1
+            return False
+        return super().commit(context, expected_version, changes)
+
+
+class Broken(MemorySessions):
+    """A store that cannot be reached."""
+
+    def seen(self, context: RunContext, marks: Collection[str]) -> frozenset[str]:
+        raise StoreError("gone", code="store.unavailable")
+
+    def read(self, context: RunContext) -> SessionFacts:
+        raise StoreError("gone", code="store.unavailable")
+
+
+@pytest.mark.spec("PIPE-10")
+def test_a_session_that_never_rests_is_refused(policies: Path) -> None:
+    store = Contended(10**6)
+
+    outcome = Pipeline(policies=policies, sessions=store).run(pay(1), HERE)
+
+    assert (outcome.decision.action, outcome.value) == (Action.REFUSE, None)
+    assert [hit.code for hit in outcome.decision.hits] == ["session.conflict"]
+    assert store.reads == MAX_CONFLICTS
+
+
+@pytest.mark.spec("PIPE-11")
+async def test_a_store_that_is_not_there_is_an_outage_and_nothing_goes_out(policies: Path) -> None:
+    guard = Guard(policies, sessions=Broken())
+
+    with pytest.raises(PolicyUnavailable) as caught:
+        guard.check(pay(1), session="s")
+    with pytest.raises(PolicyUnavailable):
+        await guard.acheck(pay(1), session="s")
+
+    assert caught.value.code == "store.unavailable"
+    assert caught.value.decision.coverage.evaluated == 0
+
+
+@pytest.mark.spec("PIPE-10")
+async def test_where_another_run_was_faster_it_is_judged_again(policies: Path) -> None:
+    for awaited in (False, True):
+        store = Contended(2)
+        pipeline = Pipeline(policies=policies, sessions=store)
+
+        outcome = await pipeline.arun(pay(1), HERE) if awaited else pipeline.run(pay(1), HERE)
+
+        assert outcome.decision.action is Action.FORWARD
+        assert store.reads == 3
+        assert store.read(HERE).counters == {"calls:tool://_/pay": 1}
+
+
+@pytest.mark.spec("PIPE-10")
+def test_at_most_three_of_sixty_four_concurrent_calls_pass(policies: Path) -> None:
+    pipeline = Pipeline(policies=policies)
+
+    with ThreadPoolExecutor(16) as pool:
+        outcomes = list(pool.map(lambda n: pipeline.run(pay(n), HERE), range(64)))
+
+    passed = [outcome for outcome in outcomes if outcome.decision.action is Action.FORWARD]
+    assert len(passed) == 3
+    assert {hit.code for outcome in outcomes for hit in outcome.decision.hits} == {"test.three"}
+
+
+@pytest.mark.spec("PIPE-10")
+async def test_at_most_three_of_sixty_four_awaited_calls_pass(policies: Path) -> None:
+    pipeline = Pipeline(policies=policies)
+
+    outcomes = await asyncio.gather(*(pipeline.arun(pay(n), HERE) for n in range(64)))
+
+    assert sum(outcome.decision.action is Action.FORWARD for outcome in outcomes) == 3
+
+
+@pytest.mark.spec("PIPE-12")
+def test_a_resent_history_counts_nothing_twice(policies: Path) -> None:
+    pipeline = Pipeline(policies=policies)
+    history: list[Any] = []
+    for turn in range(3):
+        history += [Message(role="user", content=[TextPart(text=f"turn {turn}")]), pay(turn)]
+        assert pipeline.run(Request(messages=history), HERE).decision.action is Action.FORWARD
+
+    assert pipeline.run(Request(messages=history[:2]), HERE).decision.action is Action.REFUSE
+    assert pipeline.run(Request(messages=history[:2]), Context(session="s")).decision.action is Action.FORWARD
+
+
+def test_labels_are_kept_and_a_run_without_a_session_keeps_nothing(policies: Path) -> None:
+    store = MemorySessions()
+    pipeline = Pipeline(policies=policies, sessions=store)
+    taint = Message(role="user", content=[TextPart(text="taint")])
+
+    assert pipeline.run(taint).labels == {"seen"}
+    assert store.read(HERE).labels == frozenset()
+    pipeline.run(taint, HERE)
+    assert store.read(HERE).labels == {"seen"}
+    pipeline.close()
