@@ -327,3 +327,5 @@ __all__ = [
     "ToolResultPart",
     "VideoPart",
 ]
+
+import cmf.message  # noqa: E402, F401 - values here hold messages: whoever loads this module must be able to build them

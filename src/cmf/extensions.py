@@ -223,3 +223,6 @@ class Extensions(Value):
     routing: RoutingExtension | None = None
     delegation: DelegationExtension | None = None
     custom: JsonObject | None = None
+
+
+import cmf.message  # noqa: E402, F401 - values here hold messages: whoever loads this module must be able to build them

@@ -11,13 +11,10 @@ import re
 from functools import lru_cache
 from urllib.parse import quote
 
-from wcmatch import fnmatch
-
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _SPECIAL = re.compile(r"[\[\]{}()!?|@+\\-]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*):(//)?")
-_FLAGS = fnmatch.DOTMATCH | fnmatch.CASE | fnmatch.FORCEUNIX
 _OWN_SCHEMES = frozenset({"tool", "tool_result", "prompt", "prompt_result", "llm", "opaque"})
 
 
@@ -70,9 +67,11 @@ def _compiled(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
 def _segment_matcher(part: str) -> re.Pattern[str] | None:
     if part == "**":
         return None
+    from wcmatch import fnmatch  # a sixth of the time of importing this package, and few programs match at all
+
     # wcmatch has no flags that switch off classes and question marks, and its `$` allows a newline: escape, anchor.
     escaped = _SPECIAL.sub(r"\\\g<0>", re.sub(r"\*+", "*", part))
-    (regex,), _ = fnmatch.translate(escaped, flags=_FLAGS)
+    (regex,), _ = fnmatch.translate(escaped, flags=fnmatch.DOTMATCH | fnmatch.CASE | fnmatch.FORCEUNIX)
     return re.compile(regex.removesuffix("$") + r"\Z")
 
 

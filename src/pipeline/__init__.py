@@ -1,36 +1,12 @@
 """What happens to a message: judged by policy, changed by effects, let out or refused. Spec: docs/spec/."""
 
+# ruff: noqa: F403, F405 - `__all__` lists what stands in `exports`; tests/house/test_doors.py compares them
 from __future__ import annotations
 
-from pipeline.assembly import Config as Config
-from pipeline.context import Context as Context
-from pipeline.decision import Action as Action
-from pipeline.decision import Coverage as Coverage
-from pipeline.decision import Decision as Decision
-from pipeline.decision import Effect as Effect
-from pipeline.decision import Hit as Hit
-from pipeline.decision import Mode as Mode
-from pipeline.decision import Verdict as Verdict
-from pipeline.decision import ViewDecision as ViewDecision
-from pipeline.emission import emit as emit
-from pipeline.errors import ApprovalRequired as ApprovalRequired
-from pipeline.errors import ConfigError as ConfigError
-from pipeline.errors import Denied as Denied
-from pipeline.errors import EmissionError as EmissionError
-from pipeline.errors import PipelineError as PipelineError
-from pipeline.errors import PolicyError as PolicyError
-from pipeline.errors import PolicyUnavailable as PolicyUnavailable
-from pipeline.events import Events as Events
-from pipeline.guard import Guard as Guard
-from pipeline.pipeline import Pipeline as Pipeline
-from pipeline.policy_set import PolicySet as PolicySet
-from pipeline.runner import Outcome as Outcome
-from pipeline.stage import Ask as Ask
-from pipeline.stage import OnError as OnError
-from pipeline.stage import Refuse as Refuse
-from pipeline.stage import Stage as Stage
-from pipeline.stage import StageMode as StageMode
-from pipeline.stage import as_stage as as_stage
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline.exports import *
 
 __all__ = [
     "Action",
@@ -63,3 +39,13 @@ __all__ = [
     "as_stage",
     "emit",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What `exports` has, imported when first asked for: that takes pydantic, which many programs never need."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from pipeline import exports
+
+    globals().update({each: getattr(exports, each) for each in __all__})
+    return globals()[name]

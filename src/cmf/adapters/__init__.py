@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cmf.adapters.base import Adapter as Adapter
-from cmf.adapters.base import HttpCall as HttpCall
-from cmf.adapters.base import WireEvent as WireEvent
 from cmf.errors import UnknownFormatError
+
+if TYPE_CHECKING:
+    from cmf.adapters.base import Adapter as Adapter
+    from cmf.adapters.base import HttpCall as HttpCall
+    from cmf.adapters.base import WireEvent as WireEvent
 
 FORMATS: Final = (
     "aisdk",
@@ -32,6 +34,13 @@ def get(name: str) -> Adapter:
         raise UnknownFormatError(f"no adapter is called {name!r}", hint=f"use one of {', '.join(FORMATS)}")
     adapter: Adapter = importlib.import_module(f"cmf.adapters.{name}").ADAPTER
     return adapter
+
+
+def __getattr__(name: str) -> Any:
+    """The types that adapters share, imported when first asked for: the names of the formats need none of them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("cmf.adapters.base"), name)
 
 
 __all__ = ["FORMATS", "Adapter", "HttpCall", "WireEvent", "get"]

@@ -1,0 +1,26 @@
+"""What it takes to look at the two packages, and in which order their modules can be loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"pydantic", "yaml", "aiohttp", "wcmatch", "jsonschema"}
+
+
+@pytest.mark.parametrize("module", ["cmf", "pipeline", "pipeline.cli.app"])
+def test_looking_at_a_package_loads_none_of_the_heavy_libraries(module: str) -> None:
+    script = f"import sys, {module}; print(*(sys.modules.keys() & {HEAVY}))"
+
+    loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+
+    assert loaded.split() == []
+
+
+@pytest.mark.parametrize("module", ["content", "extensions", "facts", "view", "security", "request", "decomposition"])
+def test_a_module_imported_alone_can_build_what_holds_messages(module: str) -> None:
+    script = f"import cmf.{module}; from cmf.content import PromptResultPart as P; P(prompt_name='p', messages=[])"
+
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
