@@ -5,11 +5,12 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::{position, Failure, Outcome};
-use crate::json::{self, JsonFault, Unwritable};
+use crate::json::{self, JsonFault};
 use crate::policy_set::PolicySet;
 use crate::stack::{on_large_stack, MAX_TIMEOUT, NO_STACK};
 use crate::strict::Hardened;
 use crate::watch;
+use crate::written::{self, Unwritable};
 use regorus::rvm::vm::VmError;
 use regorus::rvm::RegoVM;
 use regorus::utils::limits::ExecutionTimerConfig;
@@ -211,7 +212,7 @@ impl Batch<'_> {
         if *value == Value::Undefined {
             return Outcome::Undefined;
         }
-        match json::write(value, self.set.options.max_result_bytes) {
+        match written::write(value, self.set.options.max_result_bytes) {
             Ok(bytes) => Outcome::Decided(bytes),
             Err(Unwritable::TooLarge) => Outcome::Failed(Failure::new("engine.result-too-large", name)),
             Err(Unwritable::Undefined) => Outcome::Failed(Failure::new("engine.bad-result", name)),

@@ -6,7 +6,8 @@
 //! `deny contains cmf_value__ if { some x in input.xs; cmf_value__ := x.code }`. Lines stay where they are.
 #![forbid(unsafe_code)]
 
-use crate::outline::{constant, head_of, locals, mentions, Names};
+use crate::names::{constant, head_of, locals, pattern_names, Names};
+use crate::outline::mentions;
 use regorus::unstable::{Expr, Module, Query, Rule, RuleAssign, RuleHead, Span};
 use std::collections::BTreeSet;
 
@@ -64,7 +65,7 @@ fn repair(rule: &Rule, names: &Names, edits: &mut Vec<Edit>) {
         };
         let Some(((start, end), value)) = term else { continue };
         let mut known = locals(&body.query);
-        head_of(rule, names).arguments.iter().for_each(|argument| crate::outline::pattern_names(argument, &mut known));
+        head_of(rule, names).arguments.iter().for_each(|argument| pattern_names(argument, &mut known));
         if is_defined(value, &known) {
             continue;
         }

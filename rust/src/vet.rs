@@ -3,7 +3,8 @@
 
 use crate::builtins::{self, Standing};
 use crate::failure::PolicyFault;
-use crate::outline::{constant, dotted, head_of, keys_are_distinct, mentions, Call, Head, Mentions, Names, Step};
+use crate::names::{constant, dotted, head_of, Head, Names, Step};
+use crate::outline::{keys_are_distinct, mentions, Call, Mentions};
 use regorus::unstable::{Expr, Module, Ref, Rule, Span};
 use regorus::Value;
 use std::collections::{BTreeMap, BTreeSet};
