@@ -13,7 +13,7 @@ from cmf.adapters.base import HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import Fields, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
-from cmf.adapters.loss import drop
+from cmf.adapters.loss import drop, drop_foreign_extras
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities
@@ -74,6 +74,7 @@ class AiSdkAdapter:
         Raises:
             UnsupportedError: tools, a response schema, or content that no UI part can carry: they live on the server.
         """
+        drop_foreign_extras(FORMAT, request)
         layout = request.provider_raw
         shape = layout.shape if layout is not None and layout.format == FORMAT else {}
         return respell_envelope(
@@ -102,6 +103,7 @@ class AiSdkAdapter:
 
     def to_wire_response(self, response: Response) -> Any:
         """The UI message; `{"error": …}` for a response that is nothing but an error."""
+        drop_foreign_extras(FORMAT, response)
         if response.error is not None and not response.choices:
             return {"error": response.error.message or "", **object_in(extra_of(response, FORMAT), "body")}
         if len(response.choices) != 1:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from cmf.errors import LossyProjectionError
 from cmf.message import Message
+from cmf.request import Request, Response
 
 _log: Final = logging.getLogger("cmf.adapters")
 
@@ -83,6 +84,24 @@ def drop_foreign_extra(adapter: str, holder: Any, block_type: str, *, message: M
     """Record that what rode along with a part, message, tool, request … came from other formats, if it did."""
     if holder.extra and adapter not in holder.extra:
         drop(adapter, block_type, "its further fields are another format's", message=message)
+
+
+def drop_foreign_extras(adapter: str, value: Request | Response) -> None:
+    """The same for everything in a request or response that can hold such fields, for an adapter that writes none."""
+    if isinstance(value, Request):
+        drop_foreign_extra(adapter, value, "request")
+        messages = list(value.messages)
+    else:
+        drop_foreign_extra(adapter, value, "response")
+        messages = [choice.message for choice in value.choices]
+        for choice in value.choices:
+            drop_foreign_extra(adapter, choice, "choice", message=choice.message)
+    for tool in value.tools:
+        drop_foreign_extra(adapter, tool, "tool_definition")
+    for message in messages:
+        drop_foreign_extra(adapter, message, "message", message=message)
+        for part in message.content:
+            drop_foreign_extra(adapter, part, part.content_type.value, message=message)
 
 
 def is_critical(message: Message) -> bool:

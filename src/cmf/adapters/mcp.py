@@ -14,6 +14,7 @@ from cmf.adapters.base import HttpCall, WireEvent
 from cmf.adapters.driver import CUT
 from cmf.adapters.fields import extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
+from cmf.adapters.loss import drop, drop_foreign_extras
 from cmf.adapters.mcp_blocks import FORMAT
 from cmf.adapters.mcp_calls import ENTRY, Said
 from cmf.adapters.mcp_message import One, read, write
@@ -59,7 +60,16 @@ class McpAdapter:
         return request if layout is None else with_layout(request, layout)
 
     def to_wire(self, request: Request) -> Any:
-        """The JSON-RPC message or batch; a request of another format becomes a call, a read, or a completion."""
+        """The JSON-RPC message or batch; a request of another format becomes a call, a read, or a completion.
+
+        Raises:
+            UnsupportedError: a response schema, provider-run tools, or content that no block can carry.
+        """
+        if request.response_schema is not None:
+            raise UnsupportedError("mcp cannot ask for structured output", hint="route to a model's own API")
+        if request.reasoning_effort is not None:
+            drop(FORMAT, "reasoning_effort", "no such parameter")
+        drop_foreign_extras(FORMAT, request)
         own = object_in(extra_of(request, FORMAT), "headers")
         return respell_envelope(
             _plain_request(request),
@@ -96,6 +106,7 @@ class McpAdapter:
 
     def to_wire_response(self, response: Response) -> Any:
         """The JSON-RPC message or batch; a response of another format becomes the result of a completion."""
+        drop_foreign_extras(FORMAT, response)
         known = _known_again(response)
         partial = extra_of(response, FORMAT).get("partial") is True
         return respell_envelope(

@@ -249,9 +249,10 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
         mine = {**left, **own} if at == 0 else own
         extra = frozen_mapping({FORMAT: frozen_mapping(mine)}) if mine else None
         made.append(trusted(Message, role=who, content=run, extra=extra))
-    # A list of one block and a list of none are spelled unlike a lone block; only the first needs saying.
+    # A list of one block and a list of none are spelled unlike a lone block; only the first needs saying. A lone result
+    # is said to stand alone: results of other formats share one object.
     shape = _LIST if isinstance(content, list) and len(content) == 1 else FrozenDict()
-    if shape or len(made) > 1:
+    if shape or len(made) > 1 or made[0].role is Role.TOOL:
         for at, message in enumerate(made):
             layout = Layout(format=FORMAT, group=index, size=len(made), shape=shape if at == 0 else FrozenDict())
             object.__setattr__(message, "provider_raw", layout)
@@ -276,13 +277,17 @@ def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     groups = grouped(messages, FORMAT)
     merged: list[tuple[Message, ...]] = []
     for group in groups:
-        alone = len(group) == 1 and group[0].provider_raw is None and group[0].role is Role.TOOL
         before = merged[-1] if merged else ()
-        if alone and before and all(one.role is Role.TOOL and one.provider_raw is None for one in before):
+        if before and all(one.role is Role.TOOL and not _is_spelled(one) for one in (*before, *group)):
             merged[-1] = (*before, *group)
         else:
             merged.append(group)
     return [written for group in merged if (written := write_message(group)) is not None]
+
+
+def _is_spelled(message: Message) -> bool:
+    """Whether the message came in a wire object of this format, which it goes back into."""
+    return message.provider_raw is not None and message.provider_raw.format == FORMAT
 
 
 def write_message(group: Sequence[Message]) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from cmf.adapters import layout, openai_responses_stream, tokens
 from cmf.adapters.base import HttpCall, WireEvent
 from cmf.adapters.driver import drive
+from cmf.adapters.loss import drop_foreign_extras
 from cmf.adapters.openai_responses_decode import decode_answer, decode_envelope
 from cmf.adapters.openai_responses_encode import encode_answer, encode_envelope
 from cmf.adapters.openai_responses_fold import fold
@@ -68,6 +69,7 @@ class OpenAIResponsesAdapter:
         Raises:
             UnsupportedError: a tool, or media, that the format cannot say. LossyProjectionError: a critical drop.
         """
+        drop_foreign_extras(FORMAT, request)
         body = layout.respell_envelope(
             encode_envelope(request),
             replace(request, messages=()),
@@ -118,6 +120,7 @@ class OpenAIResponsesAdapter:
 
     def to_wire_response(self, response: Response) -> Any:
         """The response body; marks of the folder are left out."""
+        drop_foreign_extras(FORMAT, response)
         spelling = response.provider_raw
         shape = spelling.shape if spelling is not None and spelling.format == FORMAT else NO_SHAPE
         plain = encode_answer(response, shape)

@@ -1,0 +1,255 @@
+"""From each wire format into each other: what is said arrives, what cannot be is told, and ids find their calls."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cmf import binary
+from cmf.adapters import FORMATS, get
+from cmf.adapters.loss import Loss, collecting
+from cmf.content import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    VideoPart,
+)
+from cmf.enums import Role
+from cmf.errors import CmfError, LossyProjectionError, UnsupportedError
+from cmf.extensions import Extensions, MetaExtension
+from cmf.frozen import FrozenDict, same_spelling
+from cmf.identity import IdMap, Ids, stamp, unstamp
+from cmf.media import MEDIA_PARTS
+from cmf.message import Message
+from cmf.request import SAMPLING_FIELDS, Request
+from cmf.value import replace
+from tests.cmf.adapters.tally import Tally
+from tests.cmf.adapters.wiredata import first_difference, records, sampled, strings
+
+CRITICAL = Extensions(meta=MetaExtension(properties=FrozenDict({"critical": True})))
+
+
+def named(request: Request) -> Request:
+    """The request with an id on each message, so that a record of a loss says which one it was."""
+    messages = tuple(replace(message, id=message.id or f"m{at}") for at, message in enumerate(request.messages))
+    return replace(request, messages=messages)
+
+
+def requests_of(format_name: str, scale: float, seed: int) -> Iterator[tuple[str, Request]]:
+    for record in sampled(records(format_name), scale, seed):
+        if record.request is not None:
+            try:
+                yield record.source, named(get(format_name).from_wire_request(record.request))
+            except CmfError:
+                continue  # what is refused on reading has nothing to cross
+
+
+def said_by(part: Part) -> list[str]:
+    """The strings of a part that have to arrive, whatever the format makes of them."""
+    if isinstance(part, TextPart | ThinkingPart):
+        return [part.text]
+    if isinstance(part, ToolCallPart):
+        return [part.name, *strings(part.arguments)] if part.arguments is not None else [part.name]
+    if isinstance(part, ToolResultPart):
+        if isinstance(part.content, tuple):
+            return [text for inner in part.content for text in said_by(inner)]
+        return list(strings(part.content))
+    if isinstance(part, MEDIA_PARTS):
+        return [_text_of(part) or part.data]
+    return []
+
+
+def _text_of(part: ImagePart | AudioPart | VideoPart | DocumentPart) -> str | None:
+    """What a text that was sent as base64 says: formats with text documents spell it so."""
+    raw = binary.decoded(part.data) if part.type == "base64" else None
+    return raw.decode() if raw is not None and binary.sniff(raw) == "text/plain" else None
+
+
+def unsaid(request: Request, body: Any, losses: list[Loss]) -> str:
+    """What of the request is neither in the body nor in a record; empty if there is nothing."""
+    haystack = "\0".join(strings(body))
+    gone = Counter(
+        part.content_type.value
+        for message in request.messages
+        for part in message.content
+        if not all(_within(text, haystack) for text in said_by(part))
+    )
+    told = Counter(loss.block_type for loss in losses)
+    silent = {kind: count for kind, count in gone.items() if count > told[kind] + told["message"]}
+    return f"dropped without a record: {silent}, records: {dict(told)}" if silent else ""
+
+
+def unset(request: Request, again: Request, losses: list[Loss]) -> str:
+    """The first option of the request that did not arrive and is in no record; empty if there is none."""
+    told = {loss.block_type.removeprefix("sampling.") for loss in losses}
+    for name, wanted, arrived in [
+        *((name, getattr(request.sampling, name), getattr(again.sampling, name)) for name in SAMPLING_FIELDS),
+        ("reasoning_effort", request.reasoning_effort, again.reasoning_effort),
+        ("response_schema", request.response_schema, again.response_schema),
+        ("tools", [tool.name for tool in request.tools] or None, [tool.name for tool in again.tools]),
+        ("request", request.extra or None, request.extra if "request" in told else None),
+        ("tool_definition", any(tool.extra for tool in request.tools) or None, "tools" in told),
+    ]:
+        if wanted is not None and wanted != arrived and name not in told:
+            return f"{name} is gone without a record"
+    return ""
+
+
+def _within(text: str, haystack: str) -> bool:
+    quoted = (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+    coded = base64.b64encode(text.encode()).decode()
+    return any(spelling in haystack for spelling in (text, text.strip(), *quoted, coded))
+
+
+def crossing_problem(request: Request, target: str) -> str:
+    adapter = get(target)
+    with collecting() as losses:
+        body = adapter.to_wire(request)
+    again = adapter.from_wire_request(body)
+    if silent := unsaid(request, body, losses) or unset(request, again, losses):
+        return silent
+    if not same_spelling(adapter.to_wire(again), body):
+        return f"what was written is not what is read: {first_difference(adapter.to_wire(again), body)}"
+    return _critical_problem(request, target, losses)
+
+
+def _critical_problem(request: Request, target: str, losses: list[Loss]) -> str:
+    """A mark on exactly the messages that lost something turns the loss into a refusal."""
+    lossy = {loss.message_id for loss in losses} - {None}
+    if not lossy:
+        return ""
+    marked = tuple(
+        replace(message, extensions=CRITICAL) if message.id in lossy else message for message in request.messages
+    )
+    try:
+        get(target).to_wire(replace(request, messages=marked))
+    except LossyProjectionError:
+        return ""
+    return "a critical message lost a block"
+
+
+@pytest.mark.spec("ADP-10")
+@pytest.mark.spec("ADP-11")
+@pytest.mark.proof
+@pytest.mark.parametrize("source", FORMATS)
+def test_every_request_crosses_into_every_format_or_is_refused(
+    source: str, proof_scale: float, proof_seed: int, proof_row: Any
+) -> None:
+    tally = Tally("crossed")
+    for where, request in requests_of(source, proof_scale, proof_seed):
+        for target in FORMATS:
+            if target == source:
+                continue
+            try:
+                problem = crossing_problem(request, target)
+                tally.count("crossed")
+            except (UnsupportedError, LossyProjectionError):
+                problem = ""
+                tally.count("refused")
+            except CmfError as error:
+                problem = f"refused in the wrong words: {error}"
+            tally.case(f"{where} -> {target}", problem)
+    proof_row(f"{source}: crossing into the others", n=tally.checked, share=f"{tally.share:.2%}", **tally.counts)
+    tally.require()
+
+
+@pytest.mark.spec("ADP-10")
+def test_the_proof_notices_what_is_dropped_in_silence() -> None:
+    parts = (TextPart(text="hello"), ToolCallPart(name="look", arguments=FrozenDict({"at": "here"})))
+    request = Request(messages=(Message(role=Role.ASSISTANT, content=parts),), reasoning_effort="low")
+    loss = Loss(session_id=None, message_id=None, block_type="text", adapter="x", reason="r")
+
+    assert "'text': 1, 'tool_call': 1" in unsaid(request, {}, [])
+    assert "'tool_call': 1" in unsaid(request, {}, [loss])
+    assert unsaid(request, {"a": ["hello", "look", '{"at": "here"}']}, []) == ""
+    assert "reasoning_effort" in unset(request, Request(), [])
+
+
+@pytest.mark.spec("ADP-10")
+def test_a_loss_is_a_warn_record_that_says_where_and_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    message = Message(role=Role.ASSISTANT, content=(ThinkingPart(text="SECRET"), TextPart(text="hi")))
+    request = Request(model="m", messages=(replace(message, id="m1", session_id="s1"),))
+
+    with caplog.at_level(logging.WARNING, logger="cmf.adapters"):
+        get("anthropic_messages").to_wire(request)
+
+    (record,) = caplog.records
+    told = {name: getattr(record, name) for name in ("session_id", "message_id", "block_type", "adapter")}
+    assert told == {
+        "session_id": "s1",
+        "message_id": "m1",
+        "block_type": "thinking",
+        "adapter": "anthropic_messages",
+    }
+    assert record.levelno == logging.WARNING
+    assert record.reason  # type: ignore[attr-defined]  # given to the logger as extra
+    assert "SECRET" not in record.getMessage()
+
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+CHAIN = ("anthropic_messages", "openai_chat", "gemini", "ollama", "openai_responses", "anthropic_messages")
+
+
+def tool_parts(request: Request) -> list[ToolCallPart | ToolResultPart]:
+    return [
+        part
+        for message in request.messages
+        for part in message.content
+        if isinstance(part, ToolCallPart | ToolResultPart)
+    ]
+
+
+@pytest.mark.spec("ID-3")
+@pytest.mark.spec("ID-4")
+def test_tool_ids_survive_a_chain_of_providers_with_and_without_ids() -> None:
+    """Gemini and Ollama have no ids: there, calls and results are paired by order, and get their names back after."""
+    calls = [
+        {"type": "tool_use", "id": f"toolu_{at}", "name": name, "input": {"at": at}}
+        for at, name in enumerate(["look", "look", "tell"])
+    ]
+    results = [{"type": "tool_result", "tool_use_id": call["id"], "content": f"r{at}"} for at, call in enumerate(calls)]
+    body = {
+        "model": "claude",
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": calls},
+            {"role": "user", "content": results},
+        ],
+    }
+    ids, id_map = Ids(lambda: NOW), IdMap()
+    canonical = stamp(
+        get(CHAIN[0]).from_wire_request(body), ids, lambda: NOW, id_map, provider=CHAIN[0], session_id="s"
+    )
+    first = [part.tool_call_id for part in tool_parts(canonical)]
+    for provider in CHAIN[1:]:
+        wire = get(provider).to_wire(unstamp(canonical, id_map, provider=provider))
+        json.dumps(wire)
+        model = {"model": "m"} if provider == "gemini" else {}
+        returned = get(provider).from_wire_request(wire, **model)
+        pairs = [part.tool_call_id for part in tool_parts(returned)]
+        restored = stamp(returned, ids, lambda: NOW, IdMap.from_json(id_map.to_json()), provider=provider)
+
+        assert pairs[:3] == pairs[3:]
+        names = [part.tool_call_id for part in tool_parts(restored)]
+        assert names[:3] == names[3:]
+        if pairs[0] is not None:
+            assert names == first
+
+    assert first[:3] == first[3:]
+    assert wire["messages"][1]["content"] == calls
+    assert [block["tool_use_id"] for block in wire["messages"][2]["content"]] == [call["id"] for call in calls]
