@@ -101,6 +101,10 @@ format: $(VENV)/.locked ## Rewrite Python, Rust and Rego in house format
 	cargo fmt --manifest-path rust/Cargo.toml
 	test ! -x $(OPA) || $(OPA) fmt --write policies
 
+.PHONY: docs
+docs: $(VENV)/.native ## The generated pages: docs/reference.md
+	$(BIN)/python -m scripts.reference
+
 .PHONY: proof
 proof: install opa ## The proofs at full size; writes docs/proofs/<date>.md
 	mkdir -p docs/proofs

@@ -151,19 +151,21 @@ def _adapter(cls: type[_T]) -> TypeAdapter[_T]:
 
 def json_schema(cls: type[Value]) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a type's JSON form."""
-    schema: dict[str, Any] = _without_empty_constraint(_adapter(cls).json_schema(mode="validation"))
+    schema: dict[str, Any] = _as_read(_adapter(cls).json_schema(mode="validation"))
+    schema.get("$defs", {}).pop("Layout", None)
     own = schema.pop("$ref", "").removeprefix("#/$defs/")
     return {**schema["$defs"][own], **schema} if own else schema
 
 
-def _without_empty_constraint(schema: Any) -> Any:
+def _as_read(schema: Any) -> Any:
+    """The schema without the constraint that is none, and without the layout, which no JSON form brings in [A15]."""
     if isinstance(schema, dict):
         return {
-            key: _without_empty_constraint(item)
+            key: _as_read(item)
             for key, item in schema.items()
-            if not (key == "minLength" and item == 0)
+            if not (key == "minLength" and item == 0) and key != "provider_raw"
         }
-    return [_without_empty_constraint(item) for item in schema] if isinstance(schema, list) else schema
+    return [_as_read(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def _init_fields(cls: type) -> list[dataclasses.Field[Any]]:
