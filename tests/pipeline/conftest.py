@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.pipeline.redis_server import running_redis
 from tests.pipeline.session_stores import Clock
 from ulid import ULID
 
-from pipeline import Config, Guard
+from pipeline import Config, Guard, Pipeline, Stage
 from pipeline.redis_sessions import RedisSessions
 from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.store.database import Store
@@ -86,3 +87,20 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Itera
         sessions = RedisSessions(request.getfixturevalue("redis_url"), prefix=str(ULID()), clock=clock)
         yield sessions
         sessions.close()
+
+
+@pytest.fixture(scope="session")
+def lenient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy set that denies one word alone."""
+    rule = 'deny contains {"code": "never", "reason": "x"} if input.content == "forbidden"'
+    return write_rules(tmp_path_factory.mktemp("lenient"), {"never": rule})
+
+
+@pytest.fixture
+def pipe(lenient: Path) -> Callable[..., Pipeline]:
+    """A function that makes a pipeline of stages in front of a lenient policy set."""
+
+    def make(*stages: Stage, **options: Any) -> Pipeline:
+        return Pipeline(stages, policies=lenient, **options)
+
+    return make

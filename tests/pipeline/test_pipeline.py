@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pipeline.conftest import write_rules
 
 from cmf import Message, Request, SubjectExtension, TextPart, ToolCallPart
 from pipeline import Context, Guard, Pipeline, PolicyUnavailable
@@ -19,7 +20,6 @@ from pipeline.pipeline import MAX_CONFLICTS
 from pipeline.policy_input import SessionFacts
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions
-from tests.pipeline.conftest import write_rules
 
 AT_MOST_THREE = """\
 deny contains {"code": "test.three", "reason": "Three payments are enough."} if {
