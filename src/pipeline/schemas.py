@@ -15,6 +15,7 @@ from cmf.message import Message
 from cmf.security import DataPolicy, ObjectSecurityProfile
 from cmf.value import json_schema
 from pipeline.decision import Action, Effect, Mode, Verdict
+from pipeline.profiles import profiles_schema
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _STRING: Final = {"type": "string"}
@@ -23,7 +24,7 @@ _COUNT: Final = {"type": "integer", "minimum": 0}
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """The schema called `view`, `message` or `decision`."""
+    """The schema called `view`, `message`, `decision` or `profiles`."""
     return {"$schema": DIALECT, **_SCHEMAS[name]()}
 
 
@@ -74,11 +75,33 @@ def view_schema() -> dict[str, Any]:
         ),
         "origins": {
             "type": "array",
-            "items": _object({"path": _STRING, "sources": {"type": "array"}}, ("path", "sources")),
+            "items": _origin_schema(),
         },
     }
     required = ("kind", "role", "path", "is_pre", "is_post", "action", "properties", "extensions")
     return {"title": "Policy input of one view", **_object(facts, required), "$defs": definitions}
+
+
+def _origin_schema() -> dict[str, Any]:
+    """Where one value of a tool call's arguments came from [PROV-1], [PROV-2]."""
+    source = {
+        "kind": {"enum": ["user", "system", "assistant", "tool_result", "metadata", "resource", "claimed"]},
+        "trust": {"enum": ["trusted", "untrusted", "claimed"]},
+        "message": _COUNT,
+        "match": {"enum": ["exact", "contained", "normalised", "asked"]},
+        "tool": _STRING,
+        "field": _STRING,
+        "labels": _STRINGS,
+    }
+    entry = {
+        "path": _STRING,
+        "type": {"enum": ["string", "number", "boolean", "null", "key", "raw", "call"]},
+        "use": {"enum": ["control", "content", "other"]},
+        "sources": {"type": "array", "items": _object(source, ("kind", "trust", "message", "match", "labels"))},
+        "complete": {"const": False},
+        "more": {"type": "integer", "minimum": 1},
+    }
+    return _object(entry, ("path", "sources"))
 
 
 def message_schema() -> dict[str, Any]:
@@ -139,4 +162,5 @@ _SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "view": view_schema,
     "message": message_schema,
     "decision": decision_schema,
+    "profiles": profiles_schema,
 }

@@ -65,6 +65,7 @@ class SchemaName(StrEnum):
     VIEW = "view"
     MESSAGE = "message"
     DECISION = "decision"
+    PROFILES = "profiles"
 
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or - for standard input.")]
@@ -135,7 +136,7 @@ def view(
 def schema(
     name: Annotated[SchemaName, typer.Argument(help="What to describe.")] = SchemaName.VIEW,
 ) -> None:
-    """Print a JSON Schema: of the policy input, of a message, or of a decision."""
+    """Print a JSON Schema: of the policy input, a message, a decision, or tool profiles."""
     from pipeline.cli.schema import run
 
     run(name.value)

@@ -56,7 +56,7 @@ def test_a_bad_file_is_one_line() -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["view", "message", "decision"])
+@pytest.mark.parametrize("name", ["view", "message", "decision", "profiles"])
 def test_schemas_are_printed_and_valid(name: str) -> None:
     result = CliRunner().invoke(app, ["schema", name])
 

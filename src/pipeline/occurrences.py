@@ -1,0 +1,201 @@
+"""Where a value occurs in a growing body of texts. Spec: docs/spec/provenance.md [PROV-4], [PROV-5], [PROV-10].
+
+An inverted index: each word of each text, with its place, by group. Adding a text costs its length; looking a value up
+costs its length and the places of its rarest word, and not the length of what was added before.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from enum import StrEnum
+from heapq import nlargest
+from typing import Final, NamedTuple
+
+from pipeline import spelling
+
+MAX_PROBES: Final = 8  # words of a value that are looked up; its longest, which are its rarest as a rule
+MAX_CANDIDATES: Final = 2_048  # places per group that are compared with one value; past them the answer says so
+MAX_GRADED: Final = 4  # occurrences per group that are graded to report the best
+_PLACE_BITS: Final = 32  # a place is text number << 32 | character offset
+
+
+class Match(StrEnum):
+    """How a value stands in a text, best first."""
+
+    EXACT = "exact"
+    CONTAINED = "contained"
+    NORMALISED = "normalised"
+
+
+class Found(NamedTuple):
+    """A value in the texts of one group: the best match and where it is, and the first one."""
+
+    match: Match
+    origin: int
+    first_match: Match
+    first: int
+
+
+class Answer(NamedTuple):
+    """What was found, by group; `complete` is False where a limit ended the search early."""
+
+    found: dict[int, Found]
+    complete: bool
+
+
+class _Text(NamedTuple):
+    origin: int
+    raw: str
+    normal: str
+
+
+_GRADES: Final = list(Match)
+
+
+class Occurrences:
+    """Texts by group, each with the number of where it came from. Origins must not decrease. `work` counts steps."""
+
+    def __init__(self) -> None:
+        self.work = 0
+        self._texts: list[_Text] = []
+        self._words: dict[str, dict[int, array[int]]] = {}
+        self._keys: dict[str, dict[int, list[int]]] = {}
+        self._wordless: dict[str, dict[int, list[int]]] = {}
+
+    def add(self, group: int, origin: int, content: str | float) -> None:
+        """Remember a text or a number."""
+        raw = content if isinstance(content, str) else spelled(content)
+        folded = spelling.normal(raw)
+        if not folded:
+            return
+        number = len(self._texts)
+        self._texts.append(_Text(origin, raw, raw if folded == raw else folded))
+        place = number << _PLACE_BITS
+        words = 0
+        for word, offset in spelling.tokens(folded):
+            groups = self._words.setdefault(word, {})
+            places = groups.get(group)
+            if places is None:
+                groups[group] = places = array("Q")
+            places.append(place | offset)
+            words += 1
+        if not words:
+            self._wordless.setdefault(folded, {}).setdefault(group, []).append(number)
+        keys = spelling.text_keys(raw)
+        if not isinstance(content, str) and (key := spelling.number_key(content)) is not None:
+            keys |= {key}
+        for key in keys:
+            self._keys.setdefault(key, {}).setdefault(group, []).append(number)
+        self.work += 1 + words + len(keys)
+
+    def find(self, value: str | float) -> Answer:
+        """Where `value` occurs as a whole value."""
+        text = value if isinstance(value, str) else spelled(value)
+        keys = spelling.value_keys(text) if isinstance(value, str) else _key_of(value)
+        search = _Search(self, text)
+        for key in sorted(keys):
+            search.take_all(self._keys.get(key, {}))
+        folded = spelling.normal(text)
+        if isinstance(value, str) or not keys:
+            search.verbatim = spelling.is_case_bound(text)
+            probes = self._probes(folded)
+            if probes:
+                self._compare(search, folded, probes)
+            else:
+                search.take_all(self._wordless.get(folded, {}))
+        return Answer(search.found, search.complete)
+
+    def _probes(self, folded: str) -> list[tuple[str, int]]:
+        """The longest different words of a value, each with its first place in it."""
+        first: dict[str, int] = {}
+        for word, offset in spelling.tokens(folded):
+            first.setdefault(word, offset)
+        self.work += 1 + len(first)
+        return nlargest(MAX_PROBES, first.items(), key=lambda item: (len(item[0]), -item[1]))
+
+    def _compare(self, search: _Search, folded: str, probes: list[tuple[str, int]]) -> None:
+        groups = [(self._words.get(word, {}), offset) for word, offset in probes]
+        fewest = min((held for held, _ in groups), key=len)
+        for group in fewest:
+            self.work += 1
+            lists = [(held[group], offset) for held, offset in groups if group in held]
+            if len(lists) == len(groups):
+                places, offset = min(lists, key=lambda item: len(item[0]))
+                search.compare(group, folded, places, offset)
+
+    def text(self, number: int) -> _Text:
+        """A text that was added."""
+        return self._texts[number]
+
+
+class _Search:
+    """One look-up under way: the best of what was found so far, by group."""
+
+    def __init__(self, index: Occurrences, value: str) -> None:
+        self.found: dict[int, Found] = {}
+        self.complete = True
+        self.verbatim = False
+        self._index = index
+        self._value = value
+
+    def take_all(self, groups: dict[int, list[int]]) -> None:
+        """Texts that are known to hold the value."""
+        for group, numbers in groups.items():
+            for number in numbers[:MAX_GRADED]:
+                if self._take(group, self._index.text(number)) is Match.EXACT:
+                    break
+
+    def compare(self, group: int, folded: str, places: Iterable[int], offset: int) -> None:
+        """Places at which one word of the value stands `offset` characters after where the value would start."""
+        taken = 0
+        for tried, place in enumerate(places):
+            if tried == MAX_CANDIDATES:
+                self.complete = False
+                return
+            self._index.work += 1
+            text = self._index.text(place >> _PLACE_BITS)
+            start = (place & ((1 << _PLACE_BITS) - 1)) - offset
+            if start < 0 or not text.normal.startswith(folded, start):
+                continue
+            if not spelling.stands_at(text.normal, start, start + len(folded)):
+                continue
+            grade = self._take(group, text)
+            taken += grade is not None
+            if grade is Match.EXACT or taken == MAX_GRADED:
+                return
+
+    def _take(self, group: int, text: _Text) -> Match | None:
+        self._index.work += 1
+        if text.raw == self._value:
+            match = Match.EXACT
+        elif spelling.stands_in(text.raw, self._value):
+            match = Match.CONTAINED
+        elif self.verbatim:
+            return None
+        else:
+            match = Match.NORMALISED
+        held = self.found.get(group)
+        here = (_GRADES.index(match), text.origin)
+        if held is None:
+            self.found[group] = Found(match, text.origin, match, text.origin)
+            return match
+        if here < (_GRADES.index(held.match), held.origin):
+            held = held._replace(match=match, origin=text.origin)
+        if (text.origin, here) < (held.first, (_GRADES.index(held.first_match), held.first)):
+            held = held._replace(first_match=match, first=text.origin)
+        self.found[group] = held
+        return match
+
+
+def spelled(number: float) -> str:
+    """A JSON number as text."""
+    return str(number)
+
+
+def _key_of(number: float) -> frozenset[str]:
+    key = spelling.number_key(number)
+    return frozenset() if key is None else frozenset({key})
+
+
+__all__ = ["Answer", "Found", "Match", "Occurrences", "spelled"]

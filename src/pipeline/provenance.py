@@ -1,0 +1,389 @@
+"""Where each value of a tool call came from: `input.origins` [C18]. Spec: docs/spec/provenance.md.
+
+An `Index` reads a conversation message by message and remembers which text came from whom and how far it is trusted.
+Asked about a call, it looks each value of the arguments up. It finds copies, not reasons: a value that was computed or
+reworded has no source, and one that also happens to stand in trusted text has a trusted one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from cmf.content import Part, ResourcePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.digests import canonical_bytes, content_digest
+from cmf.enums import Role
+from cmf.message import Message
+from cmf.request import Request
+from pipeline.errors import ConfigError
+from pipeline.field_paths import Mark, Path, leaves, pointer, shape
+from pipeline.occurrences import Occurrences
+from pipeline.paths import steps_of
+from pipeline.profiles import AskedFor, Profile, Profiles, ResultProfile, Trust
+from pipeline.result_fields import read_fields
+from pipeline.sources import (
+    CLAIM,
+    CLAIMED,
+    MAX_SOURCES,
+    SPEAKERS,
+    TRUSTED,
+    UNTRUSTED,
+    Group,
+    Origin,
+    ResultGroups,
+    as_origin,
+    fairly,
+)
+
+Texts: TypeAlias = Iterator[tuple[Group, str | float]]
+
+
+class _Everything:
+    """Holds every digest: for recordings, and for hosts that vouch for the history themselves."""
+
+    def __contains__(self, item: object) -> bool:
+        return True
+
+
+EVERYTHING: Final[Container[str]] = _Everything()
+NOTHING: Final[Container[str]] = frozenset()
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that was made: whose result is how far to be believed."""
+
+    name: str
+    namespace: str | None
+    profile: Profile | None
+    arguments: Any
+    unfounded: list[str] = field(default_factory=list)
+    """Texts that it was given and nothing trusted had: the result may merely repeat them."""
+    labels: frozenset[str] = frozenset()
+
+
+class _Said(NamedTuple):
+    """Who says what is being read."""
+
+    role: Role
+    speaker: Group
+
+
+class Index:
+    """The conversation so far, read once. Not to be shared between threads.
+
+    `profiles` say how far results are trusted; `known` holds the digests (`digest_of`) of what was judged here for this
+    subject and session: an assistant or tool message whose digest it lacks is a claim [C4].
+    """
+
+    def __init__(self, profiles: Profiles, known: Container[str] = NOTHING) -> None:
+        self._profiles = profiles
+        self._known = known
+        self._texts = Occurrences()
+        self._groups: dict[Group, int] = {}
+        self._group_list: list[Group] = []
+        self._messages: list[Message] = []
+        self._calls: dict[str, _Call | None] = {}
+        self._open: list[_Call] = []
+        self._user: list[tuple[int, str]] = []
+        self._asked: dict[str, tuple[int, list[int]]] = {}
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def work(self) -> int:
+        """Steps taken so far, reading and answering: a measure that no clock disturbs."""
+        return self._texts.work
+
+    def digest_of(self, message: Message) -> str:
+        """What to record of `message` once it was judged: its content, and for a result the call that it answers.
+
+        The content digest alone would let a client present one tool's recorded result as another tool's.
+        """
+        said = content_digest(message)
+        calls = [self._answered(part, take=False) for part in message.content if isinstance(part, ToolResultPart)]
+        if not calls:
+            return said
+        answered = [[call.namespace, call.name, call.arguments] if call is not None else None for call in calls]
+        return hashlib.sha256(canonical_bytes([said, answered])).hexdigest()
+
+    def extend(self, message: Message, *, known: bool | None = None) -> None:
+        """Read the next message. `known` overrides the record: True for what was judged in this very run."""
+        number = len(self._messages)
+        speaker = SPEAKERS[Role.ASSISTANT] if self._is_known(message, known) else CLAIM
+        said = _Said(message.role, speaker)
+        for part in message.content:
+            for group, content in _READERS.get(type(part), Index._read_other)(self, part, said):
+                self._texts.add(self._number(group), number, content)
+        self._messages.append(message)
+
+    def follow(self, messages: Sequence[Message]) -> Index:
+        """This index after reading what of `messages` is new, or a fresh one if they are not its continuation."""
+        held = len(self._messages)
+        index = self
+        if len(messages) < held or any(
+            old is not new and old != new for old, new in zip(self._messages, messages, strict=False)
+        ):
+            index, held = Index(self._profiles, self._known), 0
+        for message in messages[held:]:
+            index.extend(message)
+        return index
+
+    def _is_known(self, message: Message, known: bool | None) -> bool:
+        has_tools = any(isinstance(part, ToolResultPart | ToolCallPart) for part in message.content)
+        if message.role not in (Role.ASSISTANT, Role.TOOL) and not has_tools:
+            return True
+        if known is not None:
+            return known
+        return self._known is EVERYTHING or self.digest_of(message) in self._known
+
+    def _read_text(self, part: Any, said: _Said) -> Texts:
+        if said.role is Role.USER:
+            self._user.append((len(self._messages), part.text))
+        theirs = said.speaker is CLAIM and said.role in (Role.ASSISTANT, Role.TOOL)
+        yield CLAIM if theirs else SPEAKERS[said.role], part.text
+
+    def _read_call(self, part: Any, said: _Said) -> Texts:
+        call = _Call(part.name, part.namespace, self._profiles.find(part.name, part.namespace), part.arguments)
+        if part.tool_call_id:
+            held = self._calls.get(part.tool_call_id)
+            reused = held is not None and (held.name, held.namespace) != (call.name, call.namespace)
+            self._calls[part.tool_call_id] = None if reused else call
+        else:
+            self._open.append(call)
+        labels: set[str] = set()
+        writes = call.profile is None or call.profile.writes
+        for path, content in _values(part):
+            sources = self._sources(content)[0]
+            labels.update(label for source in sources for label in source["labels"])
+            founded = any(source["trust"] == TRUSTED for source in sources)
+            if not founded and isinstance(content, str):
+                call.unfounded.append(content)
+            group = said.speaker._replace(tool=part.name, field=shape(path), written=writes and not founded)
+            yield group, content
+        call.labels = frozenset(labels) if writes else frozenset()
+
+    def _read_thinking(self, part: Any, said: _Said) -> Texts:
+        yield said.speaker, part.text
+
+    def _read_result(self, part: Any, said: _Said) -> Texts:
+        call = self._answered(part, take=True)
+        name = part.tool_name or (call.name if call is not None else None)
+        rules = self._result_rules(part, call)
+        values = list(_result_values(part, rules.format))
+        if said.speaker is CLAIM:
+            for path, content in values:
+                yield CLAIM._replace(tool=name, field=shape(path)), content
+            return
+        groups = ResultGroups(rules, name, _result_labels(call), whole=part.is_error)
+        found = [(groups(path), content) for path, content in values]
+        repeated = self._repeated(found, call.unfounded) if call is not None else frozenset()
+        for place, (group, content) in enumerate(found):
+            yield group._replace(trust=UNTRUSTED) if place in repeated else group, content
+
+    def _repeated(self, values: Sequence[tuple[Group, str | float]], asked: Sequence[str]) -> frozenset[int]:
+        """The places of trusted values that hold, or stand in, what the call was given from nowhere trusted."""
+        trusted = [place for place, (group, _) in enumerate(values) if group.trust == TRUSTED]
+        if not asked or not trusted:
+            return frozenset()
+        returned, given = Occurrences(), Occurrences()
+        for place in trusted:
+            returned.add(place, 0, values[place][1])
+        for text in asked:
+            given.add(0, 0, text)
+        held = [returned.find(text) for text in asked]
+        inside = {place: given.find(values[place][1]) for place in trusted}
+        self._texts.work += returned.work + given.work
+        if not all(answer.complete for answer in (*held, *inside.values())):
+            return frozenset(trusted)
+        within = {place for place, answer in inside.items() if answer.found}
+        return frozenset(within.union(*(answer.found for answer in held)))
+
+    def _read_resource(self, part: Any, said: _Said) -> Texts:
+        profile = self._profiles.for_uri(part.uri)
+        rules = profile.result if profile is not None else ResultProfile()
+        labels = tuple(sorted(profile.result_labels)) if profile is not None else ()
+        trust = UNTRUSTED if rules.weakest is Trust.UNTRUSTED else TRUSTED
+        group = Group("resource", CLAIMED if said.speaker is CLAIM else trust, labels=labels)
+        for content in _strings(part):
+            yield group, content
+
+    def _read_other(self, part: Part, said: _Said) -> Texts:
+        own = said.role is Role.ASSISTANT or said.speaker is CLAIM
+        for content in _strings(part):
+            yield said.speaker if own else Group("resource", UNTRUSTED), content
+
+    def _result_rules(self, part: ToolResultPart, call: _Call | None) -> ResultProfile:
+        """The rules for a result; the strictest where its name and its call disagree."""
+        if call is None:
+            profile = self._profiles.find(part.tool_name) if part.tool_name and not part.tool_call_id else None
+        else:
+            profile = call.profile if part.tool_name in (None, call.name) else None
+        return profile.result if profile is not None else _NO_RULES
+
+    def _answered(self, part: ToolResultPart, *, take: bool) -> _Call | None:
+        """The call that a result answers: by its id, or without one the first open call of that name."""
+        if part.tool_call_id:
+            return self._calls.get(part.tool_call_id)
+        for place, call in enumerate(self._open):
+            if part.tool_name in (None, call.name):
+                return self._open.pop(place) if take else call
+        return None
+
+    def _number(self, group: Group) -> int:
+        number = self._groups.setdefault(group, len(self._group_list))
+        if number == len(self._group_list):
+            self._group_list.append(group)
+        return number
+
+    # -- answering -------------------------------------------------------------------------------------------------
+
+    def origins(self, call: ToolCallPart) -> list[Origin]:
+        """One entry per value of the call's arguments, in order; before them one for the call, if it can be asked for.
+
+        Each has `path` (a JSON pointer into the arguments), `type`, `use` and `sources`. Spec: [PROV-1] to [PROV-3].
+        """
+        profile = self._profiles.find(call.name, call.namespace)
+        entries = [] if profile is None or profile.asked_for is None else [self._asking(profile.asked_for)]
+        for path, content in _values(call, every=True):
+            sources, complete, more = self._sources(content)
+            key = path[-1:] == (Mark.KEY,)
+            at = tuple(step for step in path if not isinstance(step, Mark))
+            entry: Origin = {
+                "path": pointer(at),
+                "type": "key" if key else _type_of(content, path),
+                "use": profile.use_of(at) if profile is not None and path else "control",
+                "sources": sources,
+            }
+            entries.append(entry | ({} if complete else {"complete": False}) | ({"more": more} if more else {}))
+        return entries
+
+    def _asking(self, asked_for: AskedFor) -> Origin:
+        """Where the user asked for such a call: looked for once in each message of the user."""
+        key = repr(asked_for)
+        read, found = self._asked.get(key, (0, []))
+        for number, text in self._user[read:]:
+            self._texts.work += 1
+            if asked_for.is_said_in(text):
+                found.append(number)
+        self._asked[key] = (len(self._user), found)
+        sources = [
+            {"kind": "user", "trust": TRUSTED, "message": number, "match": "asked", "labels": []}
+            for number in sorted(set(found))[-MAX_SOURCES:]
+        ]
+        return {"path": "", "type": "call", "use": "control", "sources": sources}
+
+    def _sources(self, content: Any) -> tuple[list[Origin], bool, int]:
+        """The sources of one value, whether the search was complete, and how many sources were left out."""
+        if isinstance(content, bool) or content is None:
+            return [], True, 0
+        answer = self._texts.find(content)
+        found = [(self._group_list[group], hit) for group, hit in answer.found.items()]
+        since = min((hit.first for group, hit in found if group.written), default=None)
+        sources = [as_origin(group, hit, since) for group, hit in found]
+        sources.sort(key=lambda source: (source["message"], source["kind"], source["trust"], source.get("field", "")))
+        kept = fairly(sources)
+        return kept, answer.complete, len(sources) - len(kept)
+
+
+def origins(
+    conversation: Request | Sequence[Message], call_path: str, profiles: Profiles, known: Container[str] = NOTHING
+) -> list[Origin]:
+    """The origins of the tool call at `call_path` (`messages[i].content[j]`), from the messages before its own.
+
+    For one call of a conversation that is not kept; whoever keeps one keeps an `Index`.
+
+    Raises:
+        ConfigError: `provenance.no-call`: there is no tool call at that path.
+    """
+    messages = conversation.messages if isinstance(conversation, Request) else conversation
+    match steps_of(call_path):
+        case (("messages", int(at)), ("content", int(place))) if at < len(messages):
+            parts = messages[at].content
+            part = parts[place] if place < len(parts) else None
+        case _:
+            part = None
+    if not isinstance(part, ToolCallPart):
+        raise ConfigError(
+            "no tool call is there", path=call_path, code="provenance.no-call", hint="give messages[i].content[j]"
+        )
+    index = Index(profiles, known)
+    for message in messages[:at]:
+        index.extend(message)
+    return index.origins(part)
+
+
+def _values(call: ToolCallPart, *, every: bool = False) -> Iterator[tuple[Path, Any]]:
+    """The values of a call's arguments, null and booleans only if `every`; argument names are the tool's own words."""
+    if call.arguments is None:
+        if call.arguments_raw:
+            yield (), call.arguments_raw
+        return
+    for path, content in leaves(call.arguments):
+        is_name = len(path) == 2 and path[1] is Mark.KEY
+        if not is_name and (every or (content is not None and not isinstance(content, bool))):
+            yield path, content
+
+
+def _result_values(part: ToolResultPart, form: str) -> Iterator[tuple[Path, str | float]]:
+    """The values of a result with their paths; a text that cannot be read into fields has the empty path."""
+    if isinstance(part.content, tuple):
+        for inner in part.content:
+            if isinstance(inner, TextPart):
+                yield from _fields_of(inner.text, form)
+            else:
+                yield from (((), content) for content in _strings(inner))
+    elif isinstance(part.content, str):
+        yield from _fields_of(part.content, form)
+    else:
+        yield from _present(leaves(part.content))
+
+
+def _fields_of(text: str, form: str) -> Iterator[tuple[Path, str | float]]:
+    found = read_fields(text, form)
+    return _present(leaves(found)) if found is not None else iter([((), text)])
+
+
+def _present(found: Iterable[tuple[Path, Any]]) -> Iterator[tuple[Path, str | float]]:
+    return ((path, item) for path, item in found if isinstance(item, str | int | float) and not isinstance(item, bool))
+
+
+def _strings(part: Part) -> Iterator[str]:
+    """Every text of a part but encoded bytes, whatever kind it is."""
+    body = part.model_dump()
+    body.pop("content_type", None)
+    body.pop("blob", None)
+    if body.get("type") == "base64":
+        body.pop("data", None)
+    return (item for path, item in leaves(body) if isinstance(item, str) and path[-1] is not Mark.KEY)
+
+
+def _result_labels(call: _Call | None) -> frozenset[str]:
+    if call is None:
+        return frozenset()
+    return call.labels | (call.profile.result_labels if call.profile is not None else frozenset())
+
+
+def _type_of(content: Any, path: Path) -> str:
+    if not path:
+        return "raw"
+    if content is None:
+        return "null"
+    return "boolean" if isinstance(content, bool) else "string" if isinstance(content, str) else "number"
+
+
+_NO_RULES: Final = ResultProfile()
+_READERS: Final[Mapping[type[Part], Callable[..., Texts]]] = {
+    TextPart: Index._read_text,
+    ThinkingPart: Index._read_thinking,
+    ToolCallPart: Index._read_call,
+    ToolResultPart: Index._read_result,
+    ResourcePart: Index._read_resource,
+}
+
+__all__ = ["EVERYTHING", "NOTHING", "Index", "Origin", "origins"]

@@ -1,0 +1,325 @@
+"""What operators say about tools: read strictly, looked up without guessing."""
+
+from __future__ import annotations
+
+import json
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmf.tools import ToolDefinition
+from pipeline.errors import ConfigError
+from pipeline.field_paths import Mark, compiled, leaves, names, pointer, shape
+from pipeline.profiles import AskedFor, Profile, Profiles, Trust, annotated, profiles_schema
+
+
+def refused(source: Any) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        Profiles.load(source)
+    return caught.value
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("PRF-1")
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ({"profiles": {"pay": {"controls": ["to"]}}}, "profiles.pay.controls"),
+        ({"profiles": {"pay": {"control": ["to."]}}}, "profiles.pay.control[0]"),
+        ({"profiles": {"pay": {"result": {"fields": {"a": "sure"}}}}}, "profiles.pay.result.fields.a.trust"),
+        ({"profiles": {"pay": {"asked_for": {"patterns": ["("]}}}}, "profiles.pay.asked_for.patterns[0]"),
+        ({"profiles": {"pay": {"actions": ["fly"]}}}, "profiles.pay.actions[0]"),
+        ({"version": 2, "profiles": {}}, "version"),
+        ({}, "profiles"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_place(document: dict[str, Any], path: str, tmp_path: Path) -> None:
+    file = tmp_path / "profiles.json"
+    file.write_text(json.dumps(document))
+
+    error = refused(file)
+
+    assert (error.code, error.path) == ("profile.invalid", f"{file}: {path}")
+
+
+@pytest.mark.spec("PRF-1")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.yaml", "profiles: {a: {}, a: {}}"), ("a.json", '{"profiles":{},"profiles":{}}'), ("a.yaml", "a: [")],
+)
+def test_a_file_that_two_readers_could_take_differently_is_refused(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+
+    assert refused(tmp_path / name).code == "profile.unreadable"
+
+
+@pytest.mark.spec("PRF-1")
+def test_a_missing_file_and_a_list_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("- 1")
+
+    assert refused(tmp_path / "none.yaml").code == "profile.unreadable"
+    assert refused(tmp_path / "a.yaml").code == "profile.invalid"
+
+
+@pytest.mark.spec("PRF-1")
+def test_two_keys_for_one_entity_are_refused() -> None:
+    assert refused({"profiles": {"pay": {}, "tool://_/pay": {}}}).code == "profile.twice"
+
+
+@pytest.mark.spec("PRF-1")
+def test_a_function_that_answers_with_no_profile_is_refused() -> None:
+    profiles = Profiles.load(lambda uri: {"sinks": True})
+
+    with pytest.raises(ConfigError) as caught:
+        profiles.find("pay")
+
+    assert caught.value.code == "profile.invalid"
+
+
+@pytest.mark.spec("PRF-1")
+def test_later_sources_replace_whole_entries_and_functions_come_last(tmp_path: Path) -> None:
+    (tmp_path / "first.yaml").write_text("profiles:\n  pay: {sink: true, intents: [old]}\n  read: {}\n")
+    asked = []
+
+    def answer(uri: str) -> dict[str, Any] | None:
+        asked.append(uri)
+        return {"sink": True} if uri == "tool://_/other" else None
+
+    profiles = Profiles.load(tmp_path / "first.yaml", {"profiles": {"pay": {"irreversible": True}}}, answer)
+
+    assert profiles.find("pay") == Profile(irreversible=True)
+    assert profiles.find("other") == Profile(sink=True)
+    assert profiles.find("nothing") is None
+    assert asked == ["tool://_/other", "tool://_/nothing"]
+    assert len(profiles) == 2
+
+
+# -- looking up --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("PRF-2")
+def test_a_name_that_two_servers_have_finds_nothing() -> None:
+    profiles = Profiles.load({"profiles": {"a/pay": {"intents": ["a"]}, "b/pay": {"intents": ["b"]}}})
+
+    assert profiles.find("pay") is None
+    assert profiles.find("pay", "c") is None
+    assert profiles.find("pay", "a") == Profile(intents=("a",))
+
+
+@pytest.mark.spec("PRF-2")
+def test_one_server_s_profile_is_not_another_s() -> None:
+    assert Profiles.load({"profiles": {"a/pay": {}}}).find("pay", "evil") is None
+
+
+@pytest.mark.spec("PRF-2")
+def test_an_unambiguous_name_is_found_with_and_without_its_namespace() -> None:
+    profiles = Profiles.load(
+        {"profiles": {"a/pay": {"sink": True}, "read": {}, "prompt://s/hello": {"intents": ["x"]}}}
+    )
+
+    assert profiles.find("pay") == Profile(sink=True)
+    assert profiles.find("read", "any") == Profile()
+    assert profiles.for_uri("prompt://s/hello") == Profile(intents=("x",))
+    assert profiles.find("hello") is None
+
+
+# -- patterns ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("PRF-3")
+@pytest.mark.parametrize("pattern", ["a..b", "a b.", "[x]", "a[", "~", ".", "a.[0", "x" + ".x" * 32, "a~b", '["a]'])
+def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        compiled(pattern)
+
+
+@pytest.mark.spec("PRF-3")
+@pytest.mark.parametrize(
+    ("pattern", "named", "not_named"),
+    [
+        ("sender", [("sender",), ("sender", "name")], [("senders",), ("x", "sender"), ("sender", Mark.KEY)]),
+        ("[*].sender", [(0, "sender"), (7, "sender", 1)], [("sender",), (0, "body")]),
+        ("$.a[1]", [("a", 1)], [("a", 0)]),
+        ("**.id", [("id",), ("a", 0, "id")], [("a", "idx")]),
+        ("a.**.z", [("a", "z"), ("a", "b", "c", "z", "more")], [("z",), ("b", "z")]),
+        ("*~", [("Good Night", Mark.KEY)], [("Good Night",), ("a", "b", Mark.KEY)]),
+        ("**~", [("a", Mark.KEY), ("a", 0, "b", Mark.KEY)], [("a",)]),
+        ('a["b.c"]', [("a", "b.c")], [("a", "b", "c")]),
+        ("", [(), ("a",)], [("a", Mark.KEY)]),
+    ],
+)
+def test_a_pattern_names_a_field_and_what_is_below(pattern: str, named: list[Any], not_named: list[Any]) -> None:
+    assert [path for path in named if not names(compiled(pattern), path)] == []
+    assert [path for path in not_named if names(compiled(pattern), path)] == []
+
+
+@pytest.mark.spec("PRF-3")
+def test_paths_are_shown_without_what_a_third_party_wrote() -> None:
+    assert shape((3, "sender", "x" * 41, "evil.com", Mark.KEY)) == "[*].sender.*.*~"
+    assert pointer(("a/b", "~", 0)) == "/a~1b/~0/0"
+
+
+@pytest.mark.spec("PRF-3")
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=10,
+    ).filter(lambda document: isinstance(document, list | dict))
+)
+def test_every_leaf_is_met_once_and_named_by_its_own_path(document: Any) -> None:
+    paths = [path for path, _ in leaves(document)]
+
+    assert len(set(paths)) == len(paths)
+    for path, leaf in leaves(document):
+        *above, last = path if path[-1:] != (Mark.KEY,) else path[:-1]
+        held = reduce(lambda value, step: value[step], above, document)
+        assert (last in held and last == leaf) if path[-1] is Mark.KEY else held[last] is leaf
+
+
+# -- what profiles say -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("PRF-4")
+def test_a_profile_that_says_nothing_trusts_nothing_and_may_write() -> None:
+    profile = Profile()
+
+    assert profile.result.trust is profile.result.weakest is Trust.UNTRUSTED
+    assert profile.writes
+    assert not Profile(actions=("read",)).writes
+
+
+@pytest.mark.spec("PRF-4")
+def test_a_whole_result_is_trusted_as_its_worst_field() -> None:
+    profiles = Profiles.load({"profiles": {"a": {"result": {"trust": "trusted", "fields": {"b": "untrusted"}}}}})
+
+    profile = profiles.find("a")
+
+    assert profile is not None
+    assert profile.result.weakest is Trust.UNTRUSTED
+
+
+@pytest.mark.spec("PRF-5")
+def test_an_argument_that_is_both_is_control() -> None:
+    profile = Profile(control=("to", "items[*].id"), content=("to", "body"))
+
+    uses = [profile.use_of(path) for path in (("to", 0), ("body",), ("items", 2, "id"), ("items", 2, "x"))]
+    assert uses == ["control", "content", "control", "other"]
+
+
+@pytest.mark.spec("PRF-5")
+@pytest.mark.parametrize(
+    ("asked_for", "text", "said"),
+    [
+        ({"verbs": ["send"]}, "Resend nothing", False),
+        ({"verbs": ["send"]}, "please SENDING this", True),
+        ({"verbs": ["cancel"]}, "it was cancelled? cancels", True),
+        ({"verbs": ["schedule"], "objects": ["payment"]}, "scheduling my payments", True),
+        ({"verbs": ["schedule"], "objects": ["payment"]}, "scheduling my meeting", False),
+        ({"verbs": ["copy"]}, "he copied it", True),
+        ({"verbs": ["set up"]}, "Setting  up the thing", True),
+        ({"verbs": ["set up"]}, "set it up", False),
+        ({"patterns": [r"\bpay\b"]}, "Pay it", True),
+        ({"objects": ["pay"]}, "pay", False),
+        ({}, "anything", False),
+    ],
+)
+def test_words_ask_for_an_act(asked_for: dict[str, Any], text: str, said: bool) -> None:
+    assert AskedFor(**asked_for).is_said_in(text) is said
+
+
+# -- MCP ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("PRF-6")
+def test_a_server_cannot_talk_its_tools_harmless() -> None:
+    known = Profile(irreversible=True, sink=True, control=("id",))
+    claims = {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": False}
+
+    assert annotated(claims, known) == known
+    assert annotated(claims, known, trusted=True) == known
+    assert annotated(claims) == Profile(control=("**",), sink=True)
+
+
+@pytest.mark.spec("PRF-6")
+def test_annotations_make_a_profile_stricter() -> None:
+    known = Profile.model_validate({"result": {"trust": "trusted", "format": "json"}})
+
+    made = annotated({"destructiveHint": True, "openWorldHint": True}, known)
+
+    assert (made.irreversible, made.sink, made.result.trust, made.result.format) == (
+        True,
+        True,
+        Trust.UNTRUSTED,
+        "json",
+    )
+    assert annotated({}).irreversible
+
+
+@pytest.mark.spec("PRF-6")
+def test_a_trusted_server_may_say_that_a_tool_only_reads() -> None:
+    tools = [
+        ToolDefinition(name="look", extra={"mcp": {"annotations": {"readOnlyHint": True, "openWorldHint": False}}}),
+        ToolDefinition(name="plain"),
+    ]
+
+    profiles = Profiles().with_mcp_tools(tools, trusted=True)
+
+    assert profiles.find("look") == Profile(actions=("read",), control=("**",))
+    assert profiles.find("plain") is None
+
+
+# -- what others read --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("PRF-7")
+def test_rules_find_profiles_by_uri_and_by_unambiguous_name() -> None:
+    profiles = Profiles.load(
+        {"profiles": {"a/x": {}, "b/x": {}, "y": {"sink": True, "object": {"permissions": ["p"]}}}}
+    )
+
+    data = profiles.as_data()
+
+    assert set(data) == {"tool://a/x", "tool://b/x", "tool://_/y", "y"}
+    assert data["y"] == data["tool://_/y"] == {"sink": True, "object": {"permissions": ["p"]}}
+    assert set(profiles.objects()) == {"tool://_/y"}
+    assert profiles.data_policies() == {}
+
+
+_WORD = st.sampled_from(["sink", "control", "result", "trust", "fields", "a", "trusted", "metadata", "labels", "read"])
+_JSON = st.recursive(
+    st.booleans() | st.integers(0, 2) | _WORD | st.none(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_WORD, inner, max_size=3),
+    max_leaves=8,
+)
+_PROFILE = st.dictionaries(
+    st.sampled_from(["sink", "irreversible", "control", "content", "actions", "result", "asked_for", "intents", "x"]),
+    _JSON
+    | st.lists(_WORD, max_size=2)
+    | st.fixed_dictionaries({"trust": _WORD})
+    | st.fixed_dictionaries({"fields": st.dictionaries(_WORD, _JSON, max_size=2)})
+    | st.fixed_dictionaries({"verbs": st.lists(_WORD, max_size=2)}),
+    max_size=2,
+)
+
+
+@pytest.mark.spec("PRF-8")
+@given(_PROFILE)
+def test_loading_and_the_schema_agree(profile: dict[str, Any]) -> None:
+    document = {"profiles": {"tool": profile}}
+
+    fits = jsonschema.Draft202012Validator(profiles_schema()).is_valid(document)
+
+    try:
+        Profiles.load(document)
+        loads = True
+    except ConfigError:
+        loads = False
+    assert loads is fits
