@@ -22,8 +22,8 @@ def measure(effort: Effort) -> Report:
         "Message to policy inputs, against cpex 0.1.4",
         "A message of 4 parts (thinking, text, 2 tool calls) with extensions in 7 slots. `validate`: from JSON; "
         "`inputs`: views, and four policy inputs as bytes, of a held message; `all`: both. CPU time. The four inputs "
-        f"of cmf are {sizes[0]} bytes with their context once, those of cpex {sizes[1]}: its inputs leave out the slots "
-        "llm, framework and meta, trace ids and claims.",
+        f"of cmf are {sizes[0]} bytes with their context once, those of cpex {sizes[1]}, without the slots llm, "
+        "framework and meta, trace ids and claims.",
         list(figures.values()),
     )
     cpu = {label: figure.median for label, figure in figures.items()}

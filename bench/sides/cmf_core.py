@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench import documents
-from cmf import Message
+from cmf import Message, iter_views
 from pipeline.policy_input import shared_bytes, view_bytes
 
 
@@ -17,12 +17,12 @@ def operations() -> dict[str, Callable[..., Any]]:
     held = Message.model_validate_json(text)
 
     def inputs(message: Message = held) -> list[bytes]:
-        views = list(message.iter_views())
+        views = list(iter_views(message))
         return [shared_bytes(views[0], None), *(view_bytes(view) for view in views)]
 
     return {
         "validate": lambda: Message.model_validate_json(text),
-        "views": lambda: list(held.iter_views()),
+        "views": lambda: list(iter_views(held)),
         "inputs": inputs,
         "all": lambda: inputs(Message.model_validate_json(text)),
         "inputs_bytes": lambda: sum(map(len, inputs())),

@@ -95,9 +95,12 @@ class Message(Value):
         return data
 
 
+_ROLES: Final = frozenset(map(str, Role))
+
+
 def _refuse_unknown_role(data: dict[str, Any]) -> None:
     role = data.get("role")
-    if isinstance(role, str) and role not in {known.value for known in Role}:
+    if isinstance(role, str) and role not in _ROLES:
         raise UnknownRoleError("unknown role", path="$.role", hint=f"use one of {', '.join(Role)}")
 
 
