@@ -34,7 +34,6 @@ CONFIG = ConfigDict(
 _T = TypeVar("_T", bound="Value")
 _TAGS = frozenset(ContentType)
 _new = object.__new__
-_set = object.__setattr__
 
 
 class _Values(type):
@@ -94,20 +93,21 @@ def trusted(cls: type[_T], **fields: Any) -> _T:
 
     The caller vouches for types, frozenness and strict text. Missing fields get their defaults.
     """
-    made = _new(cls)
-    given = fields.get
-    for name, put, default in _setters(cls):
-        put(made, given(name, default))
-    return made
+    make: Callable[..., _T] = _makers.get(cls) or _maker(cls)
+    return make(**fields)
+
+
+def maker(cls: type[_T], *names: str) -> Callable[..., _T]:
+    """A function of these fields, in this order, that gives what `trusted` does in half its time: for hot paths."""
+    make: Callable[..., _T] = _written(cls, ", ".join(names), {name: name for name in names})
+    return make
 
 
 def replace(original: _T, **fields: Any) -> _T:
     """A copy with some fields replaced, unvalidated; every other field is the very same object."""
     cls = type(original)
-    made = _new(cls)
-    for name, _ in _defaults(cls):
-        _set(made, name, fields[name] if name in fields else getattr(original, name))
-    return made
+    copy: Callable[[_T, dict[str, Any]], _T] = _copiers.get(cls) or _copier(cls)
+    return copy(original, fields)
 
 
 def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
@@ -138,7 +138,9 @@ def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
 
 _REQUIRED = object()
 _adapters: dict[type, TypeAdapter[Any]] = {}
-_setter_cache: dict[type, tuple[tuple[str, Callable[[Any, Any], None], Any], ...]] = {}
+_makers: dict[type, Callable[..., Any]] = {}
+_copiers: dict[type, Callable[..., Any]] = {}
+_twins: dict[type, type] = {}
 _default_cache: dict[type, tuple[tuple[str, Any], ...]] = {}
 
 
@@ -195,12 +197,43 @@ def _is_discriminator(field: dataclasses.Field[Any]) -> bool:
     return field.name in ("content_type", "type") and isinstance(_default(field), str)
 
 
-def _setters(cls: type) -> tuple[tuple[str, Callable[[Any, Any], None], Any], ...]:
-    """Each field's slot and default: writing the slot itself takes half the time of `object.__setattr__`."""
-    known = _setter_cache.get(cls)
-    if known is None:
-        known = _setter_cache[cls] = tuple((name, getattr(cls, name).__set__, item) for name, item in _defaults(cls))
-    return known
+def _maker(cls: type) -> Callable[..., Any]:
+    names = [name for name, _ in _defaults(cls)]
+    taken = ", ".join(f"{name}=default_{name}" for name in names)
+    make = _makers[cls] = _written(cls, f"*, {taken}", {name: name for name in names})
+    return make
+
+
+def _copier(cls: type) -> Callable[..., Any]:
+    held = {name: f"item.{name}" for name, _ in _defaults(cls)}
+    more = " for name in fields: setattr(made, name, fields[name])"
+    copy = _copiers[cls] = _written(cls, "item, fields", held, more)
+    return copy
+
+
+def _written(cls: type, takes: str, given: dict[str, str], *more: str) -> Callable[..., Any]:
+    """A function written for `cls`, that makes one of what is `given`, and of defaults.
+
+    It fills an instance of a twin that is not frozen, and only then makes it a `cls`: plain assignments to slots take a
+    fifth of the time of the calls that a frozen class needs for them.
+    """
+    known: dict[str, Any] = {"new": _new, "cls": cls, "twin": _twin(cls)}
+    lines = [f"def make({takes}):", " made = new(twin)"]
+    for name, default in _defaults(cls):
+        known[f"default_{name}"] = default
+        plain = "None" if default is None else f"default_{name}"
+        lines.append(f" made.{name} = {given.get(name, plain)}")
+    exec("\n".join([*lines, *more, " made.__class__ = cls", " return made"]), known)  # noqa: S102 - names of fields
+    make: Callable[..., Any] = known["make"]
+    return make
+
+
+def _twin(cls: type) -> type:
+    """A class with the slots of `cls` in the same places, and nothing that refuses to fill them."""
+    found = _twins.get(cls)
+    if found is None:
+        found = _twins[cls] = type(cls)(cls.__name__, cls.__bases__, {"__slots__": vars(cls)["__slots__"]})
+    return found
 
 
 def fields_of(item: Value) -> dict[str, Any]:
@@ -331,6 +364,7 @@ __all__ = [
     "Value",
     "fields_of",
     "json_schema",
+    "maker",
     "replace",
     "shape_error",
     "to_bytes",
