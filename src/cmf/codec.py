@@ -22,6 +22,7 @@ MAX_INT_DIGITS = 4_300  # CPython's own bound on int(str), so that reading a num
 
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _EXPONENT = b"e+" if b"e+" in orjson.dumps(1e22) else b"e"
+_SPACES = b" \t\n\r"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -37,7 +38,11 @@ def loads(data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX
         DecodeError: code says which rule: json.too-large, json.not-utf8, json.syntax, json.duplicate-key,
             json.lone-surrogate, json.not-finite, json.too-deep. Spec: [CODEC-1] to [CODEC-6].
     """
-    raw = _bytes_of(data)
+    return _read(_bytes_of(data), max_bytes, max_depth)[0]
+
+
+def _read(raw: bytes, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> tuple[Any, bool]:
+    """What `loads` gives, and whether `raw` is the very text that `dumps` makes of it."""
     if len(raw) > max_bytes:
         raise DecodeError(
             f"{len(raw)} bytes are more than the {max_bytes} allowed", code="json.too-large", hint="send less at once"
@@ -45,14 +50,18 @@ def loads(data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        return _checked_depth(_slow_loads(raw), max_depth)
-    # What re-encodes to the very same bytes lost nothing on the way in: no duplicate key, no rounded number. Text that
-    # is spelled in another way (spaces, escapes) takes the slower reader, which looks at every key.
-    if orjson.dumps(value) != raw:
+        return _checked_depth(_slow_loads(raw), max_depth), False
+    # What re-encodes to the very same bytes lost nothing on the way in: no duplicate key, no rounded number. Nor did
+    # what differs in spaces alone: all tokens are still there, in their order, and those in texts are alike on both
+    # sides. Text that is spelled in yet another way (escapes, exponents) takes the reader that looks at every key.
+    plain = orjson.dumps(value)
+    same = plain == raw
+    if not same and plain.translate(None, _SPACES) != raw.translate(None, _SPACES):
         value = _slow_loads(raw)
-    if raw.count(b"{") + raw.count(b"[") > max_depth:
+        same = dumps(value) == raw
+    if len(raw) > 2 * max_depth and raw.count(b"{") + raw.count(b"[") > max_depth:
         _checked_depth(value, max_depth)
-    return value
+    return value, same
 
 
 def dumps(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
@@ -91,6 +100,15 @@ def loads_object(text: str) -> dict[str, Any] | None:
     except DecodeError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def read_object(text: str) -> tuple[dict[str, Any] | None, bool]:
+    """`loads_object`, and whether the text is the very one that `dumps` makes of the object."""
+    try:
+        value, plain = _read(_bytes_of(text))
+    except DecodeError:
+        return None, False
+    return (value, plain) if isinstance(value, dict) else (None, False)
 
 
 def _bytes_of(data: bytes | str) -> bytes:

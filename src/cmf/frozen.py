@@ -113,6 +113,12 @@ class FrozenList(list[Any]):
         return self
 
 
+_new_dict: Final = dict.__new__
+_fill: Final = dict.update
+_put: Final = dict.__setitem__
+_new_list: Final = list.__new__
+_extend: Final = list.extend
+_OPEN: Final = frozenset({dict, list})
 _ATOMS: Final = frozenset({bool, int, type(None), FrozenDict, FrozenList})
 
 
@@ -156,6 +162,23 @@ def freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
     if isinstance(value, str):
         return freeze(str.__str__(value))
     raise ShapeError(f"{kind.__name__} is not a JSON type", code="shape.not-json")
+
+
+def freeze_parsed(value: Any) -> Any:
+    """`freeze` of what `cmf.codec.loads` has just given, whose text, numbers and depth it has checked already."""
+    kind = type(value)
+    if kind is dict:
+        frozen = _new_dict(FrozenDict)
+        _fill(frozen, value)
+        for key, item in value.items():
+            if type(item) in _OPEN:
+                _put(frozen, key, freeze_parsed(item))
+        return frozen
+    if kind is list:
+        array = _new_list(FrozenList)
+        _extend(array, [freeze_parsed(item) if type(item) in _OPEN else item for item in value])
+        return array
+    return value
 
 
 def frozen_mapping(items: dict[str, Any]) -> FrozenDict:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.codec import dumps, loads, loads_object
+from cmf.codec import dumps, loads, loads_object, read_object
 from cmf.errors import DecodeError
-from cmf.frozen import same_spelling
+from cmf.frozen import FrozenDict, FrozenList, freeze, freeze_parsed, same_spelling
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -139,3 +139,57 @@ def test_what_is_no_json_cannot_be_written(value: Any) -> None:
 )
 def test_embedded_text_is_an_object_or_it_is_nothing(text: str, value: Any) -> None:
     assert loads_object(text) == value
+
+
+KEYS = st.sampled_from(["a", "b", "a b", "ab", ""])
+NUMBERS = st.sampled_from(["1", "1.0", "-0", "1e2", "0.1", "18446744073709551616", "1.00000000000000000001"])
+SPELT = st.recursive(
+    NUMBERS | st.sampled_from(["null", '"x y"', '"xy"', '"\\u0078"', '"\\n"', "true"]),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+        | st.lists(st.tuples(KEYS, inner), max_size=3).map(
+            lambda pairs: "{ " + " ,\n".join(f'"{key}":\t{item}' for key, item in pairs) + "}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@pytest.mark.spec("CODEC-1", "CODEC-3")
+@given(SPELT)
+def test_spaces_between_tokens_hide_neither_a_key_twice_nor_a_rounded_number(text: str) -> None:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) != len(pairs):
+            raise KeyError
+        return dict(pairs)
+
+    try:
+        expected = json.loads(text, object_pairs_hook=unique)
+    except KeyError:
+        assert refused(text).code == "json.duplicate-key"
+        return
+
+    assert same_spelling(loads(text), expected)
+
+
+@given(SPELT)
+def test_an_object_is_told_whether_it_is_spelled_plainly(text: str) -> None:
+    value, plain = read_object(text)
+
+    assert value == loads_object(text)
+    assert plain is (value is not None and dumps(value).decode() == text)
+
+
+@pytest.mark.spec("MSG-4")
+@given(JSON)
+def test_what_was_just_read_freezes_as_anything_does(value: Any) -> None:
+    def kinds(item: Any) -> Any:
+        if isinstance(item, dict):
+            return type(item), {key: kinds(each) for key, each in item.items()}
+        return (type(item), [kinds(each) for each in item]) if isinstance(item, list) else type(item)
+
+    frozen = freeze_parsed(value)
+
+    assert same_spelling(frozen, value)
+    assert kinds(frozen) == kinds(freeze(value))
+    assert not isinstance(value, dict | list) or type(frozen) in (FrozenDict, FrozenList)
