@@ -46,11 +46,19 @@ class RedisSessions(SessionStore):
     Args:
         url: `redis://host:port/0`, or `unix:///path`.
         prefix: what the keys begin with; two installations on one server need two.
+        tries: how often a change is begun anew because others change the same budget; StoreBusy then.
     """
 
     def __init__(
-        self, url: str, *, prefix: str = "cmf", clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS
+        self,
+        url: str,
+        *,
+        prefix: str = "cmf",
+        clock: Clock = wall_clock,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        tries: int = MAX_TRIES,
     ) -> None:
+        self._tries = tries
         self._redis = redis.Redis.from_url(url, socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds)
         self._prefix = prefix
         self._moments = Moments(clock)
@@ -69,7 +77,7 @@ class RedisSessions(SessionStore):
         key = session_key(context)
         kept = changes.for_key(key)
         now = self._moments.now()
-        for _ in range(MAX_TRIES):
+        for _ in range(self._tries):
             try:
                 with _answered(), self._redis.pipeline() as pipe:
                     return self._try(pipe, key, expected_version, kept, now)
@@ -151,7 +159,7 @@ class RedisSessions(SessionStore):
         if where is None:
             raise unknown_approval()
         key = _key(where)
-        for _ in range(MAX_TRIES):
+        for _ in range(self._tries):
             try:
                 with _answered(), self._redis.pipeline() as pipe:
                     _watch(pipe, self._session(key))

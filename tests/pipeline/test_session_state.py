@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from tests.pipeline.session_stores import ANN, Clock, asked, at_once, grant, reserve, settled, use, who
+from tests.pipeline.session_stores import ANN, Clock, asked, at_once, count, grant, reserve, settled, use, who
 
 from pipeline.context import Context
 from pipeline.errors import ApprovalError, BudgetExceeded, SessionError
@@ -138,6 +138,24 @@ def test_of_64_concurrent_runs_one_uses_an_approval(store: SessionStore, clock: 
             return False
 
     assert at_once(spend) == 1
+
+
+@pytest.mark.spec("SES-9")
+def test_of_64_people_one_decides_while_the_session_goes_on(store: SessionStore, clock: Clock) -> None:
+    store.commit(ANN, None, Changes(asked=(asked(clock),)))
+
+    def decide(number: int) -> bool:
+        if number % 2:
+            return not store.commit(ANN, None, count("calls"))
+        try:
+            store.decide_approval("apr_1", approver=f"bob{number}", approve=True)
+        except ApprovalError:
+            return False
+        return True
+
+    assert at_once(decide) == 1
+    assert store.read(ANN).counters == {"calls": 32}
+    assert store.read(ANN).version == 34
 
 
 @pytest.mark.spec("SES-11")

@@ -7,10 +7,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.pipeline.session_stores import ANN, Clock, at_once, count, grant, reserve, settled, taint, use, who
+from tests.pipeline.session_stores import ANN, Clock, asked, at_once, count, grant, reserve, settled, taint, use, who
+from ulid import ULID
 
 from cmf.identity import IdMap
-from pipeline.errors import SessionError, StoreError
+from pipeline.errors import SessionError, StoreBusy, StoreError
 from pipeline.redis_sessions import RedisSessions
 from pipeline.session_state import MAX_EVENTS, BudgetScope, Changes, Count, Taint
 from pipeline.sessions import SessionStore
@@ -277,6 +278,23 @@ def test_many_marks_are_kept_and_found(store: SessionStore) -> None:
 
     assert store.seen(ANN, marks | {"other"}) == marks
     assert store.seen(ANN, ()) == frozenset()
+
+
+@pytest.mark.spec("SES-17")
+def test_a_redis_that_never_lets_a_change_through_is_busy(redis_url: str, clock: Clock) -> None:
+    prefix = str(ULID())
+    patient = RedisSessions(redis_url, prefix=prefix, clock=clock)
+    hasty = RedisSessions(redis_url, prefix=prefix, clock=clock, tries=0)
+    patient.commit(ANN, 0, Changes(asked=(asked(clock),)))
+
+    with pytest.raises(StoreBusy):
+        hasty.commit(ANN, 1, taint("secret", "e1"))
+    with pytest.raises(StoreBusy):
+        hasty.decide_approval("apr_1", approver="bob", approve=True)
+
+    assert patient.read(ANN).version == 1
+    patient.close()
+    hasty.close()
 
 
 @pytest.mark.spec("SES-15")

@@ -22,16 +22,14 @@ SCHEMA: Final = "0001"  # the newest migration; a test compares it with the fold
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
 _BEGIN: Final = "cmf_begin"  # execution option: how a transaction of SQLite begins
-_SQLITE: Final = "sqlite"
-_POSTGRESQL: Final = "postgresql"
 
 
 def open_engine(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
     """An engine on a database that is migrated and ready; a missing SQLite file is made, readable by its owner alone.
 
     Args:
-        url: `sqlite:////absolute/path`, or a PostgreSQL URL with a driver that is installed.
-        busy_seconds: how long a transaction waits for that of another process (SQLite).
+        url: `sqlite:////absolute/path`.
+        busy_seconds: how long a transaction waits for that of another process.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: the database cannot be opened, is newer than this code
@@ -39,13 +37,10 @@ def open_engine(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
     """
     target = _target(url)
     try:
-        if target.get_backend_name() == _SQLITE:
-            _make_private(Path(str(target.database)))
-            engine = sqlalchemy.create_engine(target, connect_args={"timeout": busy_seconds})
-            event.listen(engine, "connect", _durable)
-            event.listen(engine, "begin", _begin)
-        else:
-            engine = sqlalchemy.create_engine(target)
+        _make_private(Path(str(target.database)))
+        engine = sqlalchemy.create_engine(target, connect_args={"timeout": busy_seconds})
+        event.listen(engine, "connect", _durable)
+        event.listen(engine, "begin", _begin)
         migrate(engine)
     except (SQLAlchemyError, OSError) as error:
         raise unavailable("the store cannot be opened", error) from error
@@ -57,9 +52,9 @@ def _target(url: str) -> URL:
         target = make_url(url)
     except ArgumentError:
         raise ConfigError("this is no database URL", hint="write sqlite:////path/to/file") from None
-    if target.get_backend_name() not in (_SQLITE, _POSTGRESQL):
-        raise ConfigError("the store is SQLite or PostgreSQL", hint="write sqlite:////path/to/file")
-    if target.get_backend_name() == _SQLITE and target.database in (None, "", ":memory:"):
+    if target.get_backend_name() != "sqlite":
+        raise ConfigError("the store is SQLite", hint="write sqlite:////path/to/file")
+    if target.database in (None, "", ":memory:"):
         raise ConfigError("the store needs a file", hint="sessions that may be lost are `MemorySessions`")
     return target
 
@@ -94,11 +89,8 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
         StoreError: the database cannot be read.
     """
     try:
-        with engine.connect() as connection:
-            if engine.dialect.name == _POSTGRESQL:
-                connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            with connection.begin():
-                yield connection
+        with engine.connect() as connection, connection.begin():
+            yield connection
     except SQLAlchemyError as error:
         raise unavailable("the store cannot be read", error) from error
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from cmf.codec import dumps, loads
 from cmf.identity import Clock
@@ -308,8 +308,7 @@ def _tool_id_rows(links: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]
 def insert_missing(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
     """Insert those rows that are not there; a row that is stays as it is."""
     if rows:
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
+        connection.execute(sqlite.insert(table).on_conflict_do_nothing(), rows)
 
 
 def _approvals(connection: Connection, where: ColumnElement[bool]) -> dict[str, Approval]:
@@ -353,6 +352,3 @@ def _save_budget(connection: Connection, name: _BudgetId, before: Budget, after:
     for hold in after.held.keys() - before.held.keys():
         row = {**_budget_columns(name), "id": hold, "amount": str(after.held[hold])}
         connection.execute(BUDGET_HOLDS.insert(), [row])
-
-
-__all__ = ["SqlSessions", "insert_missing"]

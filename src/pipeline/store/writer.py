@@ -5,6 +5,7 @@ While one transaction is being made durable, the next jobs queue up; they share 
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -163,11 +164,9 @@ class Writer:
     def _disconnect(self) -> None:
         # A transaction may be half open on it: the connection is thrown away, never given back to the pool.
         if self._connection is not None:
-            try:
+            with contextlib.suppress(SQLAlchemyError):
                 self._connection.invalidate()
                 self._connection.close()
-            except SQLAlchemyError:
-                pass  # it is gone already
             self._connection = None
 
 
