@@ -116,7 +116,8 @@ class IdMap:
 def stamp(value: _T, ids: Ids, clock: Clock, id_map: IdMap, *, provider: str, session_id: str | None = None) -> _T:
     """`value` with ids and times where they were missing, and canonical ids in place of the provider's.
 
-    Ids that are canonical already stay, and times. Calls and results that a format leaves without ids are paired by order within the value.
+    Ids that are canonical already stay, and times. Calls and results that a format leaves without ids are paired by
+    order within the value.
     """
     stamper = _Stamper(ids, clock, id_map, provider, session_id)
     return _each_message(value, stamper.message)
