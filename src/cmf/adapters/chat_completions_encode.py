@@ -177,11 +177,16 @@ def assistant(message: Message, dialect: Dialect, ids: CallIds, *, reply: bool =
 
 
 def _reply_content(parts: list[Part], dialect: Dialect, message: Message) -> Any:
-    """One text, since that is what clients of a reply expect; a list only where the reply came as one, or has media."""
+    """One text, since that is what clients of a reply expect; a list only where the reply came as one.
+
+    Raises:
+        UnsupportedError: media of another format, for which a reply has no place.
+    """
     written = wire_blocks(parts, dialect, message)
-    came_as_list = any(dialect.key_of(part) in _IN_CONTENT for part in parts)
-    if came_as_list or not all(block.keys() == {"type", "text"} for block in written):
+    if any(dialect.key_of(part) in _IN_CONTENT for part in parts):
         return written or None
+    if not all(block.keys() == {"type", "text"} for block in written):
+        raise UnsupportedError("a reply of this format is text", hint="strip its media")
     return "".join(block["text"] for block in written) if written else None
 
 

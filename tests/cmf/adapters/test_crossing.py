@@ -33,7 +33,7 @@ from cmf.frozen import FrozenDict, same_spelling
 from cmf.identity import IdMap, Ids, stamp, unstamp
 from cmf.media import MEDIA_PARTS
 from cmf.message import Message
-from cmf.request import SAMPLING_FIELDS, Request
+from cmf.request import SAMPLING_FIELDS, Choice, Request, Response
 from cmf.value import replace
 from tests.cmf.adapters.tally import Tally
 from tests.cmf.adapters.wiredata import first_difference, records, sampled, strings
@@ -198,6 +198,26 @@ def test_a_loss_is_a_warn_record_that_says_where_and_why(
     assert record.levelno == logging.WARNING
     assert record.reason  # type: ignore[attr-defined]  # given to the logger as extra
     assert "SECRET" not in record.getMessage()
+
+
+@pytest.mark.spec("OAC-19")
+def test_a_chat_reply_with_a_picture_of_another_format_is_refused() -> None:
+    parts = (TextPart(text="see"), ImagePart(type="base64", data="iVBORw0KGgo=", media_type="image/png"))
+    painted = Response(choices=(Choice(message=Message(role=Role.ASSISTANT, content=parts)),))
+
+    for name in ("openai_chat", "openrouter"):
+        with pytest.raises(UnsupportedError):
+            get(name).to_wire_response(painted)
+
+
+@pytest.mark.spec("MCP-12")
+def test_structured_output_is_nothing_that_mcp_can_ask_for() -> None:
+    request = Request(
+        messages=(Message(role=Role.USER, content=(TextPart(text="hi"),)),), response_schema={"type": "object"}
+    )
+
+    with pytest.raises(UnsupportedError):
+        get("mcp").to_wire(request)
 
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

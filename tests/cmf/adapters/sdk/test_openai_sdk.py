@@ -51,7 +51,7 @@ def whole_and_streamed(upstream: Upstream) -> tuple[Any, Any, list[Heard]]:
         return whole, streamed, [heard_chat(whole), heard_chat(streamed)]
     whole = client.responses.create(model="m", input="hi")
     with client.responses.stream(model="m", input="hi") as stream:
-        terminal = ("response.completed", "response.incomplete")
+        terminal = ("response.completed", "response.incomplete", "response.failed")
         (streamed,) = (event.response for event in stream if event.type in terminal)
     return whole, streamed, [heard_responses(whole), heard_responses(streamed)]
 

@@ -133,6 +133,8 @@ def _tellable(own: str, response: Response) -> bool:
     if response.message.status is not MessageStatus.COMPLETE or meant(response) == Heard():
         return False
     parts = response.message.content
+    if own == "ollama" and any(isinstance(part, ImagePart) for part in parts):
+        return False  # its SDK takes the images of an answer for objects, which its server does not send
     if any(isinstance(part, ToolCallPart) and part.arguments is None for part in parts):
         return False  # what is no JSON object is each format's own business
     try:
