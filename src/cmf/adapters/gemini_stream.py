@@ -32,7 +32,7 @@ def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
     """The whole answer that the chunks add up to, in normal form; marked with `cmf_partial` where it was cut."""
     fold = _Fold()
     for event in events:
-        if isinstance(event, dict) and "data" in event:
+        if isinstance(event, dict) and "data" in event:  # type: ignore[redundant-expr]  # whatever a wire gave
             fold.add(event["data"])
     return fold.body()
 
@@ -69,7 +69,7 @@ class _Fold:
             if not isinstance(raw, dict):
                 self._unheard.append(raw)
                 continue
-            key = _key(raw, position)
+            key: Any = _key(raw, position)
             if key in seen:
                 key = ("again", position)
             seen.add(key)
@@ -135,7 +135,7 @@ class _Candidate:
 
     def _add_part(self, part: Any, *, first: bool) -> None:
         parts = self._parts if self._parts is not None else []
-        last = parts[-1] if parts else None
+        last: Any = parts[-1] if parts else None
         if first and is_joined(last, part):
             parts[-1] = {**last, "text": last["text"] + part["text"]}
         elif self._goes_on(last, part):

@@ -123,7 +123,7 @@ class _Turn:
             )
         result: dict[str, Any] = {"name": name, **id_}
         if isinstance(part.content, tuple):
-            result["response"], media = self._spoken(part)
+            result["response"], media = self._spoken(part.content, is_error=part.is_error)
             if media:
                 result["parts"] = media
         else:
@@ -143,9 +143,8 @@ class _Turn:
         self._drop("tool_result", "another provider ran it")
         return None
 
-    def _spoken(self, part: ToolResultPart) -> tuple[dict[str, Any], list[Any]]:
+    def _spoken(self, inner: Sequence[Part], *, is_error: bool) -> tuple[dict[str, Any], list[Any]]:
         """The response object and the parts beside it, of a result that is made of parts."""
-        inner = part.content
         first = inner[0] if inner else None
         if isinstance(first, TextPart) and "response" in extra_of(first, FORMAT):
             response = loads_object(first.text)
@@ -153,7 +152,7 @@ class _Turn:
                 return response, self.each(inner[1:])
         texts = [one.text for one in inner if isinstance(one, TextPart)]
         media = self.each([one for one in inner if not isinstance(one, TextPart)])
-        return (_response("\n".join(texts), is_error=part.is_error) if texts else {}), media
+        return (_response("\n".join(texts), is_error=is_error) if texts else {}), media
 
     def _media(self, part: MediaPart) -> dict[str, Any]:
         named = {"displayName": part.title} if isinstance(part, DocumentPart) and part.title is not None else {}
@@ -179,7 +178,7 @@ class _Turn:
         self._drop(part.content_type.value, "it is another provider's secret")
 
 
-def _arguments(part: ToolCallPart) -> dict[str, Any]:
+def _arguments(part: ToolCallPart) -> Mapping[str, Any]:
     if part.arguments is not None:
         return part.arguments
     if part.arguments_raw is None or not part.arguments_raw.strip():

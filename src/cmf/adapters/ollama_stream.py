@@ -26,7 +26,7 @@ def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
     superseded: list[Any] = []
     unheard: list[Any] = []
     for event in events:
-        line = event.get("data", _NOTHING) if isinstance(event, dict) else _NOTHING
+        line = event.get("data", _NOTHING) if isinstance(event, dict) else _NOTHING  # type: ignore[redundant-expr]
         if not isinstance(line, dict):
             if line is not _NOTHING:
                 unheard.append(line)
