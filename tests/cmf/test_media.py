@@ -170,6 +170,15 @@ def test_what_was_prepared_once_is_prepared() -> None:
     assert prepare(once, TAKES) is once
 
 
+@pytest.mark.spec("MED-1")
+def test_a_picture_in_a_response_is_redrawn() -> None:
+    painted = Response(choices=(Choice(message=said(image_part(written(gradient(), "GIF")))),), model="m")
+
+    done = prepare(painted, TAKES)
+
+    assert (done.message.content[0].media_type, done.model) == ("image/png", "m")
+
+
 @pytest.mark.spec("MED-10")
 @pytest.mark.parametrize(
     ("part", "media_type"),
