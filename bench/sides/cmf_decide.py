@@ -20,7 +20,7 @@ from pipeline.policy_input import SessionFacts, whole
 
 
 def operations(exchange: str) -> dict[str, Callable[..., Any]]:
-    """`decide` and `decide_response`; `exchange` is the file in which the raw engine finds the same policies and data."""
+    """`decide` and `decide_response`; `exchange` is the file where the raw engine finds the same policies and data."""
     guard = Guard()
     text, response = documents.message_bytes(0), documents.anthropic_response(0)
     anthropic = get("anthropic_messages")

@@ -100,7 +100,7 @@ class Pipeline:
 
 
 def _calls(value: Traffic) -> Iterator[Count]:
-    """One count per tool call, marked by what was said and where, so that a resent history counts nothing twice [C4]."""
+    """One count per tool call, marked by what was said and where, so that resent history counts nothing twice [C4]."""
     for at, message in enumerate(messages_of(value)):
         for index, part in enumerate(message.content):
             if isinstance(part, ToolCallPart):
