@@ -26,8 +26,8 @@ def measure(effort: Effort) -> Report:
     return Report(
         "Message to decision, against a stock regorus binding",
         "The shipped policies, embedded engine. Ours: parse, validate, cut into views, project, evaluate, decide, seal."
-        " Theirs: gordon-to-regorus 0.13.0 (a rebuild of upstream's binding), inputs ready as JSON text, interpreter, the"
-        " same modules and data; verdicts are checked to be the same first. CPU time.",
+        " Theirs: gordon-to-regorus 0.13.0 (a rebuild of upstream's binding), inputs ready as JSON text, interpreter,"
+        " the same modules and data; verdicts are checked to be the same first. CPU time.",
         list(figures.values()),
         [Ratio("decision: cmf / raw regorus", ours / theirs, "≤ 0.6")],
     )

@@ -30,8 +30,8 @@ def measure(effort: Effort) -> Report:
     return Report(
         "OpenAI chat request to Anthropic request, against LiteLLM 1.106.2",
         f"20 messages, 6 tool calls, 3 tools, {size // 1000} KB; Python objects to Python objects. LiteLLM's steps are "
-        "`map_openai_params` and `transform_request`; they write into their input, so they work on a copy, whose time is"
-        " taken off. The translation by hand covers the fields of this one request. CPU time.",
+        "`map_openai_params` and `transform_request`; they write into their input, so they work on a copy, whose time"
+        " is taken off. The translation by hand covers the fields of this one request. CPU time.",
         list(figures.values()),
         [
             Ratio("translate: litellm / cmf", theirs / ours, "≥ 5"),
