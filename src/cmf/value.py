@@ -32,6 +32,7 @@ CONFIG = ConfigDict(
 )
 
 _T = TypeVar("_T", bound="Value")
+_Slotted = TypeVar("_Slotted")  # a value, or another frozen dataclass with slots
 _TAGS = frozenset(ContentType)
 _new = object.__new__
 
@@ -97,9 +98,9 @@ def trusted(cls: type[_T], **fields: Any) -> _T:
     return make(**fields)
 
 
-def maker(cls: type[_T], *names: str) -> Callable[..., _T]:
+def maker(cls: type[_Slotted], *names: str) -> Callable[..., _Slotted]:
     """A function of these fields, in this order, that gives what `trusted` does in half its time: for hot paths."""
-    make: Callable[..., _T] = _written(cls, ", ".join(names), {name: name for name in names})
+    make: Callable[..., _Slotted] = _written(cls, ", ".join(names), {name: name for name in names})
     return make
 
 

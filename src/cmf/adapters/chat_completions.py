@@ -11,7 +11,7 @@ from cmf.adapters.chat_completions_dialect import RESERVED, Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request, wire_response
 from cmf.adapters.chat_completions_envelope import decoded_request, decoded_response
 from cmf.adapters.chat_completions_fold import fold
-from cmf.adapters.chat_completions_quick import is_plain_envelope, quick_message, quick_wire
+from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, quick_message, quick_wire
 from cmf.adapters.chat_completions_stream import Ear, events_of
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
@@ -92,6 +92,7 @@ class ChatCompletions:
         elif layout is None or layout.format != self.name or not layout.shape:
             written = wire_messages(one, self._dialect, ids)
         else:
+            one = with_layout(one, at_length(layout))
             written = [
                 respell(
                     (one,),

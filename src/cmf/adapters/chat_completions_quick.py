@@ -10,12 +10,18 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cmf.adapters.chat_completions_decode import Names
-from cmf.codec import dumps, loads_object
+from cmf.codec import dumps, loads_object, read_object
 from cmf.content import TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
-from cmf.frozen import FrozenDict, freeze, frozen_mapping, same_json
-from cmf.message import Layout, Message
-from cmf.value import trusted
+from cmf.frozen import FrozenDict, freeze_parsed, frozen_mapping, same_json
+from cmf.message import NO_SHAPE, Layout, Message
+from cmf.value import maker
+
+TEXTS: Final = "texts"
+"""The key of a layout's shape for the texts of a message's calls, in their order, None for one that is spelled plainly.
+
+It is short for what the key `at` would say of each of them: see `at_length`.
+"""
 
 _SPEAKERS: Final = {
     "system": Role.SYSTEM,
@@ -23,9 +29,20 @@ _SPEAKERS: Final = {
     "user": Role.USER,
     "assistant": Role.ASSISTANT,
 }
+_TOOL: Final = Role.TOOL
+_ASSISTANT: Final = Role.ASSISTANT
 _NO_CONTENT: Final = frozen_mapping({"cut": True})
+_NO_CONTENT_STEPS: Final = frozen_mapping({"content": _NO_CONTENT})
+_NO_CONTENT_SHAPE: Final = frozen_mapping({"at": _NO_CONTENT_STEPS})
 _NOTHING: Final = FrozenDict()
-_CALLING_STEPS: Final = frozenset({"content", "tool_calls"})
+
+_said = maker(Message, "role", "content")
+_laid_out = maker(Message, "role", "content", "provider_raw")
+_text_part = maker(TextPart, "text")
+_result = maker(ToolResultPart, "tool_call_id", "tool_name", "content")
+_call = maker(ToolCallPart, "tool_call_id", "name", "arguments")
+_unread_call = maker(ToolCallPart, "tool_call_id", "name", "arguments_raw")
+_layout = maker(Layout, "format", "group", "shape")
 
 
 def quick_message(raw: Any, index: int, format_name: str, names: Names) -> Message | None:
@@ -36,24 +53,37 @@ def quick_message(raw: Any, index: int, format_name: str, names: Names) -> Messa
     if type(role) is not str:
         return None
     size = len(raw)
-    if size == 2 and type(content) is str and content:
-        speaker = _SPEAKERS.get(role)
-        return None if speaker is None or not _is_text(content) else _said(speaker, content)
-    if size == 3 and role == "tool":
-        call_id = raw.get("tool_call_id")
-        if type(content) is str and type(call_id) is str and _is_text(content) and _is_text(call_id):
-            return _returned(call_id, content, names)
+    if type(content) is str and (content.isascii() or is_text(content)):
+        if size == 2:
+            speaker = _SPEAKERS.get(role)
+            return _said(speaker, (_text_part(content),)) if content and speaker is not None else None
+        if role == "tool" and size == 3:
+            call_id = raw.get("tool_call_id")
+            if type(call_id) is str and (call_id.isascii() or is_text(call_id)):
+                return _said(_TOOL, (_result(call_id, names.get(call_id), content),))
+            return None
+        parts: list[Any] = [_text_part(content)]
+    elif content is None:
+        parts = []
+    else:
         return None
     calls = raw.get("tool_calls")
-    if role == "assistant" and type(calls) is list and calls and size == (3 if "content" in raw else 2):
-        return _called(content, "content" in raw, calls, index, format_name, names)
-    return None
+    spoken = size == 3 and content != "" and "content" in raw
+    if role != "assistant" or type(calls) is not list or not calls or not (spoken or (size == 2 and content is None)):
+        return None
+    texts = [_read_call(call, parts, names) for call in calls]
+    if False in texts:
+        return None
+    shape = NO_SHAPE if spoken else _NO_CONTENT_SHAPE
+    if any(texts):
+        shape = frozen_mapping({**shape, TEXTS: tuple(texts)})
+    if not shape:
+        return _said(_ASSISTANT, tuple(parts))
+    return _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape))
 
 
-def _is_text(text: str) -> bool:
+def is_text(text: str) -> bool:
     """Whether the text is well-formed Unicode; the general decoder has the words for it if not."""
-    if text.isascii():
-        return True
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -61,65 +91,41 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _said(role: Role, text: str) -> Message:
-    return trusted(Message, role=role, content=(trusted(TextPart, text=text),))
-
-
-def _returned(call_id: str, content: str, names: Names) -> Message:
-    part = trusted(ToolResultPart, tool_call_id=call_id, tool_name=names.get(call_id), content=content)
-    return trusted(Message, role=Role.TOOL, content=(part,))
-
-
-def _called(
-    content: Any, has_content: bool, calls: list[Any], index: int, format_name: str, names: Names
-) -> Message | None:
-    parts: list[Any] = []
-    steps: dict[str, Any] = {}
-    if content is not None:
-        if type(content) is not str or not content or not _is_text(content):
-            return None
-        parts.append(trusted(TextPart, text=content))
-    elif not has_content:
-        steps["content"] = _NO_CONTENT
-    spelt: dict[str, Any] = {}
-    for at, raw in enumerate(calls):
-        read = _call(raw)
-        if read is None:
-            return None
-        part, text = read
-        parts.append(part)
-        if text is not None:
-            spelling = frozen_mapping({"at": _step("arguments", frozen_mapping({"json": text}))})
-            spelt[str(at)] = frozen_mapping({"at": _step("function", spelling)})
-    for part in parts:
-        if type(part) is ToolCallPart and part.tool_call_id is not None:
-            names[part.tool_call_id] = part.name
-    if spelt:
-        steps["tool_calls"] = frozen_mapping({"at": frozen_mapping(spelt)})
-    shape = frozen_mapping({"at": frozen_mapping(steps)}) if steps else None
-    layout = Layout(format=format_name, group=index, shape=shape) if shape is not None else None
-    return trusted(Message, role=Role.ASSISTANT, content=tuple(parts), provider_raw=layout)
-
-
-def _step(key: str, inner: FrozenDict) -> FrozenDict:
-    return frozen_mapping({key: inner})
-
-
-def _call(raw: Any) -> tuple[ToolCallPart, str | None] | None:
-    """A call of a function, and the text of its arguments where that is not the plain spelling."""
+def _read_call(raw: Any, parts: list[Any], names: Names) -> Any:
+    """The text of a call's arguments where that is not the plain spelling, else None; False for an unusual call."""
     if type(raw) is not dict or len(raw) != 3 or raw.get("type") != "function":
-        return None
+        return False
     call_id, function = raw.get("id"), raw.get("function")
-    if type(call_id) is not str or type(function) is not dict or len(function) != 2 or not _is_text(call_id):
-        return None
+    if type(call_id) is not str or type(function) is not dict or len(function) != 2:
+        return False
     name, text = function.get("name"), function.get("arguments")
-    if type(name) is not str or type(text) is not str or not _is_text(name) or not _is_text(text):
-        return None
-    value = loads_object(text)
+    if type(name) is not str or type(text) is not str:
+        return False
+    if not (call_id.isascii() and name.isascii() and text.isascii()) and not is_text(call_id + name + text):
+        return False
+    value, plain = read_object(text)
+    names[call_id] = name
     if value is None:
-        return trusted(ToolCallPart, tool_call_id=call_id, name=name, arguments_raw=text), None
-    part = trusted(ToolCallPart, tool_call_id=call_id, name=name, arguments=freeze(value))
-    return part, None if dumps(value) == text.encode() else text
+        parts.append(_unread_call(call_id, name, text))
+        return None
+    parts.append(_call(call_id, name, freeze_parsed(value)))
+    return None if plain else text
+
+
+def at_length(layout: Layout) -> Layout:
+    """The layout with what `TEXTS` says under `at`, as the general reader would have put it."""
+    texts = layout.shape.get(TEXTS)
+    if texts is None:
+        return layout
+    spelt = {str(at): _steps_to(text) for at, text in enumerate(texts) if text is not None}
+    steps = {**layout.shape.get("at", _NOTHING), "tool_calls": {"at": spelt}}
+    shape = FrozenDict({**layout.shape, "at": steps})
+    left = frozen_mapping({key: item for key, item in shape.items() if key != TEXTS})
+    return Layout(format=layout.format, group=layout.group, size=layout.size, shape=left)
+
+
+def _steps_to(text: str) -> dict[str, Any]:
+    return {"at": {"function": {"at": {"arguments": {"json": text}}}}}
 
 
 def is_plain_envelope(raw: dict[str, Any]) -> bool:
@@ -145,49 +151,50 @@ def _is_plain_tool(tool: Any) -> bool:
 def quick_wire(message: Message, format_name: str) -> dict[str, Any] | None:
     """The wire form of one of the plainest messages, as its layout spells it; else None, for the general encoder."""
     layout = message.provider_raw
-    steps = layout.shape.get("at", _NOTHING) if layout is not None and layout.format == format_name else _NOTHING
+    shape = layout.shape if layout is not None and layout.format == format_name else NO_SHAPE
     content = message.content
     if message.extra is not None or not content:
         return None
     first = content[0]
-    if message.role is Role.ASSISTANT and type(content[-1]) is ToolCallPart:
-        return _calling(content, steps)
-    if len(content) != 1 or first.extra is not None or steps:
+    if message.role is _ASSISTANT and type(content[-1]) is ToolCallPart:
+        return _calling(content, shape)
+    if len(content) != 1 or first.extra is not None or shape:
         return None
-    if type(first) is TextPart and message.role is not Role.TOOL:
+    if type(first) is TextPart and message.role is not _TOOL:
         return {"role": message.role.value, "content": first.text} if first.text else None
-    if type(first) is not ToolResultPart or message.role is not Role.TOOL or type(first.content) is not str:
+    if type(first) is not ToolResultPart or message.role is not _TOOL or type(first.content) is not str:
         return None
     if first.tool_call_id is None or first.is_error or first.executed_by == "provider":
         return None
     return {"role": "tool", "tool_call_id": first.tool_call_id, "content": first.content}
 
 
-def _calling(content: Sequence[Any], steps: dict[str, Any]) -> dict[str, Any] | None:
-    if not steps.keys() <= _CALLING_STEPS:
+def _calling(content: Sequence[Any], shape: FrozenDict) -> dict[str, Any] | None:
+    steps = shape.get("at", _NOTHING)
+    if steps and steps != _NO_CONTENT_STEPS:
         return None
     body: dict[str, Any] = {"role": "assistant"}
     first = content[0]
     if type(first) is TextPart:
-        if first.extra is not None or not first.text or "content" in steps:
+        if first.extra is not None or not first.text or steps:
             return None
         body["content"] = first.text
         content = content[1:]
-    elif "content" not in steps:
+    elif not steps:
         body["content"] = None
-    elif steps["content"] != _NO_CONTENT:
+    texts = shape.get(TEXTS, ())
+    if len(texts) > len(content):
         return None
-    spelt = (steps.get("tool_calls") or _NOTHING).get("at", _NOTHING)
     body["tool_calls"] = calls = []
     for at, part in enumerate(content):
-        call = _wire_call(part, spelt.get(str(at)))
+        call = _wire_call(part, texts[at] if at < len(texts) else None)
         if call is None:
             return None
         calls.append(call)
     return body
 
 
-def _wire_call(part: Any, step: Any) -> dict[str, Any] | None:
+def _wire_call(part: Any, spelt: str | None) -> dict[str, Any] | None:
     if type(part) is not ToolCallPart or part.extra is not None or part.tool_call_id is None:
         return None
     if part.executed_by == "provider":
@@ -195,22 +202,10 @@ def _wire_call(part: Any, step: Any) -> dict[str, Any] | None:
     text = part.arguments_raw
     if text is None:
         text = dumps(part.arguments or {}).decode()
-    if step is not None:
-        text = _respelled(part, step)
-        if text is None:
+    if spelt is not None:
+        # As they were spelled, if that still spells these arguments.
+        value = loads_object(spelt)
+        if value is None or part.arguments_raw is not None or not same_json(value, part.arguments):
             return None
+        text = spelt
     return {"id": part.tool_call_id, "type": "function", "function": {"name": part.name, "arguments": text}}
-
-
-def _respelled(part: ToolCallPart, step: Any) -> str | None:
-    """The arguments as they were spelled, if that is all that the step says and it still spells these arguments."""
-    try:
-        (function,) = step["at"].items()
-        (arguments,) = function[1]["at"].items()
-        text = arguments[1]["json"]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
-    if function[0] != "function" or arguments[0] != "arguments" or type(text) is not str:
-        return None
-    value = loads_object(text)
-    return text if value is not None and part.arguments_raw is None and same_json(value, part.arguments) else None

@@ -21,10 +21,11 @@ from cmf.codec import loads_object
 from cmf.frozen import FrozenDict, freeze, same_json, same_spelling, thaw
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.request import Request, Response
+from cmf.value import Value, replace
 
 _ABSENT: Final = object()
 _TEXT_BLOCKS: Final = ("", "text", "input_text", "output_text")
-_T = TypeVar("_T")
+_T = TypeVar("_T", bound=Value)
 
 Encode = Callable[[Sequence[Message]], Any]
 Decode = Callable[[Any], Sequence[Message]]
@@ -183,11 +184,7 @@ def _group_size(messages: Sequence[Message], at: int, format_name: str) -> int:
 
 def with_layout(holder: _T, layout: Layout | None) -> _T:
     """A copy of a message, request or response with this layout; for adapters alone."""
-    made = object.__new__(type(holder))
-    for field in dataclasses.fields(holder):  # type: ignore[arg-type]
-        object.__setattr__(made, field.name, getattr(holder, field.name))
-    object.__setattr__(made, "provider_raw", layout)
-    return made
+    return replace(holder, provider_raw=layout)
 
 
 def envelope_layout(plain: dict[str, Any], raw: dict[str, Any], *, format_name: str) -> Layout | None:
