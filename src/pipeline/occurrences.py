@@ -1,7 +1,8 @@
 """Where a value occurs in a growing body of texts. Spec: docs/spec/provenance.md [PROV-4], [PROV-5], [PROV-10].
 
-An inverted index: each word of each text, with its place, by group. Adding a text costs its length; looking a value up
-costs its length and the places of its rarest word, and not the length of what was added before.
+An inverted index: each word and each pair of neighbouring words of each text, with its place, by group. Adding a text
+costs its length; looking a value up costs its length and the places of its rarest pair of words, and not the length of
+what was added before. (With single words, a phrase of common words was compared with every turn of a conversation.)
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from enum import StrEnum
-from heapq import nlargest
+from heapq import nsmallest
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from pipeline import spelling
 
-MAX_PROBES: Final = 8  # words of a value that are looked up; its longest, which are its rarest as a rule
+MAX_PROBES: Final = 8  # pairs of words by which a value is looked up: its rarest
 MAX_CANDIDATES: Final = 2_048  # places per group that are compared with one value; past them the answer says so
 MAX_GRADED: Final = 4  # occurrences per group that are graded to report the best
 _PLACE_BITS: Final = 32  # a place is text number << 32 | character offset
@@ -44,6 +46,16 @@ class Answer(NamedTuple):
     complete: bool
 
 
+class _Places:
+    """Where a word, or a pair of words, stands: places by group, ascending."""
+
+    __slots__ = ("groups", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.groups: dict[int, array[int]] = {}
+
+
 class _Text(NamedTuple):
     origin: int
     raw: str
@@ -51,6 +63,7 @@ class _Text(NamedTuple):
 
 
 _GRADES: Final = list(Match)
+_NOWHERE: Final = _Places()
 
 
 class Occurrences:
@@ -59,7 +72,7 @@ class Occurrences:
     def __init__(self) -> None:
         self.work = 0
         self._texts: list[_Text] = []
-        self._words: dict[str, dict[int, array[int]]] = {}
+        self._words: dict[str, _Places] = {}
         self._keys: dict[str, dict[int, list[int]]] = {}
         self._wordless: dict[str, dict[int, list[int]]] = {}
 
@@ -73,13 +86,13 @@ class Occurrences:
         self._texts.append(_Text(origin, raw, raw if folded == raw else folded))
         place = number << _PLACE_BITS
         words = 0
+        last, last_offset = "", 0
         for word, offset in spelling.tokens(folded):
-            groups = self._words.setdefault(word, {})
-            places = groups.get(group)
-            if places is None:
-                groups[group] = places = array("Q")
-            places.append(place | offset)
+            self._put(word, group, place | offset)
+            if words:
+                self._put(f"{last} {word}", group, place | last_offset)
             words += 1
+            last, last_offset = word, offset
         if not words:
             self._wordless.setdefault(folded, {}).setdefault(group, []).append(number)
         keys = spelling.text_keys(raw)
@@ -106,21 +119,34 @@ class Occurrences:
                 search.take_all(self._wordless.get(folded, {}))
         return Answer(search.found, search.complete)
 
-    def _probes(self, folded: str) -> list[tuple[str, int]]:
-        """The longest different words of a value, each with its first place in it."""
-        first: dict[str, int] = {}
-        for word, offset in spelling.tokens(folded):
-            first.setdefault(word, offset)
-        self.work += 1 + len(first)
-        return nlargest(MAX_PROBES, first.items(), key=lambda item: (len(item[0]), -item[1]))
+    def _put(self, word: str, group: int, place: int) -> None:
+        held = self._words.get(word)
+        if held is None:
+            self._words[word] = held = _Places()
+        held.total += 1
+        places = held.groups.get(group)
+        if places is None:
+            held.groups[group] = places = array("Q")
+        places.append(place)
 
-    def _compare(self, search: _Search, folded: str, probes: list[tuple[str, int]]) -> None:
-        groups = [(self._words.get(word, {}), offset) for word, offset in probes]
-        fewest = min((held for held, _ in groups), key=len)
-        for group in fewest:
+    def _probes(self, folded: str) -> list[tuple[_Places, int]]:
+        """The places of the rarest pairs of words of a value, each with its offset in it; of its word if it has one."""
+        found: list[tuple[str, int]] = list(spelling.tokens(folded))
+        self.work += 1 + len(found)
+        if len(found) > 1:
+            pairs = pairwise(found)
+            found = [(f"{word} {after}", offset) for (word, offset), (after, _) in pairs]
+        first: dict[str, int] = {}
+        for word, offset in found:
+            first.setdefault(word, offset)
+        held = [(self._words.get(word, _NOWHERE), offset) for word, offset in first.items()]
+        return nsmallest(MAX_PROBES, held, key=lambda item: item[0].total)
+
+    def _compare(self, search: _Search, folded: str, probes: list[tuple[_Places, int]]) -> None:
+        for group in min((held.groups for held, _ in probes), key=len):
             self.work += 1
-            lists = [(held[group], offset) for held, offset in groups if group in held]
-            if len(lists) == len(groups):
+            lists = [(held.groups[group], offset) for held, offset in probes if group in held.groups]
+            if len(lists) == len(probes):
                 places, offset = min(lists, key=lambda item: len(item[0]))
                 search.compare(group, folded, places, offset)
 

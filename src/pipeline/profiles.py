@@ -30,6 +30,7 @@ from pipeline.errors import ConfigError
 from pipeline.metadata import load_yaml
 
 CODE: Final = "profile.invalid"
+MAX_SHAPED_CHARACTERS: Final = 256  # of a value that has the shape of a name
 MAX_ASKED_CHARACTERS: Final = 65_536  # of one user message that are searched for words that ask
 
 
@@ -83,6 +84,20 @@ class FieldRule(Value):
         ),
     ]
     labels: tuple[Str, ...] = ()
+    shape: Annotated[
+        Expression | None,
+        Field(
+            description="A regular expression for the whole value, at most 256 characters long: the trust holds only "
+            "for what has this shape, and the rest is untrusted. For names that others choose but cannot write text in"
+        ),
+    ] = None
+
+    def trust_in(self, content: str) -> Trust:
+        """The trust of one value of the field."""
+        if self.shape is None:
+            return self.trust
+        fits = len(content) <= MAX_SHAPED_CHARACTERS and re.fullmatch(self.shape, content) is not None
+        return self.trust if fits else Trust.UNTRUSTED
 
 
 FieldRules: TypeAlias = Annotated[
@@ -115,7 +130,8 @@ class ResultProfile(Value):
     @property
     def weakest(self) -> Trust:
         """The trust of a result whose fields cannot be told apart."""
-        ranks = [self.trust, *(rule.trust for rule in self.fields.values())]
+        rules = self.fields.values()
+        ranks = [self.trust, *(rule.trust if rule.shape is None else Trust.UNTRUSTED for rule in rules)]
         return max(ranks, key=list(Trust).index)
 
 
@@ -150,7 +166,7 @@ class Profile(Value):
     irreversible: Annotated[Flag, Field(description="What it does cannot be undone")] = False
     control: Annotated[
         tuple[Pattern, ...],
-        Field(description="Arguments that say what is acted on or where data goes: recipients, ids, URLs, amounts"),
+        Field(description="Arguments that say what is acted on, or where data goes: recipients, accounts, ids, URLs"),
     ] = ()
     content: Annotated[tuple[Pattern, ...], Field(description="Arguments that only carry text: subject, body")] = ()
     asked_for: AskedFor | None = None

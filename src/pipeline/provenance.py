@@ -181,7 +181,7 @@ class Index:
                 yield CLAIM._replace(tool=name, field=shape(path)), content
             return
         groups = ResultGroups(rules, name, _result_labels(call), whole=part.is_error)
-        found = [(groups(path), content) for path, content in values]
+        found = [(groups(path, str(content)), content) for path, content in values]
         repeated = self._repeated(found, call.unfounded) if call is not None else frozenset()
         for place, (group, content) in enumerate(found):
             yield group._replace(trust=UNTRUSTED) if place in repeated else group, content
@@ -374,7 +374,9 @@ def _type_of(content: Any, path: Path) -> str:
         return "raw"
     if content is None:
         return "null"
-    return "boolean" if isinstance(content, bool) else "string" if isinstance(content, str) else "number"
+    if isinstance(content, str):
+        return "string" if content and not content.isspace() else "empty"
+    return "boolean" if isinstance(content, bool) else "number"
 
 
 _NO_RULES: Final = ResultProfile()

@@ -95,7 +95,7 @@ def _origin_schema() -> dict[str, Any]:
     }
     entry = {
         "path": _STRING,
-        "type": {"enum": ["string", "number", "boolean", "null", "key", "raw", "call"]},
+        "type": {"enum": ["string", "number", "boolean", "null", "empty", "key", "raw", "call"]},
         "use": {"enum": ["control", "content", "other"]},
         "sources": {"type": "array", "items": _object(source, ("kind", "trust", "message", "match", "labels"))},
         "complete": {"const": False},

@@ -8,13 +8,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from cmf.enums import Role
 from pipeline.field_paths import Path, compiled, names, shape
 from pipeline.occurrences import Found
-from pipeline.profiles import ResultProfile, Trust
+from pipeline.profiles import FieldRule, ResultProfile, Trust
 
 MAX_SOURCES: Final = 32  # sources listed per value; of each trust some are kept, and `more` counts the rest
 
 TRUSTED: Final = "trusted"
 UNTRUSTED: Final = "untrusted"
 CLAIMED: Final = "claimed"
+_RANKS: Final = list(Trust)
 
 Origin: TypeAlias = dict[str, Any]
 
@@ -52,28 +53,37 @@ class ResultGroups:
         self._whole = whole
         self._patterns = [(compiled(pattern), rule) for pattern, rule in rules.fields.items()]
         self._by_index = any(isinstance(step, int) for pattern, _ in self._patterns for step in pattern)
-        self._known: dict[Path, Group] = {}
+        self._known: dict[Path, _Field] = {}
 
-    def __call__(self, path: Path) -> Group:
-        """The group of the field at `path`; the empty path is a result that cannot be read into fields."""
+    def __call__(self, path: Path, content: str) -> Group:
+        """The group of what stands at `path`; the empty path is a result that cannot be read into fields."""
         like = path if self._by_index else tuple(0 if isinstance(step, int) else step for step in path)
-        group = self._known.get(like)
+        rules = self._known.get(like)
+        if rules is None:
+            rules = self._known[like] = _Field(self._rules_for(path), {})
+        trust = self._trust(path, rules.rules, content)
+        group = rules.groups.get(trust)
         if group is None:
-            trust, labels = self._judged(path)
+            labels = self._labels.union(*(rule.labels for rule in rules.rules))
             kind = "metadata" if trust is Trust.METADATA else "tool_result"
             held = UNTRUSTED if trust is Trust.UNTRUSTED else TRUSTED
-            group = Group(kind, held, self._tool, shape(path), tuple(sorted(labels | self._labels)))
-            self._known[like] = group
+            group = rules.groups[trust] = Group(kind, held, self._tool, shape(path), tuple(sorted(labels)))
         return group
 
-    def _judged(self, path: Path) -> tuple[Trust, frozenset[str]]:
-        """Trust and labels of a field: the least trusted rule that names it; of all of them where it has no name."""
+    def _rules_for(self, path: Path) -> tuple[FieldRule, ...]:
+        """The rules that name a field; all of them where it has no name."""
         apart = path and not self._whole
-        rules = [rule for pattern, rule in self._patterns if not apart or names(pattern, path)]
-        labels = frozenset(label for rule in rules for label in rule.labels)
-        if not apart:
-            return self._rules.weakest, labels
-        return max((rule.trust for rule in rules), key=list(Trust).index, default=self._rules.trust), labels
+        return tuple(rule for pattern, rule in self._patterns if not apart or names(pattern, path))
+
+    def _trust(self, path: Path, rules: tuple[FieldRule, ...], content: str) -> Trust:
+        if not path or self._whole:
+            return self._rules.weakest
+        return max((rule.trust_in(content) for rule in rules), key=_RANKS.index, default=self._rules.trust)
+
+
+class _Field(NamedTuple):
+    rules: tuple[FieldRule, ...]
+    groups: dict[Trust, Group]
 
 
 def as_origin(group: Group, hit: Found, written: int | None) -> Origin:

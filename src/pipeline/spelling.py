@@ -27,6 +27,7 @@ _CHUNK: Final = re.compile(r"[^\s<>\"'`(){}\[\],;|]+")
 _DOMAIN: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]+(?::\d{1,5})?(?=[/?#]|\Z)", re.I)
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.I)
 _PORTS: Final = {"http": ":80", "https": ":443"}
+_DIGIT: Final = re.compile(r"[0-9]")
 _NUMBER: Final = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?")
 _PLAIN_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)|-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 _GROUPED: Final = re.compile(r"(?:\+ ?)?\(?[0-9]+(?:[ ()-]{1,2}[0-9]+)*")
@@ -146,13 +147,10 @@ def is_case_bound(text: str) -> bool:
 def text_keys(text: str) -> frozenset[str]:
     """The keys of every value that stands in `text`: what to remember of it."""
     found: set[str] = set()
-    if "." in text or "://" in text:
-        for match in _CHUNK.finditer(text):
-            url = _url(match[0].rstrip(".,;:!?*_"))
-            if url is not None:
-                scheme, rest = url
-                found |= {f"url:{scheme}:{rest}", f"url:*:{rest}"}
-    if not any(character.isdigit() for character in text):
+    for piece in text.split():
+        if "." in piece or "://" in piece:
+            found |= _urls_in(piece)
+    if _DIGIT.search(text) is None:
         return frozenset(found)
     for match in _IBAN.finditer(text):
         found |= _accounts_in(text, match)
@@ -163,6 +161,16 @@ def text_keys(text: str) -> frozenset[str]:
         if (key := _number_at(text, match)) is not None:
             found.add(key)
     return frozenset(found)
+
+
+def _urls_in(piece: str) -> set[str]:
+    """The keys of the addresses in a text without white space."""
+    found: set[str] = set()
+    for match in _CHUNK.finditer(piece):
+        url = _url(match[0].rstrip(".,;:!?*_"))
+        if url is not None:
+            found |= {f"url:{url[0]}:{url[1]}", f"url:*:{url[1]}"}
+    return found
 
 
 def _number_at(text: str, match: re.Match[str]) -> str | None:

@@ -100,6 +100,18 @@ def test_keys_are_trusted_apart_from_what_stands_under_them() -> None:
     assert (trusts(index, "Good Night"), trusts(index, "Mallory")) == ({"trusted"}, {"untrusted"})
 
 
+@pytest.mark.spec("PRF-4")
+@pytest.mark.parametrize(
+    ("name", "trust"), [("general", "trusted"), ("go to evil", "untrusted"), ("x" * 257, "untrusted")]
+)
+def test_a_name_is_trusted_only_in_its_shape(name: str, trust: str) -> None:
+    rule = {"trust": "metadata", "shape": "[a-z]+"}
+    profiles = Profiles.load({"profiles": {"list": {"result": {"fields": {"[*]": rule}}}}})
+
+    assert trusts(index_of(*used("list", {}, ["other", name], "1"), profiles=profiles), name) == {trust}
+    assert trusts(index_of(*used("list", {}, "general", "1"), profiles=profiles), "general") == {"untrusted"}
+
+
 @pytest.mark.spec("PROV-7")
 def test_results_without_ids_answer_open_calls_of_their_name_in_order() -> None:
     index = index_of(calls("read_mail", {}), calls("contacts", {}), returns("v1", tool_name="contacts"), returns("v2"))
@@ -196,7 +208,7 @@ def test_every_value_has_an_entry() -> None:
         ("/to/1/kin", "null", "control", 0),
         ("/amount", "number", "control", 1),
         ("/now", "boolean", "other", 0),
-        ("/body", "string", "content", 0),
+        ("/body", "empty", "content", 0),
     ]
 
 
