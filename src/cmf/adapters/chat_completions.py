@@ -12,6 +12,7 @@ from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_re
 from cmf.adapters.chat_completions_envelope import decoded_request, decoded_response
 from cmf.adapters.chat_completions_fold import fold
 from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, quick_message, quick_wire
+from cmf.adapters.chat_completions_quick_head import quick_head
 from cmf.adapters.chat_completions_stream import Ear, events_of
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
@@ -21,7 +22,7 @@ from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities, lookup
 from cmf.content import ToolCallPart
 from cmf.frozen import freeze
-from cmf.message import Message
+from cmf.message import Layout, Message
 from cmf.request import Request, Response
 from cmf.value import replace
 
@@ -46,24 +47,29 @@ class ChatCompletions:
     ) -> Request:
         """The canonical request; `model` where the body names none (a deployment in the path)."""
         listed = body.get("messages") if isinstance(body, dict) else None
-        rest = freeze(
-            {key: item for key, item in body.items() if key != "messages"} if isinstance(body, dict) else body
-        )
-        envelope = decoded_request(rest, listed, self._dialect)
+        quick = quick_head(body, self.name) if type(listed) is list else None
+        head, laid_out = (quick, None) if quick is not None else self._head(body, listed)
         names: Names = {}
         messages: list[Message] = []
         for index, item in enumerate(listed or ()):
-            quick = quick_message(item, index, self.name, names)
-            messages.append(quick if quick is not None else self._message(freeze(item), index, names))
-        layout = None
-        if not is_plain_envelope(body):
-            layout = envelope_layout(wire_request(envelope, self._dialect), rest, format_name=self.name)
+            one = quick_message(item, index, self.name, names)
+            messages.append(one if one is not None else self._message(freeze(item), index, names))
         return replace(
-            envelope,
+            head,
             messages=tuple(messages),
-            model=model if envelope.model is None else envelope.model,
-            provider_raw=layout,
+            model=model if head.model is None else head.model,
+            provider_raw=laid_out,
         )
+
+    def _head(self, body: Any, listed: Any) -> tuple[Request, Layout | None]:
+        """The request without its messages, and the layout of that."""
+        rest = freeze(
+            {key: item for key, item in body.items() if key != "messages"} if isinstance(body, dict) else body
+        )
+        head = decoded_request(rest, listed, self._dialect)
+        if is_plain_envelope(body):
+            return head, None
+        return head, envelope_layout(wire_request(head, self._dialect), rest, format_name=self.name)
 
     def _message(self, raw: Any, index: int, names: Names) -> Message:
         decoded = decoded_message(raw, f"$.messages[{index}]", self._dialect, names)

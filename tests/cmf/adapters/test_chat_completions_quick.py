@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from cmf.adapters import get
 from cmf.adapters.chat_completions_decode import decoded_message
 from cmf.adapters.chat_completions_dialect import Dialect
-from cmf.adapters.chat_completions_encode import CallIds, wire_messages
-from cmf.adapters.chat_completions_quick import TEXTS, at_length, is_plain_envelope, quick_message, quick_wire
+from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request
+from cmf.adapters.chat_completions_envelope import decoded_request
+from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, quick_message, quick_wire
+from cmf.adapters.chat_completions_quick_head import quick_head
 from cmf.adapters.layout import envelope_layout, respell, spelled, with_layout
 from cmf.content import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
@@ -215,3 +218,70 @@ def test_what_needs_a_decision_is_left_to_the_general_writer(message: Message) -
 )
 def test_an_envelope_with_anything_unusual_is_not_called_plain(fields: dict[str, Any], plain: bool) -> None:
     assert is_plain_envelope({"model": "m", "messages": [], **fields}) is plain
+
+
+HEAD = st.fixed_dictionaries(
+    {},
+    optional={
+        "model": TEXT | ODD,
+        "temperature": st.sampled_from([0, 1.0, 0.5, True, float("nan"), "1"]) | ODD,
+        "top_k": st.integers(0, 3),
+        "max_tokens": st.integers(0, 1) | ODD,
+        "max_completion_tokens": st.integers(0, 1) | ODD,
+        "seed": st.integers(0, 1) | st.just(1.0),
+        "stream": st.booleans() | ODD,
+        "stop": TEXT | ODD,
+        "tool_choice": st.sampled_from(["auto", "none", "required", "any", "other"]) | ODD,
+        "function_call": st.sampled_from(["auto", "other"]) | ODD,
+        "parallel_tool_calls": st.booleans() | ODD,
+        "metadata": st.dictionaries(TEXT, ODD, max_size=2),
+        "reasoning_effort": TEXT,
+        "vendor": TEXT | ODD,
+        "tools": ODD
+        | st.lists(
+            st.fixed_dictionaries(
+                {"type": st.sampled_from(["function", "function", "web_search"])},
+                optional={
+                    "function": ODD
+                    | st.fixed_dictionaries(
+                        {"name": TEXT},
+                        optional={
+                            "description": TEXT | ODD,
+                            "parameters": st.dictionaries(TEXT, TEXT | ODD, max_size=2) | ODD,
+                            "strict": st.booleans() | ODD,
+                        },
+                    ),
+                },
+            ),
+            max_size=2,
+        ),
+    },
+)
+
+
+@pytest.mark.spec("OAC-10")
+@given(HEAD)
+def test_the_quick_and_the_general_reader_agree_on_all_but_the_messages(head: dict[str, Any]) -> None:
+    for name in ("openai_chat", "openrouter"):
+        dialect = replace_name(name)
+        quick = quick_head({**head, "messages": []}, name)
+        if quick is None:
+            continue
+
+        general = decoded_request(freeze(head), [], dialect)
+
+        assert quick == general
+        assert repr(quick) == repr(general)
+        assert envelope_layout(wire_request(general, dialect), freeze(head), format_name=name) is None
+
+
+def replace_name(name: str) -> Dialect:
+    return dataclasses.replace(DIALECT, format=name, nested_effort=name == "openrouter")
+
+
+def test_most_recorded_heads_are_read_quickly() -> None:
+    bodies = [record.request for record in records("openai_chat") if isinstance(record.request, dict)]
+
+    quick = [body for body in bodies if quick_head(body, "openai_chat") is not None]
+
+    assert len(quick) > len(bodies) * 0.5

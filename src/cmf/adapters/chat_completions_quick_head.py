@@ -1,0 +1,98 @@
+"""The rest of the requests that nearly all traffic is made of, read key by key.
+
+As with messages (`chat_completions_quick`): what is read here is read as the general decoder does (a test compares the
+two), needs no layout, and everything else is left to the general one by giving None.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from cmf.adapters.chat_completions_quick import is_text
+from cmf.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.request import Request, Sampling, ToolChoice
+from cmf.tools import ToolDefinition
+from cmf.value import maker, trusted
+
+_NUMBERS: Final = frozenset({"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty"})
+_CHOICES: Final = {mode: ToolChoice(mode=mode) for mode in ("auto", "none", "required")}
+_KEPT: Final = frozenset(
+    {"parallel_tool_calls", "logprobs", "metadata", "store", "stream_options", "top_logprobs", "user"}
+)
+"""Keys that no format of the family reads: they ride along as they are."""
+_FUNCTION_KEYS: Final = frozenset({"name", "description", "parameters", "strict"})
+_NO_SAMPLING: Final = Sampling()
+
+_head = maker(Request, "model", "tools", "tool_choice", "sampling", "stream", "extra")
+_tool = maker(ToolDefinition, "name", "description", "input_schema", "extra")
+
+
+def quick_head(body: dict[str, Any], format_name: str) -> Request | None:
+    """The request without its messages, where each key of `body` has its plainest shape; else None."""
+    sampling: dict[str, Any] = {}
+    left: dict[str, Any] = {}
+    model = choice = stream = None
+    tools: tuple[ToolDefinition, ...] | None = ()
+    for key, item in body.items():
+        kind = type(item)
+        if key == "messages":
+            continue
+        if key == "model" and kind is str and is_text(item):
+            model = item
+        elif key == "tools" and kind is list and item:
+            tools = quick_tools(item, format_name)
+            if tools is None:
+                return None
+        elif key in _NUMBERS and (kind is int or (kind is float and math.isfinite(item))):
+            sampling[key] = item
+        elif key == "max_completion_tokens" and kind is int and "max_tokens" not in body:
+            sampling["max_output_tokens"] = item
+        elif key == "max_tokens" and kind is int and "max_completion_tokens" not in body:
+            sampling["max_output_tokens"] = left[key] = item  # stays in `extra`: some services know only that name
+        elif key == "seed" and kind is int:
+            sampling[key] = item
+        elif key == "stream" and kind is bool:
+            stream = item
+        elif key == "tool_choice" and kind is str and item in _CHOICES and "function_call" not in body:
+            choice = _CHOICES[item]
+        elif key in _KEPT and item is not None:
+            left[key] = freeze(item)
+        else:
+            return None
+    drawn = trusted(Sampling, **sampling) if sampling else _NO_SAMPLING
+    extra = frozen_mapping({format_name: frozen_mapping(left)}) if left else None
+    return _head(model, tools, choice, drawn, stream, extra)
+
+
+def quick_tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | None:
+    """The client's functions, if `listed` has nothing else and each is plain; else None."""
+    tools = []
+    for raw in listed:
+        if type(raw) is not dict or len(raw) != 2 or raw.get("type") != "function":
+            return None
+        function = raw.get("function")
+        if type(function) is not dict or not function.keys() <= _FUNCTION_KEYS:
+            return None
+        name, description, schema = function.get("name"), function.get("description"), function.get("parameters")
+        if type(name) is not str or not (name.isascii() or is_text(name)):
+            return None
+        known = 1
+        if type(description) is str and (description.isascii() or is_text(description)):
+            known += 1
+        elif "description" in function:
+            return None
+        if type(schema) is dict:
+            schema = freeze(schema)
+            known += 1
+        elif "parameters" in function:
+            return None
+        tools.append(
+            _tool(name, description, schema, None if known == len(function) else _strict(function, format_name))
+        )
+    return tuple(tools)
+
+
+def _strict(function: dict[str, Any], format_name: str) -> FrozenDict | None:
+    kept = freeze({"function": {"strict": function["strict"]}})
+    return frozen_mapping({format_name: kept})
