@@ -8,9 +8,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Result,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.dialects import sqlite
 
 from cmf.codec import dumps, loads
@@ -50,7 +64,33 @@ from pipeline.store.tables import (
 from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
 
 _UNNAMED: Final = ""  # the provider of a call that no provider named
+_AT_ONCE: Final = 1_000  # values in one IN list; SQLite stops at 32,766 parameters
 _BudgetId = tuple[str, str, str, str]
+
+
+def _own(table: Table) -> ColumnElement[bool]:
+    return and_(table.c.subject == bindparam("subject"), table.c.session == bindparam("session"))
+
+
+@cache  # building a statement costs several times what running it does
+def _of_session(table: Table, columns: tuple[str, ...], *, some: bool = False) -> Select[Any]:
+    """The session's rows; with `some`, those whose first column is one of the parameter `wanted`."""
+    query = select(*(table.c[name] for name in columns)).where(_own(table))
+    return query.where(table.c[columns[0]].in_(bindparam("wanted", expanding=True))) if some else query
+
+
+_ADVANCE: Final = update(SESSION_STATE).where(
+    SESSION_STATE.c.subject == bindparam("own_subject"), SESSION_STATE.c.session == bindparam("own_session")
+)
+_GRANT_SOURCES: Final = select(SESSION_GRANT_SOURCES).join(SESSION_GRANTS).where(_own(SESSION_GRANTS))
+_INSERT_COUNTER: Final = sqlite.insert(SESSION_COUNTERS)
+_PUT_COUNTER: Final = _INSERT_COUNTER.on_conflict_do_update(
+    index_elements=["subject", "session", "name"], set_={"amount": _INSERT_COUNTER.excluded.amount}
+)
+_LAST_EVENT: Final = select(func.max(SESSION_EVENTS.c.seq)).where(_own(SESSION_EVENTS))
+_FORGET_EVENTS: Final = delete(SESSION_EVENTS).where(_own(SESSION_EVENTS), SESSION_EVENTS.c.seq <= bindparam("oldest"))
+_APPROVALS_OF_SESSION: Final = select(APPROVALS).where(_own(APPROVALS))
+_APPROVALS_BY_ID: Final = select(APPROVALS).where(APPROVALS.c.id.in_(bindparam("wanted", expanding=True)))
 
 
 class SqlSessions(SessionStore):
@@ -98,12 +138,13 @@ class SqlSessions(SessionStore):
     def approval(self, approval_id: str) -> Approval | None:
         """See `SessionStore`."""
         with snapshot(self._engine) as connection:
-            return next(iter(_approvals(connection, APPROVALS.c.id == approval_id).values()), None)
+            return _approvals_by_id(connection, [approval_id]).get(approval_id)
 
     def pending_approvals(self) -> tuple[Approval, ...]:
         """See `SessionStore`."""
         with snapshot(self._engine) as connection:
-            found = _approvals(connection, APPROVALS.c.status == ApprovalStatus.PENDING.value)
+            pending = select(APPROVALS).where(APPROVALS.c.status == ApprovalStatus.PENDING.value)
+            found = _approvals(connection.execute(pending))
         return waiting(found.values(), self._moments.now())
 
     def decide_approval(self, approval_id: str, *, approver: str, approve: bool) -> Approval:
@@ -111,12 +152,11 @@ class SqlSessions(SessionStore):
         now = self._moments.now()
 
         def decide(connection: Connection) -> Approval:
-            found = _approvals(connection, APPROVALS.c.id == approval_id)
+            found = _approvals_by_id(connection, [approval_id])
             if not found:
                 raise unknown_approval()
             session = _Session(connection, found[approval_id].key)
-            before = session.locked(approvals=_approvals(connection, APPROVALS.c.id == approval_id))
-            after = with_decision(before, approval_id, approver, approve, now)
+            after = with_decision(session.locked(approvals=found), approval_id, approver, approve, now)
             session.advance(after)
             _save_approval(connection, after.approvals[approval_id])
             return after.approvals[approval_id]
@@ -131,13 +171,11 @@ def _commit(connection: Connection, key: SessionKey, expected_version: int | Non
     session = _Session(connection, key)
     if key.session is not None and not session.lock(expected_version, make=changes.touch_session):
         return False
-    # Budgets are locked in one order, whatever the order of the changes: two processes never wait for each other.
-    names = sorted({budget_of(change, key) for change in changes.of_budgets})
-    budgets = {name: _locked_budget(connection, name) for name in names}
-    before = dict(budgets)
+    before = {name: _budget(connection, name) for name in {budget_of(change, key) for change in changes.of_budgets}}
+    budgets = dict(before)
     settle(budgets, changes, key)
-    for name in names:
-        _save_budget(connection, name, before[name], budgets[name])
+    for name, budget in budgets.items():
+        _save_budget(connection, name, before[name], budget)
     if changes.touch_session:
         session.save(changes, now)
     return True
@@ -151,76 +189,76 @@ class _Session:
         self._key = key
         self._row = {"subject": key.subject, "session": key.session}
 
-    def _own(self, table: Table) -> ColumnElement[bool]:
-        return and_(table.c.subject == self._key.subject, table.c.session == self._key.session)
+    def _rows(self, table: Table, *columns: str) -> Sequence[Any]:
+        return self._connection.execute(_of_session(table, columns), self._row).all()
 
-    def _rows(self, table: Table, *columns: str, where: ColumnElement[bool] | None = None) -> Sequence[Any]:
-        query = select(*(table.c[name] for name in columns)).where(self._own(table))
-        return self._connection.execute(query if where is None else query.where(where)).all()
+    def _some(self, table: Table, columns: tuple[str, ...], wanted: Collection[str]) -> Sequence[Any]:
+        """Those rows whose first column is one of `wanted`."""
+        found: list[Any] = []
+        ordered = sorted(wanted)
+        for start in range(0, len(ordered), _AT_ONCE):
+            values = {**self._row, "wanted": ordered[start : start + _AT_ONCE]}
+            found += self._connection.execute(_of_session(table, columns, some=True), values).all()
+        return found
 
     def whole(self) -> SessionState:
         """All that is on record of it."""
-        row = self._connection.execute(
-            select(SESSION_STATE.c.version, SESSION_STATE.c.updated_at).where(self._own(SESSION_STATE))
-        ).first()
+        row = self._state()
         if row is None:
             return SessionState()
-        events = select(SESSION_EVENTS.c.body).where(self._own(SESSION_EVENTS)).order_by(SESSION_EVENTS.c.seq)
+        counters = self._rows(SESSION_COUNTERS, "name", "amount")
         return SessionState(
             version=row.version,
             updated_at=row.updated_at,
             taints=frozenset(Taint(*pair) for pair in self._rows(SESSION_LABELS, "label", "source")),
             grants=self._grants(),
-            counters=self._counters(None),
-            events=tuple(loads(body) for body in self._connection.execute(events).scalars()),
+            counters={name: Decimal(amount) for name, amount in counters},
+            events=tuple(loads(row.body) for row in sorted(self._rows(SESSION_EVENTS, "seq", "body"))),
             tool_ids=self._tool_ids(),
-            approvals=_approvals(self._connection, self._own(APPROVALS)),
+            approvals=_approvals(self._connection.execute(_APPROVALS_OF_SESSION, self._row)),
         )
 
     def lock(self, expected_version: int | None, *, make: bool) -> bool:
-        """Whether the session is at the version, held there until the transaction ends; made if it is new."""
-        row = self._locked_row()
+        """Whether the session is at the version, where the transaction's write lock holds it; made if it is new."""
+        row = self._state()
         found = row.version if row is not None else 0
         if expected_version not in (None, found):
             return False
         if row is None and make:
             insert_missing(self._connection, SESSION_STATE, [{**self._row, "version": 0, "updated_at": 0}])
-            row = self._locked_row()
-            return expected_version is None or (row is not None and row.version == expected_version)
         return True
 
-    def _locked_row(self) -> Any:
-        query = select(SESSION_STATE.c.version, SESSION_STATE.c.updated_at).where(self._own(SESSION_STATE))
-        return self._connection.execute(query.with_for_update()).first()
+    def _state(self) -> Any:
+        return next(iter(self._rows(SESSION_STATE, "version", "updated_at")), None)
 
     def locked(self, **parts: Any) -> SessionState:
         """The locked session with nothing of it but `parts`."""
-        row = self._locked_row()
+        row = self._state()
         return SessionState(version=row.version, updated_at=row.updated_at, **parts)
 
     def advance(self, after: SessionState) -> None:
         """The version and moment of `after` in place of those there."""
         values = {"version": after.version, "updated_at": after.updated_at}
-        self._connection.execute(update(SESSION_STATE).where(self._own(SESSION_STATE)).values(values))
+        self._connection.execute(
+            _ADVANCE, {"own_subject": self._key.subject, "own_session": self._key.session, **values}
+        )
 
     def save(self, changes: Changes, now: int) -> None:
         """Make the changes. Only what they concern is read."""
         counted = self.marks(changes.count_marks)
-        labels = sorted({grant.label for grant in changes.grants})
-        named = SESSION_LABELS.c.label.in_(labels)
+        labels = self._some(SESSION_LABELS, ("label", "source"), {grant.label for grant in changes.grants})
+        counters = self._some(SESSION_COUNTERS, ("name", "amount"), {count.name for count in changes.counts})
         ids = [*(use.id for use in changes.used), *(asked.id for asked in changes.asked)]
         before = self.locked(
-            taints=frozenset(Taint(*pair) for pair in self._rows(SESSION_LABELS, "label", "source", where=named))
-            if labels
-            else frozenset(),
-            counters=self._counters({count.name for count in changes.counts}),
+            taints=frozenset(Taint(*pair) for pair in labels),
+            counters={name: Decimal(amount) for name, amount in counters},
             tool_ids=self._tool_ids() if changes.tool_ids else {},
-            approvals=_approvals(self._connection, APPROVALS.c.id.in_(ids)) if ids else {},
+            approvals=_approvals_by_id(self._connection, ids),
         )
         after = before.after(changes, self._key, now, counted)
         self.advance(after)
         self._save_labels(changes, after.updated_at)
-        self._upsert_counters({name: after.counters[name] for name in {count.name for count in changes.counts}})
+        self._put_counters(changes, after)
         self._append_events(after.events)
         self._insert_missing(SESSION_TOOL_IDS, _tool_id_rows(changes.tool_ids))
         self._insert_missing(SESSION_MARKS, [{"mark": mark} for mark in sorted(changes.seen | changes.count_marks)])
@@ -229,29 +267,17 @@ class _Session:
 
     def marks(self, wanted: Collection[str]) -> frozenset[str]:
         """Those on record."""
-        found: set[str] = set()
-        ordered = sorted(wanted)
-        for start in range(0, len(ordered), _AT_ONCE):
-            some = SESSION_MARKS.c.mark.in_(ordered[start : start + _AT_ONCE])
-            found.update(row.mark for row in self._rows(SESSION_MARKS, "mark", where=some))
-        return frozenset(found)
+        return frozenset(row.mark for row in self._some(SESSION_MARKS, ("mark",), wanted))
 
     def _grants(self) -> tuple[Grant, ...]:
         columns = ("id", "label", "actor", "reason", "scope", "expires_at")
         rows = self._rows(SESSION_GRANTS, *columns)
         if not rows:
             return ()
-        named = select(SESSION_GRANT_SOURCES).join(SESSION_GRANTS).where(self._own(SESSION_GRANTS))
         sources: defaultdict[str, set[str]] = defaultdict(set)
-        for grant_id, source in self._connection.execute(named):
+        for grant_id, source in self._connection.execute(_GRANT_SOURCES, self._row):
             sources[grant_id].add(source)
         return tuple(Grant(**row._mapping, sources=frozenset(sources[row.id])) for row in rows)
-
-    def _counters(self, names: Collection[str] | None) -> dict[str, Decimal]:
-        if names is not None and not names:
-            return {}
-        where = SESSION_COUNTERS.c.name.in_(sorted(names)) if names is not None else None
-        return {name: Decimal(amount) for name, amount in self._rows(SESSION_COUNTERS, "name", "amount", where=where)}
 
     def _tool_ids(self) -> Mapping[str, Mapping[str, str]]:
         found: defaultdict[str, dict[str, str]] = defaultdict(dict)
@@ -273,28 +299,22 @@ class _Session:
             sources = [{"grant_id": grant.id, "source": source} for source in sorted(grant.sources)]
             self._connection.execute(SESSION_GRANT_SOURCES.insert(), sources)
 
-    def _upsert_counters(self, amounts: Mapping[str, Decimal]) -> None:
-        for name, amount in amounts.items():
-            at = and_(self._own(SESSION_COUNTERS), SESSION_COUNTERS.c.name == name)
-            values = {"name": name, "amount": str(amount)}
-            if not self._connection.execute(update(SESSION_COUNTERS).where(at).values(values)).rowcount:
-                self._connection.execute(SESSION_COUNTERS.insert(), [{**self._row, **values}])
+    def _put_counters(self, changes: Changes, after: SessionState) -> None:
+        names = sorted({count.name for count in changes.counts} & after.counters.keys())
+        if names:
+            rows = [{**self._row, "name": name, "amount": str(after.counters[name])} for name in names]
+            self._connection.execute(_PUT_COUNTER, rows)
 
     def _append_events(self, events: Sequence[Mapping[str, Any]]) -> None:
         if not events:
             return
-        last = select(func.max(SESSION_EVENTS.c.seq)).where(self._own(SESSION_EVENTS))
-        seq = (self._connection.execute(last).scalar() or 0) + len(events)
+        seq = (self._connection.execute(_LAST_EVENT, self._row).scalar() or 0) + len(events)
         rows = [
             {**self._row, "seq": seq - len(events) + place, "body": dumps(dict(event))}
             for place, event in enumerate(events, 1)
         ]
         self._connection.execute(SESSION_EVENTS.insert(), rows)
-        old = and_(self._own(SESSION_EVENTS), SESSION_EVENTS.c.seq <= seq - MAX_EVENTS)
-        self._connection.execute(delete(SESSION_EVENTS).where(old))
-
-
-_AT_ONCE: Final = 1_000  # values in one IN list; SQLite stops at 32,766 parameters
+        self._connection.execute(_FORGET_EVENTS, {**self._row, "oldest": seq - MAX_EVENTS})
 
 
 def _tool_id_rows(links: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]]:
@@ -311,9 +331,12 @@ def insert_missing(connection: Connection, table: Table, rows: list[dict[str, An
         connection.execute(sqlite.insert(table).on_conflict_do_nothing(), rows)
 
 
-def _approvals(connection: Connection, where: ColumnElement[bool]) -> dict[str, Approval]:
-    found = connection.execute(select(APPROVALS).where(where)).mappings()
-    return {row["id"]: Approval.from_json({**row, "rules": loads(row["rules"])}) for row in found}
+def _approvals(found: Result[Any]) -> dict[str, Approval]:
+    return {row["id"]: Approval.from_json({**row, "rules": loads(row["rules"])}) for row in found.mappings()}
+
+
+def _approvals_by_id(connection: Connection, ids: Collection[str]) -> dict[str, Approval]:
+    return _approvals(connection.execute(_APPROVALS_BY_ID, {"wanted": list(ids)})) if ids else {}
 
 
 def _save_approval(connection: Connection, approval: Approval) -> None:
@@ -338,13 +361,8 @@ def _budget(connection: Connection, name: _BudgetId) -> Budget:
     return Budget(Decimal(spent or 0), {hold: Decimal(amount) for hold, amount in held})
 
 
-def _locked_budget(connection: Connection, name: _BudgetId) -> Budget:
-    insert_missing(connection, BUDGETS, [{**_budget_columns(name), "spent": "0"}])
-    connection.execute(select(BUDGETS.c.spent).where(_at(BUDGETS, name)).with_for_update())
-    return _budget(connection, name)
-
-
 def _save_budget(connection: Connection, name: _BudgetId, before: Budget, after: Budget) -> None:
+    insert_missing(connection, BUDGETS, [{**_budget_columns(name), "spent": "0"}])
     if after.spent != before.spent:
         connection.execute(update(BUDGETS).where(_at(BUDGETS, name)).values(spent=str(after.spent)))
     for hold in before.held.keys() - after.held.keys():
