@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import rfc8785
 
+from cmf.codec import dumps, ready
 from cmf.content import Part, PromptResultPart, ToolCallPart, ToolResultPart
 from cmf.message import Message
 from cmf.pairing import Pairing
 from cmf.request import Request, Response
-from cmf.value import Value
+from cmf.value import Value, fields_of, to_json
 
 MAX_EXACT: Final = 2**53 - 1
 _TAGS: Final = ("int:", "str:")
@@ -23,13 +24,13 @@ _MINTED: Final = frozenset({"id", "session_id", "parent_id", "created_at", "stat
 
 
 def canonical_bytes(value: Any) -> bytes:
-    """RFC 8785 bytes of a JSON value; large integers as tagged exact strings."""
-    return rfc8785.dumps(_exact(value))
+    """RFC 8785 bytes of a JSON value, or of a value of the format; large integers as tagged exact strings."""
+    return dumps(_canonical(value))
 
 
 def value_hash(value: Value) -> str:
     """SHA-256, in hex, of the whole value but its layout: equal values, and only they, share it."""
-    return hashlib.sha256(canonical_bytes(value.model_dump())).hexdigest()
+    return hashlib.sha256(canonical_bytes(value)).hexdigest()
 
 
 def content_digest(value: Message | Request | Response) -> str:
@@ -50,26 +51,26 @@ def _said(value: Message | Request | Response) -> Any:
     pairing = Pairing(position, lambda: position(f"\0{len(positions)}"))
     if isinstance(value, Message):
         return _said_message(value, pairing)
-    fields = value.model_dump()
+    fields = fields_of(value)
     if isinstance(value, Request):
         fields.pop("session_id", None)
         fields["messages"] = [_said_message(message, pairing) for message in value.messages]
         return fields
     fields.pop("usage", None)
     fields["choices"] = [
-        {**choice.model_dump(), "message": _said_message(choice.message, pairing)} for choice in value.choices
+        {**fields_of(choice), "message": _said_message(choice.message, pairing)} for choice in value.choices
     ]
     return fields
 
 
 def _said_message(message: Message, pairing: Pairing) -> dict[str, Any]:
-    fields = {name: item for name, item in message.model_dump().items() if name not in _MINTED}
+    fields = {name: item for name, item in fields_of(message).items() if name not in _MINTED}
     fields["content"] = [_said_part(part, pairing) for part in message.content]
     return fields
 
 
 def _said_part(part: Part, pairing: Pairing) -> dict[str, Any]:
-    fields = part.model_dump()
+    fields = fields_of(part)
     if isinstance(part, ToolCallPart | ToolResultPart):
         fields["tool_call_id"] = pairing.name_of(part)
     if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
@@ -79,17 +80,36 @@ def _said_part(part: Part, pairing: Pairing) -> dict[str, Any]:
     return fields
 
 
-def _exact(value: Any) -> Any:
+def _canonical(value: Any) -> Any:
+    """`value` such that the plain JSON writer gives its RFC 8785 form, in a tenth of the time of the reference writer.
+
+    Keys are put in order here; numbers that the two would spell differently are written by the reference writer.
+    """
     kind = type(value)
     if kind is str:
         # What already looks like a tag is tagged itself, so that no text can pose as a number.
         return f"str:{value}" if value.startswith(_TAGS) else value
+    if value is None or kind is bool:
+        return value
     if kind is int or kind is float:
-        if -MAX_EXACT <= value <= MAX_EXACT or not float(value).is_integer():
-            return value
-        return f"int:{int(value)}"
+        return _number(value)
     if isinstance(value, dict):
-        return {_exact(key): _exact(item) for key, item in value.items()}
+        return _ordered({_canonical(key): _canonical(item) for key, item in value.items()})
     if isinstance(value, list | tuple):
-        return [_exact(item) for item in value]
-    return value
+        return [_canonical(item) for item in value]
+    if isinstance(value, Value):
+        return _canonical(fields_of(value))
+    return _canonical(to_json(value))
+
+
+def _number(number: int | float) -> Any:
+    if -MAX_EXACT <= number <= MAX_EXACT:
+        return int(number) if number == int(number) else ready(rfc8785.dumps(number))
+    return f"int:{int(number)}" if float(number).is_integer() else ready(rfc8785.dumps(number))
+
+
+def _ordered(items: dict[str, Any]) -> dict[str, Any]:
+    """RFC 8785 orders keys by UTF-16 code units; for ASCII that is the order of Python."""
+    if all(map(str.isascii, items)):
+        return {key: items[key] for key in sorted(items)}
+    return {key: items[key] for key in sorted(items, key=lambda key: key.encode("utf-16-be"))}

@@ -102,7 +102,8 @@ class Pipeline:
 def _calls(value: Traffic) -> Iterator[Count]:
     """One count per tool call, marked by what was said and where, so that resent history counts nothing twice [C4]."""
     for at, message in enumerate(messages_of(value)):
-        for index, part in enumerate(message.content):
-            if isinstance(part, ToolCallPart):
-                mark = f"{content_digest(message)}:{at}:{index}"
-                yield Count(name=f"calls:{tool_uri(part.name, part.namespace)}", amount=Decimal(1), mark=mark)
+        calls = [(index, part) for index, part in enumerate(message.content) if isinstance(part, ToolCallPart)]
+        said = content_digest(message) if calls else ""
+        for index, part in calls:
+            mark = f"{said}:{at}:{index}"
+            yield Count(name=f"calls:{tool_uri(part.name, part.namespace)}", amount=Decimal(1), mark=mark)

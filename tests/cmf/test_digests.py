@@ -1,0 +1,63 @@
+"""Canonical bytes, against the reference writer of RFC 8785."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import rfc8785
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cmf.codec import dumps, dumps_told
+from cmf.digests import MAX_EXACT, canonical_bytes
+from cmf.facts import exact_json
+from cmf.value import to_bytes
+from tests.cmf.test_properties import values
+
+exact = st.integers(-MAX_EXACT, MAX_EXACT) | st.floats(-MAX_EXACT, MAX_EXACT)
+untagged = st.text().filter(lambda text: not text.startswith(("int:", "str:")))
+trees = st.recursive(
+    st.none() | st.booleans() | exact | untagged,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(untagged, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@pytest.mark.spec("ID-8")
+@settings(max_examples=500)
+@given(trees)
+def test_canonical_bytes_are_those_of_the_reference_writer(value: Any) -> None:
+    assert canonical_bytes(value) == rfc8785.dumps(value)
+
+
+@pytest.mark.spec("ID-8")
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"\ue000": 1, "\U00010000": 2}, '{"\U00010000":2,"\ue000":1}'),
+        ([1e-5, 1e-7, 1.0, -0.0, 123456789.125], "[0.00001,1e-7,1,0,123456789.125]"),
+        ([2**53, -(2**70), 1e300], None),
+        ("int:1", '"str:int:1"'),
+        ({"str:a": "\u2028\x7f\x1f"}, '{"str:str:a":"\u2028\x7f\\u001f"}'),
+    ],
+)
+def test_what_json_writers_spell_differently_has_one_spelling(value: Any, text: str | None) -> None:
+    expected = text if text is not None else dumps([f"int:{int(number)}" for number in value]).decode()
+
+    assert canonical_bytes(value).decode() == expected
+
+
+@pytest.mark.spec("MSG-3")
+@given(values)
+def test_a_value_is_written_to_the_bytes_of_its_json_form(value: Any) -> None:
+    assert to_bytes(value) == dumps(value.model_dump())
+
+
+@pytest.mark.spec("VIEW-15")
+@given(st.dictionaries(st.text(max_size=3), st.integers() | st.floats(allow_nan=False, allow_infinity=False)))
+def test_numbers_that_are_told_to_be_small_need_no_rewriting(value: dict[str, Any]) -> None:
+    text, small = dumps_told(value)
+
+    assert text == dumps(value)
+    assert not small or exact_json(value, "", {}) is value
