@@ -51,6 +51,9 @@ def _read(raw: bytes, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) ->
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return _checked_depth(_slow_loads(raw), max_depth), False
+    if len(raw) > 2 * max_depth and raw.count(b"{") + raw.count(b"[") > max_depth:
+        # Before it is written again: orjson writes no more than 254 levels, and fails with another error.
+        _checked_depth(value, max_depth)
     # What re-encodes to the very same bytes lost nothing on the way in: no duplicate key, no rounded number. Nor did
     # what differs in spaces alone: all tokens are still there, in their order, and those in texts are alike on both
     # sides. Text that is spelled in yet another way (escapes, exponents) takes the reader that looks at every key.
@@ -59,8 +62,6 @@ def _read(raw: bytes, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) ->
     if not same and plain.translate(None, _SPACES) != raw.translate(None, _SPACES):
         value = _slow_loads(raw)
         same = dumps(value) == raw
-    if len(raw) > 2 * max_depth and raw.count(b"{") + raw.count(b"[") > max_depth:
-        _checked_depth(value, max_depth)
     return value, same
 
 

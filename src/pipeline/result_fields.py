@@ -108,7 +108,7 @@ def _node(loader: Any, event: Any, depth: int) -> Any:
     if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent) or event.anchor is not None or event.tag is not None:
         raise _NotConservativeError
     if isinstance(event, yaml.ScalarEvent):
-        return None if event.style is None and event.value in ("", "null", "~") else event.value
+        return None if event.implicit[0] and event.value in ("", "null", "~") else event.value
     if isinstance(event, yaml.SequenceStartEvent):
         items = []
         while not isinstance(event := loader.get_event(), yaml.SequenceEndEvent):

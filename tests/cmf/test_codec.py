@@ -97,6 +97,7 @@ def test_a_nesting_bomb_is_refused_at_once(bomb: str) -> None:
 def test_the_deepest_and_the_largest_that_is_allowed_is_read() -> None:
     assert loads("[" * 64 + "]" * 64)
     assert refused("[" * 65 + "]" * 65).code == "json.too-deep"
+    assert refused("[" * 500 + "]" * 500).code == "json.too-deep"  # deeper than orjson writes
     assert loads('"ab"', max_bytes=4) == "ab"
     assert refused('"ab"', max_bytes=3).code == "json.too-large"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from cmf.tools import ToolDefinition
 from pipeline.errors import ConfigError
 from pipeline.field_paths import Mark, compiled, leaves, names, pointer, shape
 from pipeline.profiles import AskedFor, Profile, Profiles, Trust, annotated, profiles_schema
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def refused(source: Any) -> ConfigError:
@@ -99,6 +102,13 @@ def test_later_sources_replace_whole_entries_and_functions_come_last(tmp_path: P
     assert profiles.find("nothing") is None
     assert asked == ["tool://_/other", "tool://_/nothing"]
     assert len(profiles) == 2
+
+
+@pytest.mark.spec("PRF-8")
+@pytest.mark.parametrize("file", sorted((ROOT / "examples" / "agentdojo").glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_example_profiles_load_and_fit_the_schema(file: Path) -> None:
+    assert len(Profiles.load(file)) > 10
+    jsonschema.Draft202012Validator(profiles_schema()).validate(yaml.safe_load(file.read_text()))
 
 
 # -- looking up --------------------------------------------------------------------------------------------------------
