@@ -12,6 +12,7 @@ from typing import Any, Final
 from cmf.adapters import layout
 from cmf.adapters.anthropic_messages_blocks import FORMAT, Names, decode_assistant, decode_blocks, own_extra, rest_of
 from cmf.adapters.anthropic_messages_parts import encode_content
+from cmf.adapters.anthropic_messages_quick import quick_turns
 from cmf.adapters.anthropic_messages_tools import decode_choice, decode_tools, encode_choice, encode_tool
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.loss import drop
@@ -209,8 +210,21 @@ def encode_request(request: Request) -> dict[str, Any]:
         UnsupportedError: tools, media or structured output that the format cannot say. LossyProjectionError: a critical
             block would be dropped.
     """
-    head = replace(request, messages=())
-    body = layout.respell_envelope(_encode_head(request), head, format_name=FORMAT, decode=_head_of(head))
+    body = _encode_head(request)
+    found = request.provider_raw
+    if found is not None and found.format == FORMAT:
+        head = replace(request, messages=())
+        body = layout.respell_envelope(body, head, format_name=FORMAT, decode=_head_of(head))
+    quick = quick_turns(request.messages)
+    system, listed = quick if quick is not None else _encode_turns(request)
+    if system:
+        body["system"] = system
+    body["messages"] = listed
+    return body
+
+
+def _encode_turns(request: Request) -> tuple[Any, list[dict[str, Any]]]:
+    """What goes into `system`, and the wire messages."""
     top: list[tuple[Message, ...]] = []
     listed: list[dict[str, Any]] = []
     names: Names = {}
@@ -222,10 +236,7 @@ def encode_request(request: Request) -> dict[str, Any]:
         if wire["content"] != [] or not any(message.content for message in group):
             listed.append(wire)
     system = _respelled(top[0], names)["content"] if len(top) == 1 else _joined(top)
-    if system:
-        body["system"] = system
-    body["messages"] = listed
-    return body
+    return system, listed
 
 
 def _joined(groups: Sequence[Sequence[Message]]) -> list[dict[str, Any]]:
@@ -262,7 +273,7 @@ def _encode_head(request: Request) -> dict[str, Any]:
         body["stream"] = request.stream
     _encode_output(request, body, own)
     _report_unsaid(request)
-    return merge(body, _fitting(own, body))
+    return merge(body, _fitting(own, body)) if own else body
 
 
 def _encode_output(request: Request, body: dict[str, Any], own: dict[str, Any]) -> None:

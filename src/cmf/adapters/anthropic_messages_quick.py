@@ -1,0 +1,74 @@
+"""The messages that nearly all traffic is made of, written without looking for what they do not have.
+
+What this function writes it writes as the general encoder does (a test compares the two); a conversation that has
+anything else in it is left to that one, by giving None. Measured on 20 messages with 6 calls: a tenth of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cmf.adapters.anthropic_messages_blocks import FORMAT
+from cmf.content import TextPart, ToolCallPart, ToolResultPart
+from cmf.enums import Role
+from cmf.message import Message
+
+_ASSISTANT: Final = Role.ASSISTANT
+_TOOL: Final = Role.TOOL
+_USER: Final = Role.USER
+
+
+def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
+    """The blocks of `system` and the wire messages, if all messages are plain and came from elsewhere; else None.
+
+    Plain: no `extra`; text, a client's calls with an id and text results of them alone; system text in front alone.
+    """
+    system: list[dict[str, Any]] = []
+    turns: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] | None = None  # the blocks of the turn that results go into, while they follow on
+    for message in messages:
+        layout = message.provider_raw
+        if message.extra or (layout is not None and layout.format == FORMAT):
+            return None
+        role = message.role
+        blocks: list[dict[str, Any]] = []
+        for part in message.content:
+            kind = type(part)
+            if part.extra:
+                return None
+            if kind is TextPart:
+                blocks.append({"type": "text", "text": part.text})
+            elif kind is ToolResultPart and role is _TOOL and type(part.content) is str:
+                if part.tool_call_id is None or part.executed_by == "provider":
+                    return None
+                block = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": part.content}
+                if part.is_error:
+                    block["is_error"] = True
+                blocks.append(block)
+            elif kind is ToolCallPart and role is _ASSISTANT:
+                if part.tool_call_id is None or part.executed_by == "provider":
+                    return None
+                given = part.arguments
+                if given is None:
+                    given = part.arguments_raw or {}
+                blocks.append({"type": "tool_use", "name": part.name, "input": given, "id": part.tool_call_id})
+            else:
+                return None
+        if role is _TOOL:
+            if results is None:
+                results = blocks
+                turns.append({"role": "user", "content": blocks})
+            else:
+                results += blocks
+            continue
+        results = None
+        if role is _ASSISTANT:
+            turns.append({"role": "assistant", "content": blocks})
+        elif role is _USER:
+            turns.append({"role": "user", "content": blocks})
+        elif turns:
+            return None  # where it goes depends on the model
+        else:
+            system += blocks
+    return system, turns
