@@ -121,7 +121,7 @@ class ResultProfile(Value):
         Field(
             description="How a result that comes as text is read into fields: strict JSON, block YAML, or a Python "
             "literal; `auto` tries them in this order; `text` has no fields. Name the one that the tool writes if it "
-            "may also return text of others as it is. What cannot be read is trusted as little as its least trusted field."
+            "may also return text of others as it is. What cannot be read is trusted as its least trusted field."
         ),
     ] = "auto"
     labels: Annotated[tuple[Str, ...], Field(description="Labels of everything in the result")] = ()

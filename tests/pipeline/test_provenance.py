@@ -74,7 +74,9 @@ def test_the_runner_may_vouch_for_what_it_has_just_judged() -> None:
     [
         [returns("v1", "unheard-of", tool_name="contacts")],
         [calls("read_mail", {}, "1"), returns("v1", "1", tool_name="contacts")],
+        [calls("contacts", {}, "1"), returns("v1", "1", tool_name="read_mail")],
         [calls("contacts", {}, "1"), calls("send", {}, "1"), returns("v1", "1")],
+        [calls("send", {}, "1"), calls("contacts", {}, "1"), returns("v1", "1")],
         [calls("no_profile", {}, "1"), returns("v1", "1")],
         [calls("read_mail", {}, "1"), returns(MAIL.replace("ann@bank.com", "v1"), "1", is_error=True)],
         [calls("read_mail", {}, "1"), returns("sender: v1\nbody: [", "1")],
