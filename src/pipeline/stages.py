@@ -68,9 +68,6 @@ class Stages:
         self._mode = mode
         self._background: set[asyncio.Task[None]] = set()
 
-    def __bool__(self) -> bool:
-        return bool(self._stages or self._afterwards)
-
     def run(self, value: Traffic, context: Context) -> Staged:
         """The value after all stages, or up to the one that stopped it; coroutine stages are run to their end."""
         staged = Staged(value, self._mode)

@@ -188,6 +188,7 @@ def test_a_hostile_stage_ends_the_run(
     assert record.hit is not None
     assert (record.hit.code, record.hit.rule) == ("stage.tier-violation", "stage/one")
     assert (record.hit.detail["slot"], record.hit.detail["tier"]) == (slot, tier)
+    assert record.to_json()["hit"] == record.hit.to_json()
     assert record.hit.detail["path"].startswith("$")
 
 
@@ -205,6 +206,40 @@ def test_messages_cannot_be_added_or_removed(pipe: Make) -> None:
     looking = stopped(pipe(calling(lambda r, _: replace(r, messages=()), mode="audit")).run(request))
     assert looking.hit is not None
     assert looking.hit.detail["tier"] == "mode audit"
+
+
+@pytest.mark.spec("STG-14")
+def test_a_value_that_cannot_be_cut_is_still_refused_by_its_stage(pipe: Make) -> None:
+    deep = says("hi")
+    for _ in range(10):
+        deep = Message(role="user", content=[PromptResultPart(prompt_name="p", messages=[deep])])
+
+    outcome = pipe(calling(lambda *_: Refuse(code="my.no", reason="x"))).run(deep)
+
+    assert stopped(outcome).hit is not None
+    assert outcome.decision.coverage.produced == 1
+
+
+@pytest.mark.spec("STG-5")
+def test_a_header_that_stays_is_not_on_record(pipe: Make) -> None:
+    def add(message: Message, _: Context) -> Message:
+        assert message.extensions is not None
+        assert message.extensions.http is not None
+        return with_slot(message, http=HttpExtension(headers={**message.extensions.http.headers, "X-New": "1"}))
+
+    outcome = pipe(calling(add, capabilities=["write_headers"])).run(says("hi"))
+
+    assert [change.name for change in outcome.decision.stages[0].headers] == ["X-New"]
+
+
+@pytest.mark.spec("STG-7")
+def test_a_response_may_be_changed_besides_its_choices(pipe: Make) -> None:
+    response = Response(choices=[Choice(message=says(text)) for text in "ab"], model="m")
+
+    outcome = pipe(calling(lambda r, _: replace(r, model="n"))).run(response)
+
+    assert outcome.response is not None
+    assert outcome.response.model == "n"
 
 
 @pytest.mark.spec("STG-3")

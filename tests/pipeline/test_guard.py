@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.pipeline.conftest import Rules, write_rules
 
-from cmf import Message, Request, TextPart, ToolCallPart, ToolResultPart
-from pipeline import ApprovalRequired, Config, Denied, Guard, PolicyError, PolicyUnavailable
+from cmf import Extensions, Message, Request, SecurityExtension, TextPart, ToolCallPart, ToolResultPart
+from pipeline import ApprovalRequired, Config, Denied, Guard, PolicyError, PolicyUnavailable, as_stage
 from pipeline.policy_set import load, shipped
 
 DENY = 'deny contains {"code": "test.no", "reason": "You may not."} if contains(input.content, "no")'
@@ -126,6 +126,20 @@ def test_a_guard_lets_go_of_its_engine_at_the_end_of_its_block(guarded: Rules) -
         assert guard.decide(says("no")).action == "refuse"
 
     assert guard.decide(says("no")).action == "refuse"
+
+
+async def test_a_guard_can_be_awaited_in_a_block_and_tells_what_happens(guarded: Rules) -> None:
+    seen: list[object] = []
+
+    async def label(message: Message, _: object) -> Message:
+        security = SecurityExtension(labels={"x"})
+        return message.model_copy(update={"extensions": Extensions(security=security)})
+
+    async with Guard(stages=[as_stage("label")(label)]) as guard:
+        guard.events.subscribe(seen.append)
+        await guard.acheck(says("hi"))
+
+    assert [type(event).__name__ for event in seen] == ["LabelAdded"]
 
 
 def test_a_loaded_set_can_be_given_and_names_the_revision() -> None:

@@ -74,10 +74,12 @@ class Broken(MemorySessions):
 
 
 @pytest.mark.spec("PIPE-10")
-def test_a_session_that_never_rests_is_refused(policies: Path) -> None:
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_a_session_that_never_rests_is_refused(policies: Path, awaited: bool) -> None:
     store = Contended(10**6)
+    pipeline = Pipeline(policies=policies, sessions=store)
 
-    outcome = Pipeline(policies=policies, sessions=store).run(pay(1), HERE)
+    outcome = await pipeline.arun(pay(1), HERE) if awaited else pipeline.run(pay(1), HERE)
 
     assert (outcome.decision.action, outcome.value) == (Action.REFUSE, None)
     assert [hit.code for hit in outcome.decision.hits] == ["session.conflict"]
