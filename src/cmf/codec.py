@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import orjson
 
-from cmf.errors import DecodeError
-from cmf.frozen import MAX_DEPTH
+from cmf.errors import DecodeError, ShapeError
+from cmf.frozen import MAX_DEPTH, FrozenDict, freeze_parsed
 
 MAX_BYTES = 32 * 1024 * 1024  # one document; providers stop at 20 to 32 MiB
 MAX_INT_DIGITS = 4_300  # CPython's own bound on int(str), so that reading a number stays linear
@@ -38,11 +38,7 @@ def loads(data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX
         DecodeError: code says which rule: json.too-large, json.not-utf8, json.syntax, json.duplicate-key,
             json.lone-surrogate, json.not-finite, json.too-deep. Spec: [CODEC-1] to [CODEC-6].
     """
-    return _read(_bytes_of(data), max_bytes, max_depth)[0]
-
-
-def _read(raw: bytes, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> tuple[Any, bool]:
-    """What `loads` gives, and whether `raw` is the very text that `dumps` makes of it."""
+    raw = _bytes_of(data)
     if len(raw) > max_bytes:
         raise DecodeError(
             f"{len(raw)} bytes are more than the {max_bytes} allowed", code="json.too-large", hint="send less at once"
@@ -50,7 +46,7 @@ def _read(raw: bytes, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) ->
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        return _checked_depth(_slow_loads(raw), max_depth), False
+        return _checked_depth(_slow_loads(raw), max_depth)
     if len(raw) > 2 * max_depth and raw.count(b"{") + raw.count(b"[") > max_depth:
         # Before it is written again: orjson writes no more than 254 levels, and fails with another error.
         _checked_depth(value, max_depth)
@@ -58,11 +54,9 @@ def _read(raw: bytes, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) ->
     # what differs in spaces alone: all tokens are still there, in their order, and those in texts are alike on both
     # sides. Text that is spelled in yet another way (escapes, exponents) takes the reader that looks at every key.
     plain = orjson.dumps(value)
-    same = plain == raw
-    if not same and plain.translate(None, _SPACES) != raw.translate(None, _SPACES):
+    if plain != raw and plain.translate(None, _SPACES) != raw.translate(None, _SPACES):
         value = _slow_loads(raw)
-        same = dumps(value) == raw
-    return value, same
+    return value
 
 
 def dumps(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
@@ -108,13 +102,24 @@ def loads_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def read_object(text: str) -> tuple[dict[str, Any] | None, bool]:
-    """`loads_object`, and whether the text is the very one that `dumps` makes of the object."""
+def frozen_object(text: str) -> tuple[FrozenDict | None, bool]:
+    """`loads_object`, frozen, and whether the text is the very one that `dumps` makes of the object."""
     try:
-        value, plain = _read(_bytes_of(text))
-    except DecodeError:
-        return None, False
-    return (value, plain) if isinstance(value, dict) else (None, False)
+        raw = text.encode()
+        value = orjson.loads(raw)
+        # The same proof as in `loads`, said again because half of the time of short texts goes into calls.
+        spelt = orjson.dumps(value)
+        plain = spelt == raw
+        if type(value) is dict and (
+            plain
+            or spelt.replace(b" ", b"") == raw.replace(b" ", b"")
+            or spelt.translate(None, _SPACES) == raw.translate(None, _SPACES)
+        ):
+            return freeze_parsed(value), plain
+    except (ValueError, ShapeError):
+        pass  # not text, no JSON, too deep: `loads` has the last word
+    found = loads_object(text)
+    return (None, False) if found is None else (freeze_parsed(found), dumps(found) == text.encode())
 
 
 def _bytes_of(data: bytes | str) -> bytes:

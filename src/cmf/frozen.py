@@ -115,10 +115,8 @@ class FrozenList(list[Any]):
 
 _new_dict: Final = dict.__new__
 _fill: Final = dict.update
-_put: Final = dict.__setitem__
 _new_list: Final = list.__new__
 _extend: Final = list.extend
-_OPEN: Final = frozenset({dict, list})
 _ATOMS: Final = frozenset({bool, int, type(None), FrozenDict, FrozenList})
 
 
@@ -138,7 +136,7 @@ def freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
             raise ShapeError("a number must be finite", code="shape.not-finite")
         return value
     if _depth == 0:
-        raise ShapeError(f"nested deeper than {MAX_DEPTH} levels", code="shape.too-deep", hint="flatten the value")
+        raise _too_deep()
     if isinstance(value, dict):
         # What is plainly frozen already is looked at here: a call for each leaf takes twice the time.
         return frozen_mapping(
@@ -164,19 +162,39 @@ def freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
     raise ShapeError(f"{kind.__name__} is not a JSON type", code="shape.not-json")
 
 
-def freeze_parsed(value: Any) -> Any:
-    """`freeze` of what `cmf.codec.loads` has just given, whose text, numbers and depth it has checked already."""
+def _too_deep() -> ShapeError:
+    return ShapeError(f"nested deeper than {MAX_DEPTH} levels", code="shape.too-deep", hint="flatten the value")
+
+
+def freeze_parsed(value: Any, _depth: int = MAX_DEPTH) -> Any:
+    """`freeze` of what a JSON parser has just given, so that texts and types are known to be right.
+
+    `value` is used up: what is inside it is replaced.
+
+    Raises:
+        ShapeError: deeper than 64 levels.
+    """
     kind = type(value)
     if kind is dict:
+        if not _depth:
+            raise _too_deep()
+        for key, item in value.items():
+            inner = type(item)
+            if inner is dict or inner is list:
+                value[key] = freeze_parsed(item, _depth - 1)
         frozen = _new_dict(FrozenDict)
         _fill(frozen, value)
-        for key, item in value.items():
-            if type(item) in _OPEN:
-                _put(frozen, key, freeze_parsed(item))
         return frozen
     if kind is list:
+        if not _depth:
+            raise _too_deep()
+        for item in value:
+            inner = type(item)
+            if inner is dict or inner is list:
+                value = [freeze_parsed(each, _depth - 1) for each in value]
+                break
         array = _new_list(FrozenList)
-        _extend(array, [freeze_parsed(item) if type(item) in _OPEN else item for item in value])
+        _extend(array, value)
         return array
     return value
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.codec import dumps, loads, loads_object, read_object
-from cmf.errors import DecodeError
+from cmf.codec import dumps, frozen_object, loads, loads_object
+from cmf.errors import DecodeError, ShapeError
 from cmf.frozen import FrozenDict, FrozenList, freeze, freeze_parsed, same_spelling
 
 JSON = st.recursive(
@@ -175,9 +175,10 @@ def test_spaces_between_tokens_hide_neither_a_key_twice_nor_a_rounded_number(tex
 
 @given(SPELT)
 def test_an_object_is_told_whether_it_is_spelled_plainly(text: str) -> None:
-    value, plain = read_object(text)
+    value, plain = frozen_object(text)
 
-    assert value == loads_object(text)
+    assert same_spelling(value, loads_object(text))
+    assert value is None or type(value) is FrozenDict
     assert plain is (value is not None and dumps(value).decode() == text)
 
 
@@ -194,3 +195,22 @@ def test_what_was_just_read_freezes_as_anything_does(value: Any) -> None:
     assert same_spelling(frozen, value)
     assert kinds(frozen) == kinds(freeze(value))
     assert not isinstance(value, dict | list) or type(frozen) in (FrozenDict, FrozenList)
+
+
+@pytest.mark.spec("CODEC-1", "CODEC-2", "CODEC-4")
+@pytest.mark.parametrize(
+    "text", ['{"a":1, "a":1}', '{"a": "\\ud800"}', '{"a":\t"\ud800"}', "[1]", "", "{", '{"a":' * 65 + "{}" + "}" * 65]
+)
+def test_what_is_no_strict_object_is_none(text: str) -> None:
+    assert frozen_object(text) == (None, False)
+
+
+@pytest.mark.spec("CODEC-4")
+@pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]")])
+def test_what_was_just_read_is_held_to_the_same_depth(opening: str, closing: str) -> None:
+    def nested(depth: int) -> Any:
+        return json.loads(opening * (depth - 1) + "{}" + closing * (depth - 1))
+
+    assert same_spelling(freeze_parsed(nested(64)), nested(64))
+    with pytest.raises(ShapeError):
+        freeze_parsed(nested(65))

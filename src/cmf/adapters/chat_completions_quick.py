@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cmf.adapters.chat_completions_decode import Names
-from cmf.codec import dumps, loads_object, read_object
+from cmf.codec import dumps, frozen_object, loads_object
 from cmf.content import TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
-from cmf.frozen import FrozenDict, freeze_parsed, frozen_mapping, same_json
+from cmf.frozen import FrozenDict, frozen_mapping, same_json
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.value import maker
 
@@ -76,7 +76,8 @@ def quick_message(raw: Any, index: int, format_name: str, names: Names) -> Messa
         return None
     shape = NO_SHAPE if spoken else _NO_CONTENT_SHAPE
     if any(texts):
-        shape = frozen_mapping({**shape, TEXTS: tuple(texts)})
+        spelt = tuple(texts)
+        shape = frozen_mapping({TEXTS: spelt} if spoken else {"at": _NO_CONTENT_STEPS, TEXTS: spelt})
     if not shape:
         return _said(_ASSISTANT, tuple(parts))
     return _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape))
@@ -103,12 +104,12 @@ def _read_call(raw: Any, parts: list[Any], names: Names) -> Any:
         return False
     if not (call_id.isascii() and name.isascii() and text.isascii()) and not is_text(call_id + name + text):
         return False
-    value, plain = read_object(text)
+    given, plain = frozen_object(text)
     names[call_id] = name
-    if value is None:
+    if given is None:
         parts.append(_unread_call(call_id, name, text))
         return None
-    parts.append(_call(call_id, name, freeze_parsed(value)))
+    parts.append(_call(call_id, name, given))
     return None if plain else text
 
 

@@ -6,14 +6,18 @@ two), needs no layout, and everything else is left to the general one by giving 
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from functools import lru_cache
 from typing import Any, Final
 
 from cmf.adapters.chat_completions_quick import is_text
-from cmf.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.codec import dumps, loads
+from cmf.errors import DecodeError
+from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, freeze_parsed, frozen_mapping
 from cmf.request import Request, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
-from cmf.value import maker, trusted
+from cmf.value import maker
 
 _NUMBERS: Final = frozenset({"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty"})
 _CHOICES: Final = {mode: ToolChoice(mode=mode) for mode in ("auto", "none", "required")}
@@ -22,8 +26,12 @@ _KEPT: Final = frozenset(
 )
 """Keys that no format of the family reads: they ride along as they are."""
 _FUNCTION_KEYS: Final = frozenset({"name", "description", "parameters", "strict"})
+_REMEMBERED_BYTES: Final = 64 * 1024  # 64 lists of that size are 4 MiB of text
 _NO_SAMPLING: Final = Sampling()
 
+_SAMPLED: Final = tuple(field.name for field in dataclasses.fields(Sampling))
+
+_sampling = maker(Sampling, *_SAMPLED)
 _head = maker(Request, "model", "tools", "tool_choice", "sampling", "stream", "extra")
 _tool = maker(ToolDefinition, "name", "description", "input_schema", "extra")
 
@@ -38,7 +46,7 @@ def quick_head(body: dict[str, Any], format_name: str) -> Request | None:
         kind = type(item)
         if key == "messages":
             continue
-        if key == "model" and kind is str and is_text(item):
+        if key == "model" and kind is str and (item.isascii() or is_text(item)):
             model = item
         elif key == "tools" and kind is list and item:
             tools = quick_tools(item, format_name)
@@ -60,30 +68,51 @@ def quick_head(body: dict[str, Any], format_name: str) -> Request | None:
             left[key] = freeze(item)
         else:
             return None
-    drawn = trusted(Sampling, **sampling) if sampling else _NO_SAMPLING
+    drawn = _sampling(*map(sampling.get, _SAMPLED)) if sampling else _NO_SAMPLING
     extra = frozen_mapping({format_name: frozen_mapping(left)}) if left else None
     return _head(model, tools, choice, drawn, stream, extra)
 
 
 def quick_tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | None:
-    """The client's functions, if `listed` has nothing else and each is plain; else None."""
+    """The client's functions, if `listed` has nothing else and each is plain; else None.
+
+    An agent offers the same tools turn after turn, so the last few lists are remembered by their JSON text.
+    """
+    try:
+        text = dumps(listed)
+    except DecodeError:
+        return None  # not JSON: the general decoder says where
+    # A number that is none is written as null, so a text with a null in it may stand for more than one list.
+    if b"null" in text or len(text) > _REMEMBERED_BYTES:
+        return _tools(freeze(listed), format_name)
+    try:
+        return _remembered(text, format_name)
+    except DecodeError:
+        return None  # nested too deeply
+
+
+@lru_cache(maxsize=64)
+def _remembered(text: bytes, format_name: str) -> tuple[ToolDefinition, ...] | None:
+    return _tools(freeze_parsed(loads(text, max_depth=MAX_DEPTH - 1)), format_name)
+
+
+def _tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | None:
     tools = []
     for raw in listed:
-        if type(raw) is not dict or len(raw) != 2 or raw.get("type") != "function":
+        if type(raw) is not FrozenDict or len(raw) != 2 or raw.get("type") != "function":
             return None
         function = raw.get("function")
-        if type(function) is not dict or not function.keys() <= _FUNCTION_KEYS:
+        if type(function) is not FrozenDict or not function.keys() <= _FUNCTION_KEYS:
             return None
         name, description, schema = function.get("name"), function.get("description"), function.get("parameters")
-        if type(name) is not str or not (name.isascii() or is_text(name)):
+        if type(name) is not str:
             return None
         known = 1
-        if type(description) is str and (description.isascii() or is_text(description)):
+        if type(description) is str:
             known += 1
         elif "description" in function:
             return None
-        if type(schema) is dict:
-            schema = freeze(schema)
+        if type(schema) is FrozenDict:
             known += 1
         elif "parameters" in function:
             return None
@@ -93,6 +122,5 @@ def quick_tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ..
     return tuple(tools)
 
 
-def _strict(function: dict[str, Any], format_name: str) -> FrozenDict | None:
-    kept = freeze({"function": {"strict": function["strict"]}})
-    return frozen_mapping({format_name: kept})
+def _strict(function: FrozenDict, format_name: str) -> FrozenDict | None:
+    return FrozenDict({format_name: {"function": {"strict": function["strict"]}}})
