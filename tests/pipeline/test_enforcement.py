@@ -40,7 +40,7 @@ from cmf import (
 from cmf.adapters import get
 from cmf.message import Layout
 from cmf.value import replace
-from pipeline import Config, Context, Mode, emit
+from pipeline import Config, Context, Mode, Refuse, emit
 from pipeline.decision import Action
 from pipeline.draft import drafted
 from pipeline.enforcement import TierViolationError, merged
@@ -216,7 +216,8 @@ def test_a_value_that_cannot_be_cut_is_still_refused_by_its_stage(pipe: Make) ->
 
     outcome = pipe(calling(lambda *_: Refuse(code="my.no", reason="x"))).run(deep)
 
-    assert stopped(outcome).hit is not None
+    assert [hit.code for hit in outcome.decision.hits] == ["my.no"]
+    assert stopped(outcome).changed is False
     assert outcome.decision.coverage.produced == 1
 
 
