@@ -8,7 +8,7 @@
 
 use crate::names::{constant, head_of, locals, pattern_names, Names};
 use crate::outline::mentions;
-use regorus::unstable::{Expr, Module, Query, Rule, RuleAssign, RuleHead, Span};
+use regorus::unstable::{Expr, Module, Query, Ref, Rule, RuleAssign, RuleHead, Span};
 use std::collections::BTreeSet;
 
 const VALUE: &str = "cmf_value__";
@@ -66,7 +66,7 @@ fn repair(rule: &Rule, names: &Names, edits: &mut Vec<Edit>) {
         let Some(((start, end), value)) = term else { continue };
         let mut known = locals(&body.query);
         head_of(rule, names).arguments.iter().for_each(|argument| pattern_names(argument, &mut known));
-        if is_defined(value, &known) {
+        if is_defined(value, &known) || !varies(value, &known) {
             continue;
         }
         let Some(text) = body.span.source.get_contents().get(start..end) else { continue };
@@ -141,5 +141,27 @@ fn is_defined(value: &Expr, known: &BTreeSet<String>) -> bool {
             fields.iter().all(|(_, key, value)| is_defined(key, known) && is_defined(value, known))
         }
         other => constant(other).is_some(),
+    }
+}
+
+/// Whether a value is another for each way in which the body holds. One that is not would be asked for first, and
+/// could fail where the body does not hold.
+fn varies(value: &Expr, known: &BTreeSet<String>) -> bool {
+    let any = |items: &[Ref<Expr>]| items.iter().any(|item| varies(item, known));
+    match value {
+        Expr::Var { span, .. } => known.contains(span.text()),
+        Expr::RefDot { refr, .. } => varies(refr, known),
+        // A variable that nothing else binds goes through every member.
+        Expr::RefBrack { refr, index, .. } => {
+            matches!(index.as_ref(), Expr::Var { .. }) || any(&[refr.clone(), index.clone()])
+        }
+        Expr::Array { items, .. } | Expr::Set { items, .. } => any(items),
+        Expr::Object { fields, .. } => fields.iter().any(|(_, key, value)| varies(key, known) || varies(value, known)),
+        Expr::Call { params, .. } => any(params),
+        Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
+            varies(lhs, known) || varies(rhs, known)
+        }
+        Expr::Membership { value, collection, .. } => varies(value, known) || varies(collection, known),
+        other => constant(other).is_none(),
     }
 }

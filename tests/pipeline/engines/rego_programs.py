@@ -39,6 +39,8 @@ CHOSEN = [
     'x contains {"v": v.v, "k": v.k} if some v in input.rows',
     'x contains {\n\t"v": v.v,\n\t"k": v.k,\n} if {\n\tsome v in input.rows # all of them\n}',
     "x contains upper(v.no) if some v in input.rows",
+    "x contains upper(input.nums) if { some v in input.rows; v.v == 7 }",
+    "x contains upper(v.v) if { some v in input.rows; v.v == 7 }",
     "x contains input.rows[_].v",
     "x contains input.rows[i].v if input.rows[i].k",
     'x := v.v if { some v in input.rows; v.k == "a" }',
