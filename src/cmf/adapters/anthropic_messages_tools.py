@@ -16,6 +16,7 @@ _MODES: Final[dict[str, ToolChoiceMode]] = {"auto": "auto", "any": "required", "
 _WORDS: Final = {mode: word for word, mode in _MODES.items()}
 _CLIENT_RUN: Final = ("bash_", "computer_", "memory_", "text_editor_")  # schemas of the provider, run by the client
 _NAME_KEYS: Final = {"mcp_toolset": "mcp_server_name"}
+_NOTHING: Final = FrozenDict()
 _NO_PARAMETERS: Final = FrozenDict({"type": "object", "properties": {}})
 
 
@@ -67,17 +68,18 @@ def encode_tool(tool: ToolDefinition) -> dict[str, Any]:
         raise UnsupportedError(
             "a tool of another provider cannot be offered here", hint="route to its provider, or leave the tool out"
         )
-    own = own_extra(tool, "tool_definition")
-    wire: dict[str, Any] = {_NAME_KEYS.get(tool.type or "", "name"): tool.name}
-    if tool.type is not None:
-        wire["type"] = tool.type
+    own = own_extra(tool, "tool_definition") if tool.extra else _NOTHING
+    if tool.type is None:
+        wire: dict[str, Any] = {"name": tool.name}
+    else:
+        wire = {_NAME_KEYS.get(tool.type, "name"): tool.name, "type": tool.type}
     if tool.description is not None:
         wire["description"] = tool.description
     if tool.input_schema is not None:
         wire["input_schema"] = tool.input_schema
     elif tool.type is None and "input_schema" not in own:
         wire["input_schema"] = dict(_NO_PARAMETERS)  # the format wants one
-    return merge(wire, own)
+    return merge(wire, own) if own else wire
 
 
 def decode_choice(choice: Any) -> tuple[ToolChoice | None, FrozenDict | None]:

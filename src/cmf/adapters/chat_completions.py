@@ -12,7 +12,7 @@ from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_re
 from cmf.adapters.chat_completions_envelope import decoded_request, decoded_response
 from cmf.adapters.chat_completions_fold import fold
 from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, quick_message, quick_wire
-from cmf.adapters.chat_completions_quick_head import quick_head
+from cmf.adapters.chat_completions_quick_head import quick_head, with_messages
 from cmf.adapters.chat_completions_stream import Ear, events_of
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
@@ -50,15 +50,17 @@ class ChatCompletions:
         quick = quick_head(body, self.name) if type(listed) is list else None
         head, laid_out = (quick, None) if quick is not None else self._head(body, listed)
         names: Names = {}
-        messages: list[Message] = []
-        for index, item in enumerate(listed or ()):
-            one = quick_message(item, index, self.name, names)
-            messages.append(one if one is not None else self._message(freeze(item), index, names))
+        name = self._dialect.format
+        messages = tuple(
+            [
+                quick_message(item, index, name, names) or self._message(freeze(item), index, names)
+                for index, item in enumerate(listed or ())
+            ]
+        )
+        if quick is not None and (model is None or quick.model is not None):
+            return with_messages(quick, messages)
         return replace(
-            head,
-            messages=tuple(messages),
-            model=model if head.model is None else head.model,
-            provider_raw=laid_out,
+            head, messages=messages, model=model if head.model is None else head.model, provider_raw=laid_out
         )
 
     def _head(self, body: Any, listed: Any) -> tuple[Request, Layout | None]:

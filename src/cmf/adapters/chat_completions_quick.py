@@ -47,39 +47,66 @@ _layout = maker(Layout, "format", "group", "shape")
 
 def quick_message(raw: Any, index: int, format_name: str, names: Names) -> Message | None:
     """The message that `raw` says, with its layout, if `raw` has one of the plainest shapes; else None."""
-    if type(raw) is not dict:
+    if type(raw) is not dict or "role" not in raw:
         return None
-    role, content = raw.get("role"), raw.get("content")
+    role = raw["role"]
     if type(role) is not str:
         return None
-    size = len(raw)
-    if type(content) is str and (content.isascii() or is_text(content)):
-        if size == 2:
-            speaker = _SPEAKERS.get(role)
-            return _said(speaker, (_text_part(content),)) if content and speaker is not None else None
-        if role == "tool" and size == 3:
-            call_id = raw.get("tool_call_id")
-            if type(call_id) is str and (call_id.isascii() or is_text(call_id)):
-                return _said(_TOOL, (_result(call_id, names.get(call_id), content),))
+    if "tool_calls" in raw:
+        return _calling_message(raw, index, format_name, names) if role == "assistant" else None
+    content = raw.get("content")
+    if type(content) is not str or not (content.isascii() or is_text(content)):
+        return None
+    if role == "tool":
+        call_id = raw.get("tool_call_id")
+        if len(raw) != 3 or type(call_id) is not str or not (call_id.isascii() or is_text(call_id)):
             return None
-        parts: list[Any] = [_text_part(content)]
-    elif content is None:
-        parts = []
-    else:
+        return _said(_TOOL, (_result(call_id, names.get(call_id), content),))
+    if len(raw) != 2 or not content or role not in _SPEAKERS:
         return None
-    calls = raw.get("tool_calls")
-    spoken = size == 3 and content != "" and "content" in raw
-    if role != "assistant" or type(calls) is not list or not calls or not (spoken or (size == 2 and content is None)):
+    return _said(_SPEAKERS[role], (_text_part(content),))
+
+
+def _calling_message(raw: dict[str, Any], index: int, format_name: str, names: Names) -> Message | None:
+    parts: list[Any] = []
+    spoken = "content" in raw
+    content = raw["content"] if spoken else None
+    calls = raw["tool_calls"]
+    if len(raw) != (3 if spoken else 2) or type(calls) is not list or not calls:
         return None
-    texts = [_read_call(call, parts, names) for call in calls]
-    if False in texts:
-        return None
-    shape = NO_SHAPE if spoken else _NO_CONTENT_SHAPE
-    if any(texts):
+    if content is not None:
+        if type(content) is not str or not content or not (content.isascii() or is_text(content)):
+            return None
+        parts.append(_text_part(content))
+    texts: list[str | None] = []
+    differ = False
+    for call in calls:
+        try:
+            function, call_id, kind = call["function"], call["id"], call["type"]
+            name, text = function["name"], function["arguments"]
+        except (KeyError, TypeError, IndexError):
+            return None
+        if len(call) != 3 or len(function) != 2 or kind != "function" or type(function) is not dict:
+            return None
+        if type(call_id) is not str or type(name) is not str or type(text) is not str:
+            return None
+        if not (call_id.isascii() and name.isascii() and text.isascii()) and not is_text(call_id + name + text):
+            return None
+        given, plain = frozen_object(text)
+        names[call_id] = name
+        parts.append(_unread_call(call_id, name, text) if given is None else _call(call_id, name, given))
+        if plain or given is None:
+            texts.append(None)
+        else:
+            differ = True
+            texts.append(text)
+    if differ:
         spelt = tuple(texts)
         shape = frozen_mapping({TEXTS: spelt} if spoken else {"at": _NO_CONTENT_STEPS, TEXTS: spelt})
-    if not shape:
+    elif spoken:
         return _said(_ASSISTANT, tuple(parts))
+    else:
+        shape = _NO_CONTENT_SHAPE
     return _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape))
 
 
@@ -90,27 +117,6 @@ def is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _read_call(raw: Any, parts: list[Any], names: Names) -> Any:
-    """The text of a call's arguments where that is not the plain spelling, else None; False for an unusual call."""
-    if type(raw) is not dict or len(raw) != 3 or raw.get("type") != "function":
-        return False
-    call_id, function = raw.get("id"), raw.get("function")
-    if type(call_id) is not str or type(function) is not dict or len(function) != 2:
-        return False
-    name, text = function.get("name"), function.get("arguments")
-    if type(name) is not str or type(text) is not str:
-        return False
-    if not (call_id.isascii() and name.isascii() and text.isascii()) and not is_text(call_id + name + text):
-        return False
-    given, plain = frozen_object(text)
-    names[call_id] = name
-    if given is None:
-        parts.append(_unread_call(call_id, name, text))
-        return None
-    parts.append(_call(call_id, name, given))
-    return None if plain else text
 
 
 def at_length(layout: Layout) -> Layout:

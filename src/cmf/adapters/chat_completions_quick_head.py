@@ -15,6 +15,7 @@ from cmf.adapters.chat_completions_quick import is_text
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, freeze_parsed, frozen_mapping
+from cmf.message import Message
 from cmf.request import Request, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
 from cmf.value import maker
@@ -33,6 +34,7 @@ _SAMPLED: Final = tuple(field.name for field in dataclasses.fields(Sampling))
 
 _sampling = maker(Sampling, *_SAMPLED)
 _head = maker(Request, "model", "tools", "tool_choice", "sampling", "stream", "extra")
+_whole = maker(Request, "model", "messages", "tools", "tool_choice", "sampling", "stream", "extra")
 _tool = maker(ToolDefinition, "name", "description", "input_schema", "extra")
 
 
@@ -71,6 +73,11 @@ def quick_head(body: dict[str, Any], format_name: str) -> Request | None:
     drawn = _sampling(*map(sampling.get, _SAMPLED)) if sampling else _NO_SAMPLING
     extra = frozen_mapping({format_name: frozen_mapping(left)}) if left else None
     return _head(model, tools, choice, drawn, stream, extra)
+
+
+def with_messages(head: Request, messages: tuple[Message, ...]) -> Request:
+    """The request that `quick_head` gave, with its messages."""
+    return _whole(head.model, messages, head.tools, head.tool_choice, head.sampling, head.stream, head.extra)
 
 
 def quick_tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | None:
