@@ -15,6 +15,7 @@ def measure(effort: Effort) -> Report:
         size = own.ask("size", call=True)
         pairs = [
             ("cmf: translate", own, "translate"),
+            ("cmf: translate, tools not seen before", own, "translate_unseen"),
             ("cmf: of that, decode", own, "decode"),
             ("cmf: of that, encode", own, "encode"),
             ("by hand: translate", own, "by_hand"),

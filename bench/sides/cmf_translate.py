@@ -10,6 +10,7 @@ import orjson
 
 from bench import documents
 from cmf.adapters import get
+from cmf.adapters.chat_completions_quick_head import remembered_tools
 
 
 def by_hand(body: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def by_hand(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def operations() -> dict[str, Callable[..., Any]]:
-    """`translate` (and each half of it), `by_hand`, `fold_<chunks>`."""
+    """`translate` (and each half of it, and with tools that were not offered before), `by_hand`, `fold_<chunks>`."""
     body = documents.openai_request()
     source, target = get("openai_chat"), get("anthropic_messages")
     decoded = source.from_wire_request(body)
@@ -53,7 +54,12 @@ def operations() -> dict[str, Callable[..., Any]]:
     def fold(count: int) -> Callable[[], Any]:
         return lambda: source.from_wire_response(source.fold_events(streams[count]))
 
+    def translate_unseen() -> Any:
+        remembered_tools.cache_clear()
+        return target.to_wire(source.from_wire_request(body))
+
     return {
+        "translate_unseen": translate_unseen,
         "translate": lambda: target.to_wire(source.from_wire_request(body)),
         "decode": lambda: source.from_wire_request(body),
         "encode": lambda: target.to_wire(decoded),

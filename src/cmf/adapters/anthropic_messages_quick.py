@@ -27,6 +27,7 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
     system: list[dict[str, Any]] = []
     turns: list[dict[str, Any]] = []
     results: list[dict[str, Any]] | None = None  # the blocks of the turn that results go into, while they follow on
+    part: Any  # its own type is asked below, which `isinstance` would make slower
     for message in messages:
         layout = message.provider_raw
         if message.extra or (layout is not None and layout.format == FORMAT):

@@ -93,13 +93,14 @@ def quick_tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ..
     if b"null" in text or len(text) > _REMEMBERED_BYTES:
         return _tools(freeze(listed), format_name)
     try:
-        return _remembered(text, format_name)
+        return remembered_tools(text, format_name)
     except DecodeError:
         return None  # nested too deeply
 
 
 @lru_cache(maxsize=64)
-def _remembered(text: bytes, format_name: str) -> tuple[ToolDefinition, ...] | None:
+def remembered_tools(text: bytes, format_name: str) -> tuple[ToolDefinition, ...] | None:
+    """The tools that this JSON text lists: what it says, made once for as long as it is among the last 64 lists."""
     return _tools(freeze_parsed(loads(text, max_depth=MAX_DEPTH - 1)), format_name)
 
 

@@ -15,7 +15,7 @@ from cmf.adapters.chat_completions_dialect import Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request
 from cmf.adapters.chat_completions_envelope import decoded_request
 from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, quick_message, quick_wire
-from cmf.adapters.chat_completions_quick_head import quick_head
+from cmf.adapters.chat_completions_quick_head import quick_head, quick_tools
 from cmf.adapters.layout import envelope_layout, respell, spelled, with_layout
 from cmf.content import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
@@ -285,3 +285,52 @@ def test_most_recorded_heads_are_read_quickly() -> None:
     quick = [body for body in bodies if quick_head(body, "openai_chat") is not None]
 
     assert len(quick) > len(bodies) * 0.5
+
+
+def _offer(schema: Any) -> list[Any]:
+    return [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+
+
+@pytest.mark.spec("MSG-4")
+def test_remembered_tools_share_nothing_with_the_body_that_they_were_read_from() -> None:
+    schema = {"type": "object", "enum": [1]}
+    first = quick_tools(_offer(schema), "openai_chat")
+    schema["enum"].append(2)  # type: ignore[attr-defined]
+    second = quick_tools(_offer(schema), "openai_chat")
+
+    assert first is not None
+    assert second is not None
+    assert (first[0].input_schema, second[0].input_schema) == ({"type": "object", "enum": [1]}, schema)
+    assert type(first[0].input_schema) is FrozenDict
+    assert quick_tools(_offer({"type": "object", "enum": [1]}), "openai_chat") is first
+
+
+def test_tools_are_remembered_by_their_very_text() -> None:
+    for schema in ({"a": 1}, {"a": 1.0}, {"a": True}, {"a": "1"}, {"a": None}, {"b": 0, "a": 1}, {"a": 1, "b": 0}):
+        read = quick_tools(_offer(schema), "openai_chat")
+
+        assert read is not None
+        assert repr(read[0].input_schema) == repr(schema)
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), "\ud800", object()])
+def test_tools_that_are_no_json_are_refused_also_where_null_was_seen_before(odd: Any) -> None:
+    get("openai_chat").from_wire_request({"messages": [], "tools": _offer({"a": None})})
+
+    with pytest.raises(CmfError):
+        get("openai_chat").from_wire_request({"messages": [], "tools": _offer({"a": odd})})
+
+
+@pytest.mark.parametrize(("levels", "fits"), [(60, True), (61, False)])
+def test_tools_are_held_to_the_depth_of_the_body(levels: int, fits: bool) -> None:
+    schema: Any = {}
+    for _ in range(levels - 1):
+        schema = {"a": schema}
+    body = {"messages": [], "tools": _offer(schema)}
+
+    assert (quick_head(body, "openai_chat") is not None) is fits
+    if fits:
+        freeze(body)
+    else:
+        with pytest.raises(CmfError):
+            get("openai_chat").from_wire_request(body)
