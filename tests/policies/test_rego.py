@@ -84,7 +84,7 @@ def test_regal_has_nothing_to_say() -> None:
     pinned = ROOT / ".tools" / "bin" / "regal"
     regal = str(pinned) if pinned.exists() else shutil.which("regal")
     if regal is None:
-        pytest.skip("no regal binary: it is a linter, and `make opa` brings it")
+        pytest.skip("no regal binary: it is a linter, and `make regal` brings it")
 
     done = run(regal, "lint", "--format", "json", POLICIES)
 
