@@ -8,14 +8,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from cmf.message import Message
 from cmf.request import Request, Response
 
 _KEY: Final = secrets.token_bytes(32)  # of this process: a certificate is never valid outside it, nor read from a wire
-_spent: set[str] = set()
+MAX_UNSPENT: Final = 65_536  # certificates that wait to be used; past it the oldest is forgotten, and so refused
+_unspent: dict[str, None] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class Certificate:
     revision: str
     mode: str
     complete: bool
-    seal: str
+    seal: str = field(repr=False)
 
     def facts(self) -> bytes:
         """What the seal covers."""
@@ -43,6 +44,9 @@ def mint(value: Message | Request | Response, *, run: str, revision: str, mode: 
     """A certificate for `value`. For `pipeline.runner` only; the import floors see to that."""
     unsealed = Certificate(run=run, digest=digest_of(value), revision=revision, mode=mode, complete=complete, seal="")
     seal = hmac.new(_KEY, unsealed.facts(), hashlib.sha256).hexdigest()
+    _unspent[run] = None
+    while len(_unspent) > MAX_UNSPENT:
+        _unspent.pop(next(iter(_unspent)), None)
     return Certificate(run=run, digest=unsealed.digest, revision=revision, mode=mode, complete=complete, seal=seal)
 
 
@@ -57,9 +61,12 @@ def problem_with(certificate: Certificate | None, value: Message | Request | Res
         return "emit.incomplete-coverage"
     if certificate.digest != digest_of(value):
         return "emit.other-value"
-    return "emit.spent-certificate" if certificate.run in _spent else ""
+    return "" if certificate.run in _unspent else "emit.spent-certificate"
 
 
-def spend(certificate: Certificate) -> None:
-    """Mark the certificate as used: a second emission under it fails."""
-    _spent.add(certificate.run)
+def spend(certificate: Certificate) -> bool:
+    """Use the certificate up; False where somebody else was faster, and then nothing may go out."""
+    return _unspent.pop(certificate.run, _GONE) is None
+
+
+_GONE: Final = object()

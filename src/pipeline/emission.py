@@ -27,7 +27,10 @@ def emit(outcome: Outcome, target: str) -> Any:
     if problem or outcome.certificate is None:
         raise EmissionError("the value was not judged as it stands", code=problem, hint="run it through the pipeline")
     body = _encode(value, target)
-    spend(outcome.certificate)
+    if not spend(outcome.certificate):
+        raise EmissionError(
+            "the value went out already", code="emit.spent-certificate", hint="run it through the pipeline again"
+        )
     return body
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.pipeline.conftest import Rules
 
 from cmf import Choice, Message, Request, Response, TextPart
-from pipeline import EmissionError, Guard, emit
+from pipeline import EmissionError, Guard, certificate, emission, emit
 from pipeline.certificate import mint
 from pipeline.emission import with_wire_model
 from pipeline.runner import Outcome
@@ -55,10 +57,44 @@ def test_a_certificate_is_good_for_one_emission(guard: Guard) -> None:
 
 
 @pytest.mark.spec("PIPE-6")
-def test_incomplete_coverage_is_not_sent(guard: Guard) -> None:
-    certificate = mint(request(), run="r", revision="r", mode="enforce", complete=False)
+def test_of_many_emissions_at_once_one_goes_out(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = guard.run(request())
+    # All are past the first look before any of them is through.
+    together = threading.Barrier(8)
+    encode = emission._encode
+    monkeypatch.setattr(emission, "_encode", lambda *given: (together.wait(5), encode(*given))[1])
 
-    assert refused(guard.run(request()), value=request(), certificate=certificate) == "emit.incomplete-coverage"
+    def attempt(_: int) -> str:
+        try:
+            emit(outcome, "canonical")
+        except EmissionError as error:
+            return error.code
+        return "sent"
+
+    with ThreadPoolExecutor(8) as pool:
+        results = sorted(pool.map(attempt, range(8)))
+
+    assert results == ["emit.spent-certificate"] * 7 + ["sent"]
+
+
+@pytest.mark.spec("PIPE-6")
+def test_certificates_that_nobody_uses_are_forgotten_and_then_refused(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificate, "MAX_UNSPENT", 2)
+    first, *_, last = [guard.run(request()) for _ in range(3)]
+
+    assert refused(first) == "emit.spent-certificate"
+    assert emit(last, "canonical")["model"] == "openai:gpt-x"
+    assert last.certificate is not None
+    assert last.certificate.seal not in repr(last)
+
+
+@pytest.mark.spec("PIPE-6")
+def test_incomplete_coverage_is_not_sent(guard: Guard) -> None:
+    unfinished = mint(request(), run="r", revision="r", mode="enforce", complete=False)
+
+    assert refused(guard.run(request()), value=request(), certificate=unfinished) == "emit.incomplete-coverage"
 
 
 @pytest.mark.spec("PIPE-7")
