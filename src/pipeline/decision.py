@@ -58,7 +58,8 @@ class Effect(StrEnum):
 EDITS: Final = frozenset({Effect.STRIP_TOOL, Effect.REDACT, Effect.REWRITE})
 _FIELDS: Final = frozenset({"rule", "code", "reason", "detail"})
 ENGINE_RULE: Final = "engine"
-OUTAGE_RULES: Final = (ENGINE_RULE, "session")
+SESSION_RULE: Final = "session"
+OUTAGE_RULES: Final = (ENGINE_RULE, SESSION_RULE)
 """Who speaks when policy could not be asked: a refusal by nobody else is an outage, not a verdict."""
 
 

@@ -22,7 +22,7 @@ from cmf.view import MessageView
 from pipeline.certificate import Certificate, mint
 from pipeline.context import Context, ingest, labelled
 from pipeline.decision import (
-    OUTAGE_RULES,
+    SESSION_RULE,
     Action,
     Coverage,
     Decision,
@@ -249,7 +249,7 @@ class Runner:
     def closed(self, value: Traffic, code: str) -> Outcome:
         """The refusal of a value that could not be judged, because what judging needs was not there."""
         hit = Hit(
-            rule=OUTAGE_RULES[1],
+            rule=SESSION_RULE,
             code=code,
             effect=Effect.DENY,
             reason="Policy could not be asked.",
