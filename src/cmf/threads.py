@@ -228,9 +228,12 @@ def _fields(kind: str, part: dict[str, Any]) -> tuple[type[Any], dict[str, Any]]
     if kind == "tool-result":
         return ToolResultPart, {**own, "tool_name": part["toolName"]}
     if kind == "file":
-        mime = str(part["mimeType"])
-        return next((cls for prefix, cls in _MEDIA if mime.startswith(prefix)), DocumentPart), {**own, "type": "url"}
+        return _media_class(str(part["mimeType"])), {**own, "type": "url"}
     return (TextPart if kind == "text" else ThinkingPart), own
+
+
+def _media_class(media_type: str) -> type[Any]:
+    return next((cls for prefix, cls in _MEDIA if media_type.startswith(prefix)), DocumentPart)
 
 
 def to_agent_threads(message: Message) -> dict[str, Any]:
@@ -299,6 +302,9 @@ def _wire(part: Part, path: str) -> dict[str, Any]:
             result = {"type": "tool-result", "toolCallId": part.tool_call_id, "toolName": part.tool_name}
             return {**result, "output": to_json(part.content), "isError": part.is_error}
         case ImagePart() | VideoPart() | AudioPart() | DocumentPart() if part.type == "url":
+            if type(part) is not _media_class(part.media_type or ""):
+                hint = "set a media type of its kind before the export"
+                raise UnsupportedError("agent-threads tells files apart by mimeType alone", path=path, hint=hint)
             title = part.title if isinstance(part, DocumentPart) else None
             named = {} if title is None else {"name": title}
             return {"type": "file", "mimeType": part.media_type, "url": part.data, **named}

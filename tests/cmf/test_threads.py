@@ -26,6 +26,7 @@ from cmf import (
     VideoPart,
     iter_views,
 )
+from cmf.content import Part
 from cmf.errors import CmfError, SchemaVersionError, ShapeError, UnsupportedError
 from cmf.frozen import same_spelling
 from cmf.threads import children, from_agent_threads, leaves, linearise, path_to_root, to_agent_threads
@@ -369,7 +370,17 @@ def test_any_message_is_said_whole_or_refused(message: Message) -> None:
     assert to_agent_threads(again) == json.loads(json.dumps(document))
     assert again.role == message.role
     assert again.extensions == message.extensions
-    assert len(again.content) == len(message.content)
+    assert [type(part) for part in again.content] == [type(part) for part in message.content]
+
+
+@pytest.mark.spec("THR-6")
+@pytest.mark.parametrize("part", [
+    VideoPart(type="url", data="https://a.example/v", media_type="", duration_ms=0),
+    DocumentPart(type="url", data="https://a.example/d", media_type="image/png"),
+])  # fmt: skip
+def test_media_that_would_be_read_as_another_kind_are_refused(part: Part) -> None:
+    with pytest.raises(UnsupportedError, match="mimeType"):
+        to_agent_threads(Message(role="user", content=[part]))
 
 
 @given(json_value | st.fixed_dictionaries({"role": json_value, "parts": st.lists(json_value)}, optional={
