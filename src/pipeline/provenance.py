@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from cmf.content import Part, ResourcePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
@@ -36,6 +37,7 @@ from pipeline.sources import (
     as_origin,
     fairly,
 )
+from pipeline.spelling import addresses
 
 Texts: TypeAlias = Iterator[tuple[Group, str | float]]
 
@@ -46,6 +48,16 @@ class _Everything:
     def __contains__(self, item: object) -> bool:
         return True
 
+
+MAX_ADDRESSES: Final = 32  # addresses of one content argument that are looked up by themselves
+DELEGATION: Final = AskedFor(
+    patterns=(
+        r"(?<!\w)(?:do|perform|follow|complete|execute|carry out|handle|process|finish|take care of|work through)"
+        r"(?!\w)(?! (?:the )?(?:following|these))[^.?!]{0,60}?"
+        r"(?<!\w)(?:actions?|tasks?|instructions?|steps?|to-?dos?|to-?do list|check ?list)(?!\w)",
+    )
+)
+"""The words by which a user hands over to a text: "do the tasks on my list at …". Spec: [PROV-3]."""
 
 EVERYTHING: Final[Container[str]] = _Everything()
 NOTHING: Final[Container[str]] = frozenset()
@@ -89,6 +101,7 @@ class Index:
         self._open: list[_Call] = []
         self._user: list[tuple[int, str]] = []
         self._asked: dict[str, tuple[int, list[int]]] = {}
+        self._untrusted: dict[Group, int] = {}
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -120,6 +133,8 @@ class Index:
         for part in message.content:
             for group, content in _READERS.get(type(part), Index._read_other)(self, part, said):
                 self._texts.add(self._number(group), number, content)
+                if group.trust != TRUSTED and group.kind != "assistant":
+                    self._untrusted.setdefault(group, number)
         self._messages.append(message)
 
     def follow(self, messages: Sequence[Message]) -> Index:
@@ -244,39 +259,68 @@ class Index:
     # -- answering -------------------------------------------------------------------------------------------------
 
     def origins(self, call: ToolCallPart) -> list[Origin]:
-        """One entry per value of the call's arguments, in order; before them one for the call, if it can be asked for.
+        """One entry per value of the call's arguments, in order; before them what is known of the call as a whole.
 
-        Each has `path` (a JSON pointer into the arguments), `type`, `use` and `sources`. Spec: [PROV-1] to [PROV-3].
+        Each has `path` (a JSON pointer into the arguments), `type`, `use` and `sources`. Spec: [PROV-1] to [PROV-3],
+        [PROV-11] and [PROV-12].
         """
         profile = self._profiles.find(call.name, call.namespace)
         entries = [] if profile is None or profile.asked_for is None else [self._asking(profile.asked_for)]
+        entries += self._read_before()
         for path, content in _values(call, every=True):
-            sources, complete, more = self._sources(content)
             key = path[-1:] == (Mark.KEY,)
             at = tuple(step for step in path if not isinstance(step, Mark))
-            entry: Origin = {
-                "path": pointer(at),
-                "type": "key" if key else _type_of(content, path),
-                "use": profile.use_of(at) if profile is not None and path else "control",
-                "sources": sources,
-            }
-            entries.append(entry | ({} if complete else {"complete": False}) | ({"more": more} if more else {}))
+            use = profile.use_of(at) if profile is not None and path else "control"
+            kind = "key" if key else _type_of(content, path)
+            entries.append(self._entry(pointer(at), kind, use, content))
+            if use == "content" and kind == "string":
+                spans = islice(addresses(content), MAX_ADDRESSES)
+                entries += (
+                    self._entry(pointer(at), "address", use, content[start:end]) | {"span": [start, end]}
+                    for start, end in spans
+                    if end - start < len(content)
+                )
         return entries
 
+    def _entry(self, path: str, kind: str, use: str, content: Any) -> Origin:
+        sources, complete, more = self._sources(content)
+        entry: Origin = {"path": path, "type": kind, "use": use, "sources": sources}
+        return entry | ({} if complete else {"complete": False}) | ({"more": more} if more else {})
+
+    def _read_before(self) -> list[Origin]:
+        """What others could have written and the model has read: one entry, or none while there is nothing."""
+        if not self._untrusted:
+            return []
+        read: dict[tuple[str, str, str | None], Origin] = {}
+        for group, message in self._untrusted.items():
+            source: Origin = {"kind": group.kind, "trust": group.trust, "message": message, "match": "read"}
+            if group.tool is not None:
+                source["tool"] = group.tool
+            held = read.setdefault((group.kind, group.trust, group.tool), source | {"labels": []})
+            held["labels"] = sorted({*held["labels"], *group.labels})
+        return [{"path": "", "type": "before", "use": "other", "sources": fairly(list(read.values()))}]
+
     def _asking(self, asked_for: AskedFor) -> Origin:
-        """Where the user asked for such a call: looked for once in each message of the user."""
-        key = repr(asked_for)
+        """Where the user asked for such a call, or to do what some text says."""
+        asked = set(self._said_by_user(asked_for))
+        delegated = set(self._said_by_user(DELEGATION)) - asked
+        found = [(number, "asked") for number in asked] + [(number, "delegated") for number in delegated]
+        sources = [
+            {"kind": "user", "trust": TRUSTED, "message": number, "match": match, "labels": []}
+            for number, match in sorted(found)[-MAX_SOURCES:]
+        ]
+        return {"path": "", "type": "call", "use": "control", "sources": sources}
+
+    def _said_by_user(self, words: AskedFor) -> list[int]:
+        """The user's messages that say `words`: looked for once in each."""
+        key = repr(words)
         read, found = self._asked.get(key, (0, []))
         for number, text in self._user[read:]:
             self._texts.work += 1
-            if asked_for.is_said_in(text):
+            if words.is_said_in(text):
                 found.append(number)
         self._asked[key] = (len(self._user), found)
-        sources = [
-            {"kind": "user", "trust": TRUSTED, "message": number, "match": "asked", "labels": []}
-            for number in sorted(set(found))[-MAX_SOURCES:]
-        ]
-        return {"path": "", "type": "call", "use": "control", "sources": sources}
+        return found
 
     def _sources(self, content: Any) -> tuple[list[Origin], bool, int]:
         """The sources of one value, whether the search was complete, and how many sources were left out."""

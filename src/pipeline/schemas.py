@@ -82,24 +82,30 @@ def view_schema() -> dict[str, Any]:
     return {"title": "Policy input of one view", **_object(facts, required), "$defs": definitions}
 
 
+_ORIGIN_TYPES: Final = (
+    "string", "number", "boolean", "null", "empty", "key", "raw", "address", "call", "before",
+)  # fmt: skip
+
+
 def _origin_schema() -> dict[str, Any]:
     """Where one value of a tool call's arguments came from [PROV-1], [PROV-2]."""
     source = {
         "kind": {"enum": ["user", "system", "assistant", "tool_result", "metadata", "resource", "claimed"]},
         "trust": {"enum": ["trusted", "untrusted", "claimed"]},
         "message": _COUNT,
-        "match": {"enum": ["exact", "contained", "normalised", "asked"]},
+        "match": {"enum": ["exact", "contained", "normalised", "asked", "delegated", "read"]},
         "tool": _STRING,
         "field": _STRING,
         "labels": _STRINGS,
     }
     entry = {
         "path": _STRING,
-        "type": {"enum": ["string", "number", "boolean", "null", "empty", "key", "raw", "call"]},
+        "type": {"enum": [*_ORIGIN_TYPES]},
         "use": {"enum": ["control", "content", "other"]},
         "sources": {"type": "array", "items": _object(source, ("kind", "trust", "message", "match", "labels"))},
         "complete": {"const": False},
         "more": {"type": "integer", "minimum": 1},
+        "span": {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2},
     }
     return _object(entry, ("path", "sources"))
 

@@ -31,6 +31,7 @@ _DIGIT: Final = re.compile(r"[0-9]")
 _NUMBER: Final = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?")
 _PLAIN_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)|-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 _GROUPED: Final = re.compile(r"(?:\+ ?)?\(?[0-9]+(?:[ ()-]{1,2}[0-9]+)*")
+_MAIL: Final = re.compile(r"[^@/:]{1,64}@[a-z0-9-]+(?:\.[a-z0-9-]+)+", re.I)
 _IBAN: Final = re.compile(r"[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{1,4}){3,10}")
 MIN_GROUPED_DIGITS: Final = 7  # shorter numbers are too often the same by chance
 MAX_DIGITS: Final = 60  # digits of one number; longer ones are found as they are spelled
@@ -144,6 +145,31 @@ def is_case_bound(text: str) -> bool:
     return url is not None and any(mark in url[1] for mark in "/?#")
 
 
+def addresses(text: str) -> Iterator[tuple[int, int]]:
+    """Where URLs, mail addresses and account numbers stand in running text, in order, without overlaps."""
+    end = 0
+    for start, stop in sorted((*_chunk_addresses(text), *_account_places(text))):
+        if start >= end:
+            yield start, stop
+            end = stop
+
+
+def _chunk_addresses(text: str) -> Iterator[tuple[int, int]]:
+    for match in _CHUNK.finditer(text):
+        piece = match[0]
+        if "." in piece or "://" in piece:
+            bare = piece.rstrip(".,;:!?*_")
+            if _url(bare) is not None or _MAIL.fullmatch(bare):
+                yield match.start(), match.start() + len(bare)
+
+
+def _account_places(text: str) -> Iterator[tuple[int, int]]:
+    for match in _IBAN.finditer(text):
+        end = _account_end(text, match)
+        if end is not None:
+            yield match.start(), end
+
+
 def text_keys(text: str) -> frozenset[str]:
     """The keys of every value that stands in `text`: what to remember of it."""
     found: set[str] = set()
@@ -221,14 +247,27 @@ def _account(text: str) -> str | None:
 
 
 def _accounts_in(text: str, match: re.Match[str]) -> set[str]:
-    """The account number at a match; words in capitals that follow it are no part of it."""
-    end = match.end()
-    while end - match.start() >= 15:
-        account = _account(text[match.start() : end])
-        if account is not None and stands_at(text, match.start(), end):
-            return {account}
-        end -= 1
-    return set()
+    end = _account_end(text, match)
+    account = _account(text[match.start() : end]) if end is not None else None
+    return {account} if account is not None else set()
 
 
-__all__ = ["is_case_bound", "normal", "number_key", "stands_at", "stands_in", "text_keys", "tokens", "value_keys"]
+def _account_end(text: str, match: re.Match[str]) -> int | None:
+    """Where the account number at a match ends; words in capitals that follow it are no part of it."""
+    for end in range(match.end(), match.start() + 14, -1):
+        if _account(text[match.start() : end]) is not None and stands_at(text, match.start(), end):
+            return end
+    return None
+
+
+__all__ = [
+    "addresses",
+    "is_case_bound",
+    "normal",
+    "number_key",
+    "stands_at",
+    "stands_in",
+    "text_keys",
+    "tokens",
+    "value_keys",
+]

@@ -69,3 +69,8 @@ def sources(index: Index, value: Any) -> list[tuple[str, str, int, str]]:
 
 def trusts(index: Index, value: Any) -> set[str]:
     return {trust for _, trust, _, _ in sources(index, value)}
+
+
+def values_of(index: Index, call: ToolCallPart) -> list[dict[str, Any]]:
+    """The entries of the call's values, without those of the call as a whole."""
+    return [entry for entry in index.origins(call) if entry["type"] not in ("call", "before")]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.pipeline.conversations import PROFILES, calls, index_of, returns, says
+from tests.pipeline.conversations import PROFILES, calls, index_of, returns, says, values_of
 
 from cmf.content import TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
@@ -136,7 +136,7 @@ def test_what_was_recorded_is_known_again(messages: list[Message]) -> None:
 
 
 def asked(index: Index, value: Any) -> dict[str, Any]:
-    return index.origins(ToolCallPart(name="send", arguments={"to": value}))[1]
+    return values_of(index, ToolCallPart(name="send", arguments={"to": value}))[0]
 
 
 # -- growth ------------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_a_value_of_common_words_is_compared_a_bounded_number_of_times() -> None
     index = index_of(*(says("user", "is the report; the report") for _ in range(3_000)))
     before = index.work
 
-    (entry,) = index.origins(ToolCallPart(name="other", arguments={"to": "is the report the report"}))
+    (entry,) = values_of(index, ToolCallPart(name="other", arguments={"to": "is the report the report"}))
 
     assert (entry["sources"], entry["complete"]) == ([], False)
     assert index.work - before < 2_100
