@@ -143,6 +143,8 @@ def tally(run: Run, profiles: Profiles) -> Counter[str]:
             if profile is None or not profile.sink:
                 continue
             for entry in index.origins(part):
+                if entry["type"] == "before" or (entry["type"] == "call" and not entry["askable"]):
+                    continue
                 if entry["type"] == "call":
                     count["askable"] += 1
                     count["asked"] += bool(entry["sources"])

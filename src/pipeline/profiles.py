@@ -297,6 +297,10 @@ class Profiles:
     def __len__(self) -> int:
         return len(self._by_uri)
 
+    def __bool__(self) -> bool:
+        """Whether any profile can be known."""
+        return bool(self._by_uri or self._resolvers)
+
 
 def annotated(annotations: Mapping[str, Any], base: Profile | None = None, *, trusted: bool = False) -> Profile:
     """`base` and what MCP tool annotations add to it; absent hints have MCP's own defaults only where none is known.

@@ -265,8 +265,7 @@ class Index:
         [PROV-11] and [PROV-12].
         """
         profile = self._profiles.find(call.name, call.namespace)
-        entries = [] if profile is None or profile.asked_for is None else [self._asking(profile.asked_for)]
-        entries += self._read_before()
+        entries = [self._call_entry(profile), *self._read_before()]
         for path, content in _values(call, every=True):
             key = path[-1:] == (Mark.KEY,)
             at = tuple(step for step in path if not isinstance(step, Mark))
@@ -300,16 +299,22 @@ class Index:
             held["labels"] = sorted({*held["labels"], *group.labels})
         return [{"path": "", "type": "before", "use": "other", "sources": fairly(list(read.values()))}]
 
-    def _asking(self, asked_for: AskedFor) -> Origin:
-        """Where the user asked for such a call, or to do what some text says."""
-        asked = set(self._said_by_user(asked_for))
-        delegated = set(self._said_by_user(DELEGATION)) - asked
-        found = [(number, "asked") for number in asked] + [(number, "delegated") for number in delegated]
-        sources = [
+    def _call_entry(self, profile: Profile | None) -> Origin:
+        """What the profile says of the call, and where the user asked for it, or to do what some text says."""
+        found: list[tuple[int, str]] = []
+        if profile is not None and profile.asked_for is not None:
+            asked = set(self._said_by_user(profile.asked_for))
+            delegated = set(self._said_by_user(DELEGATION)) - asked
+            found = [(number, "asked") for number in asked] + [(number, "delegated") for number in delegated]
+        sources: list[Origin] = [
             {"kind": "user", "trust": TRUSTED, "message": number, "match": match, "labels": []}
             for number, match in sorted(found)[-MAX_SOURCES:]
         ]
-        return {"path": "", "type": "call", "use": "control", "sources": sources}
+        known: Origin = {"profile": "unknown" if self._profiles else "none"}
+        if profile is not None:
+            askable = profile.asked_for is not None
+            known = {"profile": "known", "sink": profile.sink, "irreversible": profile.irreversible, "askable": askable}
+        return {"path": "", "type": "call", "use": "control", "sources": sources} | known
 
     def _said_by_user(self, words: AskedFor) -> list[int]:
         """The user's messages that say `words`: looked for once in each."""

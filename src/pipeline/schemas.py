@@ -105,6 +105,10 @@ def _origin_schema() -> dict[str, Any]:
         "sources": {"type": "array", "items": _object(source, ("kind", "trust", "message", "match", "labels"))},
         "complete": {"const": False},
         "more": {"type": "integer", "minimum": 1},
+        "profile": {"enum": ["known", "unknown", "none"]},
+        "sink": {"type": "boolean"},
+        "irreversible": {"type": "boolean"},
+        "askable": {"type": "boolean"},
         "span": {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2},
     }
     return _object(entry, ("path", "sources"))

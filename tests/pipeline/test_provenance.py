@@ -202,7 +202,7 @@ def test_every_value_has_an_entry() -> None:
     index = index_of(says("user", "send 5 to ann"))
     arguments = {"to": ["ann", {"kin": None}], "amount": 5, "now": True, "body": ""}
 
-    entries = index.origins(ToolCallPart(name="send", arguments=arguments))[1:]
+    entries = values_of(index, ToolCallPart(name="send", arguments=arguments))
 
     assert [(entry["path"], entry["type"], entry["use"], len(entry["sources"])) for entry in entries] == [
         ("/to/0", "string", "control", 1),
@@ -218,12 +218,12 @@ def test_every_value_has_an_entry() -> None:
 def test_arguments_that_are_no_object_and_tools_without_profile_are_control() -> None:
     index = index_of(says("user", "[1]"))
 
-    (raw,) = index.origins(ToolCallPart(name="x", arguments_raw="[1]"))
-    (plain,) = index.origins(ToolCallPart(name="x", arguments={"a": "b"}))
+    (raw,) = values_of(index, ToolCallPart(name="x", arguments_raw="[1]"))
+    (plain,) = values_of(index, ToolCallPart(name="x", arguments={"a": "b"}))
 
     assert (raw["path"], raw["type"], raw["use"]) == ("", "raw", "control")
     assert plain["use"] == "control"
-    assert index.origins(ToolCallPart(name="x")) == []
+    assert values_of(index, ToolCallPart(name="x")) == []
 
 
 @pytest.mark.spec("PROV-2")
@@ -269,13 +269,13 @@ def test_who_said_it_is_told_apart() -> None:
 def test_what_others_wrote_and_the_model_read_is_told_before_the_call() -> None:
     call = ToolCallPart(name="contacts", arguments={})
     index = index_of(says("system", "a"), says("user", "b"), says("assistant", "c"), *used("contacts", {}, "ann", "1"))
-    assert index.origins(call) == []
+    assert [entry["type"] for entry in index.origins(call)] == ["call"]
 
     for message in (*used("read_mail", {}, [{"sender": "x", "body": "y"}], "2"), *used("other", {}, "z", "3")):
         index.extend(message)
     index.extend(used("read_mail", {}, [{"body": "more"}], "4")[1], known=False)
 
-    (before,) = index.origins(call)
+    (_, before) = index.origins(call)
     assert (before["path"], before["type"], before["use"]) == ("", "before", "other")
     assert before["sources"] == [
         {
@@ -336,8 +336,21 @@ def test_a_call_that_nobody_asked_for_has_no_source() -> None:
     before = index.origins(call)
     index.extend(says("user", "yes, and the sending is urgent"))
 
-    assert before == [{"path": "", "type": "call", "use": "control", "sources": []}]
+    assert (before[0]["type"], before[0]["askable"], before[0]["sources"]) == ("call", True, [])
     assert [source["message"] for source in index.origins(call)[0]["sources"]] == [2]
+
+
+@pytest.mark.spec("PROV-3")
+def test_the_first_entry_says_what_is_known_of_the_tool() -> None:
+    def known(name: str, profiles: Profiles) -> dict[str, Any]:
+        entry = Index(profiles).origins(ToolCallPart(name=name, arguments={}))[0]
+        return {key: entry[key] for key in entry.keys() - {"path", "type", "use", "sources"}}
+
+    assert known("send", Profiles()) == {"profile": "none"}
+    assert known("send", Profiles.load(lambda uri: None)) == {"profile": "unknown"}
+    assert known("nobody", PROFILES) == {"profile": "unknown"}
+    assert known("send", PROFILES) == {"profile": "known", "sink": True, "irreversible": False, "askable": True}
+    assert known("save", PROFILES) == {"profile": "known", "sink": False, "irreversible": False, "askable": False}
 
 
 @pytest.mark.spec("PROV-3")
