@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, Self, TypeVar, cast, dataclass_transform
+from typing import Annotated, Any, Final, Self, TypeVar, cast, dataclass_transform
 
 import pydantic
 import pydantic.dataclasses
@@ -34,7 +34,6 @@ CONFIG = ConfigDict(
 _T = TypeVar("_T", bound="Value")
 _Slotted = TypeVar("_Slotted")  # a value, or another frozen dataclass with slots
 _TAGS = frozenset(ContentType)
-_new = object.__new__
 
 
 class _Values(type):
@@ -45,6 +44,12 @@ class _Values(type):
             return super().__call__(*args, **fields)
         except pydantic.ValidationError as error:
             raise shape_error(error, root=cls.__name__) from None
+
+
+class _Twins(_Values):
+    """The type of the twins that `trusted` fills: nothing is looked at when one is made."""
+
+    __call__ = type.__call__
 
 
 class Value(metaclass=_Values):
@@ -142,6 +147,13 @@ _adapters: dict[type, TypeAdapter[Any]] = {}
 _makers: dict[type, Callable[..., Any]] = {}
 _copiers: dict[type, Callable[..., Any]] = {}
 _twins: dict[type, type] = {}
+_TWIN: Final = {
+    "__slots__": (),
+    "__new__": object.__new__,
+    "__init__": object.__init__,
+    "__setattr__": object.__setattr__,
+    "__delattr__": object.__delattr__,  # without it, the interpreter does not take the short way to `__setattr__`
+}
 _default_cache: dict[type, tuple[tuple[str, Any], ...]] = {}
 
 
@@ -218,8 +230,8 @@ def _written(cls: type, takes: str, given: dict[str, str], *more: str) -> Callab
     It fills an instance of a twin that is not frozen, and only then makes it a `cls`: plain assignments to slots take a
     fifth of the time of the calls that a frozen class needs for them.
     """
-    known: dict[str, Any] = {"new": _new, "cls": cls, "twin": _twin(cls)}
-    lines = [f"def make({takes}):", " made = new(twin)"]
+    known: dict[str, Any] = {"cls": cls, "twin": _twin(cls)}
+    lines = [f"def make({takes}):", " made = twin()"]
     for name, default in _defaults(cls):
         known[f"default_{name}"] = default
         plain = "None" if default is None else f"default_{name}"
@@ -230,10 +242,12 @@ def _written(cls: type, takes: str, given: dict[str, str], *more: str) -> Callab
 
 
 def _twin(cls: type) -> type:
-    """A class with the slots of `cls` in the same places, and nothing that refuses to fill them."""
+    """A class with the slots of `cls` in the same places, made without arguments, that lets them be filled."""
     found = _twins.get(cls)
     if found is None:
-        found = _twins[cls] = type(cls)(cls.__name__, cls.__bases__, {"__slots__": vars(cls)["__slots__"]})
+        # A class below `cls` that adds nothing: to give an instance its real class, nothing has to be compared then.
+        kind = _Twins if isinstance(cls, _Values) else type
+        found = _twins[cls] = kind(cls.__name__, (cls,), _TWIN)
     return found
 
 
