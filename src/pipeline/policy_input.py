@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cmf.codec import dumps
 from cmf.enums import Capability
 from cmf.value import to_bytes
 from cmf.view import MessageView
 
+if TYPE_CHECKING:
+    from pipeline.approval_state import Approval
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFacts:
     """What policy may know of the session, as it was before this run [C4].
 
-    The last three are for the pipeline alone: the version that was read [C5], the tool ids as `IdMap.to_json()` has
-    them, and for each label in force the events that brought it [C3].
+    The rest is for the pipeline alone: the version that was read [C5], the tool ids as `IdMap.to_json()` has them, for
+    each label in force the events that brought it, the labels and events that grants lift [C3], the approvals that
+    still mean something [C10], and the moment of reading, in microseconds since the epoch.
     """
 
     labels: frozenset[str] = frozenset()
@@ -31,6 +35,9 @@ class SessionFacts:
     version: int = 0
     tool_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     label_sources: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    lifted: frozenset[tuple[str, str]] = frozenset()
+    asked: Sequence[Approval] = ()
+    moment: int = 0
 
     def shown(self, view: MessageView) -> dict[str, Any]:
         """The `session` block for a reader: labels need `read_labels`, the rest `read_agent` [B8]."""
@@ -53,13 +60,13 @@ def shared_bytes(view: MessageView, session: SessionFacts | None) -> bytes:
 
 
 def view_bytes(view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
-    """What is this view's alone."""
+    """What is this view's alone; `origins` are those of a tool call [C18]."""
     body = view.body()
     own = view.own_extensions()
     if own:
         body["extensions"] = own
     if origins is not None:
-        body["origins"] = list(origins)
+        body["origins"] = _shown_origins(view, origins)
     return to_bytes(body)
 
 
@@ -69,8 +76,19 @@ def whole(view: MessageView, session: SessionFacts | None, origins: Sequence[Map
     if session is not None:
         document["session"] = session.shown(view)
     if origins is not None:
-        document["origins"] = list(origins)
+        document["origins"] = _shown_origins(view, origins)
     return dumps(document)
+
+
+def _shown_origins(view: MessageView, origins: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The origins for a reader: the labels of sources need `read_labels` [INP-5]."""
+    if view.scope.grants(Capability.READ_LABELS):
+        return list(origins)
+    return [{**entry, "sources": [_unlabelled(source) for source in entry["sources"]]} for entry in origins]
+
+
+def _unlabelled(source: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: item for name, item in source.items() if name != "labels"}
 
 
 __all__ = ["SessionFacts", "shared_bytes", "view_bytes", "whole"]

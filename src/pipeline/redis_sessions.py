@@ -16,24 +16,21 @@ from redis.exceptions import RedisError, WatchError
 
 from cmf.codec import dumps, loads
 from cmf.identity import Clock
+from pipeline.approval_state import Approval, SessionKey, asked_before, session_key
 from pipeline.context import Context
 from pipeline.errors import StoreBusy, StoreError
 from pipeline.policy_input import SessionFacts
-from pipeline.session_state import (
-    Approval,
-    Budget,
-    BudgetScope,
-    Changes,
-    Grant,
-    SessionKey,
-    SessionState,
-    Taint,
-    asked_before,
-    budget_id,
-    budget_of,
-    session_key,
+from pipeline.session_state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
+from pipeline.sessions import (
+    Moments,
+    SessionStore,
+    in_order,
+    settle,
+    unknown_approval,
+    waiting,
+    wall_clock,
+    with_decision,
 )
-from pipeline.sessions import Moments, SessionStore, settle, unknown_approval, waiting, wall_clock, with_decision
 
 TIMEOUT_SECONDS: Final = 2.0
 MAX_TRIES: Final = 200  # of one commit whose budgets others keep changing; the session itself is never tried twice
@@ -105,11 +102,11 @@ class RedisSessions(SessionStore):
         for name, budget in budgets.items():
             pipe.set(self._budget(name), _budget_bytes(budget))
         if after is not None:
-            self._put(pipe, key, after, changes)
+            self._put(pipe, key, after, changes, now)
         pipe.execute()
         return True
 
-    def _put(self, pipe: Pipeline, key: SessionKey, after: SessionState, changes: Changes) -> None:
+    def _put(self, pipe: Pipeline, key: SessionKey, after: SessionState, changes: Changes, now: int) -> None:
         pipe.set(self._session(key), _state_bytes(after))
         marks = changes.seen | changes.count_marks
         if marks:
@@ -117,6 +114,11 @@ class RedisSessions(SessionStore):
         for asked in changes.asked:
             pipe.set(self._approval(asked.id), _key_bytes(key))
             pipe.sadd(self._name(_PENDING), asked.id)
+        for asked, body in changes.sealed_with():
+            # The server's clock forgets it; counted from now, so that the two clocks need not agree.
+            pipe.set(self._sealed(asked.id), body, px=max(1, (asked.expires_at - now) // 1_000))
+        if changes.used:
+            pipe.delete(*(self._sealed(use.id) for use in changes.used))
 
     def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:
         """See `SessionStore`."""
@@ -139,6 +141,21 @@ class RedisSessions(SessionStore):
             if where is None:
                 return None
             return _state(self._redis.get(self._session(_key(where)))).approvals.get(approval_id)
+
+    def sealed(self, approval_id: str) -> bytes | None:
+        """See `SessionStore`."""
+        approval = self.approval(approval_id)
+        if approval is None or self._moments.now() >= approval.asked.expires_at:
+            return None
+        with _answered():
+            body = self._redis.get(self._sealed(approval_id))
+        return None if body is None else bytes(cast("bytes", body))
+
+    def grants(self, context: Context) -> tuple[Grant, ...]:
+        """See `SessionStore`."""
+        key = session_key(context)
+        with _answered():
+            return () if key.session is None else in_order(_state(self._redis.get(self._session(key))).grants)
 
     def pending_approvals(self) -> tuple[Approval, ...]:
         """See `SessionStore`."""
@@ -168,6 +185,8 @@ class RedisSessions(SessionStore):
                     pipe.multi()
                     pipe.set(self._session(key), _state_bytes(after))
                     pipe.srem(self._name(_PENDING), approval_id)
+                    if not approve:
+                        pipe.delete(self._sealed(approval_id))
                     pipe.execute()
                     return after.approvals[approval_id]
             except WatchError:
@@ -193,6 +212,9 @@ class RedisSessions(SessionStore):
 
     def _approval(self, approval_id: str) -> str:
         return self._name("approval", approval_id)
+
+    def _sealed(self, approval_id: str) -> str:
+        return self._name("sealed", approval_id)
 
     def _budget(self, name: tuple[str, str, str, str]) -> str:
         return self._name("budget", *name)

@@ -7,33 +7,19 @@ are integers: microseconds since the epoch, UTC.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
 from cmf.codec import dumps
-from pipeline.context import Context
+from pipeline.approval_state import Approval, ApprovalStatus, ApprovalUse, Asked, SessionKey, asked_before
 from pipeline.errors import ApprovalError, BudgetExceeded, SessionError
 from pipeline.policy_input import SessionFacts
 
 MAX_EVENTS: Final = 64  # the newest events that a session keeps [SES-7]
 MAX_EVENT_BYTES: Final = 2_048  # one event as JSON: names and codes, never content
-
-
-@dataclass(frozen=True, slots=True)
-class SessionKey:
-    """Whose session it is, and which: `subject` is `id:<subject id>` or `anonymous`; no session is None."""
-
-    subject: str
-    session: str | None
-
-
-def session_key(context: Context) -> SessionKey:
-    """The key of the context's session; equal session ids of two subjects give two keys."""
-    subject = context.subject.id if context.subject is not None else None
-    return SessionKey(subject="anonymous" if subject is None else f"id:{subject}", session=context.session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +32,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A declassification: until `expires_at` the label does not count for the sources named here, and for no others."""
+    """A declassification: until `expires_at` the label does not count for the sources named here, and for no others.
+
+    `seconder` is the second pair of eyes [E6], if there was one; `granted_at` is the store's word.
+    """
 
     id: str
     label: str
@@ -55,6 +44,8 @@ class Grant:
     reason: str
     scope: str
     expires_at: int
+    seconder: str | None = None
+    granted_at: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The grant as JSON, sources sorted."""
@@ -73,116 +64,6 @@ class Count:
     name: str
     amount: Decimal
     mark: str | None = None
-
-
-class ApprovalStatus(StrEnum):
-    """Where an approval stands."""
-
-    PENDING = "pending"
-    APPROVED = "approved"
-    DENIED = "denied"
-    USED = "used"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a run asks a person to approve [C10]: one effect by digest, its target, and the rules that ask."""
-
-    id: str
-    digest: str
-    target: str
-    rules: tuple[str, ...]
-    revision: str
-    expires_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
-    """What was asked, by whom in which session, and what came of it. Times as elsewhere; None is not yet."""
-
-    asked: Asked
-    key: SessionKey
-    status: ApprovalStatus = ApprovalStatus.PENDING
-    approver: str | None = None
-    requested_at: int
-    decided_at: int | None = None
-    used_at: int | None = None
-
-    def decided(self, approver: str, *, approve: bool, now: int) -> Approval:
-        """The approval after a person's word on it.
-
-        Raises:
-            ApprovalError: it was decided before (`approval.decided`), is too old (`approval.expired`), or the approver
-                is the requester or nobody (`approval.own-request`).
-        """
-        if self.status is not ApprovalStatus.PENDING:
-            raise ApprovalError("this was decided before", code="approval.decided", hint="ask again for a new one")
-        if now >= self.asked.expires_at:
-            raise ApprovalError("this approval is too old", code="approval.expired", hint="ask again for a new one")
-        if not approver or self.key.subject == f"id:{approver}":
-            hint = "another person has to decide"
-            raise ApprovalError("nobody approves a request of their own", code="approval.own-request", hint=hint)
-        status = ApprovalStatus.APPROVED if approve else ApprovalStatus.DENIED
-        return dataclasses.replace(self, status=status, approver=approver, decided_at=now)
-
-    def used(self, use: ApprovalUse, now: int) -> Approval:
-        """The approval, spent on exactly what was approved.
-
-        Raises:
-            ApprovalError: it is not approved or was spent (`approval.unusable`), too old (`approval.expired`), or
-                given for something else (`approval.other-effect`).
-        """
-        if self.status is not ApprovalStatus.APPROVED:
-            raise ApprovalError("this approval cannot be used", code="approval.unusable", hint="ask again")
-        if now >= self.asked.expires_at:
-            raise ApprovalError("this approval is too old", code="approval.expired", hint="ask again for a new one")
-        if (use.digest, use.target, use.revision) != (self.asked.digest, self.asked.target, self.asked.revision):
-            hint = "changed arguments or policies need an approval of their own"
-            raise ApprovalError("this was approved for something else", code="approval.other-effect", hint=hint)
-        return dataclasses.replace(self, status=ApprovalStatus.USED, used_at=now)
-
-    def shown(self) -> dict[str, Any]:
-        """What policy sees of it."""
-        asked = self.asked
-        return {
-            "id": asked.id,
-            "status": self.status.value,
-            "digest": asked.digest,
-            "target": asked.target,
-            "rules": list(asked.rules),
-            "revision": asked.revision,
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        """The whole approval as flat JSON, for storage."""
-        own = {"subject": self.key.subject, "session": self.key.session, "status": self.status.value}
-        times = {"requested_at": self.requested_at, "decided_at": self.decided_at, "used_at": self.used_at}
-        asked = {**_fields(self.asked), "rules": list(self.asked.rules)}
-        return {**asked, **own, "approver": self.approver, **times}
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Approval:
-        """The approval that `to_json` gave."""
-        asked = {name: stored[name] for name in Asked.__dataclass_fields__}
-        return cls(
-            asked=Asked(**{**asked, "rules": tuple(stored["rules"])}),
-            key=SessionKey(stored["subject"], stored["session"]),
-            status=ApprovalStatus(stored["status"]),
-            approver=stored["approver"],
-            requested_at=stored["requested_at"],
-            decided_at=stored["decided_at"],
-            used_at=stored["used_at"],
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalUse:
-    """An approval that a run spends, with what it is about to do: only exactly what was approved goes through."""
-
-    id: str
-    digest: str
-    target: str
-    revision: str
 
 
 class BudgetScope(StrEnum):
@@ -274,6 +155,8 @@ class Changes:
         tool_ids: canonical id → provider → its name (`IdMap.to_json()`); links that are on record already may be there.
         seen: marks to keep: content digests of what was judged, say [C4].
         asked, used: approvals asked for, and spent.
+        sealed: what a person is asked about, as ciphertext, by the id of an approval in `asked`; gone once that is
+            used, denied or too old.
         reservations, settlements: of budgets; settled first.
     """
 
@@ -287,12 +170,19 @@ class Changes:
     used: tuple[ApprovalUse, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     settlements: tuple[Settlement, ...] = ()
+    sealed: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def touch_session(self) -> bool:
         """Whether anything of the session itself changes; budgets stand beside it."""
         own = (self.taints, self.grants, self.counts, self.events, self.tool_ids, self.seen, self.asked, self.used)
         return any(own)
+
+    def sealed_with(self) -> Iterator[tuple[Asked, bytes]]:
+        """Each ciphertext with the approval that it belongs to."""
+        for asked in self.asked:
+            if asked.id in self.sealed:
+                yield asked, self.sealed[asked.id]
 
     @property
     def of_budgets(self) -> tuple[Settlement | Reservation, ...]:
@@ -339,18 +229,22 @@ class SessionState:
         now = max(now, self.updated_at)
         lifted = {(grant.label, source) for grant in self.grants if now < grant.expires_at for source in grant.sources}
         usable = (ApprovalStatus.PENDING, ApprovalStatus.APPROVED)
+        ordered = [approval for _, approval in sorted(self.approvals.items())]
         return SessionFacts(
             labels=frozenset(taint.label for taint in self.taints if (taint.label, taint.source) not in lifted),
             counters={name: _number(amount) for name, amount in sorted(self.counters.items())},
             events=self.events,
             approvals=tuple(
                 approval.shown()
-                for _, approval in sorted(self.approvals.items())
+                for approval in ordered
                 if approval.status in usable and now < approval.asked.expires_at
             ),
             version=self.version,
             tool_ids=self.tool_ids,
             label_sources=_sources(taint for taint in self.taints if (taint.label, taint.source) not in lifted),
+            lifted=frozenset(lifted),
+            asked=tuple(one for one in ordered if one.status is ApprovalStatus.USED or now < one.asked.expires_at),
+            moment=now,
         )
 
     def after(self, changes: Changes, key: SessionKey, now: int, counted: frozenset[str]) -> SessionState:
@@ -373,7 +267,7 @@ class SessionState:
             version=self.version + 1,
             updated_at=now,
             taints=taints,
-            grants=self.grants + changes.grants,
+            grants=self.grants + tuple(dataclasses.replace(grant, granted_at=now) for grant in changes.grants),
             counters=_counted(self.counters, changes.counts, counted),
             events=(*self.events, *map(_event, changes.events))[-MAX_EVENTS:],
             tool_ids=_linked(self.tool_ids, changes.tool_ids),
@@ -391,11 +285,6 @@ class SessionState:
                 raise asked_before()
             approvals[asked.id] = Approval(asked=asked, key=key, requested_at=now)
         return approvals
-
-
-def asked_before() -> ApprovalError:
-    """The error for an approval's id that is taken, in whatever session."""
-    return ApprovalError("this was asked before", code="approval.asked-before", hint="mint a new id")
 
 
 def _sources(taints: Iterable[Taint]) -> dict[str, frozenset[str]]:

@@ -15,23 +15,11 @@ from typing import Final, Protocol
 from ulid import ULID
 
 from cmf.identity import Clock
+from pipeline.approval_state import Approval, ApprovalStatus, SessionKey, asked_before, session_key
 from pipeline.context import Context
 from pipeline.errors import ApprovalError
 from pipeline.policy_input import SessionFacts
-from pipeline.session_state import (
-    Approval,
-    ApprovalStatus,
-    Budget,
-    BudgetScope,
-    Changes,
-    SessionKey,
-    SessionState,
-    Taint,
-    asked_before,
-    budget_id,
-    budget_of,
-    session_key,
-)
+from pipeline.session_state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = _EPOCH.resolution
@@ -89,6 +77,14 @@ class SessionStore(Protocol):
         """The approval of that id, in whatever session."""
         ...
 
+    def sealed(self, approval_id: str) -> bytes | None:
+        """What was sealed with that approval; None once it was used, denied or grew too old."""
+        ...
+
+    def grants(self, context: Context) -> tuple[Grant, ...]:
+        """Every declassification of the context's session, lapsed ones too, the oldest first."""
+        ...
+
     def pending_approvals(self) -> tuple[Approval, ...]:
         """What waits for a person and is not too old, the oldest first."""
         ...
@@ -118,6 +114,7 @@ class MemorySessions(SessionStore):
         self._marks: dict[SessionKey, frozenset[str]] = {}
         self._budgets: dict[tuple[str, str, str, str], Budget] = {}
         self._asked: dict[str, SessionKey] = {}
+        self._sealed: dict[str, tuple[int, bytes]] = {}
         self._lock = threading.Lock()
 
     def read(self, context: Context) -> SessionFacts:
@@ -146,7 +143,27 @@ class MemorySessions(SessionStore):
                 self._marks[key] = marks | kept.seen | kept.count_marks
             self._budgets.update(budgets)
             self._asked.update((asked.id, key) for asked in kept.asked)
+            self._seal(kept)
         return True
+
+    def _seal(self, changes: Changes) -> None:
+        for use in changes.used:
+            self._sealed.pop(use.id, None)
+        if changes.sealed:
+            now = self._moments.now()
+            self._sealed = {name: kept for name, kept in self._sealed.items() if now < kept[0]}
+            self._sealed.update((one.id, (one.expires_at, body)) for one, body in changes.sealed_with())
+
+    def sealed(self, approval_id: str) -> bytes | None:
+        """See `SessionStore`."""
+        with self._lock:
+            expires_at, body = self._sealed.get(approval_id, (0, b""))
+        return body if self._moments.now() < expires_at else None
+
+    def grants(self, context: Context) -> tuple[Grant, ...]:
+        """See `SessionStore`."""
+        with self._lock:
+            return in_order(self._states.get(session_key(context), SessionState()).grants)
 
     def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:
         """See `SessionStore`."""
@@ -177,6 +194,8 @@ class MemorySessions(SessionStore):
             if key is None:
                 raise unknown_approval()
             self._states[key] = with_decision(self._states[key], approval_id, approver, approve, self._moments.now())
+            if not approve:
+                self._sealed.pop(approval_id, None)
             return self._states[key].approvals[approval_id]
 
     def close(self) -> None:
@@ -199,6 +218,11 @@ def with_decision(state: SessionState, approval_id: str, approver: str, approve:
     decided = state.approvals[approval_id].decided(approver, approve=approve, now=moment)
     approvals = {**state.approvals, approval_id: decided}
     return dataclasses.replace(state, approvals=approvals, version=state.version + 1, updated_at=moment)
+
+
+def in_order(grants: Collection[Grant]) -> tuple[Grant, ...]:
+    """The grants by the moment in which they were made."""
+    return tuple(sorted(grants, key=lambda grant: (grant.granted_at, grant.id)))
 
 
 def waiting(approvals: Collection[Approval], now: int) -> tuple[Approval, ...]:

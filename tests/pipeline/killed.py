@@ -31,19 +31,10 @@ from tests.pipeline.run_records import made_record
 from tests.pipeline.session_stores import ANN
 from ulid import ULID
 
+from pipeline.approval_state import ApprovalUse, Asked
 from pipeline.recorder import Recorder
 from pipeline.redis_sessions import RedisSessions
-from pipeline.session_state import (
-    ApprovalUse,
-    Asked,
-    BudgetScope,
-    Changes,
-    Count,
-    Grant,
-    Reservation,
-    Settlement,
-    Taint,
-)
+from pipeline.session_state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
 from pipeline.sessions import SessionStore
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records

@@ -9,18 +9,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from cmf.security import SubjectExtension
+from pipeline.approval_state import ApprovalUse, Asked
 from pipeline.context import Context
-from pipeline.session_state import (
-    ApprovalUse,
-    Asked,
-    BudgetScope,
-    Changes,
-    Count,
-    Grant,
-    Reservation,
-    Settlement,
-    Taint,
-)
+from pipeline.session_state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
 
 WRITERS = 64
 

@@ -29,29 +29,36 @@ from sqlalchemy.dialects import sqlite
 
 from cmf.codec import dumps, loads
 from cmf.identity import Clock
+from pipeline.approval_state import Approval, ApprovalStatus, SessionKey, session_key
 from pipeline.context import Context
 from pipeline.policy_input import SessionFacts
 from pipeline.session_state import (
     MAX_EVENTS,
-    Approval,
-    ApprovalStatus,
     Budget,
     BudgetScope,
     Changes,
     Grant,
-    SessionKey,
     SessionState,
     Taint,
     budget_id,
     budget_of,
-    session_key,
 )
-from pipeline.sessions import Moments, SessionStore, settle, unknown_approval, waiting, wall_clock, with_decision
+from pipeline.sessions import (
+    Moments,
+    SessionStore,
+    in_order,
+    settle,
+    unknown_approval,
+    waiting,
+    wall_clock,
+    with_decision,
+)
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import (
     APPROVALS,
     BUDGET_HOLDS,
     BUDGETS,
+    SEALED,
     SESSION_COUNTERS,
     SESSION_EVENTS,
     SESSION_GRANT_SOURCES,
@@ -64,6 +71,7 @@ from pipeline.store.tables import (
 from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
 
 _UNNAMED: Final = ""  # the provider of a call that no provider named
+_GRANT_COLUMNS: Final = ("label", "actor", "seconder", "reason", "scope", "granted_at", "expires_at")
 _AT_ONCE: Final = 1_000  # values in one IN list; SQLite stops at 32,766 parameters
 _BudgetId = tuple[str, str, str, str]
 
@@ -140,6 +148,21 @@ class SqlSessions(SessionStore):
         with snapshot(self._engine) as connection:
             return _approvals_by_id(connection, [approval_id]).get(approval_id)
 
+    def sealed(self, approval_id: str) -> bytes | None:
+        """See `SessionStore`."""
+        live = and_(SEALED.c.approval_id == approval_id, SEALED.c.expires_at > self._moments.now())
+        with snapshot(self._engine) as connection:
+            body: bytes | None = connection.execute(select(SEALED.c.body).where(live)).scalar()
+        return body
+
+    def grants(self, context: Context) -> tuple[Grant, ...]:
+        """See `SessionStore`."""
+        key = session_key(context)
+        if key.session is None:
+            return ()
+        with snapshot(self._engine) as connection:
+            return in_order(_Session(connection, key).grants())
+
     def pending_approvals(self) -> tuple[Approval, ...]:
         """See `SessionStore`."""
         with snapshot(self._engine) as connection:
@@ -159,6 +182,8 @@ class SqlSessions(SessionStore):
             after = with_decision(session.locked(approvals=found), approval_id, approver, approve, now)
             session.advance(after)
             _save_approval(connection, after.approvals[approval_id])
+            if not approve:
+                _unseal(connection, [approval_id])
             return after.approvals[approval_id]
 
         return waited(self._writer.call(decide), self._timeout_seconds)
@@ -211,7 +236,7 @@ class _Session:
             version=row.version,
             updated_at=row.updated_at,
             taints=frozenset(Taint(*pair) for pair in self._rows(SESSION_LABELS, "label", "source")),
-            grants=self._grants(),
+            grants=self.grants(),
             counters={name: Decimal(amount) for name, amount in counters},
             events=tuple(loads(row.body) for row in sorted(self._rows(SESSION_EVENTS, "seq", "body"))),
             tool_ids=self._tool_ids(),
@@ -257,20 +282,28 @@ class _Session:
         )
         after = before.after(changes, self._key, now, counted)
         self.advance(after)
-        self._save_labels(changes, after.updated_at)
+        self._save_labels(changes, after)
         self._put_counters(changes, after)
         self._append_events(after.events)
         self._insert_missing(SESSION_TOOL_IDS, _tool_id_rows(changes.tool_ids))
         self._insert_missing(SESSION_MARKS, [{"mark": mark} for mark in sorted(changes.seen | changes.count_marks)])
         for approval_id in ids:
             _save_approval(self._connection, after.approvals[approval_id])
+        if changes.used:
+            _unseal(self._connection, [use.id for use in changes.used])
+        if changes.sealed:
+            self._connection.execute(delete(SEALED).where(SEALED.c.expires_at <= now))
+            for asked, body in changes.sealed_with():
+                row = {"approval_id": asked.id, "expires_at": asked.expires_at, "body": body}
+                self._connection.execute(SEALED.insert(), [row])
 
     def marks(self, wanted: Collection[str]) -> frozenset[str]:
         """Those on record."""
         return frozenset(row.mark for row in self._some(SESSION_MARKS, ("mark",), wanted))
 
-    def _grants(self) -> tuple[Grant, ...]:
-        columns = ("id", "label", "actor", "reason", "scope", "expires_at")
+    def grants(self) -> tuple[Grant, ...]:
+        """Those on record."""
+        columns = ("id", *_GRANT_COLUMNS)
         rows = self._rows(SESSION_GRANTS, *columns)
         if not rows:
             return ()
@@ -290,11 +323,10 @@ class _Session:
     def _insert_missing(self, table: Table, rows: list[dict[str, Any]]) -> None:
         insert_missing(self._connection, table, [{**self._row, **row} for row in rows])
 
-    def _save_labels(self, changes: Changes, now: int) -> None:
+    def _save_labels(self, changes: Changes, after: SessionState) -> None:
         self._insert_missing(SESSION_LABELS, [{"label": one.label, "source": one.source} for one in changes.taints])
-        for grant in changes.grants:
-            columns = {name: getattr(grant, name) for name in ("id", "label", "actor", "reason", "scope", "expires_at")}
-            row = {**self._row, **columns, "granted_at": now}
+        for grant in after.grants:
+            row = {**self._row, "id": grant.id, **{name: getattr(grant, name) for name in _GRANT_COLUMNS}}
             self._connection.execute(SESSION_GRANTS.insert(), [row])
             sources = [{"grant_id": grant.id, "source": source} for source in sorted(grant.sources)]
             self._connection.execute(SESSION_GRANT_SOURCES.insert(), sources)
@@ -337,6 +369,10 @@ def _approvals(found: Result[Any]) -> dict[str, Approval]:
 
 def _approvals_by_id(connection: Connection, ids: Collection[str]) -> dict[str, Approval]:
     return _approvals(connection.execute(_APPROVALS_BY_ID, {"wanted": list(ids)})) if ids else {}
+
+
+def _unseal(connection: Connection, ids: Collection[str]) -> None:
+    connection.execute(delete(SEALED).where(SEALED.c.approval_id.in_(ids)))
 
 
 def _save_approval(connection: Connection, approval: Approval) -> None:

@@ -69,6 +69,7 @@ SESSION_GRANTS: Final = Table(
     _text("scope"),
     _moment("granted_at"),
     _moment("expires_at"),
+    _text("seconder", nullable=True),
     Index("session_grants_session", "subject", "session"),
 )
 SESSION_GRANT_SOURCES: Final = Table(
@@ -128,6 +129,14 @@ APPROVALS: Final = Table(
     _moment("used_at", nullable=True),
     Index("approvals_session", "subject", "session"),
     Index("approvals_status", "status", "requested_at"),
+)
+SEALED: Final = Table(
+    "sealed",
+    METADATA,
+    Column("approval_id", Text, ForeignKey("approvals.id"), primary_key=True),
+    _moment("expires_at"),
+    Column("body", LargeBinary, nullable=False),
+    Index("sealed_expires_at", "expires_at"),
 )
 BUDGETS: Final = Table(
     "budgets",
