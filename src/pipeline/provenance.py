@@ -277,7 +277,6 @@ class Index:
                 entries += (
                     self._entry(pointer(at), "address", use, content[start:end]) | {"span": [start, end]}
                     for start, end in spans
-                    if end - start < len(content)
                 )
         return entries
 

@@ -17,7 +17,7 @@ from pipeline.policy_set import PolicySet
 
 RULES = policy_set.shipped() / "cmf" / "rules"
 SAMPLES = sorted(RULES.glob("*/*/samples/*.json"))
-EFFECT_OF = {"denied": "deny", "redacted": "redact", "labelled": "label", "allowed": None}
+EFFECT_OF = {"denied": "deny", "asked": "require_approval", "redacted": "redact", "labelled": "label", "allowed": None}
 # What a sample shows: token → what must happen to it wherever somebody could have written it.
 SECRETS = {
     "AWS": "AKIAIOSFODNN7EXAMPLE",

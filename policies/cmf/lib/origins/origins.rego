@@ -1,0 +1,50 @@
+# METADATA
+# title: Where the values of a call came from
+# description: What rules on provenance ask of `input.origins`, in one place [PROV-1] to [PROV-12].
+package cmf.lib.origins
+
+# METADATA
+# title: The entry of the call as a whole
+# scope: document
+call := entry if {
+	some entry in input.origins
+	entry.type == "call"
+}
+
+# METADATA
+# title: The call acts after something that others can have written was read
+# description: |
+#   A tool that no profile describes may do anything. Without any profiles nothing is known of tools, and nothing held.
+# scope: document
+acts_after_untrusted if {
+	_acts
+	some entry in input.origins
+	entry.type == "before"
+}
+
+_acts if call.sink
+
+_acts if call.profile == "unknown"
+
+# METADATA
+# title: Trusted
+# description: True if someone who is trusted said the value of `entry`.
+trusted(entry) if {
+	some source in entry.sources
+	source.trust == "trusted"
+}
+
+# METADATA
+# title: Said by others
+# description: True if the value of `entry` stands in something that others can have written, or is claimed to be.
+said_by_others(entry) if {
+	some source in entry.sources
+	source.trust != "trusted"
+	source.kind != "assistant"
+}
+
+# METADATA
+# title: The argument that an entry belongs to
+# description: |
+#   Its name only, as the tool spells it; what lies deeper is the sender's own words. Nothing for the whole.
+argument(entry) := split(concat("", [entry.path, "/"]), "/")[1]

@@ -1,0 +1,38 @@
+# METADATA
+# title: Control arguments come from someone trusted
+# description: |
+#   Recipients, accounts, ids and addresses of a call that acts are to stand in the user's words, the system's, or
+#   a field that the tool's profile trusts. Once something that others can have written was read, a person is
+#   asked about others.
+# related_resources:
+#   - ref: https://genai.owasp.org/llmrisk/llm012025-prompt-injection/
+# custom:
+#   code: provenance.control-origin
+#   severity: high
+#   kinds: [tool_call]
+#   standards: [OWASP-LLM01, OWASP-LLM06, OWASP-ASI01, OWASP-ASI02, NIST-AC-4]
+package cmf.rules.provenance.control_origin
+
+import data.cmf.lib.origins
+
+require_approval contains _hit if _settings.effect == "require_approval"
+
+deny contains _hit if _settings.effect == "deny"
+
+_settings := data.cmf.defaults.provenance.control_origin
+
+_hit := {
+	"code": "provenance.control-origin",
+	"reason": "Where this call goes or what it acts on was not said by anyone trusted.",
+	"detail": {"arguments": _strange},
+} if {
+	count(_strange) > 0
+	origins.acts_after_untrusted
+}
+
+_strange contains origins.argument(entry) if {
+	some entry in input.origins
+	entry.use == "control"
+	entry.type in {"string", "number", "key", "raw"}
+	not origins.trusted(entry)
+}
