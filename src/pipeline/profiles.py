@@ -1,224 +1,98 @@
-"""What an operator says about tools and resources: profiles, and where they are looked up. Spec: docs/spec/profiles.md.
+"""Where profiles of tools, prompts and resources are looked up: the registry. Spec: docs/spec/profiles.md.
 
-A profile is data, not a rule [D9]: which fields of a result a third party can write, which arguments steer the act and
-which only carry content, what the act does, and what words ask for it. Rules read them as `data.cmf.profiles`.
+What they say stands in `pipeline.profile`. Rules read them as `data.cmf.profiles`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
-from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field
-from pydantic_core import PydanticCustomError
 
 from cmf.codec import MAX_BYTES, loads
 from cmf.errors import CmfError, ShapeError
-from cmf.frozen import FrozenDict, frozen_mapping
+from cmf.facts import entity_keys
 from cmf.security import DataPolicy, ObjectSecurityProfile
 from cmf.tools import ToolDefinition
-from cmf.uris import normalise, tool_uri
-from cmf.value import Flag, Str, Value, json_schema, replace, value
-from pipeline import field_paths
+from cmf.uris import normalise, segment, tool_uri
+from cmf.value import replace
 from pipeline.errors import ConfigError
 from pipeline.metadata import load_yaml
+from pipeline.profile import (
+    AskedFor,
+    FieldRule,
+    Profile,
+    ProfileDocument,
+    ResultProfile,
+    ServerProfile,
+    Trust,
+    profiles_schema,
+)
 
 CODE: Final = "profile.invalid"
-MAX_SHAPED_CHARACTERS: Final = 256  # of a value that has the shape of a name
-MAX_ASKED_CHARACTERS: Final = 65_536  # of one user message that are searched for words that ask
-
-
-class Trust(StrEnum):
-    """Who can have written what stands in a field."""
-
-    TRUSTED = "trusted"
-    METADATA = "metadata"
-    UNTRUSTED = "untrusted"
-
-
-def _pattern(text: str) -> str:
-    try:
-        field_paths.compiled(text)
-    except ValueError as error:
-        raise PydanticCustomError("field_pattern", "{why}", {"why": str(error)}) from None
-    return text
-
-
-def _expression(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error:
-        raise PydanticCustomError("expression", "not a regular expression") from None
-    return text
-
-
-def _spelled_short(rule: Any) -> Any:
-    return {"trust": rule} if isinstance(rule, str) else rule
-
-
-Pattern: TypeAlias = Annotated[Str, AfterValidator(_pattern)]
-Expression: TypeAlias = Annotated[Str, AfterValidator(_expression)]
-Word: TypeAlias = Annotated[Str, Field(min_length=1, max_length=80)]
-DataAction = Literal[
-    "read", "write", "execute", "invoke", "send", "receive", "generate", "export", "forward", "store", "log", "train",
-    "display",
-]  # fmt: skip
-"""ViewAction and the data-policy words of C13."""
-
-
-@value
-class FieldRule(Value):
-    """How far one field of a result is trusted, and the labels of what stands in it."""
-
-    trust: Annotated[
-        Trust,
-        Field(
-            description="`untrusted` if a third party can author free text there; `metadata` if the service itself "
-            "fills it in (ids, senders, dates); `trusted` if it is first-party data"
-        ),
-    ]
-    labels: tuple[Str, ...] = ()
-    shape: Annotated[
-        Expression | None,
-        Field(
-            description="A regular expression for the whole value, at most 256 characters long: the trust holds only "
-            "for what has this shape, and the rest is untrusted. For names that others choose but cannot write text in"
-        ),
-    ] = None
-
-    def trust_in(self, content: str) -> Trust:
-        """The trust of one value of the field."""
-        if self.shape is None:
-            return self.trust
-        fits = len(content) <= MAX_SHAPED_CHARACTERS and re.fullmatch(self.shape, content) is not None
-        return self.trust if fits else Trust.UNTRUSTED
-
-
-FieldRules: TypeAlias = Annotated[
-    dict[Pattern, Annotated[FieldRule, BeforeValidator(_spelled_short)]],
-    AfterValidator(frozen_mapping),
-    Field(
-        description="Field pattern -> trust (a word, or {trust, labels}). A pattern names a field and all below it: "
-        "`[*].sender`, `items[*].from`, `**.id`; a final `~` names the keys themselves: `*~`. Where several match, the "
-        "least trusted holds."
-    ),
-]
-
-
-@value
-class ResultProfile(Value):
-    """How far a tool's result is trusted: as a whole, and field by field where it can be read."""
-
-    trust: Annotated[Trust, Field(description="Of every field that no rule names")] = Trust.UNTRUSTED
-    format: Annotated[
-        Literal["auto", "json", "yaml", "python", "text"],
-        Field(
-            description="How a result that comes as text is read into fields: strict JSON, block YAML, or a Python "
-            "literal; `auto` tries them in this order; `text` has no fields. Name the one that the tool writes if it "
-            "may also return text of others as it is. What cannot be read is trusted as its least trusted field."
-        ),
-    ] = "auto"
-    labels: Annotated[tuple[Str, ...], Field(description="Labels of everything in the result")] = ()
-    fields: FieldRules = FrozenDict()
-
-    @property
-    def weakest(self) -> Trust:
-        """The trust of a result whose fields cannot be told apart."""
-        rules = self.fields.values()
-        ranks = [self.trust, *(rule.trust if rule.shape is None else Trust.UNTRUSTED for rule in rules)]
-        return max(ranks, key=list(Trust).index)
-
-
-@value
-class AskedFor(Value):
-    """The words by which a user asks for the act. Each message of the user is looked at by itself; case is ignored."""
-
-    verbs: Annotated[tuple[Word, ...], Field(description="Words or phrases; regular English endings match too")] = ()
-    objects: Annotated[
-        tuple[Word, ...], Field(description="If given, one of them must stand in the same message as the verb")
-    ] = ()
-    patterns: Annotated[tuple[Expression, ...], Field(description="Regular expressions; each is enough by itself")] = ()
-
-    def is_said_in(self, text: str) -> bool:
-        """Whether one message of the user asks for the act."""
-        text = text[:MAX_ASKED_CHARACTERS]
-        if any(_compiled(pattern).search(text) for pattern in self.patterns):
-            return True
-        return _says(self.verbs, text) and (not self.objects or _says(self.objects, text))
-
-
-@value
-class Profile(Value):
-    """What is known of one tool, prompt or resource."""
-
-    description: Str | None = None
-    actions: Annotated[
-        tuple[DataAction, ...] | None,
-        Field(description="What running it does with data; absent: not known, so it may write"),
-    ] = None
-    sink: Annotated[Flag, Field(description="Data leaves, or the world changes")] = False
-    irreversible: Annotated[Flag, Field(description="What it does cannot be undone")] = False
-    control: Annotated[
-        tuple[Pattern, ...],
-        Field(description="Arguments that say what is acted on, or where data goes: recipients, accounts, ids, URLs"),
-    ] = ()
-    content: Annotated[tuple[Pattern, ...], Field(description="Arguments that only carry text: subject, body")] = ()
-    asked_for: AskedFor | None = None
-    result: ResultProfile = ResultProfile()
-    object: ObjectSecurityProfile | None = None
-    data_policy: DataPolicy | None = None
-    intents: Annotated[tuple[Str, ...], Field(description="Names of purposes that this serves, for rules")] = ()
-
-    @property
-    def writes(self) -> bool:
-        """Whether running it may change what a later call reads."""
-        return self.actions is None or not set(self.actions) <= {"read", "receive", "display"}
-
-    @property
-    def result_labels(self) -> frozenset[str]:
-        """The labels of everything that it returns."""
-        return frozenset(self.result.labels) | frozenset(self.data_policy.apply_labels if self.data_policy else ())
-
-    def use_of(self, path: field_paths.Path) -> str:
-        """`control`, `content` or `other`: what an argument is for. Where both name it, it is control."""
-        for use, patterns in (("control", self.control), ("content", self.content)):
-            if any(field_paths.names(field_paths.compiled(pattern), path) for pattern in patterns):
-                return use
-        return "other"
-
-
-@value
-class ProfileDocument(Value):
-    """A file of profiles."""
-
-    version: Annotated[Literal[1], Field(description="Of this form; always 1")] = 1
-    profiles: Annotated[
-        dict[Str, Profile],
-        AfterValidator(frozen_mapping),
-        Field(description="By `name`, `namespace/name`, or URI (`tool://namespace/name`, `prompt://…`, a resource's)"),
-    ]
-
-
 Resolver: TypeAlias = Callable[[str], "Profile | Mapping[str, Any] | None"]
 Source: TypeAlias = "str | Path | Mapping[str, Any] | Resolver"
+_NAMED: Final = ("tool", "prompt")  # schemes whose entities have a name within a namespace
+
+
+class Entity(NamedTuple):
+    """What a part of a message names: `namespace` is that of a tool, or the server of a prompt; no name: a resource."""
+
+    uri: str
+    name: str | None = None
+    namespace: str | None = None
+
+    @classmethod
+    def tool(cls, name: str, namespace: str | None) -> Entity:
+        """A tool."""
+        return cls(tool_uri(name, namespace), name, namespace)
+
+    @classmethod
+    def prompt(cls, name: str, server: str | None) -> Entity:
+        """A prompt of a server."""
+        return cls(f"prompt://{segment(server) if server else '_'}/{segment(name)}", name, server)
+
+    @classmethod
+    def resource(cls, uri: str) -> Entity:
+        """A resource, or whatever else a URI names."""
+        return cls(normalise(uri))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys under which something may be said of it, best first [B9]."""
+        return entity_keys(self.uri, self.namespace, self.name)
+
+
+class Found(NamedTuple):
+    """A profile, and the key of the registry that has it."""
+
+    uri: str
+    profile: Profile
 
 
 class Profiles:
     """Profiles by entity. Later sources replace an entity's profile as a whole; functions are asked last."""
 
-    def __init__(self, entries: Mapping[str, Profile] | None = None, resolvers: Iterable[Resolver] = ()) -> None:
+    def __init__(
+        self,
+        entries: Mapping[str, Profile] | None = None,
+        resolvers: Iterable[Resolver] = (),
+        *,
+        servers: Mapping[str, ServerProfile] | None = None,
+        tools: Mapping[str, ToolDefinition] | None = None,
+    ) -> None:
         self._by_uri = {_uri_of(key): profile for key, profile in (entries or {}).items()}
         self._resolvers = tuple(resolvers)
-        self._by_name: dict[str, list[str]] = {}
+        self._servers = dict(servers or {})
+        self._tools = dict(tools or {})
+        self._by_name: dict[tuple[str, str], list[str]] = {}
         for uri in self._by_uri:
-            if uri.startswith("tool://"):
-                self._by_name.setdefault(_name_of(uri), []).append(uri)
+            scheme, _, rest = uri.partition("://")
+            if scheme in _NAMED:
+                self._by_name.setdefault((scheme, unquote(rest.rpartition("/")[2])), []).append(uri)
 
     @classmethod
     def load(cls, *sources: Source) -> Profiles:
@@ -228,61 +102,118 @@ class Profiles:
             ConfigError: `profile.unreadable`, `profile.invalid` or `profile.twice`; path: file, and place within it.
         """
         entries: dict[str, Profile] = {}
+        servers: dict[str, ServerProfile] = {}
         resolvers: list[Resolver] = []
         for source in sources:
             if callable(source):
                 resolvers.append(source)
             else:
-                entries.update(_entries(source))
-        return cls(entries, resolvers)
+                document, where = _document(source)
+                entries.update(_entries(document, where))
+                servers.update(document.servers)
+        return cls(entries, resolvers, servers=servers)
+
+    # -- looking up ------------------------------------------------------------------------------------------------
 
     def find(self, name: str, namespace: str | None = None) -> Profile | None:
         """The profile of a tool: by URI, by `namespace/name`, then by name if exactly one entry has it [B9]."""
-        uri = tool_uri(name, namespace)
-        found = self.for_uri(uri)
-        if found is not None:
-            return found
-        named = self._by_name.get(name, [])
-        if len(named) != 1 or (namespace is not None and named[0] != tool_uri(name, None)):
+        found = self.lookup(Entity.tool(name, namespace))
+        return None if found is None else found.profile
+
+    def lookup(self, entity: Entity) -> Found | None:
+        """The profile of an entity in the order of B9, and under which URI it is kept; ConfigError as `for_uri`."""
+        exact = self.for_uri(entity.uri)
+        if exact is not None:
+            return Found(entity.uri, exact)
+        if entity.name is None:
             return None
-        return self._by_uri[named[0]]
+        scheme = entity.uri.partition("://")[0]
+        named = self._by_name.get((scheme, entity.name), [])
+        bare = f"{scheme}://_/{segment(entity.name)}"
+        if len(named) != 1 or (entity.namespace is not None and named[0] != bare):
+            return None
+        return Found(named[0], self._by_uri[named[0]])
+
+    def named(self, entity: Entity) -> tuple[Found, ...]:
+        """Every profile that may be meant where only a name is known; that of the entity itself if there is one.
+
+        For what must not be missed (labels, data policies). What grants something is looked up by `lookup`.
+        """
+        found = self.lookup(entity)
+        if found is not None or entity.name is None:
+            return () if found is None else (found,)
+        scheme = entity.uri.partition("://")[0]
+        return tuple(Found(uri, self._by_uri[uri]) for uri in self._by_name.get((scheme, entity.name), []))
 
     def for_uri(self, uri: str) -> Profile | None:
         """The profile of exactly that entity.
 
         Raises:
-            ConfigError: a function answered with something that is no profile.
+            ConfigError: a function failed (`profile.unavailable`), or answered with no profile (`profile.invalid`).
         """
         uri = normalise(uri)
         found = self._by_uri.get(uri)
         if found is not None:
             return found
         for resolver in self._resolvers:
-            answer = resolver(uri)
+            answer = _asked(resolver, uri)
             if answer is not None:
                 return _profile(answer, f"<{uri}>")
         return None
 
-    def with_mcp_tools(self, tools: Iterable[ToolDefinition], *, trusted: bool = False) -> Profiles:
-        """These profiles and what the annotations of MCP tools say.
+    def tool(self, uri: str) -> ToolDefinition | None:
+        """What its server said of a tool (`with_mcp_tools`), by its exact URI: claims, for the eyes of policy."""
+        return self._tools.get(normalise(uri))
 
-        Annotations are the server's own claims: of a server that is not `trusted` they only ever make a profile
-        stricter, and never say that a tool merely reads.
+    def tool_schema(self, uri: str) -> Mapping[str, Any] | None:
+        """The JSON Schema of a tool's arguments: the profile's, else what its server said; None where neither has one.
+
+        `uri` is `tool://<namespace or _>/<name>`, looked up in the order of B9. For [C12].
         """
-        entries = dict(self._by_uri)
-        for tool in tools:
-            annotations = ((tool.extra or {}).get("mcp") or {}).get("annotations")
-            if isinstance(annotations, Mapping):
-                uri = tool_uri(tool.name, tool.namespace)
-                base = self.find(tool.name, tool.namespace)
-                entries[uri] = annotated(annotations, base, trusted=trusted)
-        return Profiles(entries, self._resolvers)
+        found = self.lookup(_entity_of(uri))
+        if found is not None and found.profile.input_schema is not None:
+            return found.profile.input_schema
+        told = self.tool(uri)
+        return None if told is None else told.input_schema
+
+    def trusts(self, namespace: str | None) -> bool:
+        """Whether the operator believes what the server of that namespace says of its tools."""
+        server = self._servers.get(namespace) if namespace is not None else None
+        return server is not None and server.trusted
+
+    # -- what servers say ------------------------------------------------------------------------------------------
+
+    def with_mcp_tools(
+        self, tools: Iterable[ToolDefinition], *, server: str | None = None, trusted: bool | None = None
+    ) -> Profiles:
+        """These profiles and what an MCP server said of its tools in `tools/list`.
+
+        Annotations are the server's own claims: unless it is trusted they only ever make a profile stricter, and never
+        say that a tool merely reads.
+
+        Args:
+            tools: as `tools/list` had them.
+            server: whose answer it was: the namespace of tools that name none.
+            trusted: whether to believe it; by default what the registry says of the tool's server.
+        """
+        entries, told = dict(self._by_uri), dict(self._tools)
+        for listed in tools:
+            tool = listed if listed.namespace is not None else replace(listed, namespace=server)
+            uri = tool_uri(tool.name, tool.namespace)
+            told[uri] = tool
+            annotations = annotations_of(tool)
+            if annotations is not None:
+                believed = self.trusts(tool.namespace) if trusted is None else trusted
+                entries[uri] = annotated(annotations, self.find(tool.name, tool.namespace), trusted=believed)
+        return Profiles(entries, self._resolvers, servers=self._servers, tools=told)
+
+    # -- what others read ------------------------------------------------------------------------------------------
 
     def as_data(self) -> dict[str, Any]:
         """The profiles as `data.cmf.profiles`: by URI, and by name where only one entry has the name."""
         data = {uri: profile.model_dump() for uri, profile in self._by_uri.items()}
-        for name, uris in self._by_name.items():
-            if len(uris) == 1:
+        for (scheme, name), uris in self._by_name.items():
+            if scheme == "tool" and len(uris) == 1:
                 data[name] = data[uris[0]]
         return data
 
@@ -300,6 +231,12 @@ class Profiles:
     def __bool__(self) -> bool:
         """Whether any profile can be known."""
         return bool(self._by_uri or self._resolvers)
+
+
+def annotations_of(tool: ToolDefinition) -> Mapping[str, Any] | None:
+    """What an MCP server says of a tool in its annotations; None where it says nothing."""
+    said = ((tool.extra or {}).get("mcp") or {}).get("annotations")
+    return said if isinstance(said, Mapping) else None
 
 
 def annotated(annotations: Mapping[str, Any], base: Profile | None = None, *, trusted: bool = False) -> Profile:
@@ -320,46 +257,16 @@ def annotated(annotations: Mapping[str, Any], base: Profile | None = None, *, tr
     return replace(known, **changes) if changes else known
 
 
-def _says(words: tuple[str, ...], text: str) -> bool:
-    return any(_compiled(_inflected(word)).search(text) for word in words)
-
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-@lru_cache(maxsize=4096)
-def _inflected(phrase: str) -> str:
-    """An expression for a phrase whose first word may have a regular English ending."""
-    first, *rest = phrase.split() or [phrase]
-    stem = re.escape(first)
-    forms = [f"{stem}(?:s|es|d|ed|ing)?"]
-    if len(first) > 2 and first[-1] in "bdgklmnprt":
-        forms.append(f"{stem}{re.escape(first[-1])}(?:ed|ing)")
-    if first[-1] == "e":
-        forms.append(f"{re.escape(first[:-1])}ing")
-    if first[-1] == "y":
-        forms.append(f"{re.escape(first[:-1])}(?:ies|ied)")
-    return rf"(?<!\w)(?:{'|'.join(forms)})" + "".join(rf"\s+{re.escape(word)}" for word in rest) + r"(?!\w)"
-
-
-def profiles_schema() -> dict[str, Any]:
-    """The JSON Schema of a file of profiles [D9]."""
-    schema = json_schema(ProfileDocument)
-    rules = schema["$defs"]["ResultProfile"]["properties"]["fields"]
-    words = {"type": "string", "enum": [trust.value for trust in Trust]}
-    rules["additionalProperties"] = {"anyOf": [words, rules["additionalProperties"]]}
-    return {**schema, "title": "Profiles of tools, prompts and resources"}
-
-
-def _entries(source: str | Path | Mapping[str, Any]) -> dict[str, Profile]:
+def _document(source: str | Path | Mapping[str, Any]) -> tuple[ProfileDocument, str]:
     where = "$" if isinstance(source, Mapping) else str(source)
     body = source if isinstance(source, Mapping) else _read(Path(source))
     try:
-        document = ProfileDocument.model_validate(dict(body) if isinstance(body, Mapping) else body)
+        return ProfileDocument.model_validate(dict(body) if isinstance(body, Mapping) else body), where
     except ShapeError as error:
         raise _invalid(error, where) from None
+
+
+def _entries(document: ProfileDocument, where: str) -> dict[str, Profile]:
     entries: dict[str, Profile] = {}
     for key, profile in document.profiles.items():
         uri = _uri_of(key)
@@ -384,6 +291,14 @@ def _read(path: Path) -> Any:
         ) from None
 
 
+def _asked(resolver: Resolver, uri: str) -> Profile | Mapping[str, Any] | None:
+    try:
+        return resolver(uri)
+    except Exception as error:
+        why = f"the function raised {type(error).__name__}"
+        raise ConfigError(why, path=f"<{uri}>", code="profile.unavailable", hint="see to the registry") from error
+
+
 def _profile(answer: Profile | Mapping[str, Any], where: str) -> Profile:
     try:
         return Profile.model_validate(answer if isinstance(answer, Profile) else dict(answer))
@@ -404,19 +319,25 @@ def _uri_of(key: str) -> str:
     return tool_uri(name, namespace if slash else None)
 
 
-def _name_of(uri: str) -> str:
-    return unquote(uri.rpartition("/")[2])
+def _entity_of(uri: str) -> Entity:
+    scheme, _, rest = normalise(uri).partition("://")
+    namespace, slash, name = rest.rpartition("/")
+    if scheme not in _NAMED or not slash:
+        return Entity.resource(uri)
+    return Entity(normalise(uri), unquote(name), None if namespace == "_" else unquote(namespace))
 
 
 __all__ = [
     "AskedFor",
+    "Entity",
     "FieldRule",
+    "Found",
     "Profile",
-    "ProfileDocument",
     "Profiles",
     "Resolver",
     "ResultProfile",
     "Trust",
     "annotated",
+    "annotations_of",
     "profiles_schema",
 ]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cmf.tools import ToolDefinition
 from pipeline.errors import ConfigError
 from pipeline.field_paths import Mark, compiled, leaves, names, pointer, shape
-from pipeline.profiles import AskedFor, Profile, Profiles, Trust, annotated, profiles_schema
+from pipeline.profiles import AskedFor, Entity, Profile, Profiles, Trust, annotated, profiles_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,6 +39,9 @@ def refused(source: Any) -> ConfigError:
         ({"profiles": {"pay": {"result": {"fields": {"a": "sure"}}}}}, "profiles.pay.result.fields.a.trust"),
         ({"profiles": {"pay": {"asked_for": {"patterns": ["("]}}}}, "profiles.pay.asked_for.patterns[0]"),
         ({"profiles": {"pay": {"actions": ["fly"]}}}, "profiles.pay.actions[0]"),
+        ({"profiles": {"pay": {"data_policy": {"denied_actions": ["exprot"]}}}}, "profiles.pay.data_policy"),
+        ({"profiles": {"pay": {"data_policy": {"allowed_actions": ["fly"]}}}}, "profiles.pay.data_policy"),
+        ({"profiles": {}, "servers": {"s": {"trust": True}}}, "servers.s.trust"),
         ({"version": 2, "profiles": {}}, "version"),
         ({}, "profiles"),
     ],
@@ -84,6 +87,18 @@ def test_a_function_that_answers_with_no_profile_is_refused() -> None:
         profiles.find("pay")
 
     assert caught.value.code == "profile.invalid"
+
+
+@pytest.mark.spec("PRF-1")
+def test_a_function_that_fails_is_no_absence_of_a_profile() -> None:
+    def answer(uri: str) -> None:
+        raise TimeoutError("secret of the registry")
+
+    with pytest.raises(ConfigError) as caught:
+        Profiles.load(answer).find("pay")
+
+    assert caught.value.code == "profile.unavailable"
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.spec("PRF-1")
@@ -138,6 +153,36 @@ def test_an_unambiguous_name_is_found_with_and_without_its_namespace() -> None:
     assert profiles.find("read", "any") == Profile()
     assert profiles.for_uri("prompt://s/hello") == Profile(intents=("x",))
     assert profiles.find("hello") is None
+
+
+@pytest.mark.spec("PRF-2")
+def test_prompts_are_found_as_tools_are() -> None:
+    profiles = Profiles.load({"profiles": {"prompt://s/hello": {"intents": ["x"]}, "prompt://_/bye": {}, "hello": {}}})
+
+    found = {
+        (name, server): None if (at := profiles.lookup(Entity.prompt(name, server))) is None else at.uri
+        for name in ("hello", "bye")
+        for server in (None, "s", "other")
+    }
+
+    assert found == {
+        ("hello", None): "prompt://s/hello",
+        ("hello", "s"): "prompt://s/hello",
+        ("hello", "other"): None,
+        ("bye", None): "prompt://_/bye",
+        ("bye", "s"): "prompt://_/bye",
+        ("bye", "other"): "prompt://_/bye",
+    }
+
+
+@pytest.mark.spec("PRF-2")
+def test_what_must_not_be_missed_is_every_profile_that_may_be_meant() -> None:
+    profiles = Profiles.load({"profiles": {"a/pay": {}, "b/pay": {}, "read": {}}})
+
+    assert [at.uri for at in profiles.named(Entity.tool("pay", None))] == ["tool://a/pay", "tool://b/pay"]
+    assert [at.uri for at in profiles.named(Entity.tool("pay", "b"))] == ["tool://b/pay"]
+    assert [at.uri for at in profiles.named(Entity.tool("read", "c"))] == ["tool://_/read"]
+    assert profiles.named(Entity.tool("other", None)) == profiles.named(Entity.resource("db://pay")) == ()
 
 
 # -- patterns ----------------------------------------------------------------------------------------------------------
@@ -284,6 +329,40 @@ def test_a_trusted_server_may_say_that_a_tool_only_reads() -> None:
 
     assert profiles.find("look") == Profile(actions=("read",), control=("**",))
     assert profiles.find("plain") is None
+
+
+@pytest.mark.spec("PRF-6")
+def test_a_server_is_believed_only_if_the_registry_trusts_it() -> None:
+    profiles = Profiles.load({"profiles": {}, "servers": {"home": {"trusted": True}, "far": {}}})
+    reads = [ToolDefinition(name="look", extra={"mcp": {"annotations": {"readOnlyHint": True}}})]
+
+    found = {
+        server: profiles.with_mcp_tools(reads, server=server).find("look", server)
+        for server in ("home", "far", "unknown", None)
+    }
+
+    claimed = Profile(control=("**",), sink=True)
+    assert found == {
+        "home": Profile(actions=("read",), control=("**",), sink=True),
+        "far": claimed,
+        "unknown": claimed,
+        None: claimed,
+    }
+    assert profiles.with_mcp_tools(reads, server="home", trusted=False).find("look", "home") == claimed
+
+
+@pytest.mark.spec("PRF-10")
+def test_the_schema_of_a_tool_is_the_operator_s_before_the_server_s() -> None:
+    own, said = {"type": "object", "required": ["id"]}, {"type": "object"}
+    profiles = Profiles.load({"profiles": {"s/pay": {"input_schema": own}, "read": {"input_schema": own}}})
+
+    told = profiles.with_mcp_tools(
+        [ToolDefinition(name="pay", input_schema=said), ToolDefinition(name="list", input_schema=said)], server="s"
+    )
+
+    uris = ("tool://s/pay", "tool://_/pay", "tool://x/read", "tool://s/list", "tool://_/list", "db://pay", "tool://x")
+    assert [told.tool_schema(uri) for uri in uris] == [own, own, own, said, None, None, None]
+    assert told.find("list", "s") is None
 
 
 # -- what others read --------------------------------------------------------------------------------------------------
