@@ -19,7 +19,11 @@ _T = TypeVar("_T", bound=Message | Request | Response)
 
 @value
 class Context(Value):
-    """The facts of one run. Without a subject the request is anonymous; without a session it stands alone."""
+    """The facts of one run. Without a subject the request is anonymous; without a session it stands alone.
+
+    `call_id` is for whoever makes a call here and now, and knows that it is a new one: it is counted, whatever was said
+    before. Without it, the same thing said at the same place of a conversation is the same call.
+    """
 
     subject: SubjectExtension | None = None
     session: Str | None = None
@@ -32,6 +36,7 @@ class Context(Value):
     objects: Objects = FrozenDict()
     data: DataPolicies = FrozenDict()
     custom: FrozenDict | None = None
+    call_id: Str | None = None
 
 
 def ingest(traffic: _T, context: Context, session_labels: frozenset[str]) -> _T:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cmf import adapters
+from cmf.adapters.base import WireEvent
 from cmf.message import Message
 from cmf.request import Request
 from cmf.value import replace
@@ -20,13 +22,29 @@ def emit(outcome: Outcome, target: str) -> Any:
         EmissionError: nothing may go out, or not under this certificate; the code says why.
         CmfError: the target cannot express it.
     """
+    return _emitted(outcome, lambda value: _encode(value, target))
+
+
+def emit_events(outcome: Outcome, target: str) -> list[WireEvent]:
+    """The same for a response that goes out as a stream: its events, made anew from what was judged.
+
+    Raises:
+        EmissionError: as `emit` does; also for what is no response.
+    """
+    if outcome.value is not None and outcome.response is None:
+        raise EmissionError("only a response is streamed", code="emit.no-stream", hint="use emit")
+    events: list[WireEvent] = _emitted(outcome, adapters.get(target).to_wire_events)
+    return events
+
+
+def _emitted(outcome: Outcome, encode: Callable[[Any], Any]) -> Any:
     value = outcome.value
     if value is None:
         raise EmissionError("policy let nothing through", code="emit.refused", hint="read the decision")
     problem = problem_with(outcome.certificate, value)
     if problem or outcome.certificate is None:
         raise EmissionError("the value was not judged as it stands", code=problem, hint="run it through the pipeline")
-    body = _encode(value, target)
+    body = encode(value)
     if not spend(outcome.certificate):
         raise EmissionError(
             "the value went out already", code="emit.spent-certificate", hint="run it through the pipeline again"

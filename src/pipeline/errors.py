@@ -8,8 +8,12 @@
         Denied                      policy refused
         ApprovalRequired            policy wants a person to approve first
         PolicyUnavailable           policy could not be asked at all: an outage, not a verdict
+      CallError                     a guarded function's arguments or result cannot be judged, or not used as judged
+        ToolInputError              the arguments do not fit the tool's schema
       SessionError                  a change to a session that cannot be made
         ApprovalError               an approval that cannot be given or used
+        DeclassificationError       a label that this subject may not lift, or not like this
+        UnpricedError               a request whose cost nobody can tell, where that is refused
         BudgetExceeded              a reservation beyond what the budget allows
       StoreError                    the store cannot read or keep something: nothing may be released
         StoreBusy                   it has too much to do: try again
@@ -22,6 +26,7 @@ types, never the content of a message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -84,12 +89,20 @@ class EmissionError(PipelineError):
 
 
 class DecisionError(PipelineError):
-    """A decision that lets nothing through, raised. `user_message` is safe to show; `decision` says the rest."""
+    """A decision that lets nothing through, raised. `user_message` is safe to show; `decision` says the rest.
+
+    Attributes:
+        decision_id: what to quote to whoever keeps the record.
+        retryable: whether the same may go through another time, with nothing changed.
+        approval_ids: what a person has to approve first; empty where that is not what stops it.
+    """
 
     retryable: ClassVar[bool] = False
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, decision: Decision, approval_ids: Sequence[str] = ()) -> None:
         self.decision = decision
+        self.decision_id = decision.id
+        self.approval_ids = tuple(approval_ids)
         first = decision.reasons[0] if decision.reasons else None
         self.user_message = first.reason if first is not None else "This was not judged in full."
         where = next((view.path for view in decision.views if first is not None and first in view.hits), "")
@@ -116,6 +129,19 @@ class PolicyUnavailable(DecisionError):
     retryable = True
 
 
+class CallError(PipelineError, ValueError):
+    """A guarded function's arguments or result cannot be judged, or cannot be used as they were judged [GRD-9]."""
+
+    default_code = "guard.call"
+    retryable: ClassVar[bool] = False
+
+
+class ToolInputError(CallError):
+    """What a guarded tool would be called with does not fit its schema [A8]."""
+
+    default_code = "tool_input_invalid"
+
+
 class SessionError(PipelineError, ValueError):
     """A change to a session that cannot be made; nothing of it was kept [SES-4]."""
 
@@ -126,6 +152,18 @@ class ApprovalError(SessionError):
     """An approval that cannot be given or used [C10]."""
 
     default_code = "approval.unusable"
+
+
+class DeclassificationError(SessionError):
+    """A label that may not be lifted, or not by this subject, or not for so long [C3]."""
+
+    default_code = "declassify.refused"
+
+
+class UnpricedError(SessionError):
+    """What a request can cost is not known, and the setting is to refuse such requests [BUD-4]."""
+
+    default_code = "budget.unpriced"
 
 
 class BudgetExceeded(SessionError):

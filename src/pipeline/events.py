@@ -42,6 +42,55 @@ class ToolInputInvalid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallFailed:
+    """A guarded function raised: `called` is the tool's URI or the model's id, `error` the type's name."""
+
+    called: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAsked:
+    """A run waits for a person: what it wants to reach, and the rules that ask."""
+
+    id: str
+    session: str | None
+    target: str
+    rules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDecided:
+    """A person said yes or no."""
+
+    id: str
+    approver: str
+    approved: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalUsed:
+    """A run spent an approval."""
+
+    id: str
+    session: str | None
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declassified:
+    """A label was lifted for so many source events of a session, until `expires_at` (microseconds since the epoch)."""
+
+    grant: str
+    label: str
+    session: str | None
+    actor: str
+    seconder: str | None
+    sources: int
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecided:
     """A turn was given its model; `policy` is the routing chain's own, finer word."""
 
@@ -60,7 +109,18 @@ class RoutingConstraintFailure:
     capability: str
 
 
-Event: TypeAlias = HeaderChanged | LabelAdded | ToolInputInvalid | RouteDecided | RoutingConstraintFailure
+Event: TypeAlias = (
+    HeaderChanged
+    | LabelAdded
+    | ToolInputInvalid
+    | CallFailed
+    | ApprovalAsked
+    | ApprovalDecided
+    | ApprovalUsed
+    | Declassified
+    | RouteDecided
+    | RoutingConstraintFailure
+)
 Subscriber = Callable[[Event], None]
 
 

@@ -14,12 +14,14 @@ from pipeline.decision import Verdict as Verdict
 from pipeline.decision import ViewDecision as ViewDecision
 from pipeline.emission import emit as emit
 from pipeline.errors import ApprovalRequired as ApprovalRequired
+from pipeline.errors import CallError as CallError
 from pipeline.errors import ConfigError as ConfigError
 from pipeline.errors import Denied as Denied
 from pipeline.errors import EmissionError as EmissionError
 from pipeline.errors import PipelineError as PipelineError
 from pipeline.errors import PolicyError as PolicyError
 from pipeline.errors import PolicyUnavailable as PolicyUnavailable
+from pipeline.errors import ToolInputError as ToolInputError
 from pipeline.events import Events as Events
 from pipeline.guard import Guard as Guard
 from pipeline.pipeline import Pipeline as Pipeline

@@ -2,23 +2,32 @@
 
 guard = Guard()
 outcome = guard.check(request, subject={"id": "ann", "roles": ["agent"]})
+
+with guard.session("s1", subject={"id": "ann"}):
+    send_mail(to="bob@example.com", body="hi")  # a function under @guard.tool
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, overload
 
 from cmf.security import SubjectExtension
+from cmf.tools import ToolDefinition
+from pipeline.ambient import Block, ambient, within
 from pipeline.assembly import Config, EngineName, Policies
 from pipeline.context import Context
 from pipeline.decision import OUTAGE_RULES, Action, Decision
 from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable
 from pipeline.events import Events
+from pipeline.guarded_model import ModelCall, ModelFunction
+from pipeline.guarded_tool import ToolCall, ToolFunction
 from pipeline.pipeline import Pipeline
+from pipeline.profiles import Profiles
 from pipeline.runner import Outcome
 from pipeline.sessions import SessionStore
 from pipeline.stage import Stage, Traffic
+from pipeline.wrapping import Begin, P, R, wrapped
 
 Subject = SubjectExtension | Mapping[str, Any]
 
@@ -32,6 +41,7 @@ class Guard:
         config: mode, deadline and the rest.
         stages: what runs before policy is asked; see `pipeline.stage`.
         sessions: where sessions are kept; by default in this process.
+        profiles: what is known of tools and resources.
 
     Raises:
         PolicyError: the policies cannot be used: file, line, column and why.
@@ -45,8 +55,13 @@ class Guard:
         config: Config | None = None,
         stages: Sequence[Stage] = (),
         sessions: SessionStore | None = None,
+        profiles: Profiles | None = None,
     ) -> None:
-        self._pipeline = Pipeline(stages, policies=policies, engine=engine, config=config, sessions=sessions)
+        self._pipeline = Pipeline(
+            stages, policies=policies, engine=engine, config=config, sessions=sessions, profiles=profiles
+        )
+        self._tools: list[ToolFunction] = []
+        self._own = object()  # tells the blocks of this guard from another's
 
     def __enter__(self) -> Guard:
         return self
@@ -133,7 +148,7 @@ class Guard:
         context: Context | None = None,
     ) -> Outcome:
         """The outcome, whatever it is: for hosts that turn refusals into answers of their own."""
-        return self._pipeline.run(value, _context(context, subject, session))
+        return self._pipeline.run(value, self._context(context, subject, session))
 
     async def arun(
         self,
@@ -144,17 +159,126 @@ class Guard:
         context: Context | None = None,
     ) -> Outcome:
         """`run`, awaiting the engine."""
-        return await self._pipeline.arun(value, _context(context, subject, session))
+        return await self._pipeline.arun(value, self._context(context, subject, session))
 
+    # -- around code ---------------------------------------------------------------------------------------------------
 
-def _context(context: Context | None, subject: Subject | None, session: str | None) -> Context:
-    known = context or Context()
-    given: dict[str, Any] = {}
-    if subject is not None:
-        given["subject"] = SubjectExtension.model_validate(dict(subject) if isinstance(subject, Mapping) else subject)
-    if session is not None:
-        given["session"] = session
-    return known.model_copy(update=given)
+    def session(self, id: str, *, subject: Subject | None = None, context: Context | None = None) -> Block:
+        """A block, for `with` or `async with`, in which everything that this guard judges belongs to session `id`.
+
+        Blocks nest: an inner one has the subject of the outer one where it names none. Tasks inherit the block they
+        were made in, and never see each other's; a thread started by hand begins without one. A generator's body runs
+        in the block around whoever asks it for its first item.
+
+        Args:
+            id: the session's id; two subjects with one id share nothing.
+            subject: who asks, authenticated by the host.
+            context: further facts; they hold for the block.
+        """
+        return Block(self._own, self._context(context, subject, id))
+
+    @overload
+    def tool(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+        schema: Mapping[str, Any] | None = None,
+        private: Collection[str] = (),
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    def tool(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+        schema: Mapping[str, Any] | None = None,
+        private: Collection[str] = (),
+    ) -> Any:
+        """The function as a tool: each call is judged before it is made, and its result before it is given on.
+
+        The function gets the arguments as policy left them, held to its schema; the caller gets what policy left of the
+        result, in the function's own type. What a generator yields is held until it was judged. What the function
+        raises passes through as it is, and is an event.
+
+        Args:
+            function: plain, `async`, a generator or an async generator.
+            name: the tool's name for policy; by default the function's.
+            namespace: the tool's namespace (`tool://<namespace>/<name>`).
+            schema: JSON Schema of the arguments; by default made from the annotations.
+            private: parameters that are no input (`self`, a connection): passed on, and neither judged nor shown.
+
+        Raises (when called):
+            Denied, ApprovalRequired, PolicyUnavailable: as `check` does; before the call, nothing was done; after it,
+                the result is withheld.
+            ToolInputError: the arguments do not fit the schema. CallError: a value cannot be judged.
+        """
+
+        def made(function: Callable[..., Any]) -> Callable[..., Any]:
+            tool = ToolFunction(function, name=name, namespace=namespace, schema=schema, private=private)
+            self._tools.append(tool)
+            return self._wrapped(
+                function, lambda args, kwargs: ToolCall(tool, self._context(), self.events, args, kwargs)
+            )
+
+        return made if function is None else made(function)
+
+    @property
+    def tools(self) -> tuple[ToolDefinition, ...]:
+        """The functions under `tool`, as definitions to offer to a model; in the order in which they came."""
+        return tuple(tool.definition for tool in self._tools)
+
+    def model(
+        self, *, model: str | None = None, dialect: str | None = None
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """The function as a model: each request is judged before it is asked, and its response before it is given on.
+
+        The function takes one request and nothing else: a `Request`, and gives a `Response`; or with `dialect` a body
+        of that wire format, or its fields by name, and gives a body. A generator yields canonical stream events, or
+        with `dialect` the format's; they are held until the whole was judged, and made anew from what policy left.
+
+        Args:
+            model: `<provider>:<model>` that is asked, whatever the request says; by default the request's.
+            dialect: a wire format (`openai_chat`, `anthropic_messages` …), or None.
+
+        Raises (when called): as `tool` does; CmfError where a body cannot be read.
+        """
+
+        def made(function: Callable[P, R]) -> Callable[P, R]:
+            asks = ModelFunction(function, model=model, dialect=dialect)
+            return self._wrapped(
+                function, lambda args, kwargs: ModelCall(asks, self._context(), self.events, args, kwargs)
+            )
+
+        return made
+
+    def _wrapped(self, function: Callable[P, R], begin: Begin) -> Callable[P, R]:
+        def judge(value: Traffic, context: Context) -> Outcome:
+            return _raised(self._pipeline.run(value, context))
+
+        async def ajudge(value: Traffic, context: Context) -> Outcome:
+            return _raised(await self._pipeline.arun(value, context))
+
+        return wrapped(function, begin, judge, ajudge)
+
+    def _context(
+        self, context: Context | None = None, subject: Subject | None = None, session: str | None = None
+    ) -> Context:
+        """What holds for a run: what is given, else what the block around it says."""
+        known = within(context, ambient(self._own))
+        given: dict[str, Any] = {}
+        if subject is not None:
+            plain = dict(subject) if isinstance(subject, Mapping) else subject
+            given["subject"] = SubjectExtension.model_validate(plain)
+        if session is not None:
+            given["session"] = session
+        return known.model_copy(update=given)
 
 
 def _raised(outcome: Outcome) -> Outcome:

@@ -85,7 +85,7 @@ class Pipeline:
             return True
         source = outcome.decision.id
         taints = frozenset(Taint(label, source) for label in outcome.labels - facts.labels)
-        counts = tuple(_calls(outcome.value))
+        counts = tuple(_calls(outcome.value, context.call_id))
         if not taints and not counts:
             return True
         return self._sessions.commit(context, facts.version, Changes(taints=taints, counts=counts))
@@ -99,11 +99,12 @@ class Pipeline:
         await self._runner.aclose()
 
 
-def _calls(value: Traffic) -> Iterator[Count]:
+def _calls(value: Traffic, call_id: str | None) -> Iterator[Count]:
     """One count per tool call, marked by what was said and where, so that resent history counts nothing twice [C4]."""
+    own = f"{call_id}:" if call_id is not None else ""
     for at, message in enumerate(messages_of(value)):
         calls = [(index, part) for index, part in enumerate(message.content) if isinstance(part, ToolCallPart)]
         said = content_digest(message) if calls else ""
         for index, part in calls:
-            mark = f"{said}:{at}:{index}"
+            mark = f"{own}{said}:{at}:{index}"
             yield Count(name=f"calls:{tool_uri(part.name, part.namespace)}", amount=Decimal(1), mark=mark)
