@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import orjson
 
 from cmf.errors import DecodeError, ShapeError
-from cmf.frozen import MAX_DEPTH, FrozenDict, freeze_parsed
+from cmf.frozen import MAX_DEPTH, FrozenDict, freeze_parsed, sealed
 
 MAX_BYTES = 32 * 1024 * 1024  # one document; providers stop at 20 to 32 MiB
 MAX_INT_DIGITS = 4_300  # CPython's own bound on int(str), so that reading a number stays linear
@@ -102,8 +102,14 @@ def loads_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def loads_own(text: bytes) -> Any:
+    """The JSON value of a text that `dumps` has written: exact, and not held to a depth."""
+    value = orjson.loads(text)
+    return value if orjson.dumps(value) == text else _slow_loads(text)  # an integer that does not fit 64 bits
+
+
 def frozen_object(text: str) -> tuple[FrozenDict | None, bool]:
-    """`loads_object`, frozen, and whether the text is the very one that `dumps` makes of the object."""
+    """`loads_object`, frozen or sealed, and whether the text is the very one that `dumps` makes of the object."""
     try:
         raw = text.encode()
         value = orjson.loads(raw)
@@ -115,11 +121,28 @@ def frozen_object(text: str) -> tuple[FrozenDict | None, bool]:
             or spelt.replace(b" ", b"") == raw.replace(b" ", b"")
             or spelt.translate(None, _SPACES) == raw.translate(None, _SPACES)
         ):
-            return freeze_parsed(value), plain
+            return _sealed_if_flat(value, raw, MAX_DEPTH), plain
     except (ValueError, ShapeError):
         pass  # not text, no JSON, too deep: `loads` has the last word
     found = loads_object(text)
     return (None, False) if found is None else (freeze_parsed(found), dumps(found) == text.encode())
+
+
+def sealed_object(value: dict[str, Any], max_depth: int) -> FrozenDict:
+    """An object that a parser has just given, sealed where that is safe; a frozen one as it is.
+
+    Raises:
+        ShapeError: nested deeper than `max_depth` levels.
+    """
+    return value if isinstance(value, FrozenDict) else _sealed_if_flat(value, dumps(value), max_depth)
+
+
+def _sealed_if_flat(value: dict[str, Any], text: bytes, max_depth: int) -> FrozenDict:
+    # With no more brackets than there may be levels, it cannot be too deep.
+    if text.count(b"{") + text.count(b"[") <= max_depth:
+        return sealed(value)
+    frozen: FrozenDict = freeze_parsed(value, max_depth)
+    return frozen
 
 
 def _bytes_of(data: bytes | str) -> bytes:

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cmf.adapters.chat_completions_quick import is_text
-from cmf.codec import dumps, loads
-from cmf.errors import DecodeError
-from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, freeze_parsed, frozen_mapping
+from cmf.codec import dumps, loads_own, sealed_object
+from cmf.errors import DecodeError, ShapeError
+from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping
 from cmf.message import Message
 from cmf.request import Request, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
@@ -28,6 +28,7 @@ _KEPT: Final = frozenset(
 """Keys that no format of the family reads: they ride along as they are."""
 _FUNCTION_KEYS: Final = frozenset({"name", "description", "parameters", "strict"})
 _REMEMBERED_BYTES: Final = 64 * 1024  # 64 lists of that size are 4 MiB of text
+_SCHEMA_DEPTH: Final = MAX_DEPTH - 4  # the body, its tools, the tool and its function are around a schema
 _NO_SAMPLING: Final = Sampling()
 
 _SAMPLED: Final = tuple(field.name for field in dataclasses.fields(Sampling))
@@ -94,23 +95,23 @@ def quick_tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ..
         return _tools(freeze(listed), format_name)
     try:
         return remembered_tools(text, format_name)
-    except DecodeError:
+    except ShapeError:
         return None  # nested too deeply
 
 
 @lru_cache(maxsize=64)
 def remembered_tools(text: bytes, format_name: str) -> tuple[ToolDefinition, ...] | None:
     """The tools that this JSON text lists: what it says, made once for as long as it is among the last 64 lists."""
-    return _tools(freeze_parsed(loads(text, max_depth=MAX_DEPTH - 1)), format_name)
+    return _tools(loads_own(text), format_name)
 
 
 def _tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | None:
     tools = []
     for raw in listed:
-        if type(raw) is not FrozenDict or len(raw) != 2 or raw.get("type") != "function":
+        if not isinstance(raw, dict) or len(raw) != 2 or raw.get("type") != "function":
             return None
         function = raw.get("function")
-        if type(function) is not FrozenDict or not function.keys() <= _FUNCTION_KEYS:
+        if not isinstance(function, dict) or not function.keys() <= _FUNCTION_KEYS:
             return None
         name, description, schema = function.get("name"), function.get("description"), function.get("parameters")
         if type(name) is not str:
@@ -120,8 +121,9 @@ def _tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | 
             known += 1
         elif "description" in function:
             return None
-        if type(schema) is FrozenDict:
+        if isinstance(schema, dict):
             known += 1
+            schema = sealed_object(schema, _SCHEMA_DEPTH)
         elif "parameters" in function:
             return None
         tools.append(
@@ -130,5 +132,5 @@ def _tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | 
     return tuple(tools)
 
 
-def _strict(function: FrozenDict, format_name: str) -> FrozenDict | None:
-    return FrozenDict({format_name: {"function": {"strict": function["strict"]}}})
+def _strict(function: dict[str, Any], format_name: str) -> FrozenDict:
+    return FrozenDict({format_name: {"function": {"strict": freeze(function["strict"], _SCHEMA_DEPTH)}}})
