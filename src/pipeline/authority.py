@@ -1,0 +1,26 @@
+"""Who may do what needs a permission of its own: approve, declassify. Spec: approvals.md, sessions.md [E6]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from cmf.security import SubjectExtension
+
+Authorise: TypeAlias = Callable[[SubjectExtension], bool]
+APPROVE: Final = "cmf:approve"
+DECLASSIFY: Final = "cmf:declassify"
+
+
+def holding(permission: str) -> Authorise:
+    """A test of whether a subject has exactly that permission; one whose permissions are not known has none."""
+
+    def holds(subject: SubjectExtension) -> bool:
+        return permission in (subject.permissions or ())
+
+    return holds
+
+
+def name_of(subject: SubjectExtension) -> str:
+    """The subject's id as it goes on record; empty for somebody without one, who can answer for nothing."""
+    return (subject.id or "").strip()

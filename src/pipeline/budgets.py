@@ -1,0 +1,246 @@
+"""Tokens and cost: held before a model is asked, settled when it has answered [C5, C14]. Spec: docs/spec/budgets.md.
+
+hold = budgets.reserve(context, request)     # BudgetExceeded: do not ask the model
+response = ask(request)
+budgets.settle(context, hold, response.usage)
+
+A hold that nobody settles counts in full. It is never given back by itself: a process that died may have asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final
+
+from ulid import ULID
+
+from cmf.extensions import TokenUsage
+from cmf.identity import Clock
+from cmf.pricing import Price, PriceTable, shipped_table
+from cmf.request import Request
+from pipeline.context import Context
+from pipeline.errors import ConfigError, SessionError, UnpricedError
+from pipeline.session_state import BudgetScope, Changes, Count, Reservation, Settlement
+from pipeline.sessions import Moments, SessionStore, wall_clock
+
+_PREFIX: Final = "hold"
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Unit(StrEnum):
+    """What is counted."""
+
+    TOKENS = "tokens"
+    COST = "cost"  # US dollars
+
+
+class Unpriced(StrEnum):
+    """What a request to a model without a price comes to, where a budget of cost concerns it."""
+
+    REFUSE = "refuse"
+    COUNT_ZERO = "count_zero"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """At most so much: per session, per subject or for everyone, of all models together or of one.
+
+    Attributes:
+        amount: tokens (input and output together), or US dollars.
+        model: `<provider>:<model>`; None counts every model.
+    """
+
+    unit: Unit
+    amount: Decimal
+    scope: BudgetScope
+    model: str | None = None
+
+    @property
+    def budget(self) -> str:
+        """The budget's name in the store."""
+        return self.unit.value if self.model is None else f"{self.unit.value}:{self.model}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """What is held for one request, until it is settled; `expires_at` in microseconds since the epoch.
+
+    `expected` is by unit: the most that the request was taken to use. Cost is absent where it is not known.
+    """
+
+    id: str
+    model: str | None
+    limits: tuple[Limit, ...]
+    expected: Mapping[Unit, Decimal] = field(default_factory=dict)
+    expires_at: int
+
+    def amount(self, limit: Limit) -> Decimal:
+        """What is held under `limit`."""
+        return self.expected.get(limit.unit, Decimal(0))
+
+
+class Budgets:
+    """Holds and settles what requests may use; safe to share between threads and processes.
+
+    Args:
+        store: where the budgets are kept: that of the sessions.
+        limits: all of them hold at once; a request is refused by the first that it would break.
+        estimate: input tokens of a request; `adapters.get(name).estimate_input_tokens`.
+        prices: dollars per token; the shipped table where None.
+        unpriced: what becomes of a request to a model without a price that a budget of cost concerns: refuse it, count
+            nothing, or take this price for it.
+        max_output_tokens: taken for the answer's length where a request names none.
+        expires_in: after that long an unsettled hold is spent.
+
+    Raises:
+        ConfigError: two limits of the same budget.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        limits: Sequence[Limit],
+        *,
+        estimate: Callable[[Request], int],
+        prices: PriceTable | None = None,
+        unpriced: Unpriced | Price = Unpriced.REFUSE,
+        max_output_tokens: int = 8_192,
+        expires_in: timedelta = timedelta(minutes=15),
+        clock: Clock = wall_clock,
+    ) -> None:
+        self._store = store
+        self._limits = tuple(limits)
+        if len({(limit.scope, limit.budget) for limit in self._limits}) < len(self._limits):
+            raise ConfigError("two limits of one budget", code="config.budget-twice", hint="keep the smaller")
+        self._estimate = estimate
+        self._prices = prices or shipped_table()
+        self._unpriced = unpriced
+        self._max_output_tokens = max_output_tokens
+        self._expires_in = expires_in
+        self._moments = Moments(clock)
+
+    def reserve(self, context: Context, request: Request) -> Hold:
+        """A hold on the most that `request` is taken to use: under every limit that concerns it, or under none.
+
+        Raises:
+            BudgetExceeded: a limit does not allow it. UnpricedError: its cost cannot be told, and that is refused.
+            SessionError: a limit per session, and no session (`session.none`). StoreError: nothing may be asked.
+        """
+        limits = tuple(limit for limit in self._limits if limit.model in (None, request.model))
+        expected = self._expected(request, priced=any(limit.unit is Unit.COST for limit in limits))
+        expires_at = self._moments.now() + self._expires_in // _MICROSECOND
+        # The id says when it expires: whoever finds the hold needs no other record of it.
+        hold = Hold(
+            id=f"{_PREFIX}_{expires_at}_{ULID()}",
+            model=request.model,
+            limits=limits,
+            expected=expected,
+            expires_at=expires_at,
+        )
+        if limits:
+            reservations = tuple(
+                Reservation(
+                    id=hold.id,
+                    scope=limit.scope,
+                    budget=limit.budget,
+                    amount=hold.amount(limit),
+                    limit=limit.amount,
+                )
+                for limit in limits
+            )
+            self._store.commit(context, None, Changes(reservations=reservations))
+        return hold
+
+    def settle(self, context: Context, hold: Hold, usage: TokenUsage) -> bool:
+        """Spend what the model says it used, and count it for the session; the rest of the hold is free again.
+
+        Returns:
+            False if the hold had expired and was swept: then it is spent in full, and stays so.
+
+        Raises:
+            StoreError: nothing was changed; the hold stays.
+        """
+        return self._spend(context, hold, self._used(hold, usage))
+
+    def release(self, context: Context, hold: Hold) -> bool:
+        """Give all of it back, for a request that was never sent; False if it was swept before."""
+        return self._spend(context, hold, {Unit.TOKENS: Decimal(0), Unit.COST: Decimal(0)})
+
+    def sweep(self, context: Context) -> int:
+        """Spend in full what expired in the budgets that concern `context`; how many holds that were.
+
+        Nothing becomes free by it: a hold counts in full before and after. It keeps the store small.
+        """
+        now = self._moments.now()
+        swept = 0
+        for limit in self._limits:
+            if limit.scope is BudgetScope.SESSION and context.session is None:
+                continue
+            for hold_id, amount in self._store.budget(context, limit.scope, limit.budget).held.items():
+                if _expired(hold_id, now):
+                    spent = Settlement(id=hold_id, scope=limit.scope, budget=limit.budget, amount=amount)
+                    swept += self._settled(context, Changes(settlements=(spent,)))
+        return swept
+
+    def _spend(self, context: Context, hold: Hold, used: Mapping[Unit, Decimal]) -> bool:
+        settlements = tuple(
+            Settlement(id=hold.id, scope=limit.scope, budget=limit.budget, amount=used[limit.unit])
+            for limit in hold.limits
+        )
+        counts = tuple(
+            Count(name=unit.value, amount=amount, mark=f"{hold.id}:{unit.value}")
+            for unit, amount in used.items()
+            if amount
+        )
+        if self._settled(context, Changes(settlements=settlements, counts=counts)):
+            return True
+        # Swept meanwhile: the budgets have it in full, and the session still counts what was really used.
+        self._store.commit(context, None, Changes(counts=counts))
+        return False
+
+    def _settled(self, context: Context, changes: Changes) -> bool:
+        try:
+            return self._store.commit(context, None, changes)
+        except SessionError as error:
+            if error.code == "session.unknown-reservation":
+                return False
+            raise
+
+    def _expected(self, request: Request, *, priced: bool) -> dict[Unit, Decimal]:
+        taken = self._estimate(request)
+        given = request.sampling.max_output_tokens
+        output = self._max_output_tokens if given is None or given < 0 else given
+        expected = {Unit.TOKENS: Decimal(taken + output)}
+        price = self._price(request.model, needed=priced)
+        if price is not None:
+            dearest = max(price.input, price.cached_read, price.cache_write)
+            expected[Unit.COST] = (dearest * taken + price.output * output) / 1_000_000
+        return expected
+
+    def _used(self, hold: Hold, usage: TokenUsage) -> dict[Unit, Decimal]:
+        read = usage.input_tokens + usage.cached_input_tokens + usage.cache_creation_input_tokens
+        price = self._price(hold.model, needed=False)
+        # A price that was there and is gone leaves the hold as the best that is known.
+        cost = hold.expected.get(Unit.COST, Decimal(0)) if price is None else price.cost(usage)
+        return {Unit.TOKENS: Decimal(read + usage.output_tokens), Unit.COST: cost}
+
+    def _price(self, model: str | None, *, needed: bool) -> Price | None:
+        found = self._prices.prices.get(model or "")
+        if found is not None:
+            return found
+        if isinstance(self._unpriced, Price):
+            return self._unpriced
+        if needed and self._unpriced is Unpriced.REFUSE:
+            hint = f"add it to price table {self._prices.version}, or choose what to do without a price"
+            raise UnpricedError("this model has no price", path="request.model", hint=hint)
+        return None
+
+
+def _expired(hold_id: str, now: int) -> bool:
+    prefix, _, rest = hold_id.partition("_")
+    moment = rest.partition("_")[0]
+    return prefix == _PREFIX and moment.isdecimal() and int(moment) <= now

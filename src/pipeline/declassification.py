@@ -1,0 +1,142 @@
+"""Lifting a label: who, which label, brought by which events, why, until when [C3, E6]. Spec: sessions.md.
+
+Nothing is removed. A grant joins a set that only grows, and names the events for which the label does not count any
+more; what brings the label later is not among them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from ulid import ULID
+
+from cmf.security import SubjectExtension
+from pipeline.authority import DECLASSIFY, Authorise, holding, name_of
+from pipeline.context import Context
+from pipeline.errors import DeclassificationError, StoreBusy
+from pipeline.events import Declassified, Events
+from pipeline.policy_input import SessionFacts
+from pipeline.session_state import Changes, Grant
+from pipeline.sessions import SessionStore
+
+ALL_ON_RECORD: Final = "all on record"
+MAX_REASON: Final = 1_000  # characters
+_TRIES: Final = 64
+_MICROSECOND: Final = timedelta(microseconds=1)
+_MAY: Final = holding(DECLASSIFY)
+_log: Final = logging.getLogger("pipeline.declassification")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclassificationRules:
+    """Who may lift labels, and for how long.
+
+    Attributes:
+        authorise: who may; by default whoever has the permission `cmf:declassify`.
+        four_eyes: whether a second person, who may as well, has to be named [E6].
+        longest: of any grant.
+    """
+
+    authorise: Authorise = _MAY
+    four_eyes: bool = False
+    longest: timedelta = timedelta(days=1)
+
+
+def declassify(
+    store: SessionStore,
+    context: Context,
+    *,
+    label: str,
+    actor: SubjectExtension,
+    reason: str,
+    expires_in: timedelta,
+    sources: Collection[str] | str = ALL_ON_RECORD,
+    scope: str = "session",
+    seconder: SubjectExtension | None = None,
+    rules: DeclassificationRules | None = None,
+    events: Events | None = None,
+) -> Grant:
+    """The grant that was made: until it expires, `label` does not count for `sources` in the context's session.
+
+    The context says whose session it is, and which. The actor, and the second person if there is one, were
+    authenticated by the host. `sources` are the events that brought the label (`SessionFacts.label_sources`), or
+    `ALL_ON_RECORD`: those that do at this moment, and none that comes later. Reason and scope say why and for what.
+
+    Raises:
+        DeclassificationError: `declassify.not-authorised`, `declassify.four-eyes`, `declassify.too-long`,
+            `declassify.no-reason`, `declassify.nothing`: nothing was changed. SessionError: no session
+            (`session.none`), or sources that are not on record (`session.unknown-source`). StoreError.
+    """
+    allowed = rules or DeclassificationRules()
+    _check(allowed, actor, seconder, reason, scope, expires_in)
+    for _ in range(_TRIES):
+        facts = store.read(context)
+        wanted = _wanted(facts, label, sources)
+        if not wanted and context.session is not None:
+            hint = "look at what the session has on record"
+            raise DeclassificationError("no event brought this label", code="declassify.nothing", hint=hint)
+        grant = Grant(
+            id=f"grt_{ULID()}",
+            label=label,
+            sources=wanted,
+            actor=name_of(actor),
+            seconder=None if seconder is None else name_of(seconder),
+            reason=reason,
+            scope=scope,
+            expires_at=facts.moment + expires_in // _MICROSECOND,
+        )
+        if store.commit(context, facts.version, Changes(grants=(grant,))):
+            _tell(grant, context, events)
+            return grant
+    raise StoreBusy("too many change the same session", hint="try again shortly")
+
+
+def _wanted(facts: SessionFacts, label: str, sources: Collection[str] | str) -> frozenset[str]:
+    if sources == ALL_ON_RECORD:
+        return facts.label_sources.get(label, frozenset())
+    return frozenset({sources} if isinstance(sources, str) else sources)
+
+
+def _check(
+    rules: DeclassificationRules,
+    actor: SubjectExtension,
+    seconder: SubjectExtension | None,
+    reason: str,
+    scope: str,
+    expires_in: timedelta,
+) -> None:
+    for person in (actor, seconder):
+        if person is not None and not (name_of(person) and rules.authorise(person)):
+            hint = "it takes somebody who has the permission for it"
+            raise DeclassificationError("this subject may not", code="declassify.not-authorised", hint=hint)
+    if seconder is not None and name_of(seconder) == name_of(actor):
+        raise DeclassificationError(
+            "nobody seconds a step of their own", code="declassify.four-eyes", hint="name another person"
+        )
+    if rules.four_eyes and seconder is None:
+        raise DeclassificationError("this takes two people", code="declassify.four-eyes", hint="name a second one")
+    if not timedelta(0) < expires_in <= rules.longest:
+        hint = f"ask for more than nothing and at most {rules.longest}"
+        raise DeclassificationError("not a time that may be asked for", code="declassify.too-long", hint=hint)
+    if not reason.strip() or not scope.strip() or len(reason) > MAX_REASON or len(scope) > MAX_REASON:
+        hint = f"say why and for what, in at most {MAX_REASON} characters each"
+        raise DeclassificationError("a reason and a scope are needed", code="declassify.no-reason", hint=hint)
+
+
+def _tell(grant: Grant, context: Context, events: Events | None) -> None:
+    _log.warning("label lifted: grant %s", grant.id)
+    if events is not None:
+        made = Declassified(
+            grant=grant.id,
+            label=grant.label,
+            session=context.session,
+            actor=grant.actor,
+            seconder=grant.seconder,
+            sources=len(grant.sources),
+            expires_at=grant.expires_at,
+        )
+        events.publish(made)

@@ -1,0 +1,194 @@
+"""Lifting labels: who may, for how long, and that nothing else ever shrinks them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.pipeline.session_stores import ANN, Clock, at_once, taint, who
+
+from cmf.security import SubjectExtension
+from pipeline.declassification import DeclassificationRules, declassify
+from pipeline.errors import DeclassificationError, SessionError, StoreBusy
+from pipeline.events import Declassified, Event, Events
+from pipeline.session_state import Changes, Taint
+from pipeline.sessions import MemorySessions, SessionStore
+
+EVE = SubjectExtension(id="eve", permissions={"cmf:declassify"})
+DAN = SubjectExtension(id="dan", permissions={"cmf:declassify"})
+HOUR = timedelta(hours=1)
+
+
+def lift(store: SessionStore, **other: Any) -> Any:
+    given: dict[str, Any] = {"label": "secret", "actor": EVE, "reason": "reviewed", "expires_in": HOUR}
+    return declassify(store, other.pop("context", ANN), **{**given, **other})
+
+
+def tainted(store: SessionStore, *sources: str, label: str = "secret") -> None:
+    for source in sources:
+        store.commit(ANN, None, taint(label, source))
+
+
+@pytest.mark.spec("SES-20")
+@pytest.mark.parametrize(
+    ("code", "other"),
+    [
+        ("declassify.not-authorised", {"actor": SubjectExtension(id="eve")}),
+        ("declassify.not-authorised", {"actor": SubjectExtension(id="eve", permissions={"cmf:approve", "cmf"})}),
+        ("declassify.not-authorised", {"actor": SubjectExtension(id="  ", permissions={"cmf:declassify"})}),
+        ("declassify.not-authorised", {"seconder": SubjectExtension(id="dan")}),
+        ("declassify.four-eyes", {"seconder": EVE}),
+        ("declassify.four-eyes", {"rules": DeclassificationRules(four_eyes=True)}),
+        ("declassify.too-long", {"expires_in": timedelta(days=1, seconds=1)}),
+        ("declassify.too-long", {"expires_in": timedelta(0)}),
+        ("declassify.no-reason", {"reason": "  "}),
+        ("declassify.no-reason", {"scope": ""}),
+        ("declassify.no-reason", {"reason": "x" * 1_001}),
+        ("declassify.nothing", {"label": "pii"}),
+        ("declassify.nothing", {"sources": ()}),
+        ("declassify.nothing", {"context": who("bob")}),
+        ("session.unknown-source", {"sources": "e9"}),
+        ("session.unknown-source", {"sources": {"e1", "e9"}}),
+        ("session.none", {"context": who("ann", None)}),
+    ],
+)
+def test_what_may_not_be_lifted_stays_and_leaves_no_trace(code: str, other: dict[str, Any]) -> None:
+    store = MemorySessions()
+    tainted(store, "e1")
+
+    with pytest.raises(SessionError) as refused:
+        lift(store, **other)
+
+    assert refused.value.code == code
+    assert store.read(ANN).labels == {"secret"}
+    assert store.grants(ANN) == ()
+
+
+@pytest.mark.spec("SES-20")
+def test_a_lifted_label_does_not_count_until_the_grant_expires(store: SessionStore, clock: Clock) -> None:
+    tainted(store, "e1", "e2")
+    store.commit(ANN, None, taint("pii", "e1"))
+
+    grant = lift(store, seconder=DAN, rules=DeclassificationRules(four_eyes=True))
+
+    assert store.read(ANN).labels == {"pii"}
+    assert grant.sources == {"e1", "e2"}
+    clock.now += HOUR
+    assert store.read(ANN).labels == {"secret", "pii"}
+
+
+@pytest.mark.spec("SES-20")
+def test_a_later_taint_survives_an_earlier_grant(store: SessionStore) -> None:
+    tainted(store, "e1")
+    lift(store)
+
+    tainted(store, "e2")
+
+    assert store.read(ANN).labels == {"secret"}
+    assert store.read(ANN).label_sources == {"secret": frozenset({"e2"})}
+    lift(store, sources={"e2"})
+    assert store.read(ANN).labels == frozenset()
+
+
+@pytest.mark.spec("SES-19")
+def test_a_grant_is_on_record_by_itself_and_told(store: SessionStore, clock: Clock) -> None:
+    told: list[Event] = []
+    events = Events()
+    events.subscribe(told.append)
+    tainted(store, "e1")
+
+    grant = lift(store, seconder=DAN, events=events, scope="report for Q3")
+
+    (kept,) = store.grants(ANN)
+    assert (kept.actor, kept.seconder, kept.reason, kept.scope) == ("eve", "dan", "reviewed", "report for Q3")
+    assert (kept.granted_at, kept.expires_at) == (clock.moment, clock.moment + 3_600_000_000)
+    assert told == [
+        Declassified(
+            grant=grant.id,
+            label="secret",
+            session="s1",
+            actor="eve",
+            seconder="dan",
+            sources=1,
+            expires_at=grant.expires_at,
+        )
+    ]
+
+
+@pytest.mark.spec("SES-20")
+def test_who_may_and_for_how_long_are_settings() -> None:
+    store = MemorySessions()
+    tainted(store, "e1")
+    rules = DeclassificationRules(authorise=lambda subject: subject.id == "zoe", longest=timedelta(days=30))
+
+    assert lift(store, actor=SubjectExtension(id="zoe"), rules=rules, expires_in=timedelta(days=30)).actor == "zoe"
+
+
+@pytest.mark.spec("SES-20")
+def test_of_64_taints_and_grants_at_once_no_taint_is_lifted_that_came_after_its_grant(store: SessionStore) -> None:
+    tainted(store, "e0")
+
+    def turn(number: int) -> bool:
+        if number % 8:
+            tainted(store, f"e{number}")
+        else:
+            try:
+                lift(store)
+            except (DeclassificationError, StoreBusy):
+                return False
+        return True
+
+    at_once(turn)
+
+    lifted = {source for grant in store.grants(ANN) for source in grant.sources}
+    left = store.read(ANN).label_sources.get("secret", frozenset())
+    assert left == {"e0", *(f"e{n}" for n in range(64) if n % 8)} - lifted
+
+
+def test_a_session_that_never_rests_is_not_declassified() -> None:
+    class Contended(MemorySessions):
+        def commit(self, context: Any, expected_version: int | None, changes: Changes) -> bool:
+            return not changes.grants and super().commit(context, expected_version, changes)
+
+    store = Contended()
+    tainted(store, "e1")
+
+    with pytest.raises(StoreBusy):
+        lift(store)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("taint"), st.sampled_from("ab"), st.sampled_from("123")),
+        st.tuples(st.just("lift"), st.sampled_from("ab"), st.integers(1, 90)),
+        st.tuples(st.just("wait"), st.just(""), st.integers(1, 60)),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.spec("SES-20")
+@given(STEPS)
+def test_labels_shrink_by_exactly_the_active_grants(steps: list[tuple[str, str, Any]]) -> None:
+    """Against a model of our own: every taint ever made, less what a grant that has not lapsed names."""
+    clock = Clock()
+    store = MemorySessions(clock)
+    taints: set[tuple[str, str]] = set()
+    grants: list[tuple[int, set[tuple[str, str]]]] = []
+    for what, label, detail in steps:
+        active = {pair for until, pairs in grants if clock.moment < until for pair in pairs}
+        if what == "taint":
+            store.commit(ANN, None, Changes(taints=frozenset({Taint(label, detail)})))
+            taints.add((label, detail))
+        elif what == "wait":
+            clock.now += timedelta(minutes=detail)
+        elif named := {pair for pair in taints - active if pair[0] == label}:
+            lift(store, label=label, expires_in=timedelta(minutes=detail))
+            grants.append((clock.moment + detail * 60_000_000, named))
+        active = {pair for until, pairs in grants if clock.moment < until for pair in pairs}
+        facts = store.read(ANN)
+        assert facts.labels == {label for label, _ in taints - active}
+        assert facts.lifted == active
