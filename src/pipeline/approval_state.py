@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from pipeline.context import Context
+from pipeline.decision import ApprovalStatus
 from pipeline.errors import ApprovalError
 
 
@@ -27,15 +27,6 @@ def session_key(context: Context) -> SessionKey:
     """The key of the context's session; equal session ids of two subjects give two keys."""
     subject = context.subject.id if context.subject is not None else None
     return SessionKey(subject="anonymous" if subject is None else f"id:{subject}", session=context.session)
-
-
-class ApprovalStatus(StrEnum):
-    """Where an approval stands."""
-
-    PENDING = "pending"
-    APPROVED = "approved"
-    DENIED = "denied"
-    USED = "used"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

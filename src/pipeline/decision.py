@@ -43,6 +43,15 @@ class Mode(StrEnum):
     ENFORCE = "enforce"
 
 
+class ApprovalStatus(StrEnum):
+    """Where an approval stands [C10]."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+    USED = "used"
+
+
 class Effect(StrEnum):
     """What a rule can ask for, the strongest first [DEC-2]."""
 
@@ -189,6 +198,20 @@ class StageRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRef:
+    """An approval that a decision rests on or waits for; without an id where none can be kept [SES-12]."""
+
+    id: str | None
+    path: str
+    status: ApprovalStatus
+
+    def to_json(self) -> dict[str, Any]:
+        """The approval's line in a decision."""
+        known = {} if self.id is None else {"id": self.id}
+        return {**known, "path": self.path, "status": self.status.value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What was decided about a message, request or response; `revision` names the policies and data that decided."""
 
@@ -200,6 +223,13 @@ class Decision:
     views: tuple[ViewDecision, ...]
     coverage: Coverage
     stages: tuple[StageRecord, ...] = ()
+    approvals: tuple[ApprovalRef, ...] = ()
+
+    @property
+    def approval_ids(self) -> tuple[str, ...]:
+        """What a person has to approve before the same can go through."""
+        waiting = (one for one in self.approvals if one.status is ApprovalStatus.PENDING)
+        return tuple(one.id for one in waiting if one.id is not None)
 
     @property
     def hits(self) -> tuple[Hit, ...]:
@@ -223,7 +253,11 @@ class Decision:
             "coverage": self.coverage.to_json(),
             "views": [view.to_json() for view in self.views],
         }
-        return shown | {"stages": [stage.to_json() for stage in self.stages]} if self.stages else shown
+        if self.stages:
+            shown["stages"] = [stage.to_json() for stage in self.stages]
+        if self.approvals:
+            shown["approvals"] = [approval.to_json() for approval in self.approvals]
+        return shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
