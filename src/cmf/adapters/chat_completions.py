@@ -97,7 +97,7 @@ class ChatCompletions:
         quick = quick_wire(one, self.name)
         if quick is not None:
             written = [quick]
-        elif layout is None or layout.format != self.name or not layout.shape:
+        elif layout is None or layout.format != self.name or not (layout.shape or layout.texts):
             written = wire_messages(one, self._dialect, ids)
         else:
             one = with_layout(one, at_length(layout))

@@ -17,12 +17,6 @@ from cmf.frozen import FrozenDict, frozen_mapping, same_json
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.value import maker
 
-TEXTS: Final = "texts"
-"""The key of a layout's shape for the texts of a message's calls, in their order, None for one that is spelled plainly.
-
-It is short for what the key `at` would say of each of them: see `at_length`.
-"""
-
 _SPEAKERS: Final = {
     "system": Role.SYSTEM,
     "developer": Role.DEVELOPER,
@@ -31,10 +25,10 @@ _SPEAKERS: Final = {
 }
 _TOOL: Final = Role.TOOL
 _ASSISTANT: Final = Role.ASSISTANT
+_NO_TEXTS: Final[tuple[str | None, ...]] = ()
 _NO_CONTENT: Final = frozen_mapping({"cut": True})
 _NO_CONTENT_STEPS: Final = frozen_mapping({"content": _NO_CONTENT})
 _NO_CONTENT_SHAPE: Final = frozen_mapping({"at": _NO_CONTENT_STEPS})
-_NOTHING: Final = FrozenDict()
 
 _said = maker(Message, "role", "content")
 _laid_out = maker(Message, "role", "content", "provider_raw")
@@ -42,42 +36,45 @@ _text_part = maker(TextPart, "text")
 _result = maker(ToolResultPart, "tool_call_id", "tool_name", "content")
 _call = maker(ToolCallPart, "tool_call_id", "name", "arguments")
 _unread_call = maker(ToolCallPart, "tool_call_id", "name", "arguments_raw")
-_layout = maker(Layout, "format", "group", "shape")
+_layout = maker(Layout, "format", "group", "shape", "texts")
 
 
 def quick_message(raw: Any, index: int, format_name: str, names: Names) -> Message | None:
     """The message that `raw` says, with its layout, if `raw` has one of the plainest shapes; else None."""
-    if type(raw) is not dict or "role" not in raw:
+    if type(raw) is not dict:
         return None
-    role = raw["role"]
+    role = raw.get("role")
+    content = raw.get("content")
     if type(role) is not str:
         return None
-    if "tool_calls" in raw:
-        return _calling_message(raw, index, format_name, names) if role == "assistant" else None
-    content = raw.get("content")
-    if type(content) is not str or not (content.isascii() or is_text(content)):
-        return None
-    if role == "tool":
-        call_id = raw.get("tool_call_id")
-        if len(raw) != 3 or type(call_id) is not str or not (call_id.isascii() or is_text(call_id)):
+    if type(content) is str:
+        if not (content.isascii() or is_text(content)):
             return None
-        return _said(_TOOL, (_result(call_id, names.get(call_id), content),))
-    if len(raw) != 2 or not content or role not in _SPEAKERS:
-        return None
-    return _said(_SPEAKERS[role], (_text_part(content),))
-
-
-def _calling_message(raw: dict[str, Any], index: int, format_name: str, names: Names) -> Message | None:
-    parts: list[Any] = []
-    spoken = "content" in raw
-    content = raw["content"] if spoken else None
-    calls = raw["tool_calls"]
-    if len(raw) != (3 if spoken else 2) or type(calls) is not list or not calls:
-        return None
-    if content is not None:
-        if type(content) is not str or not content or not (content.isascii() or is_text(content)):
+        size = len(raw)
+        if size == 2:
+            return _said(_SPEAKERS[role], (_text_part(content),)) if content and role in _SPEAKERS else None
+        if size != 3:
             return None
-        parts.append(_text_part(content))
+        if role == "tool":
+            call_id = raw.get("tool_call_id")
+            if type(call_id) is not str or not (call_id.isascii() or is_text(call_id)):
+                return None
+            return _said(_TOOL, (_result(call_id, names.get(call_id), content),))
+        parts: list[Any] = [_text_part(content)]
+        shape = NO_SHAPE
+        if not content:
+            return None
+    elif content is None:
+        spoken = "content" in raw
+        parts = []
+        shape = NO_SHAPE if spoken else _NO_CONTENT_SHAPE
+        if len(raw) != (3 if spoken else 2):
+            return None
+    else:
+        return None
+    calls = raw.get("tool_calls")
+    if role != "assistant" or type(calls) is not list or not calls:
+        return None
     texts: list[str | None] = []
     differ = False
     for call in calls:
@@ -94,20 +91,21 @@ def _calling_message(raw: dict[str, Any], index: int, format_name: str, names: N
             return None
         given, plain = frozen_object(text)
         names[call_id] = name
-        parts.append(_unread_call(call_id, name, text) if given is None else _call(call_id, name, given))
-        if plain or given is None:
+        if given is None:
+            parts.append(_unread_call(call_id, name, text))
+            texts.append(None)
+            continue
+        parts.append(_call(call_id, name, given))
+        if plain:
             texts.append(None)
         else:
             differ = True
             texts.append(text)
     if differ:
-        spelt = tuple(texts)
-        shape = frozen_mapping({TEXTS: spelt} if spoken else {"at": _NO_CONTENT_STEPS, TEXTS: spelt})
-    elif spoken:
+        return _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape, tuple(texts)))
+    if shape is NO_SHAPE:
         return _said(_ASSISTANT, tuple(parts))
-    else:
-        shape = _NO_CONTENT_SHAPE
-    return _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape))
+    return _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape, ()))
 
 
 def is_text(text: str) -> bool:
@@ -120,15 +118,12 @@ def is_text(text: str) -> bool:
 
 
 def at_length(layout: Layout) -> Layout:
-    """The layout with what `TEXTS` says under `at`, as the general reader would have put it."""
-    texts = layout.shape.get(TEXTS)
-    if texts is None:
+    """The layout with what `texts` says under `at`, as the general reader would have put it."""
+    if not layout.texts:
         return layout
-    spelt = {str(at): _steps_to(text) for at, text in enumerate(texts) if text is not None}
-    steps = {**layout.shape.get("at", _NOTHING), "tool_calls": {"at": spelt}}
-    shape = FrozenDict({**layout.shape, "at": steps})
-    left = frozen_mapping({key: item for key, item in shape.items() if key != TEXTS})
-    return Layout(format=layout.format, group=layout.group, size=layout.size, shape=left)
+    spelt = {str(at): _steps_to(text) for at, text in enumerate(layout.texts) if text is not None}
+    steps = {**layout.shape.get("at", NO_SHAPE), "tool_calls": {"at": spelt}}
+    return Layout(format=layout.format, group=layout.group, size=layout.size, shape=FrozenDict({"at": steps}))
 
 
 def _steps_to(text: str) -> dict[str, Any]:
@@ -158,14 +153,16 @@ def _is_plain_tool(tool: Any) -> bool:
 def quick_wire(message: Message, format_name: str) -> dict[str, Any] | None:
     """The wire form of one of the plainest messages, as its layout spells it; else None, for the general encoder."""
     layout = message.provider_raw
-    shape = layout.shape if layout is not None and layout.format == format_name else NO_SHAPE
+    shape, texts = NO_SHAPE, _NO_TEXTS
+    if layout is not None and layout.format == format_name:
+        shape, texts = layout.shape, layout.texts
     content = message.content
     if message.extra is not None or not content:
         return None
     first = content[0]
     if message.role is _ASSISTANT and type(content[-1]) is ToolCallPart:
-        return _calling(content, shape)
-    if len(content) != 1 or first.extra is not None or shape:
+        return _calling(content, shape, texts)
+    if len(content) != 1 or first.extra is not None or shape or texts:
         return None
     if type(first) is TextPart and message.role is not _TOOL:
         return {"role": message.role.value, "content": first.text} if first.text else None
@@ -176,8 +173,8 @@ def quick_wire(message: Message, format_name: str) -> dict[str, Any] | None:
     return {"role": "tool", "tool_call_id": first.tool_call_id, "content": first.content}
 
 
-def _calling(content: Sequence[Any], shape: FrozenDict) -> dict[str, Any] | None:
-    steps = shape.get("at", _NOTHING)
+def _calling(content: Sequence[Any], shape: FrozenDict, texts: Sequence[str | None]) -> dict[str, Any] | None:
+    steps = shape.get("at", NO_SHAPE)
     if steps and steps != _NO_CONTENT_STEPS:
         return None
     body: dict[str, Any] = {"role": "assistant"}
@@ -189,7 +186,6 @@ def _calling(content: Sequence[Any], shape: FrozenDict) -> dict[str, Any] | None
         content = content[1:]
     elif not steps:
         body["content"] = None
-    texts = shape.get(TEXTS, ())
     if len(texts) > len(content):
         return None
     body["tool_calls"] = calls = []
