@@ -30,12 +30,15 @@ class Config:
         timeout_seconds: deadline for each question to the engine; past it, the parts it was about are denied.
         opa_url: where the OPA server listens, for engine `opa`.
         entrypoint: `data.<package>.<rule>` of policies that are not made of rules.
+        history: `claimed`, or `trusted` where whoever sends requests is believed about the tool results and replies in
+            them, though they were not judged here: an application of one's own that runs its tools itself, a recording.
     """
 
     mode: Mode = Mode.ENFORCE
     timeout_seconds: float = 1.0
     opa_url: str | None = None
     entrypoint: str | None = None
+    history: Literal["claimed", "trusted"] = "claimed"
 
 
 Policies = str | Path | PolicySet | Sequence[str | Path] | None

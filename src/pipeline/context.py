@@ -21,6 +21,9 @@ _T = TypeVar("_T", bound=Message | Request | Response)
 class Context(Value):
     """The facts of one run. Without a subject the request is anonymous; without a session it stands alone.
 
+    `history` is the conversation before a reply or a message that is judged by itself: where the values of its tool
+    calls can have come from. Without it, what this process has last seen of the session counts. Stages do not get it.
+
     `call_id` is for whoever makes a call here and now, and knows that it is a new one: it is counted, whatever was said
     before. Without it, the same thing said at the same place of a conversation is the same call.
     """
@@ -36,6 +39,7 @@ class Context(Value):
     objects: Objects = FrozenDict()
     data: DataPolicies = FrozenDict()
     custom: FrozenDict | None = None
+    history: Request | tuple[Message, ...] | None = None
     call_id: Str | None = None
 
 

@@ -108,7 +108,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewDecision:
-    """What was decided about one view. `action` is the view's own (read, execute …); `outcome` is what was done."""
+    """What was decided about one view. `action` is the view's own (read, execute …); `outcome` is what was done.
+
+    `origins` say where the values of a tool call came from, as policy last saw them; None for all other views.
+    """
 
     path: str
     kind: str
@@ -120,10 +123,11 @@ class ViewDecision:
     verdict: Verdict
     outcome: Action
     hits: tuple[Hit, ...] = ()
+    origins: Sequence[Mapping[str, Any]] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The view's line in a decision."""
-        return {
+        """The view's line in a decision; `origins` only of tool calls."""
+        shown = {
             "path": self.path,
             "kind": self.kind,
             "role": self.role,
@@ -135,6 +139,7 @@ class ViewDecision:
             "outcome": self.outcome.value,
             "hits": [hit.to_json() for hit in self.hits],
         }
+        return shown if self.origins is None else shown | {"origins": list(self.origins)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,7 +403,9 @@ def action_of(hits: Iterable[Hit], mode: Mode) -> Action:
     return Action.FORWARD_MODIFIED if effects & EDITS else Action.FORWARD
 
 
-def view_decision(view: MessageView, hits: tuple[Hit, ...], mode: Mode) -> ViewDecision:
+def view_decision(
+    view: MessageView, hits: tuple[Hit, ...], mode: Mode, origins: Sequence[Mapping[str, Any]] | None = None
+) -> ViewDecision:
     """The line of one view in a decision."""
     return ViewDecision(
         path=view.path,
@@ -411,6 +418,7 @@ def view_decision(view: MessageView, hits: tuple[Hit, ...], mode: Mode) -> ViewD
         verdict=verdict_of(hits),
         outcome=action_of(hits, mode),
         hits=hits,
+        origins=origins,
     )
 
 

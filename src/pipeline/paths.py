@@ -53,6 +53,14 @@ def _with(value: Any, name: str, held: Any) -> Any:
     return value.edited(**{name: held})
 
 
+def part_at(value: Any, path: str) -> Any:
+    """What `path` names in `value`."""
+    for name, index in steps_of(path):
+        held = getattr(value, name)
+        value = held if index is None else held[index]
+    return value
+
+
 def message_path(path: str) -> str:
     """The path of the message that holds what `path` names; "" for a bare message."""
     steps = []

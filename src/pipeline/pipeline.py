@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
 from cmf.content import ToolCallPart
 from cmf.digests import content_digest
+from cmf.message import Message
 from cmf.uris import tool_uri
 from pipeline.assembly import Config, EngineName, Policies, build_runner
 from pipeline.context import Context
-from pipeline.draft import messages_of
-from pipeline.errors import StoreError
+from pipeline.errors import ConfigError, StoreError
 from pipeline.events import Events
+from pipeline.history import Histories, History
 from pipeline.policy_input import SessionFacts
+from pipeline.profiles import Profiles
 from pipeline.runner import Outcome
 from pipeline.session_state import Changes, Count, Taint
 from pipeline.sessions import MemorySessions, SessionStore
@@ -34,6 +36,7 @@ class Pipeline:
         sessions: where sessions are kept; by default in this process.
         engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`).
         config: mode, deadline and the rest.
+        profiles: what is known of tools and resources: how far their results are trusted, and what arguments are for.
 
     Raises:
         PolicyError: the policies cannot be used: file, line, column and why. ConfigError: two stages of one name, or a
@@ -48,21 +51,24 @@ class Pipeline:
         engine: EngineName = "embedded",
         config: Config | None = None,
         sessions: SessionStore | None = None,
+        profiles: Profiles | None = None,
     ) -> None:
+        settings = config or Config()
         self.events = Events()
-        self._runner = build_runner(policies, engine, config or Config(), stages=stages, events=self.events)
+        self._runner = build_runner(policies, engine, settings, stages=stages, events=self.events)
         self._sessions = sessions or MemorySessions()
+        self._histories = Histories(profiles or Profiles(), self._sessions, trusted=settings.history == "trusted")
 
     def run(self, value: Traffic, context: Context | None = None) -> Outcome:
         """The outcome for a message, request or response; a refusal is a value here, never an exception."""
         known = context or Context()
         try:
             for _ in range(MAX_CONFLICTS):
-                facts = self._sessions.read(known)
-                outcome = self._runner.run(value, known, facts)
-                if self._commit(known, facts, outcome):
+                facts, history = self._sessions.read(known), self._histories.open(known)
+                outcome = self._runner.run(value, known, facts, history)
+                if self._commit(known, facts, outcome, history):
                     return outcome
-        except StoreError as error:
+        except (StoreError, ConfigError) as error:
             return self._runner.closed(value, error.code)
         return self._runner.closed(value, "session.conflict")
 
@@ -71,24 +77,34 @@ class Pipeline:
         known = context or Context()
         try:
             for _ in range(MAX_CONFLICTS):
-                facts = self._sessions.read(known)
-                outcome = await self._runner.arun(value, known, facts)
-                if self._commit(known, facts, outcome):
+                facts, history = self._sessions.read(known), self._histories.open(known)
+                outcome = await self._runner.arun(value, known, facts, history)
+                if self._commit(known, facts, outcome, history):
                     return outcome
-        except StoreError as error:
+        except (StoreError, ConfigError) as error:
             return self._runner.closed(value, error.code)
         return self._runner.closed(value, "session.conflict")
 
-    def _commit(self, context: Context, facts: SessionFacts, outcome: Outcome) -> bool:
+    def _commit(self, context: Context, facts: SessionFacts, outcome: Outcome, history: History) -> bool:
         """Whether what the outcome means for the session is kept; False where another run was faster [C5]."""
-        if outcome.value is None or context.session is None:
-            return True
+        released = outcome.value
+        if released is not None and context.session is not None:
+            changes = self._changes(released, context, facts, outcome, history)
+            # What was seen only grows, whatever happened meanwhile; the rest holds for the version that was judged.
+            version = facts.version if changes.taints or changes.counts else None
+            if changes.touch_session and not self._sessions.commit(context, version, changes):
+                history.close(None)
+                return False
+        history.close(released)
+        return True
+
+    def _changes(
+        self, released: Traffic, context: Context, facts: SessionFacts, outcome: Outcome, history: History
+    ) -> Changes:
         source = outcome.decision.id
         taints = frozenset(Taint(label, source) for label in outcome.labels - facts.labels)
-        counts = tuple(_calls(outcome.value, context.call_id))
-        if not taints and not counts:
-            return True
-        return self._sessions.commit(context, facts.version, Changes(taints=taints, counts=counts))
+        counts = tuple(_calls(history.new_messages(released), context.call_id))
+        return Changes(taints=taints, counts=counts, seen=history.marks(released))
 
     def close(self) -> None:
         """Let go of the engine's connections, if it has any."""
@@ -99,12 +115,12 @@ class Pipeline:
         await self._runner.aclose()
 
 
-def _calls(value: Traffic, call_id: str | None) -> Iterator[Count]:
+def _calls(messages: Iterable[tuple[int | None, Message]], call_id: str | None) -> Iterator[Count]:
     """One count per tool call, marked by what was said and where, so that resent history counts nothing twice [C4]."""
     own = f"{call_id}:" if call_id is not None else ""
-    for at, message in enumerate(messages_of(value)):
+    for at, message in messages:
         calls = [(index, part) for index, part in enumerate(message.content) if isinstance(part, ToolCallPart)]
         said = content_digest(message) if calls else ""
         for index, part in calls:
-            mark = f"{own}{said}:{at}:{index}"
+            mark = None if at is None else f"{own}{said}:{at}:{index}"
             yield Count(name=f"calls:{tool_uri(part.name, part.namespace)}", amount=Decimal(1), mark=mark)

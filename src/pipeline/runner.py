@@ -46,6 +46,7 @@ from pipeline.effects import Replacer, apply_edits
 from pipeline.engines.base import Engine, EngineResult
 from pipeline.errors import EffectError
 from pipeline.events import Events
+from pipeline.history import History
 from pipeline.paths import message_path
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
@@ -141,10 +142,15 @@ class Runner:
         await self._stages.aclose()
         self._engine.close()
 
-    def run(self, traffic: Traffic, context: Context, session: SessionFacts) -> Outcome:
-        """The outcome for `traffic`. What policy or an engine does never raises: it decides."""
+    def run(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Outcome:
+        """The outcome for `traffic`. What policy or an engine does never raises: it decides.
+
+        Raises:
+            StoreError, ConfigError: the origins of its tool calls cannot be found (`History.origins`).
+        """
+        context = _without_history(context)
         staged = self._stages.run(ingest(traffic, context, session.labels), context)
-        steps = self._steps(staged, session)
+        steps = self._steps(staged, session, history)
         try:
             batch = next(steps)
             while True:
@@ -155,10 +161,11 @@ class Runner:
             self._stages.afterwards(staged.value, context)
             return outcome
 
-    async def arun(self, traffic: Traffic, context: Context, session: SessionFacts) -> Outcome:
+    async def arun(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Outcome:
         """The same, awaiting the engine."""
+        context = _without_history(context)
         staged = await self._stages.arun(ingest(traffic, context, session.labels), context)
-        steps = self._steps(staged, session)
+        steps = self._steps(staged, session, history)
         try:
             batch = next(steps)
             while True:
@@ -169,7 +176,7 @@ class Runner:
             self._stages.afterwards_in_background(staged.value, context)
             return outcome
 
-    def _steps(self, staged: Staged, session: SessionFacts) -> _Steps:
+    def _steps(self, staged: Staged, session: SessionFacts, history: History) -> _Steps:
         """The judgement itself, without an engine: it yields what to evaluate, and is sent the results."""
         value = staged.value
         stages = tuple(staged.records)
@@ -180,7 +187,7 @@ class Runner:
         replacer = Replacer(self._replacer_key)
         record: tuple[ViewDecision, ...] = ()
         for _ in range(MAX_PASSES):
-            judged = yield from self._judge(value, session)
+            judged = yield from self._judge(value, session, history)
             record = _merged(record, judged.views)
             if judged.stops:
                 return self._outcome(record, judged.coverage, None, frozenset(), stages)
@@ -196,19 +203,24 @@ class Runner:
             value = relabelled
         return self._refused(record, judged.coverage, "pipeline.no-fixed-point", "", stages)
 
-    def _judge(self, value: Traffic, session: SessionFacts) -> Generator[_Batch, list[EngineResult], _Pass]:
+    def _judge(
+        self, value: Traffic, session: SessionFacts, history: History
+    ) -> Generator[_Batch, list[EngineResult], _Pass]:
         try:
             views = list(iter_views(value, capabilities=self._policies.capabilities))
         except CmfError as error:
             coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
             return _Pass(views=(), coverage=coverage, labels={})
+        calls = any(view.kind is ViewKind.TOOL_CALL for view in views)
+        origins = history.origins(value) if calls else {}
         results: dict[int, EngineResult] = {}
         for shared, indexes in _by_context(views, session).items():
             entrypoints = [self._entrypoints[views[index].kind] for index in indexes]
-            answers = yield _Batch(entrypoints, shared, [view_bytes(views[index]) for index in indexes])
+            own = [view_bytes(views[index], origins.get(views[index].path)) for index in indexes]
+            answers = yield _Batch(entrypoints, shared, own)
             results.update(zip(indexes, answers, strict=False))
         decided = [
-            view_decision(view, hits_of(results[index], self._rules, view.kind), self._mode)
+            view_decision(view, hits_of(results[index], self._rules, view.kind), self._mode, origins.get(view.path))
             for index, view in enumerate(views)
             if index in results
         ]
@@ -279,6 +291,11 @@ class Runner:
         return self._outcome(views, coverage, None, frozenset(), stages)
 
 
+def _without_history(context: Context) -> Context:
+    """The context for stages: the conversation is no fact of this run, and stages see what they are granted."""
+    return context if context.history is None else replace(context, history=None)
+
+
 def _unjudged(value: Traffic) -> Coverage:
     """The coverage of a value that a stage stopped before policy was asked."""
     try:
@@ -334,10 +351,12 @@ def _merged(record: tuple[ViewDecision, ...], views: tuple[ViewDecision, ...]) -
             continue
         before = merged[index]
         fresh = tuple(hit for hit in view.hits if hit not in before.hits)
-        if fresh:
+        if fresh or view.origins != before.origins:
             hits = before.hits + fresh
             outcome = stronger(before.outcome, view.outcome)
-            merged[index] = dataclasses.replace(before, hits=hits, verdict=verdict_of(hits), outcome=outcome)
+            merged[index] = dataclasses.replace(
+                before, hits=hits, verdict=verdict_of(hits), outcome=outcome, origins=view.origins
+            )
     return tuple(merged)
 
 

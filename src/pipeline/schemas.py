@@ -102,7 +102,7 @@ def _origin_schema() -> dict[str, Any]:
         "path": _STRING,
         "type": {"enum": [*_ORIGIN_TYPES]},
         "use": {"enum": ["control", "content", "other"]},
-        "sources": {"type": "array", "items": _object(source, ("kind", "trust", "message", "match", "labels"))},
+        "sources": {"type": "array", "items": _object(source, ("kind", "trust", "message", "match"))},
         "complete": {"const": False},
         "more": {"type": "integer", "minimum": 1},
         "profile": {"enum": ["known", "unknown", "none"]},
@@ -146,6 +146,7 @@ def decision_schema() -> dict[str, Any]:
             "verdict": _values(Verdict),
             "outcome": _values(Action),
             "hits": {"type": "array", "items": hit},
+            "origins": {"type": "array", "items": _origin_schema()},
         },
         ("path", "kind", "role", "uri", "name", "action", "direction", "verdict", "outcome", "hits"),
     )

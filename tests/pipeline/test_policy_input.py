@@ -86,7 +86,7 @@ def test_the_input_is_the_view_with_session_and_origins_and_nothing_else() -> No
 @pytest.mark.parametrize("capabilities", [None, [], ["read_labels"], ["read_objects", "read_roles", "read_headers"]])
 @pytest.mark.parametrize("session", [SESSION, None])
 def test_the_two_pieces_merge_to_the_whole(capabilities: list[str] | None, session: SessionFacts | None) -> None:
-    origins = [{"path": "/n", "sources": ["user"]}]
+    origins = [{"path": "/n", "sources": [{"kind": "user", "labels": ["pii"]}]}]
     for view in iter_views(REQUEST, capabilities=capabilities):
         pieces = merged(loads(shared_bytes(view, session)), loads(view_bytes(view, origins)))
 
@@ -102,6 +102,18 @@ def test_the_session_is_gated() -> None:
     assert shown() == {}
     assert shown("read_labels") == {"labels": ["x"]}
     assert shown("read_agent") == {"counters": {"calls": 1}, "events": [{"kind": "k"}], "approvals": [{"id": "a"}]}
+
+
+@pytest.mark.spec("INP-5")
+def test_the_labels_of_sources_are_for_those_who_may_read_labels() -> None:
+    origins = [{"path": "/n", "sources": [{"kind": "user", "labels": ["pii"]}]}]
+
+    def shown(*capabilities: str) -> Any:
+        views = iter_views(REQUEST, capabilities=capabilities)
+        return loads(view_bytes(next(view for view in views if view.name == "send"), origins))["origins"]
+
+    assert shown() == [{"path": "/n", "sources": [{"kind": "user"}]}]
+    assert shown("read_labels") == origins
 
 
 @pytest.mark.spec("INP-4")

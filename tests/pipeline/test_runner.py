@@ -27,9 +27,12 @@ from pipeline import Config, Context, Guard, Mode
 from pipeline.decision import Action, Effect, Verdict
 from pipeline.engines.base import Decided, EngineResult, Failed
 from pipeline.errors import PipelineError
+from pipeline.history import Histories, History
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import load
+from pipeline.profiles import Profiles
 from pipeline.runner import MAX_PASSES, Runner
+from pipeline.sessions import MemorySessions
 
 DENY_WORD = """\
 deny contains {"code": "test.word", "reason": "No."} if contains(input.content, "forbidden")
@@ -48,6 +51,11 @@ deny contains {"code": "test.tainted", "reason": "Not after that."} if {
 \t"untrusted" in input.extensions.security.labels
 }
 """
+
+
+def unknown() -> History:
+    """A history that nothing is known of."""
+    return Histories(Profiles(), MemorySessions()).open(Context())
 
 
 def says(*texts: str, role: str = "user") -> Message:
@@ -122,7 +130,7 @@ def scripted(tmp_path: Path) -> Scripted:
 def test_a_view_without_an_answer_is_not_covered_and_nothing_is_forwarded(
     scripted: Scripted, answers: list[EngineResult]
 ) -> None:
-    outcome = scripted(answers).run(says("a", "b"), Context(), SessionFacts())
+    outcome = scripted(answers).run(says("a", "b"), Context(), SessionFacts(), unknown())
 
     assert outcome.decision.coverage.evaluated == len(answers)
     assert [one.reason for one in outcome.decision.coverage.skipped] == ["engine.no-answer"] * (2 - len(answers))
@@ -131,7 +139,9 @@ def test_a_view_without_an_answer_is_not_covered_and_nothing_is_forwarded(
 
 @pytest.mark.spec("PIPE-5")
 def test_an_engine_that_fails_is_a_decision(scripted: Scripted) -> None:
-    decision = scripted([ALLOW, Failed("engine.panic")]).run(says("a", "b"), Context(), SessionFacts()).decision
+    decision = (
+        scripted([ALLOW, Failed("engine.panic")]).run(says("a", "b"), Context(), SessionFacts(), unknown()).decision
+    )
 
     assert (decision.verdict, decision.action) == (Verdict.DENY, Action.REFUSE)
     assert [hit.code for hit in decision.hits] == ["engine.panic"]
@@ -305,7 +315,7 @@ async def test_awaiting_gives_the_same_decision(guarded: Rules) -> None:
 
 def test_engines_are_asked_once_for_views_that_share_their_context(scripted: Scripted) -> None:
     runner = scripted([ALLOW] * 5)
-    runner.run(Request(messages=[says("a"), says("b"), says("c", "d")]), Context(), SessionFacts())
+    runner.run(Request(messages=[says("a"), says("b"), says("c", "d")]), Context(), SessionFacts(), unknown())
 
     assert isinstance(runner._engine, Answering)
     assert runner._engine.asked == 1

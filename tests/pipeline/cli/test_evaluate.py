@@ -245,3 +245,16 @@ def test_the_command_itself_runs_honours_no_color_and_survives_a_closed_pipe(pol
         closed.stdin.write(json.dumps(HELLO).encode())
         closed.stdin.close()
         assert b"Traceback" not in closed.stderr.read()
+
+
+@pytest.mark.spec("PIPE-13")
+def test_the_json_says_where_the_values_of_a_call_came_from(run: Run) -> None:
+    part = {"content_type": "tool_call", "name": "send", "arguments": {"to": "ann@x.com"}}
+    call = {"role": "assistant", "content": [part]}
+
+    result = run({"messages": [says("write to ann@x.com"), call]}, "--format", "json")
+
+    decision = json.loads(result.stdout)
+    jsonschema.validate(decision, schema_of("decision"))
+    (origins,) = [view["origins"] for view in decision["views"] if "origins" in view]
+    assert [source["kind"] for entry in origins if entry["path"] == "/to" for source in entry["sources"]] == ["user"]

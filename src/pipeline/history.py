@@ -1,0 +1,286 @@
+"""The conversation before what is judged, and the origins of the tool calls in it. Spec: provenance.md, pipeline.md.
+
+A conversation that this process has read is kept for its session, so that a new turn costs what is new. It is read only
+when a call has to be told where its values came from.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from cmf.content import PromptResultPart, ToolCallPart, ToolResultPart
+from cmf.decomposition import iter_views
+from cmf.enums import ViewKind
+from cmf.message import Message
+from cmf.request import Request
+from pipeline.approval_state import SessionKey, session_key
+from pipeline.claims import Claims
+from pipeline.context import Context
+from pipeline.draft import messages_of
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.paths import part_at
+from pipeline.profiles import Profiles
+from pipeline.provenance import Index, Origin
+from pipeline.sessions import SessionStore
+from pipeline.stage import Traffic
+
+MAX_SESSIONS: Final = 256  # whose conversations are kept; the least recently used are forgotten first
+MAX_WORK: Final = 4_000_000  # words, about, in all conversations that are kept
+MAX_TRAILS: Final = 4  # of one session: as it came and as it was edited, or those of several agents
+MAX_MESSAGES: Final = 10_000  # of a conversation that is told message by message; then it begins anew
+
+Look: TypeAlias = Callable[[Collection[str]], frozenset[str]]
+Origins: TypeAlias = Mapping[str, Sequence[Origin]]
+"""Path of a tool call's view → its origins."""
+
+
+class Trail:
+    """A conversation as far as it was read, with the origins of each of its calls as they were before its message."""
+
+    def __init__(self, profiles: Profiles) -> None:
+        self.messages: list[Message] = []
+        self.origins: list[Origins] = []
+        self.known: list[tuple[bool, ...]] = []
+        self.claims = Claims()
+        self._index = Index(profiles)
+
+    @property
+    def work(self) -> int:
+        """What it took to read it: a measure of what it holds."""
+        return self._index.work
+
+    def leads_to(self, messages: Sequence[Message]) -> bool:
+        """Whether `messages` begin with what was read."""
+        return len(self.messages) <= len(messages) and _alike(self.messages, messages) == len(self.messages)
+
+    def read(self, messages: Sequence[Message], look: Look, judged: Trail | None) -> None:
+        """Read what of `messages` is new; `judged` are the same messages before they were edited in this run."""
+        start = len(self.messages)
+        new = messages[start:]
+        digests = [self.claims.read(message) for message in new]
+        found = look({digest for each in digests for digest in each if digest is not None})
+        for number, (message, each) in enumerate(zip(new, digests, strict=True), start):
+            known = tuple(digest is None or digest in found for digest in each)
+            if judged is not None and number < len(judged.known) and len(judged.known[number]) == len(known):
+                known = judged.known[number]  # what was edited here is as far known as what it was made of
+            self.origins.append(self.of(message))
+            self._index.extend(message, known=all(known))
+            self.known.append(known)
+            self.messages.append(message)
+
+    def of(self, message: Message) -> Origins:
+        """The origins of the calls in a message that comes next, by their paths in it."""
+        return {path: self._index.origins(call) for path, call in _calls(message)}
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is kept of a session: its conversation so far, if known, and what of it was read."""
+
+    messages: tuple[Message, ...] | None = None
+    trails: list[Trail] = field(default_factory=list)
+
+
+class History:
+    """What one run knows of the conversation that its value belongs to. Not to be shared between threads."""
+
+    def __init__(
+        self,
+        home: Histories,
+        key: SessionKey,
+        *,
+        given: tuple[Message, ...] | None,
+        known: tuple[Message, ...] | None,
+        trails: list[Trail],
+        look: Look,
+    ) -> None:
+        self._home = home
+        self._key = key
+        self._given = given
+        self._before = known if given is None else given
+        self._released = known or ()
+        self._trails = trails
+        self._look = look
+        self._current: Trail | None = None
+
+    def origins(self, value: Traffic) -> Origins:
+        """The origins of each tool call in `value`, from the messages before the call's own.
+
+        Raises:
+            StoreError: the record cannot be asked. ConfigError: a function of the profiles failed.
+        """
+        with _failing_closed():
+            if isinstance(value, Request):
+                last = max((at for at, message in enumerate(value.messages) if _may_call(message)), default=-1)
+                trail = self._trail(value.messages[: last + 1])
+                return _joined((f"messages[{at}].", trail.origins[at]) for at in range(last + 1))
+            trail = self._trail(self._before or ())
+            if isinstance(value, Message):
+                return trail.of(value)
+            choices = enumerate(value.choices)
+            return _joined((f"choices[{at}].message.", trail.of(choice.message)) for at, choice in choices)
+
+    def marks(self, value: Traffic) -> frozenset[str]:
+        """The digests to put on record once `value` was let out: of what it says itself, not of what it presents [C4].
+
+        A reply or a message that is judged by itself is the host's own word; the messages of a request are claims.
+
+        Raises:
+            StoreError, ConfigError: as `origins`.
+        """
+        if isinstance(value, Request):
+            return frozenset()
+        own = messages_of(value)
+        claims = Claims()
+        if any(isinstance(part, ToolResultPart) for message in own for part in message.content):
+            with _failing_closed():
+                claims = self._trail(self._before or ()).claims
+        return frozenset(digest for message in own for digest in claims.copy().read(message) if digest is not None)
+
+    def new_messages(self, value: Traffic) -> Iterator[tuple[int | None, Message]]:
+        """The messages of `value` that did not go out in this session before, with their places in the conversation.
+
+        The place of a message that is judged by itself is None where nothing is known of what came before it.
+        """
+        if isinstance(value, Request):
+            start = _alike(self._released, value.messages)
+            yield from enumerate(value.messages[start:], start)
+            return
+        place = None if self._before is None else len(self._before)
+        yield from ((place, message) for message in messages_of(value))
+
+    def close(self, released: Traffic | None) -> None:
+        """Give back what was read; `released` went out, and belongs to the session's conversation from now on."""
+        self._home.put_back(self._key, self._trails, lambda known: self._continued(known, released))
+
+    def _continued(self, known: tuple[Message, ...] | None, released: Traffic | None) -> tuple[Message, ...] | None:
+        if released is None:
+            return known
+        if isinstance(released, Request):
+            return tuple(released.messages)
+        before = known if self._given is None else self._given
+        own = messages_of(released)
+        if len(own) != 1:
+            return before  # of several choices nobody knows yet which one the conversation goes on with
+        return (*(before or ())[-MAX_MESSAGES:], *own)
+
+    def _trail(self, messages: Sequence[Message]) -> Trail:
+        """The trail that has read exactly what it has of `messages`, which is all of them."""
+        read = [trail for trail in self._trails if trail.leads_to(messages)]
+        trail = max(read, key=lambda one: len(one.messages), default=None) or Trail(self._home.profiles)
+        # Out of the list while it reads: one that failed half-way is not given back.
+        self._trails = [one for one in self._trails if one is not trail]
+        trail.read(messages, self._look, self._current)
+        self._current = trail
+        self._trails.insert(0, trail)
+        return trail
+
+
+class Histories:
+    """The conversations that this process keeps, by session. Safe to share between threads.
+
+    Args:
+        sessions: the record of what was judged here.
+        trusted: whether what clients present is believed without a record [C4].
+    """
+
+    def __init__(
+        self,
+        profiles: Profiles,
+        sessions: SessionStore,
+        *,
+        trusted: bool = False,
+        max_sessions: int = MAX_SESSIONS,
+        max_work: int = MAX_WORK,
+    ) -> None:
+        self.profiles = profiles
+        self._sessions = sessions
+        self._trusted = trusted
+        self._max_sessions = max_sessions
+        self._max_work = max_work
+        self._kept: OrderedDict[SessionKey, _Kept] = OrderedDict()
+        self._work = 0
+        self._lock = threading.Lock()
+
+    def open(self, context: Context) -> History:
+        """What is known of the conversation of one run; nobody else has its trails until it is closed."""
+        key = session_key(context)
+        history = context.history
+        given = None if history is None else tuple(history.messages if isinstance(history, Request) else history)
+        with self._lock:
+            kept = self._kept.get(key, _Kept())
+            trails, kept.trails = kept.trails, []
+            self._work -= sum(trail.work for trail in trails)
+            known = kept.messages
+        return History(self, key, given=given, known=known, trails=trails, look=self._look(context))
+
+    def put_back(
+        self,
+        key: SessionKey,
+        trails: Sequence[Trail],
+        continued: Callable[[tuple[Message, ...] | None], tuple[Message, ...] | None],
+    ) -> None:
+        """Keep trails for the next run of the session, and its conversation as `continued` makes it of the one known.
+
+        Nothing is kept without a session.
+        """
+        if key.session is None:
+            return
+        with self._lock:
+            kept = self._kept.setdefault(key, _Kept())
+            self._kept.move_to_end(key)
+            kept.messages = continued(kept.messages)
+            self._work -= sum(trail.work for trail in kept.trails)
+            kept.trails = [*trails, *kept.trails][:MAX_TRAILS]
+            self._work += sum(trail.work for trail in kept.trails)
+            while len(self._kept) > self._max_sessions or (self._kept and self._work > self._max_work):
+                _, forgotten = self._kept.popitem(last=False)
+                self._work -= sum(trail.work for trail in forgotten.trails)
+
+    def _look(self, context: Context) -> Look:
+        if self._trusted:
+            return frozenset
+        return lambda digests: self._sessions.seen(context, digests) if digests else frozenset()
+
+
+def _alike(held: Sequence[Message], messages: Sequence[Message]) -> int:
+    """How many messages at the beginning say the same, whatever else is known of them."""
+    for place, (old, new) in enumerate(zip(held, messages, strict=False)):
+        if old is not new and (old.role is not new.role or old.content != new.content):
+            return place
+    return min(len(held), len(messages))
+
+
+def _may_call(message: Message) -> bool:
+    return any(isinstance(part, ToolCallPart | ToolResultPart | PromptResultPart) for part in message.content)
+
+
+def _calls(message: Message) -> Iterator[tuple[str, ToolCallPart]]:
+    """The tool calls of a message, nested ones too, with the paths of their views."""
+    if _may_call(message):
+        paths = (view.path for view in iter_views(message) if view.kind is ViewKind.TOOL_CALL)
+        yield from ((path, part_at(message, path)) for path in paths)
+
+
+def _joined(found: Iterable[tuple[str, Origins]]) -> Origins:
+    return {f"{prefix}{path}": origins for prefix, each in found for path, origins in each.items()}
+
+
+@contextmanager
+def _failing_closed() -> Iterator[None]:
+    """Whatever the host's functions raise inside comes out as an error of ours."""
+    try:
+        yield
+    except PipelineError:
+        raise
+    except Exception as error:
+        hint = f"a function of the profiles, or the conversation, raised {type(error).__name__}"
+        raise ConfigError("nobody can say where values come from", code="provenance.failed", hint=hint) from error
+
+
+__all__ = ["Histories", "History", "Origins"]
