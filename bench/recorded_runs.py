@@ -21,6 +21,8 @@ class Run:
     attacked: bool
     useful: bool
     goal_call: str | None
+    tools: tuple[str, ...]
+    injections: tuple[str, ...]
     messages: tuple[Message, ...]
 
 
@@ -36,6 +38,8 @@ def read_runs(file: Path) -> Iterator[Run]:
                 attacked=body.get("attack") is not None,
                 useful=body.get("utility") is True,
                 goal_call=body.get("goal_call"),
+                tools=tuple(body.get("tools") or ()),
+                injections=tuple((body.get("injections") or {}).values()),
                 messages=tuple(_message(message) for message in body["messages"]),
             )
 
