@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, overload
 
+from cmf.capabilities import ModelCapabilities
+from cmf.message import Message
 from cmf.security import SubjectExtension
 from cmf.tools import ToolDefinition
 from pipeline.ambient import Block, ambient, within
@@ -22,10 +24,11 @@ from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable
 from pipeline.events import Events
 from pipeline.guarded_model import ModelCall, ModelFunction
 from pipeline.guarded_tool import ToolCall, ToolFunction
+from pipeline.model_swap import Declared, ModelSession, declared, swap_model
 from pipeline.pipeline import Pipeline
 from pipeline.profiles import Profiles
 from pipeline.runner import Outcome
-from pipeline.sessions import SessionStore
+from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.stage import Stage, Traffic
 from pipeline.wrapping import Begin, P, R, wrapped
 
@@ -57,8 +60,9 @@ class Guard:
         sessions: SessionStore | None = None,
         profiles: Profiles | None = None,
     ) -> None:
+        self._sessions = sessions or MemorySessions()
         self._pipeline = Pipeline(
-            stages, policies=policies, engine=engine, config=config, sessions=sessions, profiles=profiles
+            stages, policies=policies, engine=engine, config=config, sessions=self._sessions, profiles=profiles
         )
         self._tools: list[ToolFunction] = []
         self._own = object()  # tells the blocks of this guard from another's
@@ -258,6 +262,40 @@ class Guard:
 
         return made
 
+    # -- the session's model -------------------------------------------------------------------------------------------
+
+    def swap_model(
+        self,
+        model: str,
+        messages: Sequence[Message],
+        *,
+        subject: Subject | None = None,
+        session: str | None = None,
+        capabilities: Declared = declared,
+        name: str | None = None,
+    ) -> ModelCapabilities:
+        """What `model` can do, once it is the session's active model: see `pipeline.model_swap.swap_model`.
+
+        Args:
+            model: `<provider>:<model>`.
+            messages: what the session holds.
+            subject: by default that of the block around it.
+            session: the same.
+            capabilities: what a model declares; by default the shipped table.
+            name: what to call the model to the user.
+
+        Raises:
+            UnsupportedError: it cannot take what the session holds; the active model is as it was.
+            SessionError, StoreError, ModelIdError: as there.
+        """
+        context = self._context(None, subject, session)
+        own = ModelSession(context=context, messages=messages, sessions=self._sessions, events=self.events)
+        return swap_model(own, model, capabilities=capabilities, name=name)
+
+    def active_model(self, *, subject: Subject | None = None, session: str | None = None) -> str | None:
+        """The model that the session goes on with; None where it was never swapped."""
+        return self._sessions.read(self._context(None, subject, session)).active_model
+
     def _wrapped(self, function: Callable[P, R], begin: Begin) -> Callable[P, R]:
         def judge(value: Traffic, context: Context) -> Outcome:
             return _raised(self._pipeline.run(value, context))
@@ -286,7 +324,7 @@ def _raised(outcome: Outcome) -> Outcome:
     if decision.action in (Action.FORWARD, Action.FORWARD_MODIFIED):
         return outcome
     if decision.action is Action.SUSPEND:
-        raise ApprovalRequired(decision)
+        raise ApprovalRequired(decision, decision.approval_ids)
     raise PolicyUnavailable(decision) if is_outage(decision) else Denied(decision)
 
 

@@ -25,7 +25,7 @@ class SessionFacts:
 
     The rest is for the pipeline alone: the version that was read [C5], the tool ids as `IdMap.to_json()` has them, for
     each label in force the events that brought it, the labels and events that grants lift [C3], the approvals that
-    still mean something [C10], and the moment of reading, in microseconds since the epoch.
+    still mean something [C10], the moment of reading, in microseconds since the epoch, and the model that the session goes on with [C16].
     """
 
     labels: frozenset[str] = frozenset()
@@ -38,6 +38,7 @@ class SessionFacts:
     lifted: frozenset[tuple[str, str]] = frozenset()
     asked: Sequence[Approval] = ()
     moment: int = 0
+    active_model: str | None = None
 
     def shown(self, view: MessageView) -> dict[str, Any]:
         """The `session` block for a reader: labels need `read_labels`, the rest `read_agent` [B8]."""

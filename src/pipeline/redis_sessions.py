@@ -261,6 +261,7 @@ def _state(stored: Any) -> SessionState:
         events=tuple(plain["events"]),
         tool_ids=plain["tool_ids"],
         approvals={name: Approval.from_json(approval) for name, approval in plain["approvals"].items()},
+        active_model=plain.get("active_model"),
     )
 
 
@@ -275,6 +276,7 @@ def _state_bytes(state: SessionState) -> bytes:
             "events": [dict(event) for event in state.events],
             "tool_ids": {canonical: dict(names) for canonical, names in state.tool_ids.items()},
             "approvals": {name: approval.to_json() for name, approval in state.approvals.items()},
+            "active_model": state.active_model,
         }
     )
 

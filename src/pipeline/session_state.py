@@ -158,6 +158,7 @@ class Changes:
         asked, used: approvals asked for, and spent.
         sealed: what a person is asked about, as ciphertext, by the id of an approval in `asked`; gone once that is
             used, denied or too old.
+        active_model: the model that the session goes on with; None leaves it as it is.
         reservations, settlements: of budgets; settled first.
     """
 
@@ -172,12 +173,13 @@ class Changes:
     reservations: tuple[Reservation, ...] = ()
     settlements: tuple[Settlement, ...] = ()
     sealed: Mapping[str, bytes] = field(default_factory=dict)
+    active_model: str | None = None
 
     @property
     def touch_session(self) -> bool:
         """Whether anything of the session itself changes; budgets stand beside it."""
         own = (self.taints, self.grants, self.counts, self.events, self.tool_ids, self.seen, self.asked, self.used)
-        return any(own)
+        return any(own) or self.active_model is not None
 
     def sealed_with(self) -> Iterator[tuple[Asked, bytes]]:
         """Each ciphertext with the approval that it belongs to."""
@@ -199,11 +201,11 @@ class Changes:
         """What of it can be kept under `key`: a run without a session keeps nothing, and can neither ask nor use.
 
         Raises:
-            SessionError: a grant or an approval without a session (`session.none`).
+            SessionError: a grant, an approval or an active model without a session (`session.none`).
         """
         if key.session is not None:
             return self
-        if self.grants or self.asked or self.used:
+        if self.grants or self.asked or self.used or self.active_model is not None:
             raise _no_session()
         return Changes(reservations=self.reservations, settlements=self.settlements)
 
@@ -224,6 +226,7 @@ class SessionState:
     events: tuple[Mapping[str, Any], ...] = ()
     tool_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     approvals: Mapping[str, Approval] = field(default_factory=dict)
+    active_model: str | None = None
 
     def facts(self, now: int) -> SessionFacts:
         """What policy may know: labels that no active grant lifts, approvals that still can be used."""
@@ -246,6 +249,7 @@ class SessionState:
             lifted=frozenset(lifted),
             asked=tuple(one for one in ordered if one.status is ApprovalStatus.USED or now < one.asked.expires_at),
             moment=now,
+            active_model=self.active_model,
         )
 
     def after(self, changes: Changes, key: SessionKey, now: int, counted: frozenset[str]) -> SessionState:
@@ -273,6 +277,7 @@ class SessionState:
             events=(*self.events, *map(_event, changes.events))[-MAX_EVENTS:],
             tool_ids=_linked(self.tool_ids, changes.tool_ids),
             approvals=self._approvals(changes, key, now),
+            active_model=changes.active_model or self.active_model,
         )
 
     def _approvals(self, changes: Changes, key: SessionKey, now: int) -> Mapping[str, Approval]:

@@ -235,6 +235,7 @@ class _Session:
         counters = self._rows(SESSION_COUNTERS, "name", "amount")
         return SessionState(
             version=row.version,
+            active_model=row.active_model,
             updated_at=row.updated_at,
             taints=frozenset(Taint(*pair) for pair in self._rows(SESSION_LABELS, "label", "source")),
             grants=self.grants(),
@@ -255,16 +256,17 @@ class _Session:
         return True
 
     def _state(self) -> Any:
-        return next(iter(self._rows(SESSION_STATE, "version", "updated_at")), None)
+        return next(iter(self._rows(SESSION_STATE, "version", "updated_at", "active_model")), None)
 
     def locked(self, **parts: Any) -> SessionState:
         """The locked session with nothing of it but `parts`."""
         row = self._state()
-        return SessionState(version=row.version, updated_at=row.updated_at, **parts)
+        own = {"version": row.version, "updated_at": row.updated_at, "active_model": row.active_model}
+        return SessionState(**own, **parts)
 
     def advance(self, after: SessionState) -> None:
         """The version and moment of `after` in place of those there."""
-        values = {"version": after.version, "updated_at": after.updated_at}
+        values = {"version": after.version, "updated_at": after.updated_at, "active_model": after.active_model}
         self._connection.execute(
             _ADVANCE, {"own_subject": self._key.subject, "own_session": self._key.session, **values}
         )

@@ -48,6 +48,7 @@ SESSION_STATE: Final = Table(
     _text("session"),
     Column("version", BigInteger, nullable=False),
     _moment("updated_at"),
+    _text("active_model", nullable=True),
     PrimaryKeyConstraint("subject", "session"),
 )
 SESSION_LABELS: Final = Table(

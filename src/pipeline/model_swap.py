@@ -1,0 +1,86 @@
+"""Another model in the middle of a session: checked before anything is sent, and refused in plain words [C16].
+
+Spec: docs/spec/capabilities.md [CAP-8], [CAP-9]; seed 000 §8.3, §8.4. What a session holds goes on under its own ids:
+the map of tool ids is the session's, and each provider has a name of its own for a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cmf import adapters
+from cmf.capabilities import NONE, ModelCapabilities
+from cmf.errors import UnsupportedError
+from cmf.message import Message
+from cmf.models import ModelId, parse_model_id
+from cmf.request import Request
+from cmf.shortfalls import check_swap
+from pipeline.context import Context
+from pipeline.events import Events, RoutingConstraintFailure
+from pipeline.session_state import Changes
+from pipeline.sessions import SessionStore
+
+Declared = Callable[[ModelId], ModelCapabilities]
+"""What a model can do; `NONE` for one that nobody declared."""
+
+FORMATS: Final = {
+    "anthropic": "anthropic_messages",
+    "gemini": "gemini",
+    "google": "gemini",
+    "ollama": "ollama",
+    "openai": "openai_chat",
+    "openrouter": "openrouter",
+}
+"""The wire format through which a provider's models are asked, where the host says nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSession:
+    """A session as a swap needs it: whose it is, where it is kept, what it holds, and who is told."""
+
+    context: Context
+    messages: Sequence[Message]
+    sessions: SessionStore
+    events: Events
+
+
+def declared(model: ModelId) -> ModelCapabilities:
+    """What the shipped table says of a model through its provider's own format."""
+    wire_format = FORMATS.get(model.provider)
+    return NONE if wire_format is None else adapters.get(wire_format).capabilities(model.model)
+
+
+def swap_model(
+    session: ModelSession, model: str, *, capabilities: Declared = declared, name: str | None = None
+) -> ModelCapabilities:
+    """What the new model can do, once it is the session's active model.
+
+    Args:
+        session: what goes on.
+        model: `<provider>:<model>`.
+        capabilities: what a model declares; by default the shipped table.
+        name: what to call the model to the user; by default its id without the provider.
+
+    Raises:
+        UnsupportedError: the model cannot take what the session holds; the message names it, `code` is
+            `swap.<capability>`. The active model is as it was. ModelIdError: not a model id.
+        SessionError, StoreError: there is no session, or it cannot be changed.
+    """
+    target = parse_model_id(model)
+    offered = capabilities(target)
+    try:
+        check_swap(session.messages, offered, name=name or target.model, input_tokens=_size(session.messages, target))
+    except UnsupportedError as error:
+        capability = error.code.removeprefix("swap.").replace("-", "_")
+        failure = RoutingConstraintFailure(session=session.context.session, model=model, capability=capability)
+        session.events.publish(failure)
+        raise
+    session.sessions.commit(session.context, None, Changes(active_model=model))
+    return offered
+
+
+def _size(messages: Sequence[Message], target: ModelId) -> int:
+    wire_format = FORMATS.get(target.provider, "openai_chat")  # an estimate, whoever will be asked
+    return adapters.get(wire_format).estimate_input_tokens(Request(model=target.model, messages=tuple(messages)))
