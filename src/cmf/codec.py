@@ -102,10 +102,20 @@ def loads_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def loads_own(text: bytes) -> Any:
-    """The JSON value of a text that `dumps` has written: exact, and not held to a depth."""
-    value = orjson.loads(text)
-    return value if orjson.dumps(value) == text else _slow_loads(text)  # an integer that does not fit 64 bits
+def plain_bytes(value: Any) -> bytes | None:
+    """`value` as `dumps` gives it, if `loads_plain` reads the same value from it; else None.
+
+    Numbers that are not finite are written as null, which the caller has to look for.
+    """
+    try:
+        return orjson.dumps(value, None, _OPTIONS)
+    except orjson.JSONEncodeError:
+        return None
+
+
+def loads_plain(text: bytes) -> Any:
+    """The JSON value that `plain_bytes` has written: nothing has to be proved, and no depth is kept."""
+    return orjson.loads(text)
 
 
 def frozen_object(text: str) -> tuple[FrozenDict | None, bool]:
@@ -121,23 +131,31 @@ def frozen_object(text: str) -> tuple[FrozenDict | None, bool]:
             or spelt.replace(b" ", b"") == raw.replace(b" ", b"")
             or spelt.translate(None, _SPACES) == raw.translate(None, _SPACES)
         ):
-            return _sealed_if_flat(value, raw, MAX_DEPTH), plain
+            # A level takes two bytes if it is an array, and else five; the innermost one may do with two.
+            if 3 * spelt.count(b"[") + len(spelt) + 3 <= 5 * MAX_DEPTH:
+                return sealed(value), plain
+            return sealed_object(value, MAX_DEPTH, spelt), plain
     except (ValueError, ShapeError):
         pass  # not text, no JSON, too deep: `loads` has the last word
     found = loads_object(text)
     return (None, False) if found is None else (freeze_parsed(found), dumps(found) == text.encode())
 
 
-def sealed_object(value: dict[str, Any], max_depth: int) -> FrozenDict:
+def sealed_object(value: dict[str, Any], max_depth: int, text: bytes | None = None) -> FrozenDict:
     """An object that a parser has just given, sealed where that is safe; a frozen one as it is.
+
+    Args:
+        value: used up.
+        max_depth: ceiling on containers inside containers.
+        text: what `dumps` makes of it, where that is known.
 
     Raises:
         ShapeError: nested deeper than `max_depth` levels.
     """
-    return value if isinstance(value, FrozenDict) else _sealed_if_flat(value, dumps(value), max_depth)
-
-
-def _sealed_if_flat(value: dict[str, Any], text: bytes, max_depth: int) -> FrozenDict:
+    if isinstance(value, FrozenDict):
+        return value
+    if text is None:
+        text = dumps(value)
     # With no more brackets than there may be levels, it cannot be too deep.
     if text.count(b"{") + text.count(b"[") <= max_depth:
         return sealed(value)

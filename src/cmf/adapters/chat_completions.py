@@ -48,19 +48,21 @@ class ChatCompletions:
         """The canonical request; `model` where the body names none (a deployment in the path)."""
         listed = body.get("messages") if isinstance(body, dict) else None
         quick = quick_head(body, self.name) if type(listed) is list else None
-        head, laid_out = (quick, None) if quick is not None else self._head(body, listed)
+        if quick is not None:
+            request = with_messages(quick, self._messages(listed))
+        else:
+            head, laid_out = self._head(body, listed)
+            request = replace(head, messages=self._messages(listed), provider_raw=laid_out)
+        return request if model is None or request.model is not None else replace(request, model=model)
+
+    def _messages(self, listed: Any) -> tuple[Message, ...]:
         names: Names = {}
         name = self._dialect.format
-        messages = tuple(
+        return tuple(
             [
                 quick_message(item, index, name, names) or self._message(freeze(item), index, names)
-                for index, item in enumerate(listed or ())
+                for index, item in enumerate(listed)
             ]
-        )
-        if quick is not None and (model is None or quick.model is not None):
-            return with_messages(quick, messages)
-        return replace(
-            head, messages=messages, model=model if head.model is None else head.model, provider_raw=laid_out
         )
 
     def _head(self, body: Any, listed: Any) -> tuple[Request, Layout | None]:

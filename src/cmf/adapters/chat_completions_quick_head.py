@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cmf.adapters.chat_completions_quick import is_text
-from cmf.codec import dumps, loads_own, sealed_object
-from cmf.errors import DecodeError, ShapeError
+from cmf.codec import loads_plain, plain_bytes, sealed_object
+from cmf.errors import ShapeError
 from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping
 from cmf.message import Message
 from cmf.request import Request, Sampling, ToolChoice
@@ -34,17 +34,20 @@ _NO_SAMPLING: Final = Sampling()
 _SAMPLED: Final = tuple(field.name for field in dataclasses.fields(Sampling))
 
 _sampling = maker(Sampling, *_SAMPLED)
-_head = maker(Request, "model", "tools", "tool_choice", "sampling", "stream", "extra")
-_whole = maker(Request, "model", "messages", "tools", "tool_choice", "sampling", "stream", "extra")
+_request = maker(Request, "model", "tools", "tool_choice", "sampling", "stream", "extra", "messages")
 _tool = maker(ToolDefinition, "name", "description", "input_schema", "extra")
 
 
-def quick_head(body: dict[str, Any], format_name: str) -> Request | None:
+Head = tuple[str | None, tuple[ToolDefinition, ...], ToolChoice | None, Sampling, bool | None, FrozenDict | None]
+"""Model, tools, tool choice, sampling, stream, extra."""
+
+
+def quick_head(body: dict[str, Any], format_name: str) -> Head | None:
     """The request without its messages, where each key of `body` has its plainest shape; else None."""
     sampling: dict[str, Any] = {}
     left: dict[str, Any] = {}
     model = choice = stream = None
-    tools: tuple[ToolDefinition, ...] | None = ()
+    tools: tuple[ToolDefinition, ...] = ()
     for key, item in body.items():
         kind = type(item)
         if key == "messages":
@@ -52,9 +55,10 @@ def quick_head(body: dict[str, Any], format_name: str) -> Request | None:
         if key == "model" and kind is str and (item.isascii() or is_text(item)):
             model = item
         elif key == "tools" and kind is list and item:
-            tools = quick_tools(item, format_name)
-            if tools is None:
+            found = quick_tools(item, format_name)
+            if found is None:
                 return None
+            tools = found
         elif key in _NUMBERS and (kind is int or (kind is float and math.isfinite(item))):
             sampling[key] = item
         elif key == "max_completion_tokens" and kind is int and "max_tokens" not in body:
@@ -73,12 +77,12 @@ def quick_head(body: dict[str, Any], format_name: str) -> Request | None:
             return None
     drawn = _sampling(*map(sampling.get, _SAMPLED)) if sampling else _NO_SAMPLING
     extra = frozen_mapping({format_name: frozen_mapping(left)}) if left else None
-    return _head(model, tools, choice, drawn, stream, extra)
+    return model, tools, choice, drawn, stream, extra
 
 
-def with_messages(head: Request, messages: tuple[Message, ...]) -> Request:
-    """The request that `quick_head` gave, with its messages."""
-    return _whole(head.model, messages, head.tools, head.tool_choice, head.sampling, head.stream, head.extra)
+def with_messages(head: Head, messages: tuple[Message, ...]) -> Request:
+    """The request of which `quick_head` gave all but its messages."""
+    return _request(*head, messages)
 
 
 def quick_tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | None:
@@ -86,23 +90,29 @@ def quick_tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ..
 
     An agent offers the same tools turn after turn, so the last few lists are remembered by their JSON text.
     """
-    try:
-        text = dumps(listed)
-    except DecodeError:
+    text = plain_bytes(listed)
+    if text is None:
         return None  # not JSON: the general decoder says where
-    # A number that is none is written as null, so a text with a null in it may stand for more than one list.
-    if b"null" in text or len(text) > _REMEMBERED_BYTES:
-        return _tools(freeze(listed), format_name)
     try:
-        return remembered_tools(text, format_name)
+        if len(text) <= _REMEMBERED_BYTES:
+            return remembered_tools(text, format_name)
+    except _AmbiguousError:
+        pass
     except ShapeError:
         return None  # nested too deeply
+    return _tools(freeze(listed), format_name)
+
+
+class _AmbiguousError(ValueError):
+    """A number that is none is written as null, so a text with a null in it may stand for more than one list."""
 
 
 @lru_cache(maxsize=64)
 def remembered_tools(text: bytes, format_name: str) -> tuple[ToolDefinition, ...] | None:
     """The tools that this JSON text lists: what it says, made once for as long as it is among the last 64 lists."""
-    return _tools(loads_own(text), format_name)
+    if b"null" in text:
+        raise _AmbiguousError
+    return _tools(loads_plain(text), format_name)
 
 
 def _tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | None:
