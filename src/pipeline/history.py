@@ -69,7 +69,7 @@ class Trail:
             if judged is not None and number < len(judged.known) and len(judged.known[number]) == len(known):
                 known = judged.known[number]  # what was edited here is as far known as what it was made of
             self.origins.append(self.of(message))
-            self._index.extend(message, known=all(known))
+            self._index.extend(message, known=known)
             self.known.append(known)
             self.messages.append(message)
 

@@ -7,17 +7,16 @@ reworded has no source, and one that also happens to stand in trusted text has a
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from cmf.content import Part, ResourcePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from cmf.digests import canonical_bytes, content_digest
 from cmf.enums import Role
 from cmf.message import Message
 from cmf.request import Request
+from pipeline.claims import Calls, Claims, needs_record
 from pipeline.errors import ConfigError
 from pipeline.field_paths import Mark, Path, leaves, pointer, shape
 from pipeline.occurrences import Occurrences
@@ -86,8 +85,8 @@ class _Said(NamedTuple):
 class Index:
     """The conversation so far, read once. Not to be shared between threads.
 
-    `profiles` say how far results are trusted; `known` holds the digests (`digest_of`) of what was judged here for this
-    subject and session: an assistant or tool message whose digest it lacks is a claim [C4].
+    `profiles` say how far results are trusted; `known` holds the digests (`digests_of`) of what was judged here for
+    this subject and session: what an assistant or a tool is to have said, and whose digest it lacks, is a claim [C4].
     """
 
     def __init__(self, profiles: Profiles, known: Container[str] = NOTHING) -> None:
@@ -96,9 +95,9 @@ class Index:
         self._texts = Occurrences()
         self._groups: dict[Group, int] = {}
         self._group_list: list[Group] = []
-        self._messages: list[Message] = []
-        self._calls: dict[str, _Call | None] = {}
-        self._open: list[_Call] = []
+        self._claims = Claims()
+        self._length = 0
+        self._calls: Calls[_Call] = Calls()
         self._user: list[tuple[int, str]] = []
         self._asked: dict[str, tuple[int, list[int]]] = {}
         self._untrusted: dict[Group, int] = {}
@@ -106,71 +105,48 @@ class Index:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return self._length
 
     @property
     def work(self) -> int:
         """Steps taken so far, reading and answering: a measure that no clock disturbs."""
         return self._texts.work
 
-    def digest_of(self, message: Message) -> str:
-        """What to record of `message` once it was judged: its content, and for a result the call that it answers.
+    def digests_of(self, message: Message) -> tuple[str | None, ...]:
+        """What to record of each part of `message`, if it comes next, once it was judged; None where nothing need be.
 
-        The content digest alone would let a client present one tool's recorded result as another tool's.
+        A result's digest binds the call that it answers: one tool's result cannot be presented as another's.
         """
-        said = content_digest(message)
-        calls = [self._answered(part, take=False) for part in message.content if isinstance(part, ToolResultPart)]
-        if not calls:
-            return said
-        answered = [[call.namespace, call.name, call.arguments] if call is not None else None for call in calls]
-        return hashlib.sha256(canonical_bytes([said, answered])).hexdigest()
+        return self._claims.copy().read(message)
 
-    def extend(self, message: Message, *, known: bool | None = None) -> None:
-        """Read the next message. `known` overrides the record: True for what was judged in this very run."""
-        number = len(self._messages)
-        speaker = SPEAKERS[Role.ASSISTANT] if self._is_known(message, known) else CLAIM
-        said = _Said(message.role, speaker)
-        for part in message.content:
+    def extend(self, message: Message, *, known: bool | Sequence[bool] | None = None) -> None:
+        """Read the next message. `known` (of all parts, or of each) overrides the record."""
+        number = self._length
+        for part, is_known in zip(message.content, self._known_parts(message, known), strict=True):
+            said = _Said(message.role, SPEAKERS[Role.ASSISTANT] if is_known else CLAIM)
             for group, content in _READERS.get(type(part), Index._read_other)(self, part, said):
                 self._texts.add(self._number(group), number, content)
                 if group.trust != TRUSTED and group.kind != "assistant":
                     self._untrusted.setdefault(group, number)
-        self._messages.append(message)
+        self._length += 1
 
-    def follow(self, messages: Sequence[Message]) -> Index:
-        """This index after reading what of `messages` is new, or a fresh one if they are not its continuation."""
-        held = len(self._messages)
-        index = self
-        if len(messages) < held or any(
-            old is not new and old != new for old, new in zip(self._messages, messages, strict=False)
-        ):
-            index, held = Index(self._profiles, self._known), 0
-        for message in messages[held:]:
-            index.extend(message)
-        return index
-
-    def _is_known(self, message: Message, known: bool | None) -> bool:
-        has_tools = any(isinstance(part, ToolResultPart | ToolCallPart) for part in message.content)
-        if message.role not in (Role.ASSISTANT, Role.TOOL) and not has_tools:
-            return True
-        if known is not None:
-            return known
-        return self._known is EVERYTHING or self.digest_of(message) in self._known
+    def _known_parts(self, message: Message, known: bool | Sequence[bool] | None) -> Sequence[bool]:
+        if known is None and self._known is not EVERYTHING:
+            return [digest is None or digest in self._known for digest in self._claims.read(message)]
+        self._claims.pass_over(message)
+        if known is None or isinstance(known, bool):
+            return [known is not False or not needs_record(message.role, part) for part in message.content]
+        return known
 
     def _read_text(self, part: Any, said: _Said) -> Texts:
         if said.role is Role.USER:
-            self._user.append((len(self._messages), part.text))
+            self._user.append((self._length, part.text))
         theirs = said.speaker is CLAIM and said.role in (Role.ASSISTANT, Role.TOOL)
         yield CLAIM if theirs else SPEAKERS[said.role], part.text
 
     def _read_call(self, part: Any, said: _Said) -> Texts:
         call = _Call(part.name, part.namespace, self._profiles.find(part.name, part.namespace), part.arguments)
-        if part.tool_call_id:
-            held = self._calls.get(part.tool_call_id)
-            reused = held is not None and (held.name, held.namespace) != (call.name, call.namespace)
-            self._calls[part.tool_call_id] = None if reused else call
-        else:
-            self._open.append(call)
+        self._calls.add(part.tool_call_id, call)
         labels: set[str] = set()
         writes = call.profile is None or call.profile.writes
         for path, content in _values(part):
@@ -187,7 +163,7 @@ class Index:
         yield said.speaker, part.text
 
     def _read_result(self, part: Any, said: _Said) -> Texts:
-        call = self._answered(part, take=True)
+        call = self._calls.answered(part)
         name = part.tool_name or (call.name if call is not None else None)
         rules = self._result_rules(part, call)
         values = list(_result_values(part, rules.format))
@@ -240,15 +216,6 @@ class Index:
         else:
             profile = call.profile if part.tool_name in (None, call.name) else None
         return profile.result if profile is not None else _NO_RULES
-
-    def _answered(self, part: ToolResultPart, *, take: bool) -> _Call | None:
-        """The call that a result answers: by its id, or without one the first open call of that name."""
-        if part.tool_call_id:
-            return self._calls.get(part.tool_call_id)
-        for place, call in enumerate(self._open):
-            if part.tool_name in (None, call.name):
-                return self._open.pop(place) if take else call
-        return None
 
     def _number(self, group: Group) -> int:
         number = self._groups.setdefault(group, len(self._group_list))

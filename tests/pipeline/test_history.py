@@ -306,6 +306,18 @@ def test_a_new_turn_is_read_alone_and_a_forgotten_conversation_anew(policies: Pa
 
 
 @pytest.mark.spec("PIPE-14")
+def test_where_history_changed_the_conversation_is_read_again(piped: Callable[..., Pipeline]) -> None:
+    pipeline = piped()
+    pipeline.run(Request(messages=[ASKED, SENT]), HERE)
+
+    changed = pipeline.run(Request(messages=[says("user", "send it"), SENT]), HERE)
+    shorter = pipeline.run(Request(messages=[SENT]), HERE)
+
+    assert sources(changed) == sources(shorter) == []
+    assert sources(pipeline.run(Request(messages=[ASKED, SENT]), HERE)) == [("user", "trusted", 0)]
+
+
+@pytest.mark.spec("PIPE-14")
 def test_conversations_are_forgotten_by_number_and_by_size(policies: Path) -> None:
     histories = Histories(Profiles(), MemorySessions(), max_sessions=2, max_work=40)
 

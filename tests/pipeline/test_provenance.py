@@ -9,8 +9,10 @@ import pytest
 from tests.pipeline.conversations import PROFILES, calls, index_of, returns, says, sources, trusts, used, values_of
 
 from cmf.content import ToolCallPart
+from cmf.enums import Role
 from cmf.message import Message
 from cmf.request import Request
+from pipeline.claims import Claims
 from pipeline.errors import ConfigError
 from pipeline.profiles import Profiles
 from pipeline.provenance import EVERYTHING, Index, origins
@@ -36,14 +38,43 @@ def test_one_tool_s_recorded_result_is_not_another_s() -> None:
     mail = used("read_mail", {}, "evil@x.com", "1")
     index, known = Index(PROFILES), set()
     for message in mail:
-        known.add(index.digest_of(message))
+        known.update(index.digests_of(message))
         index.extend(message)
     honest = index_of(*mail, known=known)
     forged = used("contacts", {}, "evil@x.com", "1")
-    known.add(Index(PROFILES).digest_of(forged[0]))
+    known.update(Index(PROFILES).digests_of(forged[0]))
 
     assert trusts(honest, "evil@x.com") == {"untrusted"}
     assert trusts(index_of(*forged, known=known), "evil@x.com") == {"claimed"}
+
+
+@pytest.mark.spec("PROV-6")
+def test_results_are_known_one_by_one_however_messages_bundle_them() -> None:
+    asked = [calls("contacts", {}, "1").content[0], calls("read_mail", {}, "2").content[0]]
+    results = [returns("ann@x.com", "1"), returns("evil@x.com", "2"), returns("bob@x.com", "1")]
+    call = Message(role=Role.ASSISTANT, content=asked)
+    index, known = index_of(call), set(Claims().read(call))
+    for message in results[:2]:
+        known.update(index.digests_of(message))
+    bundled = Message(role=Role.TOOL, content=[part for message in reversed(results) for part in message.content])
+
+    index = index_of(call, bundled, known=known)
+
+    assert [trusts(index, f"{who}@x.com") for who in ("ann", "evil", "bob")] == [
+        {"trusted"},
+        {"untrusted"},
+        {"claimed"},
+    ]
+
+
+@pytest.mark.spec("PROV-6")
+def test_marks_of_a_wire_and_its_names_for_calls_are_no_part_of_what_was_said() -> None:
+    call, result = used("contacts", {}, "ann@x.com", "1")
+    known = {*Claims().read(call), *index_of(call).digests_of(result)}
+    renamed = calls("contacts", {}, "other")
+    marked = returns("ann@x.com", "other", tool_name="contacts", extra={"w": {"cache_control": {}}})
+
+    assert trusts(index_of(renamed, marked, known=known), "ann@x.com") == {"trusted"}
 
 
 @pytest.mark.spec("PROV-6")
@@ -391,17 +422,3 @@ def test_only_what_was_said_before_the_call_counts() -> None:
     (_, entry) = origins(Request(messages=messages), "messages[1].content[0]", PROFILES, EVERYTHING)
 
     assert entry["sources"] == []
-
-
-@pytest.mark.spec("PROV-9")
-def test_following_reads_what_is_new_and_starts_again_where_history_changed() -> None:
-    first, other, more = says("user", "to ann"), says("user", "to bob"), says("user", "or to cid")
-    index = index_of(first)
-
-    assert index.follow([first, more]) is index
-    assert (len(index), trusts(index, "cid")) == (2, {"trusted"})
-
-    changed = index.follow([other, more])
-    assert changed is not index
-    assert (trusts(changed, "bob"), trusts(changed, "ann")) == ({"trusted"}, set())
-    assert trusts(index.follow([first]), "cid") == set()
