@@ -35,20 +35,21 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
         role = message.role
         blocks: list[dict[str, Any]] = []
         for part in message.content:
+            # Each attribute is read where only one type can be: the interpreter is quicker at that.
             kind = type(part)
-            if part.extra:
-                return None
             if kind is TextPart:
+                if part.extra:
+                    return None
                 blocks.append({"type": "text", "text": part.text})
             elif kind is ToolResultPart and role is _TOOL and type(part.content) is str:
-                if part.tool_call_id is None or part.executed_by == "provider":
+                if part.extra or part.tool_call_id is None or part.executed_by == "provider":
                     return None
                 block = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": part.content}
                 if part.is_error:
                     block["is_error"] = True
                 blocks.append(block)
             elif kind is ToolCallPart and role is _ASSISTANT:
-                if part.tool_call_id is None or part.executed_by == "provider":
+                if part.extra or part.tool_call_id is None or part.executed_by == "provider":
                     return None
                 given = part.arguments
                 if given is None:
