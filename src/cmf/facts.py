@@ -199,7 +199,7 @@ def _tool_result(part: ToolResultPart) -> Facts:
         properties["tool_id"] = part.tool_call_id
     if not isinstance(part.content, str | tuple):
         fields["mime_type"] = "application/json"
-    return Facts(fields, properties, entity_keys(None, None, name))
+    return Facts(fields, properties, entity_keys(fields["uri"], None, name))
 
 
 def result_text(content: Any) -> str:
@@ -263,7 +263,7 @@ def _prompt_result(part: PromptResultPart) -> Facts:
     properties |= known(error_message=part.error_message, request_id=part.prompt_request_id)
     content = part.content if part.content is not None else part.error_message
     fields = known(uri=f"prompt_result://{segment(part.prompt_name)}", name=part.prompt_name, content=content)
-    return Facts(fields, properties, entity_keys(None, None, part.prompt_name))
+    return Facts(fields, properties, entity_keys(fields["uri"], None, part.prompt_name))
 
 
 def _media(part: MediaPart) -> Facts:

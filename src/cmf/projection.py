@@ -98,7 +98,7 @@ class Scope:
         registry = self.security.objects
         found: ObjectSecurityProfile | None = None
         if registry and self.grants(_READ_OBJECTS):
-            found = _registered(registry, keys)
+            found = registered(registry, keys)
         return found
 
     def data_policy(self, keys: tuple[str, ...]) -> DataPolicy | None:
@@ -106,7 +106,7 @@ class Scope:
         registry = self.security.data
         found: DataPolicy | None = None
         if registry and self.grants(_READ_DATA):
-            found = _registered(registry, keys)
+            found = registered(registry, keys)
         return found
 
     def message_facts(self, *, first: bool) -> dict[str, Any]:
@@ -157,7 +157,8 @@ class Scope:
         return shown
 
 
-def _registered(registry: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+def registered(registry: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    """What is registered under the first of `keys`, the last of which is a bare name; None for an ambiguous one [B9]."""
     for key in keys:
         entry = registry.get(key)
         if entry is not None and not (len(registry) > 1 and key == keys[-1] and _ambiguous(registry, key)):

@@ -257,13 +257,15 @@ class MessageView:
 
     @property
     def object(self) -> ObjectSecurityProfile | None:
-        """The access profile of this view's entity."""
-        return self._scope.object_profile(self.facts.keys)
+        """The access profile of this view's entity; of the enclosing one where it has none of its own [B2]."""
+        found = self._scope.object_profile(self.facts.keys)
+        return found if found is not None or self._container is None else self._scope.object_profile((self._container,))
 
     @property
     def data_policy(self) -> DataPolicy | None:
-        """The data policy of this view's entity."""
-        return self._scope.data_policy(self.facts.keys)
+        """The data policy of this view's entity; of the enclosing one where it has none of its own [B2]."""
+        found = self._scope.data_policy(self.facts.keys)
+        return found if found is not None or self._container is None else self._scope.data_policy((self._container,))
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 

@@ -5,14 +5,24 @@ Identity never comes from the traffic: the context's subject replaces whatever a
 
 from __future__ import annotations
 
-from typing import TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
-from cmf.extensions import AgentExtension, Extensions, Headers, HttpExtension, RequestExtension
-from cmf.frozen import FrozenDict
+from cmf.extensions import AgentExtension, Extensions, Headers, HttpExtension, MCPExtension, RequestExtension
+from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.message import Message
 from cmf.request import Request, Response
-from cmf.security import DataPolicies, Objects, SecurityExtension, StrSet, SubjectExtension
+from cmf.security import (
+    DataPolicies,
+    DataPolicy,
+    Objects,
+    ObjectSecurityProfile,
+    SecurityExtension,
+    StrSet,
+    SubjectExtension,
+)
 from cmf.value import Str, Value, replace, value
+from pipeline.draft import labels_of, messages_of, with_messages
 
 _T = TypeVar("_T", bound=Message | Request | Response)
 
@@ -43,29 +53,48 @@ class Context(Value):
     call_id: Str | None = None
 
 
-def ingest(traffic: _T, context: Context, session_labels: frozenset[str]) -> _T:
-    """`traffic` with the context's facts on each of its messages; messages without own extensions share one object.
+class Known(NamedTuple):
+    """What is known of what one message names: the labels of its data, access profiles, data policies, MCP's words."""
 
-    Labels that a message brings, those of the context and those of the session are united: labels only grow.
+    labels: frozenset[str] = frozenset()
+    objects: Mapping[str, ObjectSecurityProfile] = FrozenDict()
+    data: Mapping[str, DataPolicy] = FrozenDict()
+    mcp: MCPExtension | None = None
+
+
+NOTHING_KNOWN: Final = Known()
+
+
+def ingest(
+    traffic: _T,
+    context: Context,
+    session_labels: frozenset[str],
+    known: Sequence[Known] = (),
+    *,
+    before: frozenset[str] = frozenset(),
+) -> _T:
+    """`traffic` with the context's facts on each of its messages; messages with the same extensions share one object.
+
+    Labels that a message brings, those of its data (`known`, one per message), of all earlier messages (`before`, and
+    those in the traffic), of the context and of the session are united: labels only grow [PIPE-4].
     """
-    known_before: dict[int, Extensions] = {}
+    messages = messages_of(traffic)
+    told = known or (NOTHING_KNOWN,) * len(messages)
+    carried = before | context.labels | session_labels
+    if isinstance(traffic, Response):  # choices stand beside each other
+        carried = carried.union(*(labels_of(one) | about.labels for one, about in zip(messages, told, strict=True)))
+    made: dict[tuple[int, frozenset[str], int], Extensions] = {}
+    done = []
+    for message, about in zip(messages, told, strict=True):
+        carried |= labels_of(message) | about.labels
+        key = (id(message.extensions), carried, id(about))
+        if key not in made:
+            made[key] = _extensions(message.extensions or Extensions(), context, carried, about)
+        done.append(replace(message, extensions=made[key]))
+    return with_messages(traffic, tuple(done))
 
-    def known(message: Message) -> Message:
-        own = message.extensions
-        extensions = known_before.get(id(own))
-        if extensions is None:
-            extensions = known_before[id(own)] = _extensions(own or Extensions(), context, session_labels)
-        return replace(message, extensions=extensions)
 
-    if isinstance(traffic, Message):
-        return cast("_T", known(traffic))
-    if isinstance(traffic, Request):
-        return replace(traffic, messages=tuple(map(known, traffic.messages)))
-    choices = tuple(replace(one, message=known(one.message)) for one in traffic.choices)
-    return replace(traffic, choices=choices)
-
-
-def _extensions(own: Extensions, context: Context, session_labels: frozenset[str]) -> Extensions:
+def _extensions(own: Extensions, context: Context, labels: frozenset[str], known: Known) -> Extensions:
     security = own.security or SecurityExtension()
     return replace(
         own,
@@ -74,14 +103,20 @@ def _extensions(own: Extensions, context: Context, session_labels: frozenset[str
         http=HttpExtension(headers=context.headers) if context.headers else own.http,
         security=replace(
             security,
-            labels=security.labels | context.labels | session_labels,
+            labels=labels,
             classification=context.classification or security.classification,
             subject=context.subject,
-            objects=context.objects or security.objects,
-            data=context.data or security.data,
+            # What access requires and what data may be used for is never the traffic's own word.
+            objects=_over(context.objects, known.objects),
+            data=_over(context.data, known.data),
         ),
+        mcp=known.mcp or own.mcp,
         custom=context.custom if own.custom is None else own.custom,
     )
+
+
+def _over(own: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    return frozen_mapping({**own, **known}) if known else own
 
 
 def _request(context: Context) -> RequestExtension | None:

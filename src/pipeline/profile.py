@@ -204,6 +204,11 @@ class Profile(Value):
         """The labels of everything that it returns."""
         return frozenset(self.result.labels) | frozenset(self.data_policy.apply_labels if self.data_policy else ())
 
+    @property
+    def every_label(self) -> frozenset[str]:
+        """The labels of something returned whose fields cannot be told apart."""
+        return self.result_labels | self.result.every_label
+
     def use_of(self, path: field_paths.Path) -> str:
         """`control`, `content` or `other`: what an argument is for. Where both name it, it is control."""
         for use, patterns in (("control", self.control), ("content", self.content)):

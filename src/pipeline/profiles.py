@@ -60,6 +60,20 @@ class Entity(NamedTuple):
         """A resource, or whatever else a URI names."""
         return cls(normalise(uri))
 
+    @classmethod
+    def of_uri(cls, uri: str) -> Entity:
+        """What a URI names: `tool://namespace/name` a tool, `prompt://server/name` a prompt, with `_` for none."""
+        scheme, _, rest = normalise(uri).partition("://")
+        namespace, slash, name = rest.rpartition("/")
+        if scheme not in _NAMED or not slash:
+            return cls.resource(uri)
+        return cls(normalise(uri), unquote(name), None if namespace == "_" else unquote(namespace))
+
+    @property
+    def names(self) -> frozenset[str | None]:
+        """Under which name origins know what it returned: a tool's own; None for everything else [PROV-2]."""
+        return frozenset({self.name if self.uri.startswith("tool://") else None})
+
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys under which something may be said of it, best first [B9]."""
@@ -170,7 +184,7 @@ class Profiles:
 
         `uri` is `tool://<namespace or _>/<name>`, looked up in the order of B9. For [C12].
         """
-        found = self.lookup(_entity_of(uri))
+        found = self.lookup(Entity.of_uri(uri))
         if found is not None and found.profile.input_schema is not None:
             return found.profile.input_schema
         told = self.tool(uri)
@@ -317,14 +331,6 @@ def _uri_of(key: str) -> str:
         return normalise(key)
     namespace, slash, name = key.rpartition("/")
     return tool_uri(name, namespace if slash else None)
-
-
-def _entity_of(uri: str) -> Entity:
-    scheme, _, rest = normalise(uri).partition("://")
-    namespace, slash, name = rest.rpartition("/")
-    if scheme not in _NAMED or not slash:
-        return Entity.resource(uri)
-    return Entity(normalise(uri), unquote(name), None if namespace == "_" else unquote(namespace))
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The fields of what a tool returned. Spec: docs/spec/provenance.md [PROV-7].
+"""The fields of what a tool returned, and their labels. Spec: docs/spec/provenance.md [PROV-7], profiles.md [PRF-9].
 
 Text is read as fields only where that reading is the only one: strict JSON, block YAML without anchors, tags or
 repeated keys, or a Python literal that spells itself. Anything else is one text, as far trusted as its worst field.
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
 
 from cmf.codec import loads
+from cmf.content import TextPart, ToolResultPart
 from cmf.errors import DecodeError
 from cmf.frozen import MAX_DEPTH
+from pipeline.field_paths import Path, leaves, names
+from pipeline.profile import ResultProfile
 
 MAX_PYTHON_CHARACTERS: Final = 262_144  # of a Python literal; parsing one takes about 100 times its size in memory
 _LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -30,6 +34,54 @@ def read_fields(text: str, form: str) -> dict[str, Any] | list[Any] | None:
         if isinstance(found, dict | list):
             return found
     return None
+
+
+def result_leaves(part: ToolResultPart, form: str) -> Iterator[tuple[Path, Any]]:
+    """The leaves of a result with their paths; the empty path is for what cannot be read into fields.
+
+    Of a result that is made of parts only texts have fields: any other part is one leaf, the part itself.
+    """
+    if isinstance(part.content, tuple):
+        for inner in part.content:
+            if isinstance(inner, TextPart):
+                yield from _text_leaves(inner.text, form)
+            else:
+                yield (), inner
+    elif isinstance(part.content, str):
+        yield from _text_leaves(part.content, form)
+    else:
+        yield from leaves(part.content)
+
+
+def _text_leaves(text: str, form: str) -> Iterator[tuple[Path, Any]]:
+    found = read_fields(text, form)
+    return leaves(found) if found is not None else iter([((), text)])
+
+
+def result_labels(part: ToolResultPart, rules: ResultProfile) -> frozenset[str]:
+    """The labels of what a result holds: of the whole, and of each field that is there and has labels [PRF-9].
+
+    An error, and what cannot be read into fields, has the labels of all fields.
+    """
+    every = rules.every_label
+    if part.is_error:
+        return every
+    labels, open_patterns = set(rules.labels), [(pattern, set(found)) for pattern, found in rules.patterns]
+    met: set[Path] = set()
+    by_index = any(isinstance(step, int) for pattern, _ in open_patterns for step in pattern)
+    for path, _ in result_leaves(part, rules.format) if open_patterns else ():
+        if not path:
+            return every
+        like = path if by_index else tuple(0 if isinstance(step, int) else step for step in path)
+        if like in met:
+            continue
+        met.add(like)
+        for pattern, found in open_patterns:
+            if not found <= labels and names(pattern, path):
+                labels |= found
+        if labels == every:
+            break
+    return frozenset(labels)
 
 
 def _json(text: str) -> Any:
@@ -123,4 +175,4 @@ def _node(loader: Any, event: Any, depth: int) -> Any:
     return mapping
 
 
-__all__ = ["read_fields"]
+__all__ = ["read_fields", "result_labels", "result_leaves"]

@@ -1,0 +1,331 @@
+"""What is registered of the entities that traffic names: profiles, data policies, labels. Spec: docs/spec/data.md.
+
+It is looked up by entity [B9], in the context's own entries and then in the profiles, and never taken from the traffic.
+What grants something is looked up exactly; what restricts is united over all that may be meant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from cmf.content import (
+    Part,
+    PromptRequestPart,
+    PromptResultPart,
+    ResourcePart,
+    ResourceRefPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from cmf.digests import canonical_bytes
+from cmf.extensions import MCPExtension, ToolMetadata
+from cmf.frozen import FrozenDict, frozen_mapping
+from cmf.message import Message
+from cmf.projection import registered
+from cmf.request import Request, Response
+from cmf.security import DataPolicy, ObjectSecurityProfile, RetentionPolicy
+from cmf.tools import ToolDefinition
+from cmf.uris import normalise, segment
+from cmf.value import fields_of
+from pipeline.context import NOTHING_KNOWN, Context, Known
+from pipeline.draft import messages_of
+from pipeline.profile import Profile
+from pipeline.profiles import Entity, Found, Profiles, annotations_of
+from pipeline.result_fields import result_labels
+from pipeline.retention import strictest
+
+_T = TypeVar("_T")
+_EVENT: Final = "data:"
+_UNSAID: Final = frozenset({"tool_call_id", "tool_name", "extra"})  # spelt differently from turn to turn
+
+
+class Returned(NamedTuple):
+    """Data of one entity that a message brought back. `event` is the source of the labels that it stamps [C3].
+
+    The same data in the same history is the same event, so that what was declassified once stays so. `names` are those
+    under which origins know it (`Entity.names`), its containers' included.
+    """
+
+    message: int
+    entity: Entity
+    policy: DataPolicy | None
+    labels: frozenset[str]
+    event: str
+    names: frozenset[str | None]
+
+    def stamped(self, lifted: frozenset[tuple[str, str]]) -> frozenset[str]:
+        """Its labels but those that a declassification lifts for it."""
+        return frozenset(label for label in self.labels if (label, self.event) not in lifted)
+
+
+class Lookup(NamedTuple):
+    """What was found of some traffic: per message, and all data that came back in it."""
+
+    known: tuple[Known, ...]
+    returned: tuple[Returned, ...]
+
+    def stamped(self, lifted: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """The labels that the data brings, each with its source event."""
+        return frozenset((label, one.event) for one in self.returned for label in one.stamped(lifted))
+
+
+class Registry:
+    """Profiles, and over them what the context says of this run."""
+
+    def __init__(self, profiles: Profiles, context: Context) -> None:
+        self.profiles = profiles
+        self._objects = context.objects
+        self._data = context.data
+
+    def __bool__(self) -> bool:
+        """Whether anything can be known."""
+        return bool(self.profiles or self._objects or self._data)
+
+    def object(self, entity: Entity) -> ObjectSecurityProfile | None:
+        """What access to the entity requires; None where that is not known."""
+        own: ObjectSecurityProfile | None = registered(self._objects, entity.keys)
+        if own is not None:
+            return own
+        found = self.profiles.lookup(entity)
+        return None if found is None else found.profile.object
+
+    def returning(self, entity: Entity) -> tuple[tuple[Entity, DataPolicy | None, Profile | None], ...]:
+        """Every entity that may be meant, with its data policy (the context's before the profile's) and its profile."""
+        profiles = [(_as_entity(found, entity), found.profile) for found in self.profiles.named(entity)]
+        own = _all_registered(self._data, entity)
+        if own:
+            profile = profiles[0][1] if len(profiles) == 1 else None
+            return tuple((Entity(uri, entity.name, entity.namespace), policy, profile) for uri, policy in own)
+        return tuple((named, profile.data_policy, profile) for named, profile in profiles)
+
+    def policies(self) -> Iterator[tuple[Entity, DataPolicy]]:
+        """Every data policy that the context and the documents have; functions cannot be listed."""
+        for key, policy in self._data.items():
+            yield _entity_of_key(key), policy
+        for uri, policy in self.profiles.data_policies().items():
+            if uri not in self._data:
+                yield _entity_of_key(uri), policy
+
+
+def event_entity(event: str) -> str | None:
+    """The URI of the entity whose data made a label's source event; None for events of another kind."""
+    return event.removeprefix(_EVENT).rpartition("#")[0] if event.startswith(_EVENT) else None
+
+
+def look_up(value: Message | Request | Response, registry: Registry, lifted: frozenset[tuple[str, str]]) -> Lookup:
+    """What the registry knows of the entities that each message of `value` names.
+
+    Raises:
+        ConfigError: a function of the registry failed, or answered with no profile.
+    """
+    messages = messages_of(value)
+    if not registry:
+        return Lookup((NOTHING_KNOWN,) * len(messages), ())
+    reader = _Reader(registry)
+    known: list[Known] = []
+    returned: list[Returned] = []
+    tools = () if isinstance(value, Message) else value.tools
+    for place, message in enumerate(messages):
+        found = _Message(place)
+        if place == 0:  # the definitions' views are judged in the context of the first message
+            for tool in tools:
+                reader.define(tool, found)
+        for part in message.content:
+            reader.read(part, found, ())
+        known.append(found.known(lifted))
+        returned += found.returned
+    return Lookup(tuple(known), tuple(returned))
+
+
+class _Message:
+    """What is being collected of one message."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+        self.objects: dict[str, ObjectSecurityProfile] = {}
+        self.data: dict[str, DataPolicy] = {}
+        self.returned: list[Returned] = []
+        self.tools: dict[str, ToolDefinition] = {}
+
+    def known(self, lifted: frozenset[tuple[str, str]]) -> Known:
+        labels = frozenset[str]().union(*(one.stamped(lifted) for one in self.returned))
+        tool = next(iter(self.tools.values())) if len(self.tools) == 1 else None
+        mcp = None if tool is None else MCPExtension(tool=_metadata(tool))
+        if not (labels or self.objects or self.data or mcp):
+            return NOTHING_KNOWN
+        return Known(labels, frozen_mapping(self.objects), frozen_mapping(self.data), mcp)
+
+
+class _Reader:
+    """Reads messages in order; remembers calls, so that it is known whose result comes back."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._calls: dict[str, set[Entity]] = {}
+        self._open: list[Entity] = []
+        self._prompts: dict[str, set[Entity]] = {}
+
+    def define(self, tool: ToolDefinition, found: _Message) -> None:
+        entity = Entity.tool(tool.name, tool.namespace)
+        self._put_object(entity, found)
+
+    def read(self, part: Part, found: _Message, around: tuple[Returned, ...]) -> None:
+        """One part, and what is nested in it; `around` is what the parts that it stands in return."""
+        match part:
+            case ToolCallPart():
+                self._called(part, found)
+            case PromptRequestPart():
+                entity = Entity.prompt(part.name, part.server_id)
+                if part.prompt_request_id:
+                    self._prompts.setdefault(part.prompt_request_id, set()).add(entity)
+                self._put_object(entity, found)
+            case ResourceRefPart():
+                self._put_object(Entity.resource(part.uri), found)
+            case ToolResultPart():
+                name = part.tool_name
+                key = f"tool_result://{segment(name) if name else '_'}"
+                inner = self._return(part, self._answered(part), key, found, around)
+                for nested in part.content if isinstance(part.content, tuple) else ():
+                    self.read(nested, found, inner)
+            case PromptResultPart():
+                asked = self._prompts.get(part.prompt_request_id or "", set())
+                named = {one for one in asked if one.name == part.prompt_name} or {
+                    Entity.prompt(part.prompt_name, None)
+                }
+                inner = self._return(part, named | asked, f"prompt_result://{segment(part.prompt_name)}", found, around)
+                for message in part.messages:
+                    for nested in message.content:
+                        self.read(nested, found, inner)
+            case ResourcePart():
+                self._return(part, {Entity.resource(part.uri)}, normalise(part.uri), found, around)
+            case _:
+                pass
+
+    def _called(self, part: ToolCallPart, found: _Message) -> None:
+        entity = Entity.tool(part.name, part.namespace)
+        if part.tool_call_id:
+            self._calls.setdefault(part.tool_call_id, set()).add(entity)
+        else:
+            self._open.append(entity)
+        self._put_object(entity, found)
+        told = self._registry.profiles.tool(entity.uri)
+        if told is not None:
+            found.tools[entity.uri] = told
+
+    def _put_object(self, entity: Entity, found: _Message) -> None:
+        profile = self._registry.object(entity)
+        if profile is not None:
+            found.objects[entity.uri] = profile
+
+    def _answered(self, part: ToolResultPart) -> set[Entity]:
+        """The tools whose result it may be: those called under its id, and the one that it names itself."""
+        name = part.tool_name
+        called = set(self._calls.get(part.tool_call_id, ())) if part.tool_call_id else self._next_open(name)
+        if name is not None and not any(one.name == name for one in called):
+            called.add(Entity.tool(name, None))
+        return called
+
+    def _next_open(self, name: str | None) -> set[Entity]:
+        for place, entity in enumerate(self._open):
+            if name in (None, entity.name):
+                return {self._open.pop(place)}
+        return set()
+
+    def _return(
+        self, part: Part, named: Iterable[Entity], key: str, found: _Message, around: tuple[Returned, ...]
+    ) -> tuple[Returned, ...]:
+        own = []
+        said = frozenset[str | None]({part.tool_name} - {None} if isinstance(part, ToolResultPart) else ())
+        said = said.union(*(one.names for one in around))
+        for entity in sorted(named, key=lambda one: one.uri):
+            for meant, policy, profile in self._registry.returning(entity):
+                labels = _labels(part, policy, profile)
+                names = said | entity.names | meant.names
+                own.append(Returned(found.place, meant, policy, labels, _event(meant, part), names))
+        found.returned += own
+        inside = (*around, *own)
+        policies = [one.policy for one in inside if one.policy is not None]
+        if policies:
+            before = found.data.get(key)
+            found.data[key] = merged(policies if before is None else [before, *policies])
+        return inside
+
+
+def merged(policies: Sequence[DataPolicy]) -> DataPolicy:
+    """One policy that forbids what any of them forbids, and allows only what all of them allow."""
+    if len(policies) == 1:
+        return policies[0]
+    lists = [frozenset(one.allowed_actions) for one in policies if one.allowed_actions is not None]
+    allowed = tuple(sorted(frozenset.intersection(*lists))) if lists else None
+    return DataPolicy(
+        apply_labels=_united(one.apply_labels for one in policies),
+        allowed_actions=allowed,
+        denied_actions=_united(one.denied_actions for one in policies),
+        retention=retention_of(policies),
+    )
+
+
+def retention_of(policies: Iterable[DataPolicy | None]) -> RetentionPolicy | None:
+    """The strictest retention of data under all these policies; None where none of them limits it."""
+    return strictest(one.retention for one in policies if one is not None)
+
+
+def _united(words: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(sorted({word for each in words for word in each}))
+
+
+def _labels(part: Part, policy: DataPolicy | None, profile: Profile | None) -> frozenset[str]:
+    labels = frozenset(policy.apply_labels) if policy is not None else frozenset[str]()
+    if profile is None:
+        return labels
+    return labels | (
+        result_labels(part, profile.result) if isinstance(part, ToolResultPart) else profile.result.every_label
+    )
+
+
+def _event(entity: Entity, part: Part) -> str:
+    said = {name: item for name, item in fields_of(part).items() if name not in _UNSAID}
+    return f"{_EVENT}{entity.uri}#{hashlib.sha256(canonical_bytes(said)).hexdigest()[:16]}"
+
+
+def _as_entity(found: Found, asked: Entity) -> Entity:
+    return asked if found.uri == asked.uri else _entity_of_key(found.uri)
+
+
+def _entity_of_key(key: str) -> Entity:
+    """The entity that a key of a registry means: URI, `namespace/name` or name."""
+    if "://" in key:
+        return Entity.of_uri(key)
+    namespace, slash, name = key.rpartition("/")
+    return Entity.tool(name, namespace if slash else None)
+
+
+def _all_registered(registry: Mapping[str, _T], entity: Entity) -> list[tuple[str, _T]]:
+    """The entry for the entity; where only its name is known and several have it, all of them."""
+    found: _T | None = registered(registry, entity.keys) if registry else None
+    if found is not None:
+        return [(entity.uri, found)]
+    if entity.name is None or entity.namespace is not None:
+        return []
+    ends = f"/{entity.name}"
+    return [(_entity_of_key(key).uri, item) for key, item in registry.items() if key.endswith(ends) or key == ends[1:]]
+
+
+def _metadata(tool: ToolDefinition) -> ToolMetadata:
+    said: Mapping[str, Any] = (tool.extra or {}).get("mcp") or {}
+    title, output = said.get("title"), said.get("outputSchema")
+    return ToolMetadata(
+        name=tool.name,
+        title=title if isinstance(title, str) else None,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        output_schema=output if isinstance(output, FrozenDict) else None,
+        server_id=tool.namespace,
+        namespace=tool.namespace,
+        annotations=FrozenDict(annotations_of(tool) or {}),
+    )
+
+
+__all__ = ["Lookup", "Registry", "Returned", "event_entity", "look_up", "merged", "retention_of"]

@@ -1,0 +1,212 @@
+"""How long data may be kept, and the sweep that carries it out [C13]. Spec: docs/spec/data.md.
+
+Whoever stores something that was made from content asks `keep` first, stores only what may be stored, and holds it so
+that the sweep finds it when its time is over. Times are integers: microseconds since the epoch, UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ulid import ULID
+
+from cmf.codec import dumps
+from cmf.errors import CmfError
+from cmf.security import RetentionPolicy
+from pipeline.errors import StoreError
+from pipeline.record import Record
+
+if TYPE_CHECKING:
+    from pipeline.store.database import Store
+
+MAX_AT_ONCE: Final = 500  # items erased between two records
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NEVER_ENDS: Final = 2**63 - 1  # the last moment that a store can hold
+
+
+class Span(IntEnum):
+    """What bounds the keeping of data, besides its age; the strictest first."""
+
+    NONE = 0
+    TRANSIENT = 1
+    SESSION = 2
+    PERSISTENT = 3
+
+
+_SPANS: Final = {span.name.lower(): span for span in Span}
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What may be done with data: how long, and until when; `until` is the first moment at which it must be gone."""
+
+    span: Span
+    until: int = _NEVER_ENDS
+
+    @property
+    def within_run(self) -> bool:
+        """Whether it may be held while the run lasts, in memory."""
+        return self.span is not Span.NONE
+
+    @property
+    def after_run(self) -> bool:
+        """Whether it may be held when the run is over: written to a store, or kept for the session's next run."""
+        return self.span >= Span.SESSION
+
+    @property
+    def after_session(self) -> bool:
+        """Whether it may be held when its session is over."""
+        return self.span is Span.PERSISTENT
+
+    def over(self, now: int) -> bool:
+        """Whether its time is up, whatever else."""
+        return self.span is Span.NONE or now >= self.until
+
+
+NEVER: Final = Keep(Span.NONE, 0)
+FOREVER: Final = Keep(Span.PERSISTENT)
+
+
+def keep(policy: object, now: int) -> Keep:
+    """What the retention of some data allows at `now`, when it is to be stored: its age counts from then.
+
+    `policy` is a `RetentionPolicy`, its JSON, or None where nobody limits it; whatever else there is is `NEVER`.
+    """
+    if policy is None:
+        return FOREVER
+    try:
+        told = policy if isinstance(policy, RetentionPolicy) else RetentionPolicy.model_validate(policy)
+        ends = [_NEVER_ENDS]
+        if told.max_age_seconds is not None:
+            ends.append(now + told.max_age_seconds * 1_000_000)
+        if told.delete_after is not None:
+            ends.append((told.delete_after - _EPOCH) // _EPOCH.resolution)
+        span = _SPANS[told.policy]
+    except (CmfError, ValueError, TypeError, KeyError, AttributeError):
+        return NEVER
+    until = min(ends)
+    return Keep(span, until) if span is not Span.NONE and now < until else NEVER
+
+
+def strictest(policies: Iterable[RetentionPolicy | None]) -> RetentionPolicy | None:
+    """One retention under which data of all of them may be kept together; None where none of them limits it."""
+    limits = [policy for policy in policies if policy is not None]
+    if len(limits) <= 1:
+        return limits[0] if limits else None
+    ages = [one.max_age_seconds for one in limits if one.max_age_seconds is not None]
+    dates = [one.delete_after for one in limits if one.delete_after is not None]
+    return RetentionPolicy(
+        policy=min((one.policy if one.policy in _SPANS else "none" for one in limits), key=_SPANS.__getitem__),
+        max_age_seconds=min(ages, default=None),
+        delete_after=min(dates, default=None),
+    )
+
+
+class Holder(Protocol):
+    """Something that holds what was made from content, and can let go of it. A ledger is one."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in records."""
+        ...
+
+    def due(self, now: int, limit: int) -> Sequence[str]:
+        """Ids of at most `limit` items whose `Keep` is over at `now`."""
+        ...
+
+    def erase(self, items: Sequence[str]) -> None:
+        """Erase the items, durably; those that are gone already are no error. StoreError if they may still be there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What a sweep did at one holder: how many items are gone; `failed` is the code of what stopped it, if anything."""
+
+    holder: str
+    at: int
+    erased: int
+    failed: str | None = None
+
+    def to_json(self) -> Mapping[str, Any]:
+        """The line of the holder in what is recorded and shown."""
+        shown = {"holder": self.holder, "at": self.at, "erased": self.erased}
+        return shown if self.failed is None else {**shown, "failed": self.failed}
+
+
+class Sweep:
+    """Erases what is due in a store and in other holders, with a record before and after.
+
+    Args:
+        store: whose records it writes, and whose own content it sweeps.
+        holders: other holders of content: a ledger.
+    """
+
+    def __init__(self, store: Store, *holders: Holder) -> None:
+        from pipeline.recorder import Recorder  # these bring SQLAlchemy, which asking what to keep does not need
+        from pipeline.store.held import SealedContent
+
+        self._recorder = Recorder(store)
+        self._holders: tuple[Holder, ...] = (SealedContent(store.engine, store.writer), *holders)
+
+    def run(self, now: int) -> tuple[Swept, ...]:
+        """Erase everything that is due at `now`; one line per holder. A holder that fails does not stop the others.
+
+        Raises:
+            StoreError: a record could not be written. What was not announced on record was not erased.
+        """
+        return tuple(self._sweep(holder, now) for holder in self._holders)
+
+    def _sweep(self, holder: Holder, now: int) -> Swept:
+        erased = 0
+        failed = None
+        announced = False
+        try:
+            while items := holder.due(now, MAX_AT_ONCE):
+                self._record(now, "erase", {"holder": holder.name, "due": len(items)})
+                announced = True
+                holder.erase(items)
+                if set(holder.due(now, MAX_AT_ONCE)) & set(items):
+                    raise StoreError(
+                        "what was erased is still there", code="retention.not-erased", hint="see the store"
+                    )
+                erased += len(items)
+        except _Unrecorded:
+            raise
+        except StoreError as error:
+            failed = error.code
+        except Exception:  # noqa: BLE001  (a holder of the host's; what is still there is not said to be gone)
+            failed = "retention.failed"
+        swept = Swept(holder=holder.name, at=now, erased=erased, failed=failed)
+        if announced or failed is not None:
+            self._record(now, "erased", swept.to_json())
+        return swept
+
+    def _record(self, now: int, action: str, said: Mapping[str, Any]) -> None:
+        record_id = f"swp_{ULID()}"
+        body = {"schema": 1, "sweep_id": record_id, "action": action, **said}
+        record = Record(
+            decision_id=record_id,
+            timestamp=_EPOCH + now * _EPOCH.resolution,
+            subject=None,
+            session=None,
+            verdict="none",
+            action=action,
+            revision="",
+            body=dumps(body),
+        )
+        try:
+            self._recorder.record(record)
+        except StoreError as error:
+            raise _Unrecorded(error.message, code=error.code, hint=error.hint) from error
+
+
+class _Unrecorded(StoreError):
+    """The record could not be written: nothing more is erased."""
+
+
+__all__ = ["FOREVER", "NEVER", "Holder", "Keep", "Span", "Sweep", "Swept", "keep", "strictest"]

@@ -1,0 +1,37 @@
+"""What the database holds of content, for the sweep of retention: sealed things beside approvals. Spec: data.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Connection, Engine, delete, select
+
+from pipeline.store.engine import snapshot
+from pipeline.store.tables import SEALED
+from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
+
+
+class SealedContent:
+    """What approvals are about [C10], sealed: due when the approval is too old or its data may not be kept longer."""
+
+    name: Final = "sealed"
+
+    def __init__(self, engine: Engine, writer: Writer, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._engine = engine
+        self._writer = writer
+        self._timeout_seconds = timeout_seconds
+
+    def due(self, now: int, limit: int) -> Sequence[str]:
+        """See `pipeline.retention.Holder`."""
+        old = select(SEALED.c.approval_id).where(SEALED.c.expires_at <= now).order_by(SEALED.c.expires_at).limit(limit)
+        with snapshot(self._engine) as connection:
+            return list(connection.execute(old).scalars())
+
+    def erase(self, items: Sequence[str]) -> None:
+        """See `pipeline.retention.Holder`."""
+
+        def job(connection: Connection) -> None:
+            connection.execute(delete(SEALED).where(SEALED.c.approval_id.in_(items)))
+
+        waited(self._writer.call(job), self._timeout_seconds)

@@ -1,0 +1,230 @@
+"""How long data may be kept: the strictest bound, never a doubt in favour of keeping; and the sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmf import RetentionPolicy
+from cmf.value import trusted
+from pipeline.approval_state import Asked
+from pipeline.context import Context
+from pipeline.errors import StoreError
+from pipeline.retention import FOREVER, NEVER, Keep, Span, Sweep, keep, strictest
+from pipeline.session_state import Changes
+from pipeline.store.database import Store
+from pipeline.store.records import stored_records
+
+NOW = 1_700_000_000_000_000
+SECOND = 1_000_000
+MOMENT = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=NOW)
+
+
+# -- how long ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("RET-1")
+@pytest.mark.parametrize(
+    "policy",
+    [
+        RetentionPolicy(policy="none"),
+        {"policy": "none", "max_age_seconds": 5},
+        {"policy": "weekly"},
+        {"policy": "session", "max_age_seconds": -1},
+        {"policy": "session", "max_age_seconds": "5"},
+        {"delete_after": "soon"},
+        {"delete_after": "2030-01-01T00:00:00"},  # of which zone?
+        {"polcy": "session"},
+        "session",
+        5,
+        object(),
+        trusted(RetentionPolicy, policy="weekly"),
+        RetentionPolicy(max_age_seconds=0),
+        RetentionPolicy(delete_after=MOMENT),
+    ],
+)
+def test_what_is_over_or_cannot_be_read_is_never_kept(policy: object) -> None:
+    assert keep(policy, NOW) == NEVER
+    assert (NEVER.within_run, NEVER.after_run, NEVER.after_session, NEVER.over(0)) == (False, False, False, True)
+
+
+@pytest.mark.spec("RET-1")
+@pytest.mark.parametrize(
+    ("word", "within_run", "after_run", "after_session"),
+    [("transient", True, False, False), ("session", True, True, False), ("persistent", True, True, True)],
+)
+def test_each_word_bounds_the_keeping(word: Any, within_run: bool, after_run: bool, after_session: bool) -> None:
+    kept = keep(RetentionPolicy(policy=word), NOW)
+
+    assert (kept.within_run, kept.after_run, kept.after_session) == (within_run, after_run, after_session)
+    assert not kept.over(NOW * 1_000)
+
+
+@pytest.mark.spec("RET-1")
+def test_without_a_retention_nothing_bounds_it() -> None:
+    assert keep(None, NOW) == FOREVER
+
+
+@pytest.mark.spec("RET-1")
+@given(st.integers(1, 10**30), st.integers(1, 10**8), st.sampled_from(["transient", "session", "persistent"]))
+def test_the_earlier_end_wins(age: int, after: int, word: Any) -> None:
+    late = MOMENT + timedelta(seconds=after)
+
+    kept = keep(RetentionPolicy(policy=word, max_age_seconds=age, delete_after=late), NOW)
+
+    assert kept.until == NOW + min(age, after) * SECOND
+    assert not kept.over(kept.until - 1)
+    assert kept.over(kept.until)
+
+
+_POLICY = st.builds(
+    RetentionPolicy,
+    policy=st.sampled_from(["none", "transient", "session", "persistent"]),
+    max_age_seconds=st.none() | st.integers(0, 100),
+    delete_after=st.none() | st.integers(-50, 50).map(lambda seconds: MOMENT + timedelta(seconds=seconds)),
+)
+
+
+@pytest.mark.spec("RET-2")
+@given(st.lists(st.none() | _POLICY, max_size=4))
+def test_together_data_is_kept_as_the_strictest_says(policies: list[RetentionPolicy | None]) -> None:
+    together = keep(strictest(policies), NOW)
+
+    each = [keep(policy, NOW) for policy in policies]
+    strict = Keep(
+        min((one.span for one in each), default=Span.PERSISTENT),
+        min((one.until for one in each), default=FOREVER.until),
+    )
+    assert together == (NEVER if strict.span is Span.NONE else strict)
+
+
+@pytest.mark.spec("RET-2")
+def test_a_word_that_nobody_knows_is_the_strictest() -> None:
+    unknown = trusted(RetentionPolicy, policy="weekly")
+
+    assert strictest([unknown, RetentionPolicy()]) == RetentionPolicy(policy="none")
+
+
+# -- the sweep ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.at(tmp_path / "store.sqlite3") as database:
+        yield database
+
+
+class Shelf:
+    """Content with its ends, as a ledger would hold it."""
+
+    def __init__(self, name: str, items: dict[str, Keep]) -> None:
+        self.name = name
+        self.items = items
+
+    def due(self, now: int, limit: int) -> Sequence[str]:
+        return [name for name, kept in self.items.items() if kept.over(now)][:limit]
+
+    def erase(self, items: Sequence[str]) -> None:
+        for item in items:
+            self.items.pop(item)
+
+
+class Stubborn(Shelf):
+    def erase(self, items: Sequence[str]) -> None:
+        pass
+
+
+class Failing(Shelf):
+    def erase(self, items: Sequence[str]) -> None:
+        raise OSError("the disk says what was on it")
+
+
+class Closed(Shelf):
+    def due(self, now: int, limit: int) -> Sequence[str]:
+        raise StoreError("gone", code="store.closed")
+
+
+def records(store: Store) -> list[dict[str, Any]]:
+    return [orjson.loads(one.body) for one in stored_records(store.engine)]
+
+
+@pytest.mark.spec("RET-3")
+def test_what_is_due_is_erased_with_a_record_before_and_after(store: Store) -> None:
+    shelf = Shelf("ledger", {"a": Keep(Span.SESSION, NOW), "b": Keep(Span.PERSISTENT, NOW + 1), "c": NEVER})
+
+    swept = Sweep(store, shelf).run(NOW)
+
+    assert set(shelf.items) == {"b"}
+    assert [(one.holder, one.erased, one.failed) for one in swept] == [("sealed", 0, None), ("ledger", 2, None)]
+    before, after = records(store)
+    assert (before["action"], before["holder"], before["due"]) == ("erase", "ledger", 2)
+    assert (after["action"], after["erased"], "failed" in after) == ("erased", 2, False)
+    assert [one.decision_id[:4] for one in stored_records(store.engine)] == ["swp_", "swp_"]
+
+
+@pytest.mark.spec("RET-3")
+def test_a_sweep_with_nothing_to_do_leaves_no_record(store: Store) -> None:
+    assert [one.erased for one in Sweep(store, Shelf("ledger", {"a": FOREVER})).run(NOW)] == [0, 0]
+    assert records(store) == []
+
+
+@pytest.mark.spec("RET-3")
+def test_many_items_go_in_several_steps(store: Store) -> None:
+    shelf = Shelf("ledger", {str(number): NEVER for number in range(1_201)})
+
+    assert Sweep(store, shelf).run(NOW)[1].erased == 1_201
+    assert [line["due"] for line in records(store) if line["action"] == "erase"] == [500, 500, 201]
+
+
+@pytest.mark.spec("RET-3")
+def test_a_holder_that_fails_is_named_and_stops_nobody_else(store: Store) -> None:
+    shelves = [shelf(shelf.__name__, {"a": NEVER}) for shelf in (Stubborn, Failing, Closed, Shelf)]
+
+    swept = Sweep(store, *shelves).run(NOW)
+
+    assert {one.holder: (one.erased, one.failed) for one in swept} == {
+        "sealed": (0, None),
+        "Stubborn": (0, "retention.not-erased"),
+        "Failing": (0, "retention.failed"),
+        "Closed": (0, "store.closed"),
+        "Shelf": (1, None),
+    }
+    assert [line["failed"] for line in records(store) if "failed" in line] == [
+        "retention.not-erased", "retention.failed", "store.closed",
+    ]  # fmt: skip
+    assert "disk" not in str(records(store))
+
+
+@pytest.mark.spec("RET-3")
+def test_without_a_record_nothing_is_erased(store: Store) -> None:
+    shelf = Shelf("ledger", {"a": NEVER})
+    sweep = Sweep(store, shelf)
+    store.writer.close()
+
+    with pytest.raises(StoreError) as caught:
+        sweep.run(NOW)
+
+    assert caught.value.code == "store.closed"
+    assert set(shelf.items) == {"a"}
+
+
+@pytest.mark.spec("RET-3")
+def test_what_is_sealed_beside_an_approval_goes_when_it_is_too_old(store: Store) -> None:
+    sessions = store.sessions(clock=lambda: MOMENT)
+    context = Context(session="s")
+    for name, ends in (("old", NOW + SECOND), ("new", NOW + 9 * SECOND)):
+        asked = Asked(id=name, digest="d", target="t", rules=("r",), revision="1", expires_at=ends)
+        sessions.commit(context, None, Changes(asked=(asked,), sealed={name: b"secret"}))
+
+    swept = Sweep(store).run(NOW + SECOND)
+
+    assert [(one.holder, one.erased) for one in swept] == [("sealed", 1)]
+    with store.engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT approval_id FROM sealed").scalars().all() == ["new"]
