@@ -22,7 +22,8 @@ ENFORCEMENT := src/pipeline/runner.py,src/pipeline/effects.py,src/pipeline/emiss
   src/pipeline/draft.py,src/pipeline/enforcement.py,src/pipeline/stage.py,src/pipeline/stages.py,$\
   src/pipeline/authority.py,src/pipeline/budgets.py,src/pipeline/declassification.py,src/pipeline/approvals.py,$\
   src/pipeline/sealing.py,src/pipeline/ambient.py,$\
-  src/pipeline/wrapping.py,src/pipeline/guarded_tool.py,src/pipeline/guarded_model.py,src/pipeline/python_values.py
+  src/pipeline/wrapping.py,src/pipeline/guarded_tool.py,src/pipeline/guarded_model.py,src/pipeline/python_values.py,src/pipeline/model_swap.py,$\
+  src/pipeline/references.py
 
 export VIRTUAL_ENV := $(VENV)
 export PATH := $(BIN):$(TOOLS)/bin:$(PATH)
@@ -105,8 +106,9 @@ format: $(VENV)/.locked ## Rewrite Python, Rust and Rego in house format
 	test ! -x $(OPA) || $(OPA) fmt --write policies
 
 .PHONY: docs
-docs: $(VENV)/.native ## The generated pages: docs/reference.md
+docs: $(VENV)/.native ## The generated pages: docs/reference.md, docs/rules
 	$(BIN)/python -m scripts.reference
+	$(BIN)/python -m scripts.rule_pages
 
 .PHONY: proof
 proof: install opa ## The proofs at full size; writes docs/proofs/<date>.md

@@ -17,6 +17,14 @@ in_content := _found(scan.content)
 # description: As `in_content`, for names, URIs, arguments and properties, their keys included.
 in_surroundings := _found(scan.surroundings)
 
+# METADATA
+# title: Secrets in a text
+# description: |
+#   The kinds of credentials of a published shape in any text, say one that was decoded: no cheap look comes first.
+kinds_in(text) := {found.kind |
+	some found in _shaped(object.union(_settings.patterns, _settings.extra_patterns), text)
+}
+
 _settings := data.cmf.defaults.data.secrets
 
 _found(text) := _shaped(_shapes, text) | _assigned(text)

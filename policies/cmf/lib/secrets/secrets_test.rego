@@ -7,6 +7,7 @@ _samples := {
 	"age_key": concat("", ["AGE-SECRET-KEY-1EXAMPLE", _times("Q", 51)]),
 	"anthropic_key": "sk-ant-api03-EXAMPLE-abcdef123456-NOTREAL",
 	"aws_access_key_id": "AKIAIOSFODNN7EXAMPLE",
+	"aws_other_id": "ABIAIOSFODNN7EXAMPLE",
 	"azure_storage_key": concat("", ["AccountKey=EXAMPLE", _times("a", 79), "=="]),
 	"digitalocean_token": concat("", ["dop_v1_", _times("0", 64)]),
 	"gcp_api_key": "AIzaSyEXAMPLE-abcdef1234567890-NOTREALx",

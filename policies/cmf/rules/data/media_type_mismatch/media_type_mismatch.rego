@@ -27,6 +27,7 @@ deny contains {
 } if {
 	some item in input.properties.data
 	not item.sniffed_type
+	not item.length == 0
 	not _expected(item)
 }
 

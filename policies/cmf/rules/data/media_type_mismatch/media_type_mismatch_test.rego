@@ -26,6 +26,8 @@ test_allowed_when_it_is_what_it_says if {
 	_codes({"kind": "image", "content": "https://example.org/a.png", "properties": {}}) == set()
 }
 
+test_allowed_when_there_are_no_bytes if _codes(_view([{"declared_type": "audio/wav", "length": 0}])) == set()
+
 test_allowed_unknown_types_are_the_operators_choice if {
 	denials := media_type_mismatch.deny with input as _view([{"declared_type": "application/x-thing"}])
 		with data.cmf.defaults.data.media_type_mismatch.allowed_unknown as ["application/x-thing"]

@@ -25,4 +25,10 @@ _invalid if input.properties.arguments_invalid
 _invalid if "arguments_raw" in object.keys(input.properties)
 
 # Without arguments and without the text that was sent instead, there is nothing to have judged.
-_invalid if not input.arguments
+_invalid if {
+	not input.arguments
+	not _elsewhere
+}
+
+# What a provider runs it need not show; whether it may run at all is for tools/provider_executed.
+_elsewhere if input.properties.executed_by == "provider"

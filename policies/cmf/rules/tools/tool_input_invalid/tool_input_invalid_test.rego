@@ -21,6 +21,10 @@ test_denied_when_raw_text_is_beside_arguments if {
 
 test_denied_when_arguments_are_missing if count(tool_input_invalid.deny) == 1 with input as _call({})
 
+test_allowed_without_arguments_at_the_provider if {
+	count(tool_input_invalid.deny) == 0 with input as _call({"properties": {"executed_by": "provider"}})
+}
+
 test_allowed_with_arguments if {
 	count(tool_input_invalid.deny) == 0 with input as _call({"arguments": {"a": 1}})
 	count(tool_input_invalid.deny) == 0 with input as _call({"arguments": {}})

@@ -1,0 +1,102 @@
+# METADATA
+# title: Hosts are what they look like
+# description: |
+#   A URL whose host mixes scripts, is spelt wholly in letters that look Latin, or has characters that fold into ASCII
+#   or look like a slash, is refused in what an assistant says and in what it asks for. So is a punycode host in what
+#   it asks for, unless it is listed; in words such a host is named in the record.
+# related_resources:
+#   - ref: https://www.unicode.org/reports/tr39/
+# custom:
+#   code: content.confusable-host
+#   severity: high
+#   kinds: [audio, document, image, prompt_request, resource_ref, text, tool_call, tool_definition, video]
+#   capabilities: []
+#   standards: [OWASP-LLM05, OWASP-LLM09, OWASP-ASI09, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
+package cmf.rules.content.confusable_host
+
+import data.cmf.lib.scan
+import data.cmf.lib.urls
+
+deny contains {
+	"code": "content.confusable-host",
+	"reason": "This part has an address that looks like another.",
+} if {
+	some name in _wide_hosts
+	_confusable(name)
+	not urls.host_matches(name, _settings.allowed_hosts)
+}
+
+deny contains {
+	"code": "content.confusable-host.punycode",
+	"reason": "This asks for an address whose letters cannot be seen.",
+} if {
+	input.kind != "text"
+	some name in _punycode
+	not urls.host_matches(name, _settings.allowed_hosts)
+}
+
+warn contains {
+	"code": "content.confusable-host.punycode",
+	"reason": "This part has an address whose letters cannot be seen.",
+} if {
+	input.kind == "text"
+	_spoken
+	some name in _punycode
+	not urls.host_matches(name, _settings.allowed_hosts)
+}
+
+# What a user or a tool wrote may show such addresses; what an assistant writes is for people to click on.
+_spoken if input.kind != "text"
+
+_spoken if input.role == "assistant"
+
+_spoken if not input.role
+
+_wide_hosts contains lower(groups[1]) if {
+	_spoken
+	contains(scan.content, "://")
+	some groups in regex.find_all_string_submatch_n(_authority, scan.content, -1)
+	regex.match(`[^\x00-\x7f]`, groups[1])
+}
+
+# Behind a user, if there is one, up to a port, a path, or what ends an address in prose.
+_authority := `://(?:[!-.0-9;A-Z_a-z~:]*@)?([^\x00-\x20"'<>/?#\\(){}|^\x60,;:@\x{A0}\x{3000}]+)`
+
+_punycode contains name if {
+	contains(lower(scan.content), "xn--")
+	some groups in regex.find_all_string_submatch_n(_authority, lower(scan.content), -1)
+	name := groups[1]
+	regex.match(`(?:^|\.)xn--`, name)
+}
+
+# What folds into ASCII or looks like it: wide and mathematical letters, phonetic ones, strokes that are no slash.
+_confusable(name) if regex.match(_folding, name)
+
+# One label with Latin letters and with letters that look like them.
+_confusable(name) if {
+	some label in split(name, ".")
+	regex.match(`[a-z]`, label)
+	regex.match(`[\x{0370}-\x{03FF}\x{0400}-\x{052F}\x{0530}-\x{058F}\x{13A0}-\x{13FF}]`, label)
+}
+
+# A label of look-alikes alone, under a top-level domain in ASCII.
+_confusable(name) if {
+	regex.match(`\.[a-z]+$`, name)
+	some label in split(name, ".")
+	regex.match(_looks_latin, label)
+}
+
+_folding := concat("", [
+	`[\x{0250}-\x{02AF}\x{1D00}-\x{1D7F}\x{2044}\x{2100}-\x{214F}\x{2215}\x{2460}-\x{24FF}\x{29F8}\x{3002}`,
+	`\x{FF01}-\x{FF61}\x{1D400}-\x{1D7FF}]`,
+])
+
+# Cyrillic and Greek letters that few fonts tell from a, b, c, d, e, g, h, i, j, k, l, o, p, q, r, s, u, v, w, x and y.
+_looks_latin := concat("", [
+	`^[0-9-]*[\x{0430}\x{0435}\x{043E}\x{0440}\x{0441}\x{0443}\x{0445}\x{0455}\x{0456}\x{0458}\x{04BB}\x{04CF}`,
+	`\x{0501}\x{051B}\x{051D}\x{0475}\x{03BF}\x{03C1}\x{03B1}\x{03BD}]`,
+	`[0-9\x{0430}\x{0435}\x{043E}\x{0440}\x{0441}\x{0443}\x{0445}\x{0455}\x{0456}\x{0458}\x{04BB}\x{04CF}`,
+	`\x{0501}\x{051B}\x{051D}\x{0475}\x{03BF}\x{03C1}\x{03B1}\x{03BD}-]*$`,
+])
+
+_settings := data.cmf.defaults.content.confusable_host

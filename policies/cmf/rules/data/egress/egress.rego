@@ -1,0 +1,49 @@
+# METADATA
+# title: Data goes to known hosts only
+# description: |
+#   A call of a tool that sends data outside names only hosts, and mail domains, that the operator allows: every URL
+#   and every mail address among its arguments is looked at. So is what a model asks to have fetched.
+# related_resources:
+#   - ref: https://genai.owasp.org/llmrisk/llm022025-sensitive-information-disclosure/
+# custom:
+#   code: data.egress
+#   severity: high
+#   kinds: [audio, document, image, resource_ref, tool_call, video]
+#   capabilities: []
+#   standards: [OWASP-LLM02, OWASP-LLM06, OWASP-ASI02, NIST-AC-4, NIST-SC-7, NIST-AI-RMF-MEASURE-2.7]
+package cmf.rules.data.egress
+
+import data.cmf.lib
+import data.cmf.lib.scan
+import data.cmf.lib.urls
+
+deny contains {
+	"code": "data.egress",
+	"reason": "This would reach a host that is not allowed here.",
+} if {
+	not "*" in _settings.allowed_hosts
+	_held
+	some found in urls.in_content
+	not urls.host_matches(urls.host(found.authority), _settings.allowed_hosts)
+}
+
+deny contains {
+	"code": "data.egress.mail",
+	"reason": "This would send mail to a domain that is not allowed here.",
+} if {
+	not "*" in _settings.mail_domains
+	_held
+	some groups in regex.find_all_string_submatch_n(_mail, scan.content, -1)
+	not urls.host_matches(lower(groups[1]), _settings.mail_domains)
+}
+
+# What is written behind the last `@` of a run without spaces, up to what no domain holds.
+_mail := `[^\x00-\x20"'<>@,;:/]@([^\x00-\x20"'<>@,;:/?#&)(\\]+)`
+
+_held if not input.uri
+
+_held if input.kind != "tool_call"
+
+_held if lib.any_uri_matches(input.uri, _settings.tools)
+
+_settings := data.cmf.defaults.data.egress

@@ -1,0 +1,94 @@
+# METADATA
+# title: Reading tools do not write SQL
+# description: |
+#   A call of a tool that only reads a database is refused when its SQL does anything but read: another first word, a
+#   write inside, several statements, comments, or quotes that databases read differently.
+# related_resources:
+#   - ref: https://owasp.org/www-community/attacks/SQL_Injection
+# custom:
+#   code: data.sql-write
+#   severity: high
+#   kinds: [tool_call]
+#   capabilities: []
+#   standards: [OWASP-LLM05, OWASP-LLM06, OWASP-ASI02, NIST-AC-6, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
+package cmf.rules.data.sql_write
+
+import data.cmf.lib
+
+deny contains {
+	"code": "data.sql-write",
+	"reason": "This tool may read the database, and this would change it.",
+} if {
+	some text in _bare
+	_writes(text)
+}
+
+deny contains {
+	"code": "data.sql-write.several",
+	"reason": "This tool takes one SQL statement at a time.",
+} if {
+	some text in _bare
+	regex.match(`;[ \t\r\n\f;]*[^ \t\r\n\f;]`, text)
+}
+
+deny contains {
+	"code": "data.sql-write.comment",
+	"reason": "SQL for this tool has no comments.",
+} if {
+	some text in _bare
+	regex.match(`--|/\*|\*/`, text)
+}
+
+deny contains {
+	"code": "data.sql-write.unreadable",
+	"reason": "Databases do not agree on how to read this SQL.",
+} if {
+	some text in _statements
+	regex.match(`\\['"\x60\\]|\$[0-9A-Za-z_]*\$`, text)
+}
+
+deny contains {
+	"code": "data.sql-write.unreadable",
+	"reason": "Databases do not agree on how to read this SQL.",
+} if {
+	some text in _bare
+	regex.match(`['"\x60]`, text)
+}
+
+_statements contains text if {
+	_reads_only
+	some name in _settings.arguments
+	text := input.arguments[name]
+	is_string(text)
+}
+
+_reads_only if lib.any_uri_matches(input.uri, _settings.reading_tools)
+
+# A call that cannot be told from another may be that of a reading tool, if there is any.
+_reads_only if {
+	not input.uri
+	count(_settings.reading_tools) > 0
+}
+
+# What is left without texts and quoted names, in lower case.
+_bare contains lower(regex.replace(text, `'(?:[^']|'')*'|"(?:[^"]|"")*"|\x60[^\x60]*\x60`, " ")) if {
+	some text in _statements
+}
+
+_writes(text) if {
+	not regex.match(`^[ \t\r\n\f(]*(?:select|with|values|table|show|describe|desc|explain)(?:[^a-z0-9_]|$)`, text)
+}
+
+_writes(text) if {
+	regex.match(
+		concat("", [
+			`(?:^|[(;)]|[^a-z0-9_](?:analyze|verbose|as))[ \t\r\n\f(]*`,
+			`(?:insert|update|delete|merge|replace|drop|alter|create|truncate|grant|revoke|call|exec|execute|copy)[ \t\r\n\f]`,
+		]),
+		text,
+	)
+}
+
+_writes(text) if regex.match(`[^a-z0-9_.]into[ \t\r\n\f]+[^ \t\r\n\f]`, text)
+
+_settings := data.cmf.defaults.data.sql_write

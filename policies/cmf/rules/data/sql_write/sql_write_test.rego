@@ -1,0 +1,60 @@
+package cmf.rules.data.sql_write_test
+
+import data.cmf.rules.data.sql_write
+
+_settings := {"reading_tools": ["tool://db/read_*"], "arguments": ["sql", "query"]}
+
+_codes(view) := {effect.code | some effect in denials} if {
+	denials := sql_write.deny with input as view with data.cmf.defaults.data.sql_write as _settings
+}
+
+_of(text) := _codes({"kind": "tool_call", "uri": "tool://db/read_query", "arguments": {"sql": text}})
+
+test_denied_writes if {
+	every text in [
+		"DELETE FROM users", "  update users set a = 1", "drop table users", "PRAGMA writable_schema = 1",
+		"with gone as (delete from users returning *) select * from gone", "explain analyze delete from users",
+		"select * into outfile '/tmp/x' from users", "WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "", "vacuum",
+	] {
+		_of(text) == {"data.sql-write"}
+	}
+}
+
+test_denied_several if {
+	_of("select 1; select 2") == {"data.sql-write.several"}
+	"data.sql-write.several" in _of("select 1; drop table users")
+}
+
+test_denied_comments if {
+	_of("select * from users -- where id = 1") == {"data.sql-write.comment"}
+	"data.sql-write.comment" in _of("select 1 /*! into outfile 'x' */")
+}
+
+test_denied_unreadable if {
+	_of(`select '\' ' , 1 from t where a = ''`) == {"data.sql-write.unreadable"}
+	_of("select 'it") == {"data.sql-write.unreadable"}
+	_of("select $$x$$") == {"data.sql-write.unreadable"}
+}
+
+test_denied_when_the_uri_is_missing if {
+	_codes({"kind": "tool_call", "arguments": {"sql": "drop table users"}}) == {"data.sql-write"}
+}
+
+test_allowed_reads if {
+	every text in [
+		"SELECT * FROM users WHERE name = 'O''Brien; drop table x -- no'", "select replace(a, 'x', 'y') from t;",
+		"with a as (select 1) select * from a", "(select 1) union (select 2)", "show tables", "explain select 1",
+		"select update_time, deleted, \"create\" from t where note like '%insert into%'",
+	] {
+		_of(text) == set()
+	}
+}
+
+test_allowed_for_tools_that_may_write if {
+	_codes({"kind": "tool_call", "uri": "tool://db/write_query", "arguments": {"sql": "drop table users"}}) == set()
+}
+
+test_allowed_without_arguments if {
+	_codes({"kind": "tool_call", "uri": "tool://db/read_query"}) == set()
+	_codes({"kind": "tool_call", "uri": "tool://db/read_query", "arguments": {"sql": 1}}) == set()
+}

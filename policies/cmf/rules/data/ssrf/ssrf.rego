@@ -1,0 +1,61 @@
+# METADATA
+# title: No requests to inner addresses
+# description: |
+#   A call, reference or picture by URL is refused when its host is loopback, private, link-local or a name for one of
+#   these, when the host is a number in disguise (decimal, hex, octal, shortened), when one host is shown before an
+#   `@` and another meant, and wherever the address of a cloud's metadata service stands.
+# related_resources:
+#   - ref: https://owasp.org/www-community/attacks/Server_Side_Request_Forgery
+# custom:
+#   code: data.ssrf
+#   severity: critical
+#   kinds: [audio, document, image, prompt_request, resource_ref, tool_call, video]
+#   capabilities: []
+#   standards: [OWASP-LLM06, OWASP-ASI02, NIST-SC-7, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
+package cmf.rules.data.ssrf
+
+import data.cmf.lib.scan
+import data.cmf.lib.urls
+
+deny contains {
+	"code": "data.ssrf.internal",
+	"reason": "This asks for an address inside a network.",
+} if {
+	some found in urls.in_content
+	found.whole
+	name := urls.host(found.authority)
+	_internal(name)
+	not urls.host_matches(name, _settings.allowed_hosts)
+}
+
+deny contains {
+	"code": "data.ssrf.metadata",
+	"reason": "This asks for the credentials of the machine that runs it.",
+} if {
+	some name in _settings.metadata_hosts
+	contains(lower(scan.content), name)
+	not urls.host_matches(name, _settings.allowed_hosts)
+}
+
+deny contains {
+	"code": "data.ssrf.disguised",
+	"reason": "This asks for an address that hides what it is.",
+} if {
+	some found in urls.in_content
+	name := urls.host(found.authority)
+	urls.is_disguised(name)
+	not urls.host_matches(name, _settings.allowed_hosts)
+}
+
+deny contains {
+	"code": "data.ssrf.misleading",
+	"reason": "This address shows one host and means another.",
+} if {
+	urls.misleading
+}
+
+_internal(name) if urls.is_internal(name)
+
+_internal(name) if urls.host_matches(name, _settings.internal_hosts)
+
+_settings := data.cmf.defaults.data.ssrf

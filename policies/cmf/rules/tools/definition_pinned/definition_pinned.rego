@@ -1,0 +1,49 @@
+# METADATA
+# title: Tool definitions are those that were reviewed
+# description: |
+#   A tool whose description or input schema is not the one on record is refused, and so, where the operator wants it,
+#   is a tool that is not on record: a definition that changes after somebody trusted it is how a tool turns.
+# related_resources:
+#   - ref: https://nvd.nist.gov/vuln/detail/CVE-2025-54136
+# custom:
+#   code: tools.definition-pinned
+#   severity: critical
+#   kinds: [tool_definition]
+#   capabilities: []
+#   standards: [OWASP-LLM03, OWASP-ASI04, NIST-CM-3, NIST-SI-7, NIST-AI-RMF-GOVERN-6.1, NIST-AI-RMF-MANAGE-3.1]
+package cmf.rules.tools.definition_pinned
+
+import data.cmf.lib
+
+deny contains {
+	"code": "tools.definition-pinned",
+	"reason": "This tool is not the one that was reviewed.",
+} if {
+	pinned := _settings.pins[input.uri]
+	_shown != {[field, value] | some field, value in pinned}
+}
+
+deny contains {
+	"code": "tools.definition-pinned.unknown",
+	"reason": "Nobody reviewed this tool.",
+} if {
+	_must_be_pinned
+	not _settings.pins[input.uri]
+}
+
+# A definition without a name of its own cannot be looked up.
+deny contains {
+	"code": "tools.definition-pinned.unknown",
+	"reason": "Nobody reviewed this tool.",
+} if {
+	not input.uri
+	count(_settings.pins) + count(_settings.must_be_pinned) > 0
+}
+
+_must_be_pinned if lib.any_uri_matches(input.uri, _settings.must_be_pinned)
+
+_shown contains ["description", input.content]
+
+_shown contains ["input_schema", input.properties.input_schema]
+
+_settings := data.cmf.defaults.tools.definition_pinned

@@ -1,0 +1,37 @@
+# METADATA
+# title: A person approves what cannot be undone
+# description: |
+#   A call of a destructive tool waits until a person has approved exactly this call. A call that has no name of its
+#   own waits too.
+# related_resources:
+#   - ref: https://genai.owasp.org/llmrisk/llm062025-excessive-agency/
+# custom:
+#   code: tools.destructive-approval
+#   severity: high
+#   kinds: [tool_call]
+#   capabilities: []
+#   standards: [OWASP-LLM06, OWASP-ASI02, OWASP-ASI09, NIST-AC-3, NIST-AI-RMF-GOVERN-3.2, NIST-AI-RMF-MAP-3.5]
+package cmf.rules.tools.destructive_approval
+
+import data.cmf.lib
+
+require_approval contains {
+	"code": "tools.destructive-approval",
+	"reason": "This cannot be undone: a person has to approve it.",
+} if {
+	_destructive
+}
+
+_destructive if lib.any_uri_matches(input.uri, _settings.destructive_tools)
+
+_destructive if not input.uri
+
+# Servers that share one tool for many actions say in an argument which is meant.
+_destructive if {
+	some pattern, actions in _settings.destructive_arguments
+	lib.uri_matches(input.uri, pattern)
+	some name, values in actions
+	input.arguments[name] in values
+}
+
+_settings := data.cmf.defaults.tools.destructive_approval

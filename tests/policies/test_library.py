@@ -1,0 +1,85 @@
+"""The library as a whole: its pages, its standards, and what it does without an operator."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+
+import pytest
+from scripts import rule_pages
+from tests.policies.conftest import embed
+from tests.policies.test_samples import EFFECT_OF, SAMPLES, hits, read, rule_of
+
+from cmf.enums import ViewKind
+from pipeline.engines.base import Decided
+from pipeline.policy_set import PolicySet
+
+STANDARD = re.compile(
+    r"OWASP-LLM(?:0[1-9]|10)|OWASP-ASI(?:0[1-9]|10)|NIST-[A-Z]{2}-[0-9]{1,2}"
+    r"|NIST-AI-RMF-(?:GOVERN|MAP|MEASURE|MANAGE)-[0-9]\.[0-9]{1,2}"
+)
+# These know nothing until an operator says it: which tenants, which tools, which limits.
+FOR_OPERATORS = {
+    "content/prompt_leak",
+    "data/egress",
+    "identity/tenant_isolation",
+    "request/tools_offered",
+    "session/budget",
+    "session/call_limit",
+    "session/sequence",
+    "session/taint_then_send",
+    "tools/argument_bounds",
+    "tools/definition_pinned",
+    "tools/tool_allowed",
+}
+
+
+@pytest.mark.spec("POL-18")
+def test_the_pages_are_up_to_date() -> None:
+    made = rule_pages.pages()
+
+    stale = [str(path) for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    assert stale == [], "run `make docs`"
+    assert {path for path in rule_pages.PAGES.rglob("*.md") if path not in made} == set()
+
+
+@pytest.mark.spec("POL-18")
+def test_every_rule_names_standards_that_exist(shipped: PolicySet) -> None:
+    for rule in shipped.rules:
+        assert any(name.startswith("OWASP-") for name in rule.standards), rule.id
+        assert [name for name in rule.standards if not STANDARD.fullmatch(name)] == [], rule.id
+
+
+@pytest.mark.spec("POL-19")
+def test_a_rule_that_needs_an_operator_does_nothing_without_one(shipped: PolicySet) -> None:
+    engine = embed(shipped)
+    views = [(rule_of(path), read(path)) for path in SAMPLES]
+
+    answers = engine.evaluate(
+        [shipped.entrypoint(ViewKind(view["kind"])) for _, view in views],
+        b"{}",
+        [json.dumps(view).encode() for _, view in views],
+        timeout_seconds=20.0,
+    )
+
+    decisions = [answer.value for answer in answers if isinstance(answer, Decided)]
+    assert len(decisions) == len(views)
+    assert [rule for rule in FOR_OPERATORS for decision in decisions if hits(decision, rule)] == []
+
+
+@pytest.mark.spec("POL-19")
+def test_such_rules_are_exactly_the_ones_that_are_silent_on_their_own_samples(shipped: PolicySet) -> None:
+    engine = embed(shipped)
+    heard: Counter[str] = Counter()
+    for path in SAMPLES:
+        if EFFECT_OF[path.stem.partition("_")[0]] is None:
+            continue
+        view = read(path)
+        (answer,) = engine.evaluate(
+            [shipped.entrypoint(ViewKind(view["kind"]))], b"{}", [json.dumps(view).encode()], timeout_seconds=5.0
+        )
+        assert isinstance(answer, Decided)
+        heard[rule_of(path)] += bool(hits(answer.value, rule_of(path)))
+
+    assert {rule.id for rule in shipped.rules if not heard[rule.id]} == FOR_OPERATORS
