@@ -20,14 +20,16 @@ from pipeline.ambient import Block, ambient, within
 from pipeline.assembly import Config, EngineName, Policies
 from pipeline.context import Context
 from pipeline.decision import OUTAGE_RULES, Action, Decision
-from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable
+from pipeline.errors import ApprovalRequired, CallError, Denied, PolicyUnavailable, SessionError
 from pipeline.events import Events
 from pipeline.guarded_model import ModelCall, ModelFunction
 from pipeline.guarded_tool import ToolCall, ToolFunction
 from pipeline.model_swap import Declared, ModelSession, declared, swap_model
 from pipeline.pipeline import Pipeline
 from pipeline.profiles import Profiles
+from pipeline.references import Referred, mark, same_content
 from pipeline.runner import Outcome
+from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.stage import Stage, Traffic
 from pipeline.wrapping import Begin, P, R, wrapped
@@ -261,6 +263,42 @@ class Guard:
             )
 
         return made
+
+    # -- content by reference ------------------------------------------------------------------------------------------
+
+    def refer(
+        self,
+        kind: Referred | str,
+        id: str,
+        content: Message,
+        *,
+        subject: Subject | None = None,
+        session: str | None = None,
+    ) -> Outcome:
+        """The outcome of judging what a provider keeps under `id`; requests of this session may then refer to it.
+
+        For hosts on another way (an upload, say): a reference to what was not judged here is refused.
+
+        Args:
+            kind: what it is: `file`, `cache`, `prompt` …
+            id: as requests will name it.
+            content: all that is kept under it.
+            subject: by default that of the block around it.
+            session: the same.
+
+        Raises:
+            Denied, ApprovalRequired, PolicyUnavailable: as `check`; CallError: policy changed the content, so that what
+                is kept is not what was let through. SessionError: there is no session. StoreError: as elsewhere.
+        """
+        context = self._context(None, subject, session)
+        if context.session is None:
+            raise SessionError("this needs a session", code="session.none", hint="give a session id")
+        outcome = self.check(content, context=context)
+        if outcome.value is None or not same_content(content, outcome.value):
+            hint = "keep what policy left of it instead"
+            raise CallError("policy changed what is kept under the id", code="reference.changed", hint=hint)
+        self._sessions.commit(context, None, Changes(seen=frozenset({mark(Referred(kind), id)})))
+        return outcome
 
     # -- the session's model -------------------------------------------------------------------------------------------
 

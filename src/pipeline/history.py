@@ -87,7 +87,10 @@ class _Kept:
 
 
 class History:
-    """What one run knows of the conversation that its value belongs to. Not to be shared between threads."""
+    """What one run knows of the conversation that its value belongs to. Not to be shared between threads.
+
+    `seen` gives those of some marks that are on record for the session, however far its history is trusted.
+    """
 
     def __init__(
         self,
@@ -98,7 +101,9 @@ class History:
         known: tuple[Message, ...] | None,
         trails: list[Trail],
         look: Look,
+        seen: Look,
     ) -> None:
+        self.seen = seen
         self._home = home
         self._key = key
         self._given = given
@@ -217,7 +222,8 @@ class Histories:
             trails, kept.trails = kept.trails, []
             self._work -= sum(trail.work for trail in trails)
             known = kept.messages
-        return History(self, key, given=given, known=known, trails=trails, look=self._look(context))
+        look, seen = self._look(context), self._seen(context)
+        return History(self, key, given=given, known=known, trails=trails, look=look, seen=seen)
 
     def put_back(
         self,
@@ -243,8 +249,9 @@ class Histories:
                 self._work -= sum(trail.work for trail in forgotten.trails)
 
     def _look(self, context: Context) -> Look:
-        if self._trusted:
-            return frozenset
+        return frozenset if self._trusted else self._seen(context)
+
+    def _seen(self, context: Context) -> Look:
         return lambda digests: self._sessions.seen(context, digests) if digests else frozenset()
 
 

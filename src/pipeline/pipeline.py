@@ -17,6 +17,7 @@ from pipeline.events import Events
 from pipeline.history import Histories, History
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
+from pipeline.references import judged
 from pipeline.runner import Outcome
 from pipeline.session_state import Changes, Count, Taint
 from pipeline.sessions import MemorySessions, SessionStore
@@ -66,7 +67,7 @@ class Pipeline:
             for _ in range(MAX_CONFLICTS):
                 facts, history = self._sessions.read(known), self._histories.open(known)
                 outcome = self._runner.run(value, known, facts, history)
-                if self._commit(known, facts, outcome, history):
+                if self._commit(value, known, facts, outcome, history):
                     return outcome
         except (StoreError, ConfigError) as error:
             return self._runner.closed(value, error.code)
@@ -79,17 +80,19 @@ class Pipeline:
             for _ in range(MAX_CONFLICTS):
                 facts, history = self._sessions.read(known), self._histories.open(known)
                 outcome = await self._runner.arun(value, known, facts, history)
-                if self._commit(known, facts, outcome, history):
+                if self._commit(value, known, facts, outcome, history):
                     return outcome
         except (StoreError, ConfigError) as error:
             return self._runner.closed(value, error.code)
         return self._runner.closed(value, "session.conflict")
 
-    def _commit(self, context: Context, facts: SessionFacts, outcome: Outcome, history: History) -> bool:
+    def _commit(
+        self, value: Traffic, context: Context, facts: SessionFacts, outcome: Outcome, history: History
+    ) -> bool:
         """Whether what the outcome means for the session is kept; False where another run was faster [C5]."""
         released = outcome.value
         if released is not None and context.session is not None:
-            changes = self._changes(released, context, facts, outcome, history)
+            changes = self._changes(value, released, context, facts, outcome, history)
             # What was seen only grows, whatever happened meanwhile; the rest holds for the version that was judged.
             version = facts.version if changes.taints or changes.counts else None
             if changes.touch_session and not self._sessions.commit(context, version, changes):
@@ -99,12 +102,19 @@ class Pipeline:
         return True
 
     def _changes(
-        self, released: Traffic, context: Context, facts: SessionFacts, outcome: Outcome, history: History
+        self,
+        value: Traffic,
+        released: Traffic,
+        context: Context,
+        facts: SessionFacts,
+        outcome: Outcome,
+        history: History,
     ) -> Changes:
         source = outcome.decision.id
         taints = frozenset(Taint(label, source) for label in outcome.labels - facts.labels)
         counts = tuple(_calls(history.new_messages(released), context.call_id))
-        return Changes(taints=taints, counts=counts, seen=history.marks(released))
+        seen = history.marks(released) | judged(value, released)
+        return Changes(taints=taints, counts=counts, seen=seen)
 
     def close(self) -> None:
         """Let go of the engine's connections, if it has any."""

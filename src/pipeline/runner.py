@@ -50,6 +50,7 @@ from pipeline.history import History
 from pipeline.paths import message_path
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
+from pipeline.references import references, refusals
 from pipeline.stage import Stage, Traffic
 from pipeline.stages import Staged, Stages
 
@@ -182,6 +183,9 @@ class Runner:
         stages = tuple(staged.records)
         if staged.stopped:
             return self._outcome((), _unjudged(value), None, frozenset(), stages)
+        unseen = refusals(references(value), history.seen)
+        if unseen:
+            return self._outcome((), _unjudged(value), None, frozenset(), (*stages, *unseen))
         # What stages labelled is the session's as well.
         session = dataclasses.replace(session, labels=session.labels.union(*map(labels_of, messages_of(value))))
         replacer = Replacer(self._replacer_key)

@@ -1,0 +1,212 @@
+"""What a request only refers to: content that somebody else holds, and that nobody here sees [C9]. Spec: references.md.
+
+Found wherever adapters keep it: in parts, in opaque blocks, and in what rides along from a wire. It is refused unless
+the very same content was judged here, for this subject in this session, and went out as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from cmf.content import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    OpaquePart,
+    Part,
+    PromptResultPart,
+    TextPart,
+    ToolResultPart,
+    VideoPart,
+)
+from cmf.message import Message
+from cmf.request import Request, Response
+from pipeline.decision import Effect, Hit, StageRecord
+from pipeline.draft import messages_of
+from pipeline.stage import Traffic
+
+RULE: Final = "by_reference"
+_MARK: Final = "reference"
+_MEDIA: Final = (ImagePart, VideoPart, AudioPart, DocumentPart)
+
+
+class Referred(StrEnum):
+    """What kind of thing is referred to."""
+
+    RESPONSE = "response"  # an earlier answer, with all that led to it
+    CONVERSATION = "conversation"
+    PROMPT = "prompt"
+    FILE = "file"
+    CACHE = "cache"
+    ITEM = "item"
+    CONTAINER = "container"
+    BACKGROUND = "background"  # the answer is to be fetched later, past this place
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One reference: its kind, the id (None where there is none that could be known), and the view that it is in."""
+
+    kind: Referred
+    id: str | None
+    path: str
+
+    @property
+    def mark(self) -> str | None:
+        """What a session keeps of content that was judged; None where none can be."""
+        return None if self.id is None else mark(self.kind, self.id)
+
+
+def mark(kind: Referred, id: str) -> str:
+    """The mark of content that was judged: for `Changes.seen` and `SessionStore.seen`."""
+    return f"{_MARK}:{kind.value}:{id}"
+
+
+def references(value: Traffic) -> tuple[Reference, ...]:
+    """All references in a request or message, in order. A response brings content, and refers to none for a model."""
+    if isinstance(value, Response):
+        return ()
+    return tuple(_in_request(value) if isinstance(value, Request) else _in_message(value, ""))
+
+
+def refusals(found: Sequence[Reference], seen: Callable[[Collection[str]], frozenset[str]]) -> tuple[StageRecord, ...]:
+    """A record for each reference to what was not judged here; they stop the run in every mode, as nothing was judged.
+
+    Args:
+        found: what `references` gave.
+        seen: those of some marks that the session has.
+    """
+    marks = {one.mark for one in found if one.mark is not None}
+    known = seen(marks) if marks else frozenset()
+    return tuple(_refusal(one) for one in found if one.mark not in known)
+
+
+def judged(value: Traffic, released: Traffic) -> frozenset[str]:
+    """The marks of what can be referred to from now on: a response's id, if it went out as it came.
+
+    What policy edited is not what the provider keeps under that id.
+    """
+    if not isinstance(value, Response) or not isinstance(released, Response) or not same_content(value, released):
+        return frozenset()
+    ids = (own.get("id") for own in _own_fields(value.extra or {}))
+    return frozenset(mark(Referred.RESPONSE, own) for own in ids if isinstance(own, str) and own)
+
+
+def same_content(value: Traffic, released: Traffic) -> bool:
+    """Whether both say the same; labels and other extensions may differ."""
+    own, left = messages_of(value), messages_of(released)
+    return len(own) == len(left) and all(
+        (one.content, one.extra) == (other.content, other.extra) for one, other in zip(own, left, strict=True)
+    )
+
+
+def _refusal(one: Reference) -> StageRecord:
+    hit = Hit(
+        rule=RULE,
+        code=f"reference.{one.kind.value}",
+        effect=Effect.DENY,
+        reason="This refers to content that was not judged here.",
+        severity="high",
+        detail={"path": one.path, "kind": one.kind.value},
+    )
+    return StageRecord(stage=RULE, mode="sequential", hit=hit, closed=True)
+
+
+# -- finding them ------------------------------------------------------------------------------------------------------
+
+
+def _in_request(request: Request) -> Iterator[Reference]:
+    if request.extra:
+        for own in _own_fields(request.extra):
+            yield from _of_request(own)
+        yield from _files(request.extra, "request")
+    for index, tool in enumerate(request.tools):
+        if tool.extra:
+            for own in _own_fields(tool.extra):
+                yield from _containers(own, f"tools[{index}]")
+            yield from _files(tool.extra, f"tools[{index}]")
+    for index, message in enumerate(request.messages):
+        yield from _in_message(message, f"messages[{index}].")
+
+
+def _of_request(own: Mapping[str, Any]) -> Iterator[Reference]:
+    for key, item in own.items():
+        kind = _OF_REQUEST.get(_spelling(key))
+        if kind is not None and item is not None and item is not False:
+            yield Reference(kind, None if kind is Referred.BACKGROUND else _id(item), "request")
+    yield from _containers(own, "request")
+
+
+def _containers(own: Mapping[str, Any], path: str) -> Iterator[Reference]:
+    held = own.get("container")
+    if isinstance(held, str) or (isinstance(held, dict) and held.get("id") is not None):
+        yield Reference(Referred.CONTAINER, _id(held), path)
+
+
+def _in_message(message: Message, prefix: str) -> Iterator[Reference]:
+    if message.extra:
+        yield from _files(message.extra, f"{prefix}content[0]")
+    for index, part in enumerate(message.content):
+        if type(part) is not TextPart or part.extra:
+            yield from _in_part(part, f"{prefix}content[{index}]")
+
+
+def _in_part(part: Part, path: str) -> Iterator[Reference]:
+    if isinstance(part, _MEDIA) and part.type == "file_ref":
+        yield Reference(Referred.FILE, part.data, path)
+    elif isinstance(part, OpaquePart):
+        if part.type == "item_reference":
+            yield Reference(Referred.ITEM, _id(part.value), path)
+        yield from _files(part.value, path)
+    elif isinstance(part, ToolResultPart) and isinstance(part.content, tuple):
+        for index, inner in enumerate(part.content):
+            yield from _in_part(inner, f"{path}.content[{index}]")
+    elif isinstance(part, PromptResultPart):
+        for index, message in enumerate(part.messages):
+            yield from _in_message(message, f"{path}.messages[{index}].")
+    if part.extra:
+        yield from _files(part.extra, path)
+
+
+def _files(item: Any, path: str) -> Iterator[Reference]:
+    """References to files, however deep; a citation tells where text came from, and brings nothing in."""
+    if isinstance(item, list):
+        for each in item:
+            yield from _files(each, path)
+        return
+    if not isinstance(item, dict) or str(item.get("type", "")).endswith("citation"):
+        return
+    for key, inner in item.items():
+        if _spelling(key) not in _FILES or inner is None:
+            yield from _files(inner, path)
+            continue
+        for each in inner if isinstance(inner, list) else [inner]:
+            yield Reference(Referred.FILE, _id(each), path)
+
+
+def _own_fields(extra: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What rode along: under the name of a wire format, or (in a request built by hand) without one."""
+    return [extra, *(own for own in extra.values() if isinstance(own, dict))]
+
+
+def _id(item: Any) -> str | None:
+    """The id that an item is or has; None where it is spelled in a way that nobody knows."""
+    named = item.get("id") if isinstance(item, dict) else item
+    return named if isinstance(named, str) and named else None
+
+
+def _spelling(key: str) -> str:
+    return key.replace("_", "").lower()
+
+
+_OF_REQUEST: Final = {
+    "previousresponseid": Referred.RESPONSE,
+    "conversation": Referred.CONVERSATION,
+    "prompt": Referred.PROMPT,
+    "background": Referred.BACKGROUND,
+    "cachedcontent": Referred.CACHE,
+}
+_FILES: Final = frozenset({"fileid", "fileids"})
