@@ -158,7 +158,7 @@ class Scope:
 
 
 def registered(registry: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    """What is registered under the first of `keys`, the last of which is a bare name; None for an ambiguous one [B9]."""
+    """What is registered under the first of `keys`; the last is a bare name, and finds nothing if ambiguous [B9]."""
     for key in keys:
         entry = registry.get(key)
         if entry is not None and not (len(registry) > 1 and key == keys[-1] and _ambiguous(registry, key)):

@@ -80,18 +80,29 @@ def ingest(
     """
     messages = messages_of(traffic)
     told = known or (NOTHING_KNOWN,) * len(messages)
-    carried = before | context.labels | session_labels
-    if isinstance(traffic, Response):  # choices stand beside each other
-        carried = carried.union(*(labels_of(one) | about.labels for one, about in zip(messages, told, strict=True)))
+    labels = carried_labels(traffic, told, before | context.labels | session_labels)
     made: dict[tuple[int, frozenset[str], int], Extensions] = {}
     done = []
-    for message, about in zip(messages, told, strict=True):
-        carried |= labels_of(message) | about.labels
+    for message, about, carried in zip(messages, told, labels, strict=True):
         key = (id(message.extensions), carried, id(about))
         if key not in made:
             made[key] = _extensions(message.extensions or Extensions(), context, carried, about)
         done.append(replace(message, extensions=made[key]))
     return with_messages(traffic, tuple(done))
+
+
+def carried_labels(
+    traffic: Message | Request | Response, known: Sequence[Known], before: frozenset[str]
+) -> list[frozenset[str]]:
+    """The labels of each message: its own, those of its data, and of all before it; choices share theirs [C3]."""
+    own = [labels_of(one) | about.labels for one, about in zip(messages_of(traffic), known, strict=True)]
+    if isinstance(traffic, Response):  # choices stand beside each other
+        return [before.union(*own)] * len(own)
+    carried = []
+    for labels in own:
+        before |= labels
+        carried.append(before)
+    return carried
 
 
 def _extensions(own: Extensions, context: Context, labels: frozenset[str], known: Known) -> Extensions:

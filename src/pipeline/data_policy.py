@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from cmf.enums import Role, ViewKind
 from cmf.security import DataPolicy
 from cmf.view import MessageView
-from pipeline.decision import Effect, Hit, Mode
+from pipeline.decision import Effect, Hit
 from pipeline.errors import PipelineError
 from pipeline.paths import message_path
 from pipeline.policy_input import SessionFacts
@@ -49,12 +49,9 @@ class _Active(NamedTuple):
 class DataRule:
     """The rule for one run. `reply` says that the traffic is what the user gets to see, not what was said before."""
 
-    def __init__(
-        self, registry: Registry, returned: Sequence[Returned], session: SessionFacts, *, reply: bool, mode: Mode
-    ) -> None:
+    def __init__(self, registry: Registry, returned: Sequence[Returned], session: SessionFacts, *, reply: bool) -> None:
         self._registry = registry
         self._reply = reply
-        self._mode = mode
         self._bound = _all_bound(registry, returned, session)
         self._active = tuple(_all_active(returned, session)) if self._bound else ()
 
@@ -127,12 +124,11 @@ class DataRule:
             listed = forbidding[uri] in self._bound[uri].policy.denied_actions
             code = "data_policy.denied" if listed else "data_policy.not-allowed"
             detail = {"policy": uri, "action": forbidding[uri], "by": by}
-            yield self._hit(code, detail, "This would use data in a way that its policy does not allow.")
+            yield _hit(code, detail, "This would use data in a way that its policy does not allow.")
 
-    def _hit(self, code: str, detail: Mapping[str, Any], reason: str) -> Hit:
-        return Hit(
-            rule=RULE, code=code, effect=Effect.DENY, reason=reason, severity="critical", mode=self._mode, detail=detail
-        )
+
+def _hit(code: str, detail: Mapping[str, Any], reason: str) -> Hit:
+    return Hit(rule=RULE, code=code, effect=Effect.DENY, reason=reason, severity="critical", detail=detail)
 
 
 def forbidden(policy: DataPolicy, acts: frozenset[str] | None, view_action: str) -> str | None:

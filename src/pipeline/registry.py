@@ -61,10 +61,15 @@ class Returned(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """What was found of some traffic: per message, and all data that came back in it."""
+    """What was found of some traffic: per message, and all data that came back in it or before it (message -1)."""
 
     known: tuple[Known, ...]
     returned: tuple[Returned, ...]
+
+    @property
+    def earlier(self) -> tuple[Returned, ...]:
+        """What came back before the traffic."""
+        return tuple(one for one in self.returned if one.message < 0)
 
     def stamped(self, lifted: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
         """The labels that the data brings, each with its source event."""
@@ -114,8 +119,13 @@ def event_entity(event: str) -> str | None:
     return event.removeprefix(_EVENT).rpartition("#")[0] if event.startswith(_EVENT) else None
 
 
-def look_up(value: Message | Request | Response, registry: Registry, lifted: frozenset[tuple[str, str]]) -> Lookup:
-    """What the registry knows of the entities that each message of `value` names.
+def look_up(
+    value: Message | Request | Response,
+    registry: Registry,
+    lifted: frozenset[tuple[str, str]],
+    before: Sequence[Message] = (),
+) -> Lookup:
+    """What the registry knows of the entities that each message of `value` names; `before` is the conversation so far.
 
     Raises:
         ConfigError: a function of the registry failed, or answered with no profile.
@@ -124,13 +134,16 @@ def look_up(value: Message | Request | Response, registry: Registry, lifted: fro
     if not registry:
         return Lookup((NOTHING_KNOWN,) * len(messages), ())
     reader = _Reader(registry)
+    earlier = _Message(-1)
+    for message in before:
+        for part in message.content:
+            reader.read(part, earlier, ())
     known: list[Known] = []
-    returned: list[Returned] = []
-    tools = () if isinstance(value, Message) else value.tools
+    returned = earlier.returned
     for place, message in enumerate(messages):
         found = _Message(place)
         if place == 0:  # the definitions' views are judged in the context of the first message
-            for tool in tools:
+            for tool in () if isinstance(value, Message) else value.tools:
                 reader.define(tool, found)
         for part in message.content:
             reader.read(part, found, ())
