@@ -16,22 +16,27 @@ from cmf.adapters.chat_completions_quick_head import remembered_tools
 def by_hand(body: dict[str, Any]) -> dict[str, Any]:
     """The Anthropic request, for the fields of this request alone: what any translation costs at least."""
     system, messages = [], []
+    answers = None  # the blocks of the turn that results of parallel calls share
     for message in body["messages"]:
         role, content = message["role"], message.get("content")
-        if role == "system":
-            system.append({"type": "text", "text": content})
-        elif role == "tool":
+        if role == "tool":
             block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}
-            messages.append({"role": "user", "content": [block]})
-        elif role == "user":
-            messages.append({"role": "user", "content": content})
-        else:
-            blocks: list[dict[str, Any]] = [{"type": "text", "text": content}] if content else []
-            for call in message.get("tool_calls", ()):
-                function = call["function"]
-                held = {"id": call["id"], "name": function["name"], "input": orjson.loads(function["arguments"])}
-                blocks.append({"type": "tool_use", **held})
-            messages.append({"role": "assistant", "content": blocks})
+            if answers is None:
+                answers = [block]
+                messages.append({"role": "user", "content": answers})
+            else:
+                answers.append(block)
+            continue
+        answers = None
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": content}] if content else []
+        if role == "system":
+            system += blocks
+            continue
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            given = orjson.loads(function["arguments"])
+            blocks.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": given})
+        messages.append({"role": role, "content": blocks})
     tools = [
         {
             "name": tool["function"]["name"],
@@ -64,6 +69,7 @@ def operations() -> dict[str, Callable[..., Any]]:
         "decode": lambda: source.from_wire_request(body),
         "encode": lambda: target.to_wire(decoded),
         "by_hand": lambda: by_hand(body),
+        "by_hand_is_alike": lambda: by_hand(body) == target.to_wire(decoded),
         "blocks": lambda: _blocks(target.to_wire(decoded)),
         "size": lambda: len(json.dumps(body)),
         **{f"fold_{count}": fold(count) for count in streams},
