@@ -30,6 +30,7 @@ class Config:
         timeout_seconds: deadline for each question to the engine; past it, the parts it was about are denied.
         opa_url: where the OPA server listens, for engine `opa`.
         entrypoint: `data.<package>.<rule>` of policies that are not made of rules.
+        on_record_failure: `refuse` what cannot be put on record, or `release` it, which an event says each time.
         history: `claimed`, or `trusted` where whoever sends requests is believed about the tool results and replies in
             them, though they were not judged here: an application of one's own that runs its tools itself, a recording.
     """
@@ -39,6 +40,7 @@ class Config:
     opa_url: str | None = None
     entrypoint: str | None = None
     history: Literal["claimed", "trusted"] = "claimed"
+    on_record_failure: Literal["refuse", "release"] = "refuse"
 
 
 Policies = str | Path | PolicySet | Sequence[str | Path] | None

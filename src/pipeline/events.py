@@ -91,6 +91,15 @@ class Declassified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordUnavailable:
+    """The record of a run could not be kept; `released` says whether its outcome was given out all the same."""
+
+    decision: str
+    code: str
+    released: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecided:
     """A turn was given its model; `policy` is the routing chain's own, finer word."""
 
@@ -114,6 +123,7 @@ Event: TypeAlias = (
     | LabelAdded
     | ToolInputInvalid
     | CallFailed
+    | RecordUnavailable
     | ApprovalAsked
     | ApprovalDecided
     | ApprovalUsed

@@ -27,6 +27,7 @@ from pipeline.guarded_tool import ToolCall, ToolFunction
 from pipeline.model_swap import Declared, ModelSession, declared, swap_model
 from pipeline.pipeline import Pipeline
 from pipeline.profiles import Profiles
+from pipeline.recording import Records
 from pipeline.references import Referred, mark, same_content
 from pipeline.runner import Outcome
 from pipeline.session_state import Changes
@@ -47,6 +48,7 @@ class Guard:
         stages: what runs before policy is asked; see `pipeline.stage`.
         sessions: where sessions are kept; by default in this process.
         profiles: what is known of tools and resources.
+        recorder: where every run is put on record before its outcome is given out; by default nowhere.
 
     Raises:
         PolicyError: the policies cannot be used: file, line, column and why.
@@ -61,10 +63,17 @@ class Guard:
         stages: Sequence[Stage] = (),
         sessions: SessionStore | None = None,
         profiles: Profiles | None = None,
+        recorder: Records | None = None,
     ) -> None:
         self._sessions = sessions or MemorySessions()
         self._pipeline = Pipeline(
-            stages, policies=policies, engine=engine, config=config, sessions=self._sessions, profiles=profiles
+            stages,
+            policies=policies,
+            engine=engine,
+            config=config,
+            sessions=self._sessions,
+            profiles=profiles,
+            recorder=recorder,
         )
         self._tools: list[ToolFunction] = []
         self._own = object()  # tells the blocks of this guard from another's

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from time import perf_counter_ns
 from typing import Final
 
 from cmf.content import ToolCallPart
@@ -18,6 +19,7 @@ from pipeline.history import Histories, History
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.references import judged
+from pipeline.recording import UNRECORDED, Recording, Records
 from pipeline.runner import Outcome
 from pipeline.session_state import Changes, Count, Taint
 from pipeline.sessions import MemorySessions, SessionStore
@@ -38,6 +40,7 @@ class Pipeline:
         engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`).
         config: mode, deadline and the rest.
         profiles: what is known of tools and resources: how far their results are trusted, and what arguments are for.
+        recorder: where every run is put on record before its outcome is given out; by default nowhere.
 
     Raises:
         PolicyError: the policies cannot be used: file, line, column and why. ConfigError: two stages of one name, or a
@@ -53,16 +56,25 @@ class Pipeline:
         config: Config | None = None,
         sessions: SessionStore | None = None,
         profiles: Profiles | None = None,
+        recorder: Records | None = None,
     ) -> None:
         settings = config or Config()
         self.events = Events()
         self._runner = build_runner(policies, engine, settings, stages=stages, events=self.events)
         self._sessions = sessions or MemorySessions()
+        release = settings.on_record_failure == "release"
+        self._recording = None if recorder is None else Recording(recorder, self.events, release=release)
         self._histories = Histories(profiles or Profiles(), self._sessions, trusted=settings.history == "trusted")
 
     def run(self, value: Traffic, context: Context | None = None) -> Outcome:
         """The outcome for a message, request or response; a refusal is a value here, never an exception."""
-        known = context or Context()
+        known, begin = context or Context(), perf_counter_ns()
+        outcome = self._judged(value, known)
+        if self._recording is None or self._recording.keep(value, known, outcome, perf_counter_ns() - begin):
+            return outcome
+        return self._runner.closed(value, UNRECORDED)
+
+    def _judged(self, value: Traffic, known: Context) -> Outcome:
         try:
             for _ in range(MAX_CONFLICTS):
                 facts, history = self._sessions.read(known), self._histories.open(known)
@@ -75,7 +87,13 @@ class Pipeline:
 
     async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
         """`run`, awaiting stages and engine; concurrent stages run together."""
-        known = context or Context()
+        known, begin = context or Context(), perf_counter_ns()
+        outcome = await self._ajudged(value, known)
+        if self._recording is None or await self._recording.akeep(value, known, outcome, perf_counter_ns() - begin):
+            return outcome
+        return self._runner.closed(value, UNRECORDED)
+
+    async def _ajudged(self, value: Traffic, known: Context) -> Outcome:
         try:
             for _ in range(MAX_CONFLICTS):
                 facts, history = self._sessions.read(known), self._histories.open(known)

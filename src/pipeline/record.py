@@ -7,7 +7,7 @@ only ids, codes, paths, digests and counts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
@@ -16,11 +16,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 from cmf.codec import dumps
 from pipeline.context import Context
-from pipeline.decision import Decision, Effect, Hit, ViewDecision
+from pipeline.decision import Decision, Effect, Hit, StageRecord, ViewDecision
 
 SCHEMA: Final = 1
 MAX_NAME: Final = 256  # characters of a name or URI from the traffic; the rest is cut, and the cut is listed
 ERASED: Final = ("/input",)  # what an OPA log would hold and a record never does: the content
+_TRUSTS: Final = ("trusted", "untrusted", "claimed")
+_ABOUT_THE_CALL: Final = ("call", "before")  # entries of `origins` that are about no value
 _LABELS: Final = {"system": "cmf-pipeline", "version": version("cmf-pipeline")}
 
 
@@ -30,7 +32,8 @@ class Run:
 
     Attributes:
         timestamp: when it was decided; UTC.
-        input_digest: the value's digest, as hex (`cmf.digests.value_hash`); `output_digest` that of what went on.
+        input_digest: the value's digest, as hex (`pipeline.certificate.digest_of`); `output_digest` that of what went
+            on, as its certificate has it.
         session_version: of the session, as it was read.
         timings: phase → nanoseconds; OPA's `metrics`.
     """
@@ -77,13 +80,17 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
         "bundles": {"cmf": {"revision": decision.revision}},
         "input_digest": run.input_digest,
         "output_digest": run.output_digest,
-        "result": {
-            "verdict": decision.verdict.value,
-            "action": decision.action.value,
-            "mode": decision.mode.value,
-            "coverage": decision.coverage.to_json(),
-            "views": views,
-        },
+        "result": _present(
+            {
+                "verdict": decision.verdict.value,
+                "action": decision.action.value,
+                "mode": decision.mode.value,
+                "coverage": decision.coverage.to_json(),
+                "views": views,
+                "stages": [_stage(stage) for stage in decision.stages] or None,
+                "approvals": [approval.to_json() for approval in decision.approvals] or None,
+            }
+        ),
         "subject": None if subject is None else _present({"id": subject.id, "type": subject.type}),
         "session": context.session,
         "session_version": run.session_version,
@@ -124,8 +131,35 @@ def _view(view: ViewDecision, where: str, masked: list[str]) -> dict[str, Any]:
         "verdict": view.verdict.value,
         "outcome": view.outcome.value,
         "hits": [_hit(hit) for hit in view.hits],
+        "origins": None if view.origins is None else _origins(view.origins),
     }
     return _present(shown)
+
+
+def _origins(origins: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """How many values of a call, by what they are for and by the best that vouches for them: no value, no path."""
+    counted: dict[str, dict[str, int]] = {}
+    for entry in origins:
+        if entry["type"] not in _ABOUT_THE_CALL:
+            trusts = {source["trust"] for source in entry["sources"]}
+            best = next((trust for trust in _TRUSTS if trust in trusts), "nowhere")
+            by_trust = counted.setdefault(entry["use"], {})
+            by_trust[best] = by_trust.get(best, 0) + 1
+    return counted
+
+
+def _stage(stage: StageRecord) -> dict[str, Any]:
+    """What a stage did: whether it changed something, which headers, and the code with which it stopped or failed."""
+    return _present(
+        {
+            "stage": stage.stage,
+            "mode": stage.mode,
+            "changed": stage.changed,
+            "headers": [{"name": one.name, "removed": one.removed} for one in stage.headers] or None,
+            "hit": None if stage.hit is None else _hit(stage.hit),
+            "error": stage.error,
+        }
+    )
 
 
 def _hit(hit: Hit) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import Final, NamedTuple, TypeAlias
 
 from ulid import ULID
@@ -61,13 +62,16 @@ MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is re
 class Outcome:
     """What came of a run: the decision, and what may be sent on (`value`), if anything; never the original if edited.
 
-    `labels` are those that the session holds now.
+    `labels` are those that the session holds now; `session_version` is the one that it was judged under [C5]; `timings`
+    are nanoseconds by phase.
     """
 
     decision: Decision
     value: Traffic | None
     certificate: Certificate | None = None
     labels: frozenset[str] = frozenset()
+    session_version: int | None = None
+    timings: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def request(self) -> Request | None:
@@ -149,33 +153,45 @@ class Runner:
         Raises:
             StoreError, ConfigError: the origins of its tool calls cannot be found (`History.origins`).
         """
-        context = _without_history(context)
+        context, begin = _without_history(context), perf_counter_ns()
         staged = self._stages.run(ingest(traffic, context, session.labels), context)
         steps = self._steps(staged, session, history)
+        spent = perf_counter_ns() - begin
+        evaluating = 0
         try:
             batch = next(steps)
             while True:
+                begin = perf_counter_ns()
                 results = self._engine.evaluate(*batch, timeout_seconds=self._timeout_seconds)
+                evaluating += perf_counter_ns() - begin
                 batch = steps.send(results)
         except StopIteration as done:
             outcome: Outcome = done.value
             self._stages.afterwards(staged.value, context)
-            return outcome
+            version = session.version if context.session is not None else None
+            timings = {"stages_ns": spent, "evaluate_ns": evaluating}
+            return dataclasses.replace(outcome, session_version=version, timings=timings)
 
     async def arun(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Outcome:
         """The same, awaiting the engine."""
-        context = _without_history(context)
+        context, begin = _without_history(context), perf_counter_ns()
         staged = await self._stages.arun(ingest(traffic, context, session.labels), context)
         steps = self._steps(staged, session, history)
+        spent = perf_counter_ns() - begin
+        evaluating = 0
         try:
             batch = next(steps)
             while True:
+                begin = perf_counter_ns()
                 results = await self._engine.aevaluate(*batch, timeout_seconds=self._timeout_seconds)
+                evaluating += perf_counter_ns() - begin
                 batch = steps.send(results)
         except StopIteration as done:
             outcome: Outcome = done.value
             self._stages.afterwards_in_background(staged.value, context)
-            return outcome
+            version = session.version if context.session is not None else None
+            timings = {"stages_ns": spent, "evaluate_ns": evaluating}
+            return dataclasses.replace(outcome, session_version=version, timings=timings)
 
     def _steps(self, staged: Staged, session: SessionFacts, history: History) -> _Steps:
         """The judgement itself, without an engine: it yields what to evaluate, and is sent the results."""

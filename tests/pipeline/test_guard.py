@@ -100,9 +100,9 @@ def test_a_decision_has_the_promised_keys(guarded: Rules) -> None:
 def test_a_directory_with_only_data_goes_over_the_shipped_rules(tmp_path: Path) -> None:
     home = tmp_path / "cmf" / "defaults"
     home.mkdir(parents=True)
-    roles = {"identity": {"tool_role": {"tools": {"tool://**/drop_*": {"roles": ["dba"]}}}}}
+    roles = {"identity": {"tool_role": {"tools": {"tool://**/list_*": {"roles": ["dba"]}}}}}
     (home / "data.json").write_text(json.dumps(roles), encoding="utf-8")
-    call = Message(role="assistant", content=[ToolCallPart(name="drop_table", arguments={})])
+    call = Message(role="assistant", content=[ToolCallPart(name="list_tables", arguments={})])
 
     guard = Guard(tmp_path)
 

@@ -1,0 +1,186 @@
+"""Every run is on record before its outcome is given out; what cannot be recorded does not go out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.conversations import PROFILES, calls, says
+from tests.pipeline.test_pipeline import Broken
+
+from cmf import Message, Request, SubjectExtension, ToolCallPart
+from pipeline import Config, Context, Guard, Pipeline, PolicyUnavailable, as_stage
+from pipeline.certificate import digest_of
+from pipeline.decision import Action
+from pipeline.errors import StoreBusy, StoreError
+from pipeline.events import RecordUnavailable
+from pipeline.record import Record
+from pipeline.recorder import Recorder
+from pipeline.runner import Outcome
+from pipeline.store.database import Store
+from pipeline.store.records import stored_records
+
+RULES = {
+    "deny": 'deny contains {"code": "d", "reason": "No."} if contains(input.content, "forbidden")',
+    "mask": 'redact contains {"code": "m", "reason": "x", "spans": [[0, 6]]} if startswith(input.content, "secret")',
+    "ask": 'require_approval contains {"code": "a", "reason": "Ask."} if input.name == "pay"',
+}
+HERE = Context(subject=SubjectExtension(id="ann"), session="s")
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rules(tmp_path_factory.mktemp("policies"), RULES)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        yield store
+
+
+class Full:
+    """A recorder that has no room."""
+
+    def __init__(self, error: StoreError) -> None:
+        self.error = error
+
+    def record(self, record: Record) -> None:
+        raise self.error
+
+    async def arecord(self, record: Record) -> None:
+        raise self.error
+
+
+async def ran(pipeline: Pipeline, awaited: bool, value: Any, context: Context = HERE) -> Outcome:
+    return await pipeline.arun(value, context) if awaited else pipeline.run(value, context)
+
+
+def bodies(store: Store) -> list[dict[str, Any]]:
+    return [json.loads(record.body) for record in stored_records(store.engine)]
+
+
+@pytest.mark.spec("REC-16")
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize("error", [StoreError("gone"), StoreBusy("full"), StoreError("late", code="store.timeout")])
+async def test_what_cannot_be_recorded_does_not_go_out(policies: Path, awaited: bool, error: StoreError) -> None:
+    pipeline = Pipeline(policies=policies, recorder=Full(error))
+    told: list[Any] = []
+    pipeline.events.subscribe(told.append)
+
+    outcome = await ran(pipeline, awaited, says("user", "hi"))
+
+    assert (outcome.value, outcome.certificate, outcome.decision.action) == (None, None, Action.REFUSE)
+    assert [(hit.rule, hit.code) for hit in outcome.decision.hits] == [("session", "record.unavailable")]
+    (event,) = told
+    assert event == RecordUnavailable(decision=event.decision, code=error.code, released=False)
+
+
+@pytest.mark.spec("REC-16")
+def test_for_a_guard_that_is_an_outage(policies: Path) -> None:
+    with pytest.raises(PolicyUnavailable) as caught:
+        Guard(policies, recorder=Full(StoreError("gone"))).check(says("user", "hi"))
+
+    assert caught.value.code == "record.unavailable"
+
+
+@pytest.mark.spec("REC-17")
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_where_the_operator_says_so_it_goes_out_unrecorded_and_an_event_says_it(
+    policies: Path, awaited: bool
+) -> None:
+    config = Config(on_record_failure="release")
+    pipeline = Pipeline(policies=policies, recorder=Full(StoreError("gone")), config=config)
+    told: list[Any] = []
+    pipeline.events.subscribe(told.append)
+
+    outcome = await ran(pipeline, awaited, says("user", "hi"))
+    refused = await ran(pipeline, awaited, says("user", "forbidden"))
+
+    assert (outcome.decision.action, refused.decision.action) == (Action.FORWARD, Action.REFUSE)
+    assert [(event.decision, event.released) for event in told] == [
+        (one.decision.id, True) for one in (outcome, refused)
+    ]
+
+
+@pytest.mark.spec("REC-18")
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_every_run_has_one_record_whatever_came_of_it(policies: Path, store: Store, awaited: bool) -> None:
+    pipeline = Pipeline(policies=policies, recorder=Recorder(store), sessions=store.sessions())
+    outcomes = []
+    for value in (says("user", "hi"), says("user", "secret x"), says("user", "forbidden"), calls("pay", {})):
+        outcomes.append(await ran(pipeline, awaited, value))
+        assert len(bodies(store)) == len(outcomes)
+    broken = Pipeline(policies=policies, recorder=Recorder(store), sessions=Broken())
+    outcomes.append(await ran(broken, awaited, says("user", "hi")))
+
+    kept = bodies(store)
+
+    assert [body["decision_id"] for body in kept] == [outcome.decision.id for outcome in outcomes]
+    actions = ["forward", "forward_modified", "refuse", "suspend", "refuse"]
+    assert [body["result"]["action"] for body in kept] == actions
+    assert kept[3]["result"].get("approvals", []) == [one.to_json() for one in outcomes[3].decision.approvals]
+
+
+@pytest.mark.spec("REC-18")
+def test_a_record_has_digests_version_timings_and_what_stages_did(policies: Path, store: Store) -> None:
+    @as_stage("mark", mode="transform")
+    def mark(value: Message, _: Context) -> Message:
+        return value
+
+    pipeline = Pipeline([mark], policies=policies, recorder=Recorder(store))
+    pipeline.run(calls("look", {}), HERE)
+    second = calls("look", {"again": True})
+    outcome = pipeline.run(second, HERE)
+    pipeline.run(second)
+
+    _, body, alone = bodies(store)
+
+    assert outcome.certificate is not None
+    assert (body["input_digest"], body["output_digest"]) == (digest_of(second), outcome.certificate.digest)
+    assert body["session_version"] == outcome.session_version == 1
+    assert "session_version" not in alone
+    assert body["result"]["stages"] == [{"stage": "mark", "mode": "transform", "changed": False}]
+    assert set(body["metrics"]) == {"run_ns", "stages_ns", "evaluate_ns"}
+    assert 0 < body["metrics"]["evaluate_ns"] < body["metrics"]["run_ns"]
+
+
+@pytest.mark.spec("REC-19")
+def test_of_origins_a_record_has_counts_and_no_content(policies: Path, store: Store) -> None:
+    arguments = {
+        "to": "CONTENT@x.com",
+        "cc": ["ann@x.com", True],
+        "amount": 7,
+        "body": "CONTENT",
+        "other": {"CONTENT": 1},
+    }
+    said = says("user", "send to ann@x.com")
+    pipeline = Pipeline(policies=policies, recorder=Recorder(store), profiles=PROFILES)
+
+    pipeline.run(Request(messages=[said, calls("send", arguments)]), HERE)
+
+    (record,) = stored_records(store.engine)
+    assert b"CONTENT" not in record.body
+    (origins,) = [view["origins"] for view in json.loads(record.body)["result"]["views"] if "origins" in view]
+    assert origins["control"] == {"nowhere": 3, "trusted": 1}
+    assert origins["content"] == {"nowhere": 1}
+
+
+@pytest.mark.spec("REC-18")
+def test_the_record_of_a_stage_that_stopped_a_run_says_which_and_with_what_code(policies: Path, store: Store) -> None:
+    @as_stage("failing")
+    def failing(value: Message, _: Context) -> Message:
+        raise RuntimeError("CONTENT")
+
+    Pipeline([failing], policies=policies, recorder=Recorder(store)).run(
+        Message.model_validate({"role": "assistant", "content": [ToolCallPart(name="x")]})
+    )
+
+    (record,) = stored_records(store.engine)
+    assert b"CONTENT" not in record.body
+    (stage,) = json.loads(record.body)["result"]["stages"]
+    assert (stage["stage"], stage["hit"]["code"]) == ("failing", "stage.error")
