@@ -18,6 +18,7 @@
       StoreError                    the store cannot read or keep something: nothing may be released
         StoreBusy                   it has too much to do: try again
       ConfigError                   a setting that is missing or cannot be
+      CaseError                     a file of test cases that does not say what it should
       EngineError                   an engine cannot answer: a tool's query that is refused, a server that is not there
 
 A deny is not an error. Each error has a stable `code` and a `hint` that says what to do. Texts name files, fields and
@@ -68,6 +69,12 @@ class PolicyError(PipelineError, ValueError):
         where = f"{place}: " if place else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{where}{self.message}{hint} [{self.code}]"
+
+
+class CaseError(PipelineError, ValueError):
+    """A file of test cases that does not say what it should: `path` is the file, and the place within it."""
+
+    default_code = "case.invalid"
 
 
 class EngineError(PipelineError):

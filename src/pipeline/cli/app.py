@@ -59,6 +59,15 @@ class EngineChoice(StrEnum):
     OPA = "opa"
 
 
+class TestFormat(StrEnum):
+    """How `cmf test` writes."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+    GITHUB = "github"
+
+
 class SchemaName(StrEnum):
     """What `cmf schema` can describe."""
 
@@ -157,6 +166,30 @@ def convert(
     from pipeline.cli.convert import run
 
     run(file, source=source.value, target=target.value, kind=kind.value, strict=strict)
+
+
+@app.command("test")
+def run_cases(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A project: policies in DIR/policy, cases in DIR/cases.")
+    ] = Path(),
+    policies: Annotated[
+        list[Path] | None, typer.Option("--policies", help="Policies (repeatable) instead of those of DIR.")
+    ] = None,
+    output: Annotated[TestFormat, typer.Option("--format", help="How to write the results.")] = TestFormat.TEXT,
+    select: Annotated[str | None, typer.Option("--run", help="Only cases whose name holds this.")] = None,
+    coverage: Annotated[bool, typer.Option("--coverage", help="Name the rules that hit in no case.")] = False,
+    threshold: Annotated[
+        float | None, typer.Option("--threshold", help="Fail if fewer percent of the rules hit in some case.")
+    ] = None,
+) -> None:
+    """Judge the cases of DIR: conversations with what is expected of policy.
+
+    Exit codes: 0 all as expected, 1 something else came out, 2 no cases, 3 policy does not compile.
+    """
+    from pipeline.cli.test import run
+
+    run(directory, policies=policies, output=output.value, select=select, shows_coverage=coverage, threshold=threshold)
 
 
 bundle = typer.Typer(help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None)

@@ -19,7 +19,7 @@ from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import replace
 from pipeline.context import Context
-from pipeline.errors import ConfigError, PipelineError, PolicyError
+from pipeline.errors import CaseError, ConfigError, PipelineError, PolicyError
 
 PROVIDERS = {
     "openai_chat": "openai",
@@ -60,6 +60,8 @@ def one_line_errors(file: str = "") -> Iterator[None]:
         fail(str(error), Exit.POLICY)
     except ConfigError as error:
         fail(str(error), Exit.USAGE)
+    except CaseError as error:
+        fail(str(error), Exit.INPUT)
     except PipelineError as error:
         fail(str(error), Exit.EVALUATION)
     except CmfError as error:

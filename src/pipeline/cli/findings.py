@@ -1,0 +1,160 @@
+"""What a command found wrong with files, in the forms that people and CI systems read. Spec: docs/spec/cli.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import PurePath
+from typing import Any, Final, Literal
+from xml.sax.saxutils import escape, quoteattr
+
+import typer
+
+from pipeline.cli.rendering import visible
+
+
+class ReportFormat(StrEnum):
+    """How findings are written."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+    GITHUB = "github"
+    SARIF = "sarif"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong: lines and columns count from 1, 0 is the whole file."""
+
+    file: str
+    message: str
+    code: str
+    severity: Literal["error", "warning"] = "error"
+    line: int = 0
+    column: int = 0
+    hint: str = ""
+
+    @property
+    def place(self) -> str:
+        """`file:line:column`, as far as it is known."""
+        shown = [self.file, *(str(number) for number in (self.line, self.column) if number)]
+        return ":".join(shown)
+
+
+def write_github(findings: Sequence[Finding]) -> None:
+    """Annotations of a GitHub workflow."""
+    for finding in findings:
+        where = f"file={_property(finding.file)}"
+        if finding.line:
+            where += f",line={finding.line}" + (f",col={finding.column}" if finding.column else "")
+        text = finding.message + (f"; {finding.hint}" if finding.hint else "")
+        typer.echo(f"::{finding.severity} {where},title={_property(finding.code)}::{_data(text)}")
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def write_text(findings: Sequence[Finding]) -> None:
+    """A line per finding: place, what, what to do, code."""
+    for finding in findings:
+        hint = f"; {finding.hint}" if finding.hint else ""
+        mark = "" if finding.severity == "error" else "warning: "
+        typer.echo(f"{finding.place}: {mark}{visible(finding.message)}{visible(hint)} [{finding.code}]")
+
+
+def write_json(document: Any) -> None:
+    """One JSON document."""
+    typer.echo(json.dumps(document, indent=1, ensure_ascii=False))
+
+
+def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """The findings as JSON."""
+    return [asdict(finding) for finding in findings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JUnitCase:
+    """One line of a JUnit report."""
+
+    suite: str
+    name: str
+    failure: str | None = None
+    skipped: str | None = None
+    seconds: float = 0.0
+
+
+def write_junit(name: str, cases: Sequence[JUnitCase]) -> None:
+    """A JUnit report: what most CI systems read."""
+    failures = sum(case.failure is not None for case in cases)
+    skipped = sum(case.skipped is not None for case in cases)
+    head = f"name={_attribute(name)} tests={_attribute(len(cases))} failures={_attribute(failures)}"
+    typer.echo('<?xml version="1.0" encoding="UTF-8"?>')
+    typer.echo(f"<testsuites {head}>")
+    typer.echo(f'<testsuite {head} skipped={_attribute(skipped)} errors="0">')
+    for case in cases:
+        spelled = f"classname={_attribute(case.suite)} name={_attribute(case.name)}"
+        typer.echo(f'<testcase {spelled} time="{case.seconds:.3f}">{_outcome(case)}</testcase>')
+    typer.echo("</testsuite>\n</testsuites>")
+
+
+def _outcome(case: JUnitCase) -> str:
+    if case.failure is not None:
+        first = case.failure.partition("\n")[0]
+        return f"<failure message={_attribute(first)}>{escape(visible_lines(case.failure))}</failure>"
+    return "" if case.skipped is None else f"<skipped message={_attribute(case.skipped)}/>"
+
+
+def _attribute(item: object) -> str:
+    return quoteattr(visible(str(item)))
+
+
+def visible_lines(text: str) -> str:
+    """`visible`, line by line."""
+    return "\n".join(visible(line) for line in text.split("\n"))
+
+
+_SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def write_sarif(findings: Sequence[Finding]) -> None:
+    """SARIF 2.1.0, which code hosts show beside the lines."""
+    codes = sorted({finding.code for finding in findings})
+    driver = {"name": "cmf", "version": version("cmf-pipeline"), "rules": [{"id": code} for code in codes]}
+    run = {"tool": {"driver": driver}, "results": [_result(finding) for finding in findings]}
+    write_json({"$schema": _SARIF, "version": "2.1.0", "runs": [run]})
+
+
+def _result(finding: Finding) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": PurePath(finding.file).as_posix()}}
+    if finding.line:
+        place["region"] = {"startLine": finding.line} | ({"startColumn": finding.column} if finding.column else {})
+    text = finding.message + (f"; {finding.hint}" if finding.hint else "")
+    return {
+        "ruleId": finding.code,
+        "level": finding.severity,
+        "message": {"text": text},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+__all__ = [
+    "Finding",
+    "JUnitCase",
+    "ReportFormat",
+    "as_json",
+    "visible_lines",
+    "write_github",
+    "write_json",
+    "write_junit",
+    "write_sarif",
+    "write_text",
+]
