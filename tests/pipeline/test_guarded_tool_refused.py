@@ -29,7 +29,7 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
 
 @pytest.mark.spec("GRD-7")
 @pytest.mark.parametrize(("to", "error"), [("eve", Denied), ("ask", ApprovalRequired)])
-def test_a_call_that_is_refused_is_never_made(guard: Guard, to: str, error: type[Exception]) -> None:
+def test_a_call_that_is_refused_is_never_made(guard: Guard, to: str, error: type[Denied | ApprovalRequired]) -> None:
     made = []
 
     @guard.tool
@@ -37,10 +37,11 @@ def test_a_call_that_is_refused_is_never_made(guard: Guard, to: str, error: type
         made.append(to)
         return "sent"
 
-    with pytest.raises(error):
+    with guard.session("s"), pytest.raises(error) as caught:
         send(to)
 
     assert made == []
+    assert len(caught.value.approval_ids) == (to == "ask")
 
 
 @pytest.mark.spec("GRD-7")
