@@ -11,7 +11,7 @@ from cmf.adapters.chat_completions_dialect import RESERVED, Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request, wire_response
 from cmf.adapters.chat_completions_envelope import decoded_request, decoded_response
 from cmf.adapters.chat_completions_fold import fold
-from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, quick_message, quick_wire
+from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, quick_messages, quick_wire
 from cmf.adapters.chat_completions_quick_head import quick_head, with_messages
 from cmf.adapters.chat_completions_stream import Ear, events_of
 from cmf.adapters.driver import drive, is_whole
@@ -56,14 +56,7 @@ class ChatCompletions:
         return request if model is None or request.model is not None else replace(request, model=model)
 
     def _messages(self, listed: Any) -> tuple[Message, ...]:
-        names: Names = {}
-        name = self._dialect.format
-        return tuple(
-            [
-                quick_message(item, index, name, names) or self._message(freeze(item), index, names)
-                for index, item in enumerate(listed)
-            ]
-        )
+        return quick_messages(listed, self._dialect.format, {}, self._message)
 
     def _head(self, body: Any, listed: Any) -> tuple[Request, Layout | None]:
         """The request without its messages, and the layout of that."""
@@ -76,6 +69,7 @@ class ChatCompletions:
         return head, envelope_layout(wire_request(head, self._dialect), rest, format_name=self.name)
 
     def _message(self, raw: Any, index: int, names: Names) -> Message:
+        raw = freeze(raw)
         decoded = decoded_message(raw, f"$.messages[{index}]", self._dialect, names)
         return spelled((decoded,), raw, format_name=self.name, index=index, encode=self._alone)[0]
 

@@ -6,7 +6,7 @@ it, by giving None. Measured on 20 messages with 6 calls: an eighth of the gener
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cmf.adapters.chat_completions_decode import Names
@@ -39,41 +39,48 @@ _unread_call = maker(ToolCallPart, "tool_call_id", "name", "arguments_raw")
 _layout = maker(Layout, "format", "group", "shape", "texts")
 
 
-def quick_message(raw: Any, index: int, format_name: str, names: Names) -> Message | None:
-    """The message that `raw` says, with its layout, if `raw` has one of the plainest shapes; else None."""
-    if type(raw) is not dict:
-        return None
-    role = raw.get("role")
-    content = raw.get("content")
-    if type(role) is not str:
-        return None
-    if type(content) is str:
-        if not (content.isascii() or is_text(content)):
-            return None
-        size = len(raw)
-        if size == 2:
-            return _said(_SPEAKERS[role], (_text_part(content),)) if content and role in _SPEAKERS else None
-        if size != 3:
-            return None
-        if role == "tool":
-            call_id = raw.get("tool_call_id")
-            if type(call_id) is not str or not (call_id.isascii() or is_text(call_id)):
-                return None
-            return _said(_TOOL, (_result(call_id, names.get(call_id), content),))
-        parts: list[Any] = [_text_part(content)]
-        shape = NO_SHAPE
-        if not content:
-            return None
-    elif content is None:
-        spoken = "content" in raw
-        parts = []
-        shape = NO_SHAPE if spoken else _NO_CONTENT_SHAPE
-        if len(raw) != (3 if spoken else 2):
-            return None
-    else:
-        return None
+def quick_messages(
+    listed: Sequence[Any], format_name: str, names: Names, general: Callable[[Any, int, Names], Message]
+) -> tuple[Message, ...]:
+    """What the listed messages say, with their layouts; `general` is asked for those that have no plain shape.
+
+    `names` are the tools by the ids of their calls: those of earlier messages, and afterwards of these too.
+    """
+    read: list[Message] = []
+    for index, raw in enumerate(listed):
+        made: Message | None = None
+        if type(raw) is dict:
+            role = raw.get("role")
+            content = raw.get("content")
+            if type(role) is not str:
+                pass
+            elif type(content) is str and (content.isascii() or is_text(content)):
+                size = len(raw)
+                if size == 2:
+                    if content and role in _SPEAKERS:
+                        made = _said(_SPEAKERS[role], (_text_part(content),))
+                elif size == 3 and role == "tool":
+                    call_id = raw.get("tool_call_id")
+                    if type(call_id) is str and (call_id.isascii() or is_text(call_id)):
+                        made = _said(_TOOL, (_result(call_id, names.get(call_id), content),))
+                elif size == 3 and content and role == "assistant":
+                    made = _calling_message(raw, [_text_part(content)], NO_SHAPE, index, format_name, names)
+            elif content is None and role == "assistant":
+                if "content" not in raw:
+                    if len(raw) == 2:
+                        made = _calling_message(raw, [], _NO_CONTENT_SHAPE, index, format_name, names)
+                elif len(raw) == 3:
+                    made = _calling_message(raw, [], NO_SHAPE, index, format_name, names)
+        read.append(general(raw, index, names) if made is None else made)
+    return tuple(read)
+
+
+def _calling_message(
+    raw: dict[str, Any], parts: list[Any], shape: FrozenDict, index: int, format_name: str, names: Names
+) -> Message | None:
+    """An assistant's message that has calls besides what is in `parts` already; None if they are not plain."""
     calls = raw.get("tool_calls")
-    if role != "assistant" or type(calls) is not list or not calls:
+    if type(calls) is not list or not calls:
         return None
     texts: list[str | None] = []
     differ = False

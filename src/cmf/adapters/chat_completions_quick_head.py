@@ -26,7 +26,6 @@ _KEPT: Final = frozenset(
     {"parallel_tool_calls", "logprobs", "metadata", "store", "stream_options", "top_logprobs", "user"}
 )
 """Keys that no format of the family reads: they ride along as they are."""
-_FUNCTION_KEYS: Final = frozenset({"name", "description", "parameters", "strict"})
 _REMEMBERED_BYTES: Final = 64 * 1024  # 64 lists of that size are 4 MiB of text
 _SCHEMA_DEPTH: Final = MAX_DEPTH - 4  # the body, its tools, the tool and its function are around a schema
 _NO_SAMPLING: Final = Sampling()
@@ -121,26 +120,26 @@ def _tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | 
         if not isinstance(raw, dict) or len(raw) != 2 or raw.get("type") != "function":
             return None
         function = raw.get("function")
-        if not isinstance(function, dict) or not function.keys() <= _FUNCTION_KEYS:
+        if not isinstance(function, dict):
             return None
         name, description, schema = function.get("name"), function.get("description"), function.get("parameters")
         if type(name) is not str:
             return None
-        known = 1
+        left = len(function) - 1
         if type(description) is str:
-            known += 1
+            left -= 1
         elif "description" in function:
             return None
         if isinstance(schema, dict):
-            known += 1
+            left -= 1
             schema = sealed_object(schema, _SCHEMA_DEPTH)
         elif "parameters" in function:
             return None
-        tools.append(
-            _tool(name, description, schema, None if known == len(function) else _strict(function, format_name))
-        )
+        extra = None
+        if left:
+            if left > 1 or "strict" not in function:
+                return None
+            strict = freeze(function["strict"], _SCHEMA_DEPTH)
+            extra = FrozenDict({format_name: {"function": {"strict": strict}}})
+        tools.append(_tool(name, description, schema, extra))
     return tuple(tools)
-
-
-def _strict(function: dict[str, Any], format_name: str) -> FrozenDict:
-    return FrozenDict({format_name: {"function": {"strict": freeze(function["strict"], _SCHEMA_DEPTH)}}})

@@ -14,7 +14,7 @@ from cmf.adapters.chat_completions_decode import decoded_message
 from cmf.adapters.chat_completions_dialect import Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request
 from cmf.adapters.chat_completions_envelope import decoded_request
-from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, quick_message, quick_wire
+from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, quick_messages, quick_wire
 from cmf.adapters.chat_completions_quick_head import quick_head, quick_tools, with_messages
 from cmf.adapters.layout import envelope_layout, respell, spelled, with_layout
 from cmf.content import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
@@ -39,6 +39,11 @@ MESSAGE = st.fixed_dictionaries(
         "name": TEXT | ODD,
     },
 )
+
+
+def quick_message(raw: Any, index: int, format_name: str, names: dict[str, str]) -> Any:
+    """The message at an index as the quick reader reads it; None where it asks for the general one."""
+    return quick_messages([*[None] * index, raw], format_name, names, lambda *_: None)[-1]  # type: ignore[arg-type]
 
 
 def _general(raw: Any, names: dict[str, str]) -> Any:
