@@ -72,7 +72,7 @@ class DataRule:
         except (PipelineError, LookupError, TypeError) as error:
             code = error.code if isinstance(error, PipelineError) else "data_policy.failed"
             return (
-                self._hit("data_policy.failed", {"problem": code}, "It is not known what this data may be used for."),
+                _hit("data_policy.failed", {"problem": code}, "It is not known what this data may be used for."),
             )
         return ()
 

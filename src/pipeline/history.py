@@ -26,6 +26,7 @@ from pipeline.errors import ConfigError, PipelineError
 from pipeline.paths import part_at
 from pipeline.profiles import Profiles
 from pipeline.provenance import Index, Origin
+from pipeline.retention import FOREVER, Keep
 from pipeline.sessions import SessionStore
 from pipeline.stage import Traffic
 
@@ -84,6 +85,11 @@ class _Kept:
 
     messages: tuple[Message, ...] | None = None
     trails: list[Trail] = field(default_factory=list)
+    keep: Keep = FOREVER
+
+    @property
+    def work(self) -> int:
+        return sum(trail.work for trail in self.trails)
 
 
 class History:
@@ -112,6 +118,18 @@ class History:
         self._trails = trails
         self._look = look
         self._current: Trail | None = None
+        self.keep: Keep = FOREVER
+        """What the retention of the conversation's data allows: set by whoever looked it up."""
+
+    @property
+    def before(self) -> Sequence[Message] | None:
+        """The conversation before a value that does not bring it along; None where nothing is known of it."""
+        return self._before
+
+    @property
+    def profiles(self) -> Profiles:
+        """What is known of tools and resources."""
+        return self._home.profiles
 
     def origins(self, value: Traffic) -> Origins:
         """The origins of each tool call in `value`, from the messages before the call's own.
@@ -161,7 +179,7 @@ class History:
 
     def close(self, released: Traffic | None) -> None:
         """Give back what was read; `released` went out, and belongs to the session's conversation from now on."""
-        self._home.put_back(self._key, self._trails, lambda known: self._continued(known, released))
+        self._home.put_back(self._key, self._trails, lambda known: self._continued(known, released), self.keep)
 
     def _continued(self, known: tuple[Message, ...] | None, released: Traffic | None) -> tuple[Message, ...] | None:
         if released is None:
@@ -212,12 +230,17 @@ class Histories:
         self._work = 0
         self._lock = threading.Lock()
 
-    def open(self, context: Context) -> History:
-        """What is known of the conversation of one run; nobody else has its trails until it is closed."""
+    def open(self, context: Context, now: int = 0) -> History:
+        """What is known of the conversation of one run; nobody else has its trails until it is closed.
+
+        `now`, in microseconds since the epoch, is for what may be kept until a moment only [RET-4].
+        """
         key = session_key(context)
         history = context.history
         given = None if history is None else tuple(history.messages if isinstance(history, Request) else history)
         with self._lock:
+            if key in self._kept and self._kept[key].keep.over(now):
+                self._forget(key)
             kept = self._kept.get(key, _Kept())
             trails, kept.trails = kept.trails, []
             self._work -= sum(trail.work for trail in trails)
@@ -230,15 +253,20 @@ class Histories:
         key: SessionKey,
         trails: Sequence[Trail],
         continued: Callable[[tuple[Message, ...] | None], tuple[Message, ...] | None],
+        keep: Keep = FOREVER,
     ) -> None:
         """Keep trails for the next run of the session, and its conversation as `continued` makes it of the one known.
 
-        Nothing is kept without a session.
+        Nothing is kept without a session, or of data that may not be held so long [RET-4].
         """
         if key.session is None:
             return
         with self._lock:
+            if not keep.after_run:
+                self._forget(key)
+                return
             kept = self._kept.setdefault(key, _Kept())
+            kept.keep = min(kept.keep, keep, key=lambda one: one.until)
             self._kept.move_to_end(key)
             kept.messages = continued(kept.messages)
             self._work -= sum(trail.work for trail in kept.trails)
@@ -248,11 +276,35 @@ class Histories:
                 _, forgotten = self._kept.popitem(last=False)
                 self._work -= sum(trail.work for trail in forgotten.trails)
 
+    # -- as a holder of content, for the sweep of retention -------------------------------------------------------
+
+    name: Final = "conversations"
+
+    def due(self, now: int, limit: int) -> Sequence[str]:
+        """See `pipeline.retention.Holder`."""
+        with self._lock:
+            old = [_item(key) for key, kept in self._kept.items() if kept.keep.over(now)]
+        return old[:limit]
+
+    def erase(self, items: Sequence[str]) -> None:
+        """See `pipeline.retention.Holder`."""
+        with self._lock:
+            for key in [key for key in self._kept if _item(key) in set(items)]:
+                self._forget(key)
+
+    def _forget(self, key: SessionKey) -> None:
+        kept = self._kept.pop(key, _Kept())
+        self._work -= kept.work
+
     def _look(self, context: Context) -> Look:
         return frozenset if self._trusted else self._seen(context)
 
     def _seen(self, context: Context) -> Look:
         return lambda digests: self._sessions.seen(context, digests) if digests else frozenset()
+
+
+def _item(key: SessionKey) -> str:
+    return f"{key.subject}/{key.session}"
 
 
 def _alike(held: Sequence[Message], messages: Sequence[Message]) -> int:

@@ -18,8 +18,9 @@ from pipeline.events import Events
 from pipeline.history import Histories, History
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
-from pipeline.references import judged
 from pipeline.recording import UNRECORDED, Recording, Records
+from pipeline.references import judged
+from pipeline.retention import Holder
 from pipeline.runner import Outcome
 from pipeline.session_state import Changes, Count, Taint
 from pipeline.sessions import MemorySessions, SessionStore
@@ -77,7 +78,8 @@ class Pipeline:
     def _judged(self, value: Traffic, known: Context) -> Outcome:
         try:
             for _ in range(MAX_CONFLICTS):
-                facts, history = self._sessions.read(known), self._histories.open(known)
+                facts = self._sessions.read(known)
+                history = self._histories.open(known, facts.moment)
                 outcome = self._runner.run(value, known, facts, history)
                 if self._commit(value, known, facts, outcome, history):
                     return outcome
@@ -96,7 +98,8 @@ class Pipeline:
     async def _ajudged(self, value: Traffic, known: Context) -> Outcome:
         try:
             for _ in range(MAX_CONFLICTS):
-                facts, history = self._sessions.read(known), self._histories.open(known)
+                facts = self._sessions.read(known)
+                history = self._histories.open(known, facts.moment)
                 outcome = await self._runner.arun(value, known, facts, history)
                 if self._commit(value, known, facts, outcome, history):
                     return outcome
@@ -129,10 +132,17 @@ class Pipeline:
         history: History,
     ) -> Changes:
         source = outcome.decision.id
-        taints = frozenset(Taint(label, source) for label in outcome.labels - facts.labels)
+        data = {label for label, _ in outcome.events}  # these have events of their own
+        taints = frozenset(Taint(label, source) for label in outcome.labels - facts.labels - data)
+        taints |= {Taint(*one) for one in outcome.events if one[1] not in facts.label_sources.get(one[0], ())}
         counts = tuple(_calls(history.new_messages(released), context.call_id))
         seen = history.marks(released) | judged(value, released)
         return Changes(taints=taints, counts=counts, seen=seen)
+
+    @property
+    def conversations(self) -> Holder:
+        """What this process holds of conversations, for `pipeline.retention.Sweep`."""
+        return self._histories
 
     def close(self) -> None:
         """Let go of the engine's connections, if it has any."""

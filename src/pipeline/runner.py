@@ -21,7 +21,8 @@ from cmf.request import Request, Response
 from cmf.value import replace
 from cmf.view import MessageView
 from pipeline.certificate import Certificate, mint
-from pipeline.context import Context, ingest, labelled
+from pipeline.context import Context, labelled
+from pipeline.data_policy import DataRule
 from pipeline.decision import (
     SESSION_RULE,
     Action,
@@ -48,10 +49,13 @@ from pipeline.engines.base import Engine, EngineResult
 from pipeline.errors import EffectError
 from pipeline.events import Events
 from pipeline.history import History
+from pipeline.ingestion import Ingested, take_in
 from pipeline.paths import message_path
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
+from pipeline.provenance import Origin
 from pipeline.references import references, refusals
+from pipeline.retention import keep as keep_until
 from pipeline.stage import Stage, Traffic
 from pipeline.stages import Staged, Stages
 
@@ -62,7 +66,8 @@ MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is re
 class Outcome:
     """What came of a run: the decision, and what may be sent on (`value`), if anything; never the original if edited.
 
-    `labels` are those that the session holds now; `session_version` is the one that it was judged under [C5]; `timings`
+    `labels` are those that the session holds now, `events` the labels that data brought, each
+    with its source event; `session_version` is the one that it was judged under [C5]; `timings`
     are nanoseconds by phase.
     """
 
@@ -70,6 +75,7 @@ class Outcome:
     value: Traffic | None
     certificate: Certificate | None = None
     labels: frozenset[str] = frozenset()
+    events: frozenset[tuple[str, str]] = frozenset()
     session_version: int | None = None
     timings: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -153,9 +159,10 @@ class Runner:
         Raises:
             StoreError, ConfigError: the origins of its tool calls cannot be found (`History.origins`).
         """
+        taken = self._taken_in(traffic, context, session, history)
         context, begin = _without_history(context), perf_counter_ns()
-        staged = self._stages.run(ingest(traffic, context, session.labels), context)
-        steps = self._steps(staged, session, history)
+        staged = self._stages.run(taken.value, context)
+        steps = self._governed(taken, staged, session, history)
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
@@ -174,9 +181,10 @@ class Runner:
 
     async def arun(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Outcome:
         """The same, awaiting the engine."""
+        taken = self._taken_in(traffic, context, session, history)
         context, begin = _without_history(context), perf_counter_ns()
-        staged = await self._stages.arun(ingest(traffic, context, session.labels), context)
-        steps = self._steps(staged, session, history)
+        staged = await self._stages.arun(taken.value, context)
+        steps = self._governed(taken, staged, session, history)
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
@@ -193,7 +201,20 @@ class Runner:
             timings = {"stages_ns": spent, "evaluate_ns": evaluating}
             return dataclasses.replace(outcome, session_version=version, timings=timings)
 
-    def _steps(self, staged: Staged, session: SessionFacts, history: History) -> _Steps:
+    def _taken_in(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Ingested:
+        taken = take_in(traffic, context, session, history.profiles, history.before)
+        history.keep = keep_until(taken.retention, session.moment)
+        return taken
+
+    def _governed(self, taken: Ingested, staged: Staged, session: SessionFacts, history: History) -> _Steps:
+        """The judgement of what the stages made of `taken`: under the rule on its data, and with the labels of that."""
+        if not staged.stopped:
+            taken = taken.after(staged.value)
+            staged = dataclasses.replace(staged, value=taken.value)
+        outcome = yield from self._steps(staged, session, history, taken.rule())
+        return dataclasses.replace(outcome, events=taken.events)
+
+    def _steps(self, staged: Staged, session: SessionFacts, history: History, rule: DataRule) -> _Steps:
         """The judgement itself, without an engine: it yields what to evaluate, and is sent the results."""
         value = staged.value
         stages = tuple(staged.records)
@@ -207,7 +228,7 @@ class Runner:
         replacer = Replacer(self._replacer_key)
         record: tuple[ViewDecision, ...] = ()
         for _ in range(MAX_PASSES):
-            judged = yield from self._judge(value, session, history)
+            judged = yield from self._judge(value, session, history, rule)
             record = _merged(record, judged.views)
             if judged.stops:
                 return self._outcome(record, judged.coverage, None, frozenset(), stages)
@@ -224,7 +245,7 @@ class Runner:
         return self._refused(record, judged.coverage, "pipeline.no-fixed-point", "", stages)
 
     def _judge(
-        self, value: Traffic, session: SessionFacts, history: History
+        self, value: Traffic, session: SessionFacts, history: History, rule: DataRule
     ) -> Generator[_Batch, list[EngineResult], _Pass]:
         try:
             views = list(iter_views(value, capabilities=self._policies.capabilities))
@@ -240,7 +261,7 @@ class Runner:
             answers = yield _Batch(entrypoints, shared, own)
             results.update(zip(indexes, answers, strict=False))
         decided = [
-            view_decision(view, hits_of(results[index], self._rules, view.kind), self._mode, origins.get(view.path))
+            self._decided(view, results[index], origins.get(view.path), rule)
             for index, view in enumerate(views)
             if index in results
         ]
@@ -251,6 +272,12 @@ class Runner:
         )
         coverage = Coverage(produced=len(views), evaluated=len(decided), skipped=skipped)
         return _Pass(views=tuple(decided), coverage=coverage, labels=_labels(decided))
+
+    def _decided(
+        self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None, rule: DataRule
+    ) -> ViewDecision:
+        hits = (*hits_of(result, self._rules, view.kind), *rule(view, origins))
+        return view_decision(view, hits, self._mode, origins)
 
     def _outcome(
         self,
