@@ -122,3 +122,11 @@ def _run(command: list[str | Path], *, cwd: Path, seconds: float = RUN_SECONDS) 
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, f"{command[0]} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def test_the_installed_command_begins_a_project_that_is_green(installed: Path, tmp_path: Path) -> None:
+    _run([installed / "cmf", "init", "project"], cwd=tmp_path)
+
+    printed = _run([installed / "cmf", "test"], cwd=tmp_path / "project")
+
+    assert " 0 failed" in printed

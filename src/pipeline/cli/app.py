@@ -68,6 +68,15 @@ class TestFormat(StrEnum):
     GITHUB = "github"
 
 
+class Template(StrEnum):
+    """What `cmf init` can begin with."""
+
+    TOOLS = "tools"
+    PII = "pii"
+    MCP = "mcp"
+    EMPTY = "empty"
+
+
 class SchemaName(StrEnum):
     """What `cmf schema` can describe."""
 
@@ -166,6 +175,17 @@ def convert(
     from pipeline.cli.convert import run
 
     run(file, source=source.value, target=target.value, kind=kind.value, strict=strict)
+
+
+@app.command("init")
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it: a new or empty directory.")],
+    template: Annotated[Template, typer.Option("--template", help="What the first rule is about.")] = Template.TOOLS,
+) -> None:
+    """Begin a project of policies: rules with their tests, cases, settings for editors and CI; green from the start."""
+    from pipeline.cli.init import run
+
+    run(directory, template=template.value)
 
 
 @app.command("test")

@@ -1,0 +1,40 @@
+"""`cmf init`: a policy project that is green on its first test."""
+
+from __future__ import annotations
+
+import importlib.resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import typer
+
+from pipeline.cli.reading import Exit, fail
+
+HIDDEN = "dot-"  # how a leading dot is spelled in the templates, which packaging tools would leave out
+
+
+def run(directory: Path, *, template: str) -> None:
+    """Write the template into `directory`, which must be new or empty."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        fail(f"{directory}: is not an empty directory; name a new one", Exit.USAGE)
+    templates = importlib.resources.files("pipeline").joinpath("templates")
+    try:
+        for source in ("common", template):
+            _copy(templates.joinpath(source), directory)
+    except OSError as error:
+        fail(f"{directory}: cannot be written: {error.strerror}; choose another place", Exit.USAGE)
+    typer.echo(f"{directory}: a project of policies, from the template {template}")
+    typer.echo(f"next: cd {directory} && cmf test")
+
+
+def _copy(source: Traversable, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in source.iterdir():
+        place = target / entry.name.replace(HIDDEN, ".", 1) if entry.name.startswith(HIDDEN) else target / entry.name
+        if entry.is_dir():
+            _copy(entry, place)
+        else:
+            place.write_bytes(entry.read_bytes())
+
+
+__all__ = ["run"]
