@@ -7,7 +7,7 @@ record for its subject and session; the digest binds a result to the call that i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from cmf.content import Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
@@ -17,6 +17,7 @@ from cmf.message import Message
 from cmf.value import fields_of
 
 _SPOKEN: Final = (Role.ASSISTANT, Role.TOOL)
+_INSTRUCTIONS: Final = (Role.SYSTEM, Role.DEVELOPER)
 _UNREAD_EXTRA: Final = (TextPart, ThinkingPart, ToolCallPart, ToolResultPart)
 """Parts whose wire extras (cache marks, say) no origin is ever found in: clients add and drop them as they please."""
 
@@ -24,6 +25,22 @@ _UNREAD_EXTRA: Final = (TextPart, ThinkingPart, ToolCallPart, ToolResultPart)
 def needs_record(role: Role, part: Part) -> bool:
     """Whether a part says what only the model or a tool can say: a claim, unless it is on record."""
     return role in _SPOKEN or isinstance(part, ToolCallPart | ToolResultPart)
+
+
+def prefixes(messages: Iterable[Message]) -> list[str]:
+    """A digest for each message of all that was said up to it, in order; instructions of the system are not counted.
+
+    Those are the application's own, and change from turn to turn (the date in them, say).
+    """
+    claims, said = Claims(), b""
+    found = []
+    for message in messages:
+        if message.role in _INSTRUCTIONS:
+            continue
+        parts = "".join(claims.digest(message.role, part) for part in message.content)
+        said = hashlib.sha256(said + parts.encode()).digest()
+        found.append(said.hex())
+    return found
 
 
 class Called(Protocol):
@@ -86,7 +103,7 @@ class Claims:
     def read(self, message: Message) -> tuple[str | None, ...]:
         """A digest per part of the next message; None where a part is believed to be its sender's in any case."""
         return tuple(
-            self._digest(message.role, part) if needs_record(message.role, part) else None for part in message.content
+            self.digest(message.role, part) if needs_record(message.role, part) else None for part in message.content
         )
 
     def pass_over(self, message: Message) -> None:
@@ -97,7 +114,8 @@ class Claims:
             elif isinstance(part, ToolResultPart):
                 self._calls.answered(part)
 
-    def _digest(self, role: Role, part: Part) -> str:
+    def digest(self, role: Role, part: Part) -> str:
+        """The digest of the next part, whoever says it."""
         said = fields_of(part)
         if isinstance(part, _UNREAD_EXTRA):
             said.pop("extra", None)
@@ -114,4 +132,4 @@ class Claims:
         return hashlib.sha256(canonical_bytes([role.value, said, call])).hexdigest()
 
 
-__all__ = ["Calls", "Claims", "needs_record"]
+__all__ = ["Calls", "Claims", "needs_record", "prefixes"]
