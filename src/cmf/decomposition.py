@@ -12,7 +12,7 @@ from typing import Any, Final
 from cmf.content import OpaquePart, Part, PromptResultPart, ToolResultPart
 from cmf.enums import Capability, Hook, Role, ViewKind
 from cmf.errors import ShapeError, UnmappedPartError
-from cmf.facts import Facts, entity_keys, exact_json, known, show
+from cmf.facts import NO_KEYS, Keys, entity_keys, exact_json, known, show
 from cmf.frozen import FrozenDict
 from cmf.message import Message
 from cmf.projection import Scope
@@ -20,7 +20,7 @@ from cmf.request import Request, Response
 from cmf.tiers import Grants
 from cmf.tools import ToolDefinition, schema_findings
 from cmf.uris import segment, tool_uri
-from cmf.view import MessageView
+from cmf.view import MessageView, view_of
 
 MAX_NESTING: Final = 8  # parts inside results inside results; deeper is refused, not truncated [B2]
 
@@ -44,7 +44,7 @@ def iter_views(
     grants: Grants = None if capabilities is None else frozenset(Capability(name) for name in capabilities)
     at = Hook(hook) if hook is not None else None
     if isinstance(value, Message):
-        return _message_views(value, Scope(value, grants, at), "")
+        return _message_views(value, grants, at, "")
     if isinstance(value, Request):
         return _request_views(value, grants, at)
     if isinstance(value, Response):
@@ -54,77 +54,59 @@ def iter_views(
 
 def _request_views(request: Request, grants: Grants, hook: Hook | None) -> Iterator[MessageView]:
     at = hook or Hook.LLM_REQUEST
-    context = request.messages[0] if request.messages else None
-    envelope = Scope(_context_only(context), grants, at)
-    yield MessageView(request, envelope, "request", role=Role.USER)
+    envelope = _envelope(request.messages[0] if request.messages else None, grants, at)
+    yield view_of(request, envelope, "request", Role.USER)
     for index, tool in enumerate(request.tools):
-        yield MessageView(tool, envelope, f"tools[{index}]", role=Role.USER)
+        yield view_of(tool, envelope, f"tools[{index}]", Role.USER)
     for index, message in enumerate(request.messages):
-        yield from _message_views(message, Scope(message, grants, at), f"messages[{index}].")
+        yield from _message_views(message, grants, at, f"messages[{index}].")
 
 
 def _response_views(response: Response, grants: Grants, hook: Hook | None) -> Iterator[MessageView]:
     at = hook or Hook.LLM_RESPONSE
-    context = response.choices[0].message if response.choices else None
-    envelope = Scope(_context_only(context), grants, at)
-    yield MessageView(response, envelope, "response", role=Role.ASSISTANT)
+    envelope = _envelope(response.choices[0].message if response.choices else None, grants, at)
+    yield view_of(response, envelope, "response", Role.ASSISTANT)
     for index, tool in enumerate(response.tools):
-        yield MessageView(tool, envelope, f"tools[{index}]", role=Role.ASSISTANT)
+        yield view_of(tool, envelope, f"tools[{index}]", Role.ASSISTANT)
     for index, choice in enumerate(response.choices):
-        scope = Scope(choice.message, grants, at)
-        yield from _message_views(choice.message, scope, f"choices[{index}].message.")
+        yield from _message_views(choice.message, grants, at, f"choices[{index}].message.")
 
 
-class _Context:
-    """The extensions of a message without the message: what its envelope is judged in."""
-
-    __slots__ = ("extensions",)
-
-    def __init__(self, message: Message) -> None:
-        self.extensions = message.extensions
+def _envelope(message: Message | None, grants: Grants, hook: Hook) -> Scope:
+    """What an envelope is judged in: the extensions of its first message, without that message."""
+    return Scope(None, None if message is None else message.extensions, grants, hook)
 
 
-def _context_only(message: Message | None) -> _Context | None:
-    return None if message is None else _Context(message)
-
-
-def _message_views(message: Message, scope: Scope, prefix: str) -> Iterator[MessageView]:
+def _message_views(message: Message, grants: Grants, hook: Hook | None, prefix: str) -> Iterator[MessageView]:
+    scope = Scope(message, message.extensions, grants, hook)
+    role = message.role
     if not message.content:
         # A message without parts still has fields, and they are judged as well.
         rest = OpaquePart(provider="canonical", type="message", value=FrozenDict())
-        yield MessageView(rest, scope, prefix.removesuffix(".") or "message", role=message.role, first=True)
+        yield view_of(rest, scope, prefix.removesuffix(".") or "message", role, None, True)
         return
-    role = message.role
     for index, part in enumerate(message.content):
         path = f"{prefix}content[{index}]"
-        if isinstance(part, _NESTING):
-            yield from _part_views(part, scope, path, role, first=index == 0)
-        else:
-            yield MessageView(part, scope, path, role=role, first=index == 0)
+        view = view_of(part, scope, path, role, None, not index)
+        yield view
+        if view.kind in _NESTING:
+            yield from _inner_views(view, part)
 
 
-def _part_views(
-    part: Part,
-    scope: Scope,
-    path: str,
-    role: Role,
-    *,
-    container: str | None = None,
-    first: bool = False,
-    depth: int = 0,
-) -> Iterator[MessageView]:
-    view = MessageView(part, scope, path, role=role, container=container, first=first)
-    yield view
-    nested = _nested(part, role)
-    if not nested:
-        return
-    if depth == MAX_NESTING:
-        raise ShapeError(f"parts nested deeper than {MAX_NESTING}", path=path, code="view.too-deep", hint="flatten it")
-    for step, inner_role, inner in nested:
-        yield from _part_views(inner, scope, f"{path}.{step}", inner_role, container=view.uri, depth=depth + 1)
+_NESTING: Final = frozenset({ViewKind.TOOL_RESULT, ViewKind.PROMPT_RESULT})
 
 
-_NESTING: Final = (ToolResultPart, PromptResultPart)
+def _inner_views(view: MessageView, part: Part, depth: int = 0) -> Iterator[MessageView]:
+    """The views of what is inside `part`, whose own view is `view`."""
+    nested = _nested(part, view.role)
+    if nested and depth == MAX_NESTING:
+        raise ShapeError(
+            f"parts nested deeper than {MAX_NESTING}", path=view.path, code="view.too-deep", hint="flatten it"
+        )
+    for step, role, inner in nested:
+        inner_view = view_of(inner, view.scope, f"{view.path}.{step}", role, view.uri)
+        yield inner_view
+        yield from _inner_views(inner_view, inner, depth + 1)
 
 
 def _nested(part: Part, role: Role) -> list[tuple[str, Role, Part]]:
@@ -159,7 +141,7 @@ def _model_uri(model: str | None) -> str:
     return f"llm://{segment(provider)}/{segment(name)}" if colon else f"llm://_/{segment(provider)}"
 
 
-def _request_facts(request: Request) -> Facts:
+def _show_request(request: Request, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties: dict[str, Any] = {}
     for name in ("tool_choice", "response_schema", "response_schema_name", "reasoning_effort", "stream"):
         item = getattr(request, name)
@@ -170,10 +152,11 @@ def _request_facts(request: Request) -> Facts:
     if request.session_id is not None:
         properties["session_id"] = request.session_id
     properties |= {"message_count": len(request.messages), "tool_count": len(request.tools)}
-    return Facts(known(uri=_model_uri(request.model), name=request.model), properties)
+    shown |= known(uri=_model_uri(request.model), name=request.model)
+    return properties, NO_KEYS
 
 
-def _response_facts(response: Response) -> Facts:
+def _show_response(response: Response, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties: dict[str, Any] = {"choice_count": len(response.choices), "tool_count": len(response.tools)}
     if response.usage is not None:
         properties["usage"] = response.usage.model_dump()
@@ -183,7 +166,8 @@ def _response_facts(response: Response) -> Facts:
     if any(choices):
         properties["choices"] = exact_json(choices, "/properties/choices", properties)
     message = response.error.message if response.error is not None else None
-    return Facts(known(uri=_model_uri(response.model), name=response.model, content=message), properties)
+    shown |= known(uri=_model_uri(response.model), name=response.model, content=message)
+    return properties, NO_KEYS
 
 
 def _choice_envelope(choice: Any) -> dict[str, Any]:
@@ -191,7 +175,7 @@ def _choice_envelope(choice: Any) -> dict[str, Any]:
     return {name: item for name, item in fields.items() if item is not None}
 
 
-def _tool_facts(tool: ToolDefinition) -> Facts:
+def _show_tool(tool: ToolDefinition, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     uri = tool_uri(tool.name, tool.namespace)
     properties: dict[str, Any] = {"executed_by": tool.executed_by}
     for name in ("namespace", "type", "side_effects"):
@@ -201,12 +185,12 @@ def _tool_facts(tool: ToolDefinition) -> Facts:
         properties["input_schema"] = exact_json(tool.input_schema, "/properties/input_schema", properties)
         if findings := [finding._asdict() for finding in schema_findings(tool.input_schema)]:
             properties["schema_findings"] = findings
-    keys = entity_keys(uri, tool.namespace, tool.name)
-    return Facts(known(uri=uri, name=tool.name, content=tool.description), properties, keys)
+    shown |= known(uri=uri, name=tool.name, content=tool.description)
+    return properties, entity_keys(uri, tool.namespace, tool.name)
 
 
-show(Request, ViewKind.REQUEST, _request_facts)
-show(Response, ViewKind.RESPONSE, _response_facts)
-show(ToolDefinition, ViewKind.TOOL_DEFINITION, _tool_facts)
+show(Request, ViewKind.REQUEST, _show_request)
+show(Response, ViewKind.RESPONSE, _show_response)
+show(ToolDefinition, ViewKind.TOOL_DEFINITION, _show_tool)
 
 __all__ = ["MAX_NESTING", "iter_views"]

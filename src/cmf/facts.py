@@ -7,7 +7,7 @@ is described by digest in `properties.data` [B3].
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from cmf import binary
 from cmf.codec import dumps, dumps_told
@@ -41,58 +41,19 @@ SAFE_PROPERTIES: Final = (
 )  # fmt: skip
 """The properties that hold no content: what `to_dict(include_content=False)` still shows."""
 
+Keys: TypeAlias = tuple[str, ...]
+"""The names under which an entity may be registered, best first [B9]."""
 
-class Facts:
-    """The attributes of one view.
+Shower: TypeAlias = Callable[[Any, dict[str, Any]], tuple[dict[str, Any], Keys]]
+"""What shows one type of part: adds `uri`, `name`, `content`, `size_bytes`, `mime_type` and `arguments` (as policy sees
+them), as far as known, to the input that it is given; returns the properties and the keys."""
 
-    `fields` are those of `uri`, `name`, `content`, `size_bytes`, `mime_type` and `arguments` (as policy sees them) that
-    are known; `keys` the names under which its entity may be registered, best first [B9].
-    """
-
-    __slots__ = ("fields", "keys", "properties")
-
-    def __init__(
-        self, fields: dict[str, Any], properties: dict[str, Any] | None = None, keys: tuple[str, ...] = ()
-    ) -> None:
-        self.fields = fields
-        self.properties = {} if properties is None else properties
-        self.keys = keys
+NO_KEYS: Final[Keys] = ()
 
 
 def known(**fields: Any) -> dict[str, Any]:
     """The fields that are not None."""
     return {name: item for name, item in fields.items() if item is not None}
-
-
-def kind_of(part: object) -> ViewKind:
-    """The kind of view that shows `part`.
-
-    Raises:
-        UnmappedPartError: no table knows the type. [VIEW-2]
-    """
-    entry = _TABLE.get(type(part))
-    if entry is None:
-        raise UnmappedPartError(
-            f"{type(part).__name__} is mapped to no view kind", hint="add it to the table in cmf/facts.py"
-        )
-    return entry[0]
-
-
-def facts_of(part: object) -> Facts:
-    """The attributes of the view that shows `part`."""
-    facts = _TABLE[type(part)][1](part)
-    extra = getattr(part, "extra", None)
-    if extra:
-        facts.properties["extra"] = exact_json(extra, "/properties/extra", facts.properties)
-    fields = facts.fields
-    if "content" in fields and "size_bytes" not in fields:
-        fields["size_bytes"] = utf8_size(fields["content"])
-    return facts
-
-
-def utf8_size(text: str) -> int:
-    """Bytes of `text` in UTF-8."""
-    return len(text) if text.isascii() else len(text.encode("utf-8"))
 
 
 def exact_json(value: Any, pointer: str, properties: dict[str, Any]) -> Any:
@@ -106,11 +67,10 @@ def exact_json(value: Any, pointer: str, properties: dict[str, Any]) -> Any:
     return shown
 
 
-def _arguments(fields: dict[str, Any], arguments: Mapping[str, Any], properties: dict[str, Any]) -> None:
+def _arguments(shown: dict[str, Any], arguments: Mapping[str, Any], properties: dict[str, Any]) -> None:
     """Arguments as content and as what policy sees of them."""
-    text, small = dumps_told(arguments)
-    fields["content"] = text.decode()
-    fields["arguments"] = arguments if small else exact_json(arguments, "/arguments", properties)
+    shown["content"], small = dumps_told(arguments)
+    shown["arguments"] = arguments if small else exact_json(arguments, "/arguments", properties)
 
 
 def _has_big(value: Any) -> bool:
@@ -147,24 +107,23 @@ def _exact(value: Any, pointer: str, found: list[str]) -> Any:
 # -- one function a kind -----------------------------------------------------------------------------------------------
 
 
-def _text(part: TextPart) -> Facts:
-    return Facts({"content": part.text})
+def _text(part: TextPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
+    shown["content"] = part.text
+    return {}, NO_KEYS
 
 
-def _thinking(part: ThinkingPart) -> Facts:
-    facts = Facts({"content": part.text})
-    if part.signature is not None:
-        facts.properties["data"] = [binary.describe("signature", part.signature)]
-    return facts
+def _thinking(part: ThinkingPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
+    shown["content"] = part.text
+    return {} if part.signature is None else {"data": [binary.describe("signature", part.signature)]}, NO_KEYS
 
 
-def _redacted_thinking(part: RedactedThinkingPart) -> Facts:
-    return Facts({"content": part.data}, {"redacted": True, "data": [binary.describe("data", part.data)]})
+def _redacted_thinking(part: RedactedThinkingPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
+    shown["content"] = part.data
+    return {"redacted": True, "data": [binary.describe("data", part.data)]}, NO_KEYS
 
 
-def _tool_call(part: ToolCallPart) -> Facts:
+def _tool_call(part: ToolCallPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     name, namespace, arguments, raw = part.name, part.namespace, part.arguments, part.arguments_raw
-    uri = tool_uri(name, namespace)
     properties: dict[str, Any] = {}
     if namespace is not None:
         properties["namespace"] = namespace
@@ -173,33 +132,38 @@ def _tool_call(part: ToolCallPart) -> Facts:
     properties["executed_by"] = part.executed_by
     if raw is not None:
         properties |= {"arguments_invalid": True, "arguments_raw": raw}
-    fields: dict[str, Any] = {"uri": uri, "name": name, "content": "{}", "mime_type": "application/json"}
+    shown["uri"] = uri = tool_uri(name, namespace)
+    shown["name"] = name
+    shown["content"] = "{}"
+    shown["mime_type"] = "application/json"
     if arguments is not None:
-        _arguments(fields, arguments, properties)
+        _arguments(shown, arguments, properties)
     if raw is not None:
-        fields["content"] = raw
-    return Facts(fields, properties, entity_keys(uri, namespace, name))
+        shown["content"] = raw
+    return properties, entity_keys(uri, namespace, name)
 
 
-def entity_keys(uri: str | None, namespace: str | None, name: str | None) -> tuple[str, ...]:
+def entity_keys(uri: str | None, namespace: str | None, name: str | None) -> Keys:
     """The keys under which an entity's profile is looked up: URI, `namespace/name`, bare name [B9]."""
-    keys = [uri] if uri is not None else []
-    if name is not None:
-        keys += [f"{namespace}/{name}", name] if namespace is not None else [name]
-    return tuple(keys)
+    if name is None:
+        names: Keys = ()
+    else:
+        names = (name,) if namespace is None else (f"{namespace}/{name}", name)
+    return names if uri is None else (uri, *names)
 
 
-def _tool_result(part: ToolResultPart) -> Facts:
+def _tool_result(part: ToolResultPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     name = part.tool_name
-    fields = {"uri": f"tool_result://{segment(name) if name else '_'}", "content": result_text(part.content)}
+    shown["uri"] = f"tool_result://{segment(name) if name else '_'}"
+    shown["content"] = result_text(part.content)
     properties: dict[str, Any] = {"is_error": part.is_error, "executed_by": part.executed_by}
     if name is not None:
-        fields["name"] = properties["tool_name"] = name
+        shown["name"] = properties["tool_name"] = name
     if part.tool_call_id is not None:
         properties["tool_id"] = part.tool_call_id
     if not isinstance(part.content, str | tuple):
-        fields["mime_type"] = "application/json"
-    return Facts(fields, properties, entity_keys(fields["uri"], None, name))
+        shown["mime_type"] = "application/json"
+    return properties, entity_keys(shown["uri"], None, name)
 
 
 def result_text(content: Any) -> str:
@@ -211,10 +175,10 @@ def result_text(content: Any) -> str:
     return "" if content is None else _json_text(content)
 
 
-def _resource(part: ResourcePart) -> Facts:
+def _resource(part: ResourcePart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties: dict[str, Any] = {"resource_type": part.resource_type.value}
-    fields = known(name=part.name, mime_type=part.mime_type, content=part.content)
-    uri = _address(fields, properties, part.uri)
+    shown |= known(name=part.name, mime_type=part.mime_type, content=part.content)
+    uri = _address(shown, properties, part.uri)
     for field in ("version", "description"):
         if (text := getattr(part, field)) is not None:
             properties[field] = text
@@ -225,94 +189,108 @@ def _resource(part: ResourcePart) -> Facts:
     if part.blob is not None:
         described = binary.describe("blob", to_json(part.blob), part.mime_type)
         properties["data"] = [described]
-        fields |= known(content=described.get("text"), size_bytes=len(part.blob))
+        shown |= known(content=described.get("text"), size_bytes=len(part.blob))
     if part.size_bytes is not None:
-        fields["size_bytes"] = part.size_bytes
-    return Facts(fields, properties, entity_keys(uri, None, part.name))
+        shown["size_bytes"] = part.size_bytes
+    return properties, entity_keys(uri, None, part.name)
 
 
-def _address(fields: dict[str, Any], properties: dict[str, Any], raw_uri: str) -> str:
-    fields["uri"] = uri = normalise(raw_uri)
+def _address(shown: dict[str, Any], properties: dict[str, Any], raw_uri: str) -> str:
+    shown["uri"] = uri = normalise(raw_uri)
     if uri != raw_uri:
         properties["raw_uri"] = raw_uri
     return uri
 
 
-def _resource_ref(part: ResourceRefPart) -> Facts:
+def _resource_ref(part: ResourceRefPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties: dict[str, Any] = {"resource_type": part.resource_type.value}
-    fields = known(name=part.name, content=part.uri)
-    uri = _address(fields, properties, part.uri)
+    shown |= known(name=part.name, content=part.uri)
+    uri = _address(shown, properties, part.uri)
     for field in ("range_start", "range_end", "selector"):
         if (item := getattr(part, field)) is not None:
             properties[field] = item
     if part.resource_request_id is not None:
         properties["request_id"] = part.resource_request_id
-    return Facts(fields, properties, entity_keys(uri, None, part.name))
+    return properties, entity_keys(uri, None, part.name)
 
 
-def _prompt_request(part: PromptRequestPart) -> Facts:
+def _prompt_request(part: PromptRequestPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     uri = f"prompt://{segment(part.server_id) if part.server_id else '_'}/{segment(part.name)}"
     properties: dict[str, Any] = known(server_id=part.server_id, request_id=part.prompt_request_id)
-    fields: dict[str, Any] = {"uri": uri, "name": part.name, "mime_type": "application/json"}
-    _arguments(fields, part.arguments, properties)
-    return Facts(fields, properties, entity_keys(uri, part.server_id, part.name))
+    shown |= {"uri": uri, "name": part.name, "mime_type": "application/json"}
+    _arguments(shown, part.arguments, properties)
+    return properties, entity_keys(uri, part.server_id, part.name)
 
 
-def _prompt_result(part: PromptResultPart) -> Facts:
+def _prompt_result(part: PromptResultPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties: dict[str, Any] = {"is_error": part.is_error, "message_count": len(part.messages)}
     properties |= known(error_message=part.error_message, request_id=part.prompt_request_id)
     content = part.content if part.content is not None else part.error_message
-    fields = known(uri=f"prompt_result://{segment(part.prompt_name)}", name=part.prompt_name, content=content)
-    return Facts(fields, properties, entity_keys(fields["uri"], None, part.prompt_name))
+    shown |= known(uri=f"prompt_result://{segment(part.prompt_name)}", name=part.prompt_name, content=content)
+    return properties, entity_keys(shown["uri"], None, part.prompt_name)
 
 
-def _media(part: MediaPart) -> Facts:
+def _media(part: MediaPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties: dict[str, Any] = {"source_type": part.type}
-    fields = known(mime_type=part.media_type)
+    shown |= known(mime_type=part.media_type)
     if part.type == "base64":
         described = binary.describe("data", part.data, part.media_type)
         properties["data"] = [described]
         size = described.get("decoded_length", described["length"])
-        fields |= known(content=described.get("text"), size_bytes=size)
+        shown |= known(content=described.get("text"), size_bytes=size)
     else:
-        fields["content"] = part.data
-        _address(fields, properties, part.data)
+        shown["content"] = part.data
+        _address(shown, properties, part.data)
     if isinstance(part, VideoPart | AudioPart) and part.duration_ms is not None:
         properties["duration_ms"] = part.duration_ms
     if isinstance(part, DocumentPart) and part.title is not None:
-        fields["name"] = properties["title"] = part.title
-    return Facts(fields, properties)
+        shown["name"] = properties["title"] = part.title
+    return properties, NO_KEYS
 
 
-def _opaque(part: OpaquePart) -> Facts:
+def _opaque(part: OpaquePart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     uri = f"opaque://{segment(part.provider)}/{segment(part.type)}"
-    fields = {"uri": uri, "name": part.type, "content": _json_text(part.value), "mime_type": "application/json"}
-    return Facts(fields, {"provider": part.provider, "type": part.type})
+    shown |= {"uri": uri, "name": part.type, "content": _json_text(part.value), "mime_type": "application/json"}
+    return {"provider": part.provider, "type": part.type}, NO_KEYS
 
 
 def _json_text(value: Any) -> str:
     return dumps(value).decode("utf-8")
 
 
-Shower: TypeAlias = Callable[[Any], Facts]
-_TABLE: Final[dict[type, tuple[ViewKind, Shower]]] = {
-    TextPart: (ViewKind.TEXT, _text),
-    ThinkingPart: (ViewKind.THINKING, _thinking),
-    RedactedThinkingPart: (ViewKind.THINKING, _redacted_thinking),
-    ToolCallPart: (ViewKind.TOOL_CALL, _tool_call),
-    ToolResultPart: (ViewKind.TOOL_RESULT, _tool_result),
-    ResourcePart: (ViewKind.RESOURCE, _resource),
-    ResourceRefPart: (ViewKind.RESOURCE_REF, _resource_ref),
-    PromptRequestPart: (ViewKind.PROMPT_REQUEST, _prompt_request),
-    PromptResultPart: (ViewKind.PROMPT_RESULT, _prompt_result),
-    ImagePart: (ViewKind.IMAGE, _media),
-    VideoPart: (ViewKind.VIDEO, _media),
-    AudioPart: (ViewKind.AUDIO, _media),
-    DocumentPart: (ViewKind.DOCUMENT, _media),
-    OpaquePart: (ViewKind.OPAQUE, _opaque),
-}
+class _Table(dict[type, tuple[ViewKind, Shower]]):
+    """The kind of view that shows a type of part, and how.
+
+    Raises:
+        UnmappedPartError: no entry for the type. [VIEW-2]
+    """
+
+    def __missing__(self, part_type: type) -> NoReturn:
+        raise UnmappedPartError(
+            f"{part_type.__name__} is mapped to no view kind", hint="add it to the table in cmf/facts.py"
+        )
+
+
+KINDS: Final = _Table(
+    {
+        TextPart: (ViewKind.TEXT, _text),
+        ThinkingPart: (ViewKind.THINKING, _thinking),
+        RedactedThinkingPart: (ViewKind.THINKING, _redacted_thinking),
+        ToolCallPart: (ViewKind.TOOL_CALL, _tool_call),
+        ToolResultPart: (ViewKind.TOOL_RESULT, _tool_result),
+        ResourcePart: (ViewKind.RESOURCE, _resource),
+        ResourceRefPart: (ViewKind.RESOURCE_REF, _resource_ref),
+        PromptRequestPart: (ViewKind.PROMPT_REQUEST, _prompt_request),
+        PromptResultPart: (ViewKind.PROMPT_RESULT, _prompt_result),
+        ImagePart: (ViewKind.IMAGE, _media),
+        VideoPart: (ViewKind.VIDEO, _media),
+        AudioPart: (ViewKind.AUDIO, _media),
+        DocumentPart: (ViewKind.DOCUMENT, _media),
+        OpaquePart: (ViewKind.OPAQUE, _opaque),
+    }
+)
 
 
 def show(part_type: type, kind: ViewKind, shower: Shower) -> None:
     """Register how a type that is no content part (a request, say) is shown; for the modules above this one."""
-    _TABLE[part_type] = (kind, shower)
+    KINDS[part_type] = (kind, shower)

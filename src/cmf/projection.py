@@ -6,35 +6,48 @@ The views of one message share their context, so it is projected once: as attrib
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cmf.enums import Capability, Hook, MessageStatus
 from cmf.extensions import AgentExtension, Extensions, RequestExtension
+from cmf.frozen import FrozenDict
 from cmf.headers import without_sensitive
-from cmf.security import DataPolicy, ObjectSecurityProfile, SecurityExtension, SubjectExtension
+from cmf.security import SecurityExtension, SubjectExtension
 from cmf.tiers import SLOTS, SUBJECT_FIELDS, Grants, granted
 from cmf.value import fields_of, trusted
+
+if TYPE_CHECKING:
+    from cmf.message import Message
 
 _EMPTY: Final = trusted(Extensions)
 _NO_SECURITY: Final = trusted(SecurityExtension)
 _COMPLETE: Final = MessageStatus.COMPLETE
 # Looking up a member on its enum takes longer than asking whether it was granted.
 _READ_LABELS, _READ_OBJECTS, _READ_DATA = Capability.READ_LABELS, Capability.READ_OBJECTS, Capability.READ_DATA
-_PLAIN_SLOTS: Final = tuple((name, slot.read) for name, slot in SLOTS.items() if "." not in name and name != "http")
+_READ_SLOT: Final = {name: slot.read for name, slot in SLOTS.items() if "." not in name}
+_NOTHING: Final = FrozenDict()
 
 
 class Scope:
     """The context that the views of one message share. `grants` None is the host itself, who sees everything."""
 
-    __slots__ = ("_extensions", "_facts", "_grants", "_message", "_subject", "hook")
+    __slots__ = ("_extensions", "_facts", "_grants", "_message", "_registries", "_subject", "has_entities", "hook")
 
-    def __init__(self, message: Any, grants: Grants, hook: Hook | None) -> None:
+    def __init__(
+        self, message: Message | None, extensions: Extensions | None, grants: Grants, hook: Hook | None
+    ) -> None:
         self._message = message
-        self._extensions: Extensions = getattr(message, "extensions", None) or _EMPTY
+        self._extensions = _EMPTY if extensions is None else extensions
         self._grants = grants
         self.hook = hook
         self._facts: dict[str, Any] | None = None
         self._subject: SubjectExtension | bool | None = False
+        self._registries = self._granted_registries() if self._extensions.security is not None else ()
+        self.has_entities = self._registries != ()
+
+    def _granted_registries(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+        registries = (("object", self.security.objects, _READ_OBJECTS), ("data_policy", self.security.data, _READ_DATA))
+        return tuple((name, registry) for name, registry, needs in registries if registry and self.grants(needs))
 
     @property
     def context_id(self) -> int:
@@ -93,41 +106,41 @@ class Scope:
         """The labels; None without `read_labels`. Granted and empty is an empty set."""
         return self.security.labels if self.grants(Capability.READ_LABELS) else None
 
-    def object_profile(self, keys: tuple[str, ...]) -> ObjectSecurityProfile | None:
-        """The profile registered under the first of `keys`; None without `read_objects`."""
-        registry = self.security.objects
-        found: ObjectSecurityProfile | None = None
-        if registry and self.grants(_READ_OBJECTS):
-            found = registered(registry, keys)
-        return found
+    def entity(self, keys: tuple[str, ...], container: str | None) -> dict[str, Any]:
+        """`object` and `data_policy` as registered under the first of `keys`, as far as granted.
 
-    def data_policy(self, keys: tuple[str, ...]) -> DataPolicy | None:
-        """The data policy registered under the first of `keys`; None without `read_data`."""
-        registry = self.security.data
-        found: DataPolicy | None = None
-        if registry and self.grants(_READ_DATA):
-            found = registered(registry, keys)
-        return found
+        What has none of its own has that of the entity whose URI is `container` [B2].
+        """
+        known: dict[str, Any] = {}
+        for name, registry in self._registries:
+            entry = registered(registry, keys)
+            if entry is None and container is not None:
+                entry = registered(registry, (container,))
+            if entry is not None:
+                known[name] = entry
+        return known
 
-    def message_facts(self, *, first: bool) -> dict[str, Any]:
+    def message_facts(self, first: bool) -> Mapping[str, Any]:
         """What is known of the message itself; its `extra` is shown once, with the first view. Read only."""
-        if self._facts is None:
-            self._facts = self._known_of_message()
-        if first and (extra := getattr(self._message, "extra", None)):
-            return {**self._facts, "extra": extra}
-        return self._facts
-
-    def _known_of_message(self) -> dict[str, Any]:
         message = self._message
+        if message is None:
+            return _NOTHING
+        if self._facts is None:
+            self._facts = self._known_of(message)
+        return {**self._facts, "extra": message.extra} if first and message.extra else self._facts
+
+    def _known_of(self, message: Message) -> dict[str, Any]:
         shown: dict[str, Any] = {}
-        for name in ("id", "parent_id", "channel"):
-            if (item := getattr(message, name, None)) is not None:
-                shown[name] = str(item)
-        if (session := getattr(message, "session_id", None)) is not None and self.grants(Capability.READ_AGENT):
-            shown["session_id"] = session
-        status = getattr(message, "status", _COMPLETE)
-        if status is not _COMPLETE:
-            shown["status"] = status.value
+        if message.id is not None:
+            shown["id"] = message.id
+        if message.parent_id is not None:
+            shown["parent_id"] = message.parent_id
+        if message.channel is not None:
+            shown["channel"] = message.channel.value
+        if message.session_id is not None and self.grants(Capability.READ_AGENT):
+            shown["session_id"] = message.session_id
+        if message.status is not _COMPLETE:
+            shown["status"] = message.status.value
         return shown
 
     def shared(self) -> dict[str, Any]:
@@ -136,19 +149,18 @@ class Scope:
         The dicts are fresh; in them are values of the format and frozen JSON, which `cmf.value.to_bytes` and `to_json`
         write.
         """
-        extensions = self._extensions
-        shown: dict[str, Any] = {}
-        for slot, needs in _PLAIN_SLOTS:
-            block = getattr(extensions, slot)
-            if block is not None and (needs is None or self.grants(needs)):
-                shown[slot] = block
-        if (headers := self.headers) is not None:
-            shown["http"] = {"headers": without_sensitive(headers)}
+        extensions, grants = self._extensions, self._grants
+        shown = fields_of(extensions)
+        shown.pop("security", None)
+        if grants is not None:
+            shown = {slot: block for slot, block in shown.items() if granted(grants, _READ_SLOT[slot])}
+        if extensions.http is not None and "http" in shown:
+            shown["http"] = {"headers": without_sensitive(extensions.http.headers)}
         security: dict[str, Any] = {}
         subject = self.subject
-        if subject is not None and (self._grants is None or fields_of(subject)):
+        if subject is not None and (grants is None or fields_of(subject)):
             security["subject"] = subject
-        if self.grants(_READ_LABELS):
+        if grants is None or granted(grants, _READ_LABELS):
             security["labels"] = self.security.labels
             if (classification := self.security.classification) is not None:
                 security["classification"] = classification

@@ -23,6 +23,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAd
 from cmf.codec import dumps, loads
 from cmf.enums import ContentType
 from cmf.errors import ShapeError
+from cmf.frozen import FrozenDict
 
 Str = Annotated[str, Field(min_length=0)]
 """Text that is valid Unicode: the (empty) constraint makes pydantic look, so lone surrogates are refused."""
@@ -253,29 +254,28 @@ def _twin(cls: type) -> type:
 
 def fields_of(item: Value) -> dict[str, Any]:
     """The fields that the JSON form of `item` has, in order, as they are held: those that are not at their default."""
-    reader = _encoders.get(type(item)) or _reader(type(item))
-    fields: dict[str, Any] = reader(item)
+    fields: dict[str, Any] = _encoders[type(item)](item)
     return fields
 
 
 def _reader(cls: type) -> Callable[[Any], dict[str, Any]]:
     """`fields_of` for one type, as a function written for it (as `dataclasses` does): a quarter of a loop's time."""
+    known: dict[str, Any] = {}
     lines = ["def read(item):", " fields = {}"]
-    defaults: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
         if not field.metadata.get("dump", True):
             continue
         name, default = field.name, f"default_{field.name}"
         # A discriminator is always written: it is at its default by definition.
-        defaults[default] = _REQUIRED if _is_discriminator(field) else _default(field)
+        known[default] = _REQUIRED if _is_discriminator(field) else _default(field)
         differs = f"held is not {default}"
-        if defaults[default] not in (None, _REQUIRED):
+        if isinstance(known[default], FrozenDict | frozenset | tuple) and not known[default]:
+            differs += f" and (held or type(held) is not type({default}))"
+        elif known[default] not in (None, _REQUIRED):
             differs += f" and (type(held) is not type({default}) or held != {default})"
         lines += [f" held = item.{name}", f" if {differs}: fields[{name!r}] = held"]
-    written: dict[str, Any] = {}
-    exec("\n".join([*lines, " return fields"]), defaults, written)  # noqa: S102 - the names are those of a class's fields
-    reader: Callable[[Any], dict[str, Any]] = written["read"]
-    _encoders[cls] = reader
+    exec("\n".join([*lines, " return fields"]), known)  # noqa: S102 - the names are those of a class's fields
+    reader: Callable[[Any], dict[str, Any]] = known["read"]
     return reader
 
 
@@ -302,12 +302,7 @@ def to_bytes(item: Any) -> bytes:
 
 def _encode(item: Any) -> Any:
     """The JSON form, one level deep, of what is no JSON type."""
-    encoder = _encoders.get(type(item))
-    if encoder is not None:
-        return encoder(item)
-    if isinstance(item, Value):
-        return fields_of(item)
-    raise TypeError(f"{type(item).__name__} has no JSON form")
+    return _encoders[type(item)](item)
 
 
 def _iso(moment: datetime) -> str:
@@ -319,8 +314,19 @@ def _base64(blob: bytes) -> str:
 
 
 _LEAVES = frozenset({str, int, float, bool, type(None)})
-_encoders: dict[type, Callable[[Any], Any]] = {frozenset: sorted, datetime: _iso, Decimal: str, bytes: _base64}
-"""Type → its JSON form, one level deep; the readers of value types come in as they are first needed."""
+
+
+class _Encoders(dict[type, Callable[[Any], Any]]):
+    """Type → its JSON form; the readers of value types come in as they are first needed."""
+
+    def __missing__(self, cls: type) -> Callable[[Any], Any]:
+        if isinstance(cls, _Values):
+            self[cls] = reader = _reader(cls)
+            return reader
+        raise TypeError(f"{cls.__name__} has no JSON form")
+
+
+_encoders = _Encoders({frozenset: sorted, datetime: _iso, Decimal: str, bytes: _base64})
 
 
 # -- field types -------------------------------------------------------------------------------------------------------

@@ -62,13 +62,7 @@ def shared_bytes(view: MessageView, session: SessionFacts | None) -> bytes:
 
 def view_bytes(view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
     """What is this view's alone; `origins` are those of a tool call [C18]."""
-    body = view.body()
-    own = view.own_extensions()
-    if own:
-        body["extensions"] = own
-    if origins is not None:
-        body["origins"] = _shown_origins(view, origins)
-    return to_bytes(body)
+    return view.to_bytes() if origins is None else view.to_bytes(origins=_shown_origins(view, origins))
 
 
 def whole(view: MessageView, session: SessionFacts | None, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:

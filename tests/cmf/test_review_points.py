@@ -103,7 +103,7 @@ def test_review_point_2_no_part_is_left_without_a_view() -> None:
 
 @pytest.mark.spec("VIEW-2")
 def test_review_point_2_every_class_of_part_is_mapped() -> None:
-    assert {cmf.facts.kind_of(part).value for part in map(_bare, PARTS)} == {
+    assert {cmf.facts.KINDS[type(part)][0].value for part in map(_bare, PARTS)} == {
         kind.value for kind in ContentType if kind is not ContentType.REDACTED_THINKING
     }
 

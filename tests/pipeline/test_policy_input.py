@@ -6,6 +6,9 @@ from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cmf.strategies import values
 
 from cmf import (
     AgentExtension,
@@ -13,6 +16,7 @@ from cmf import (
     HttpExtension,
     ImagePart,
     Message,
+    MessageView,
     ObjectSecurityProfile,
     PromptRequestPart,
     Request,
@@ -27,6 +31,7 @@ from cmf import (
     iter_views,
 )
 from cmf.codec import dumps, loads
+from cmf.enums import Capability, Hook
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes, whole
 from pipeline.schemas import decision_schema, message_schema, schema_of
 
@@ -140,3 +145,22 @@ def test_messages_are_valid_under_their_schema() -> None:
 
     jsonschema.validate(loads(REQUEST.messages[0].model_dump_json()), schema)
     assert "verdict" in decision_schema()["properties"]
+
+
+@pytest.mark.spec("INP-1")
+@given(values, st.sampled_from(Hook) | st.none(), st.sets(st.sampled_from(Capability)) | st.none())
+def test_the_bytes_of_a_view_are_those_of_its_dictionary(
+    value: Any, hook: Hook | None, capabilities: set[Capability] | None
+) -> None:
+    def views() -> list[MessageView]:
+        return list(iter_views(value, hook=hook, capabilities=capabilities))
+
+    for asked_first, shown_first in zip(views(), views(), strict=True):
+        own, shared = view_bytes(asked_first), loads(shared_bytes(asked_first, None))["extensions"]
+        expected = shown_first.to_opa_input()["input"]
+
+        assert view_bytes(shown_first) == own
+        assert asked_first.to_dict() == expected
+        bare = loads(own)
+        assert merged(shared, bare.pop("extensions", {})) == loads(dumps(expected.pop("extensions")))
+        assert dumps(bare) == dumps(loads(dumps(expected)))
