@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.approval_ref import ApprovalStatus
 from pipeline.context import Context
-from pipeline.decision import ApprovalStatus
 from pipeline.errors import ApprovalError
 
 

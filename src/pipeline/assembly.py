@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +17,7 @@ from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.errors import ConfigError
 from pipeline.events import Events
 from pipeline.policy_set import PolicySet
-from pipeline.runner import Runner
+from pipeline.runner import APPROVAL_SECONDS, Runner
 from pipeline.stage import Stage
 
 EngineName = Literal["embedded", "opa"]
@@ -30,9 +32,14 @@ class Config:
         timeout_seconds: deadline for each question to the engine; past it, the parts it was about are denied.
         opa_url: where the OPA server listens, for engine `opa`.
         entrypoint: `data.<package>.<rule>` of policies that are not made of rules.
+        sessions: what becomes of a run without a session id: `by_id`, it stands alone; `by_prefix`, it gets the session of
+            the longest beginning of its conversation that its subject sent before; `required`, it is refused.
         on_record_failure: `refuse` what cannot be put on record, or `release` it, which an event says each time.
         history: `claimed`, or `trusted` where whoever sends requests is believed about the tool results and replies in
             them, though they were not judged here: an application of one's own that runs its tools itself, a recording.
+        approval_seconds: how long an approval holds, from when it was asked for.
+        seal_key: 32 bytes under which what waits for a person is encrypted; the same in all processes that share a
+            store. Without it each makes its own, and a suspended reply ends with its process.
     """
 
     mode: Mode = Mode.ENFORCE
@@ -40,7 +47,10 @@ class Config:
     opa_url: str | None = None
     entrypoint: str | None = None
     history: Literal["claimed", "trusted"] = "claimed"
+    sessions: Literal["by_id", "by_prefix", "required"] = "by_id"
     on_record_failure: Literal["refuse", "release"] = "refuse"
+    approval_seconds: float = APPROVAL_SECONDS
+    seal_key: bytes | None = field(default=None, repr=False)
 
 
 Policies = str | Path | PolicySet | Sequence[str | Path] | None
@@ -99,7 +109,15 @@ def build_runner(
         build_engine(loaded, engine, config),
         mode=config.mode,
         timeout_seconds=config.timeout_seconds,
-        replacer_key=secrets.token_bytes(32),
+        replacer_key=_replacer_key(config),
         stages=stages,
         events=events,
+        approval_seconds=config.approval_seconds,
     )
+
+
+def _replacer_key(config: Config) -> bytes:
+    # Where a redaction leaves a hash, what was approved elsewhere has to come to the same hash here.
+    if config.seal_key is None:
+        return secrets.token_bytes(32)
+    return hmac.new(config.seal_key, b"replacements", hashlib.sha256).digest()

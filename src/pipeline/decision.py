@@ -13,6 +13,7 @@ from typing import Any, Final, assert_never
 
 from cmf.enums import ViewKind
 from cmf.view import MessageView
+from pipeline.approval_ref import ApprovalRef, ApprovalStatus
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.events import HeaderChanged
 
@@ -41,15 +42,6 @@ class Mode(StrEnum):
     OFF = "off"
     OBSERVE = "observe"
     ENFORCE = "enforce"
-
-
-class ApprovalStatus(StrEnum):
-    """Where an approval stands [C10]."""
-
-    PENDING = "pending"
-    APPROVED = "approved"
-    DENIED = "denied"
-    USED = "used"
 
 
 class Effect(StrEnum):
@@ -200,20 +192,6 @@ class StageRecord:
         if self.error is not None:
             shown["error"] = self.error
         return shown
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRef:
-    """An approval that a decision rests on or waits for; without an id where none can be kept [SES-12]."""
-
-    id: str | None
-    path: str
-    status: ApprovalStatus
-
-    def to_json(self) -> dict[str, Any]:
-        """The approval's line in a decision."""
-        known = {} if self.id is None else {"id": self.id}
-        return {**known, "path": self.path, "status": self.status.value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,13 +410,24 @@ def stage_hits(stages: Iterable[StageRecord]) -> tuple[Hit, ...]:
     return tuple(stage.hit for stage in stages if stage.hit is not None)
 
 
-def with_stages(verdict: Verdict, action: Action, stages: Sequence[StageRecord], mode: Mode) -> tuple[Verdict, Action]:
-    """The verdict and action when what stages said is added; a failure or violation stands in every mode."""
+def with_stages(
+    verdict: Verdict, action: Action, stages: Sequence[StageRecord], mode: Mode, *, approved: bool = False
+) -> tuple[Verdict, Action]:
+    """The verdict and action when what stages said is added; a failure or violation stands in every mode.
+
+    Where a person approved what they ask for, that holds nothing up any more.
+    """
     for stage in stages:
         if stage.hit is not None:
             verdict = min(verdict, verdict_of([stage.hit]), key=_SEVERITY.index)
-            action = stronger(action, action_of([stage.hit], Mode.ENFORCE if stage.closed else mode))
+            hits = without_wishes([stage.hit]) if approved else (stage.hit,)
+            action = stronger(action, action_of(hits, Mode.ENFORCE if stage.closed else mode))
     return verdict, action
+
+
+def without_wishes(hits: Iterable[Hit]) -> tuple[Hit, ...]:
+    """The hits but those that ask a person."""
+    return tuple(hit for hit in hits if hit.effect is not Effect.REQUIRE_APPROVAL)
 
 
 _STRENGTH: Final = (Action.REFUSE, Action.SUSPEND, Action.FORWARD_MODIFIED, Action.FORWARD)

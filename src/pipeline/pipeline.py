@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from time import perf_counter_ns
 from typing import Final
@@ -10,22 +11,30 @@ from typing import Final
 from cmf.content import ToolCallPart
 from cmf.digests import content_digest
 from cmf.message import Message
+from cmf.request import Response
 from cmf.uris import tool_uri
+from cmf.value import to_json
+from pipeline.approval_ref import ApprovalStatus
+from pipeline.approval_state import session_key
+from pipeline.asking import Answer
 from pipeline.assembly import Config, EngineName, Policies, build_runner
 from pipeline.context import Context
-from pipeline.errors import ConfigError, StoreError
-from pipeline.events import Events
+from pipeline.errors import ApprovalError, ConfigError, SessionError, StoreError
+from pipeline.events import ApprovalAsked, ApprovalUsed, Events
 from pipeline.history import Histories, History
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.recording import UNRECORDED, Recording, Records
 from pipeline.references import judged
-from pipeline.retention import Holder
+from pipeline.retention import Holder, Keep
 from pipeline.runner import Outcome
+from pipeline.sealing import Sealer
+from pipeline.session_choice import SessionChoice, SessionMode
 from pipeline.session_state import Changes, Count, Taint
-from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.sessions import MemorySessions, SessionStore, unknown_approval
 from pipeline.stage import Stage, Traffic
 
+_REPLY: Final = "reply"
 MAX_CONFLICTS: Final = 64  # how often a run is judged again because its session moved on; then it is refused
 
 
@@ -63,23 +72,47 @@ class Pipeline:
         self.events = Events()
         self._runner = build_runner(policies, engine, settings, stages=stages, events=self.events)
         self._sessions = sessions or MemorySessions()
+        self._choice = SessionChoice(SessionMode(settings.sessions), self._sessions)
+        self._sealer = Sealer(settings.seal_key)
         release = settings.on_record_failure == "release"
         self._recording = None if recorder is None else Recording(recorder, self.events, release=release)
         self._histories = Histories(profiles or Profiles(), self._sessions, trusted=settings.history == "trusted")
 
     def run(self, value: Traffic, context: Context | None = None) -> Outcome:
         """The outcome for a message, request or response; a refusal is a value here, never an exception."""
-        known, begin = context or Context(), perf_counter_ns()
-        outcome = self._judged(value, known)
+        return self._run(value, context or Context())
+
+    def release(self, approval_id: str, context: Context | None = None) -> Outcome:
+        """The outcome for the reply of a model that was suspended, now that a person has approved it.
+
+        It is judged again, whole, with the approval applied: what else policy says now, holds. Once it went out, the
+        approval is used and the reply gone.
+
+        Raises:
+            ApprovalError: there is no such approval in the context's session (`approval.unknown`), it is not approved
+                or was used (`approval.unusable`), it holds no reply (`approval.nothing-sealed`), or the reply was
+                sealed under another key (`approval.unreadable`). StoreError: the store cannot be asked.
+        """
+        known = context or Context()
+        return self._run(self._sealed_reply(approval_id, known), known, approval_id)
+
+    async def arelease(self, approval_id: str, context: Context | None = None) -> Outcome:
+        """`release`, awaiting stages and engine."""
+        known = context or Context()
+        return await self._arun(self._sealed_reply(approval_id, known), known, approval_id)
+
+    def _run(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
+        begin = perf_counter_ns()
+        known, refused = self._in_session(value, known)
+        outcome = refused or self._judged(value, known, approval_id)
         if self._recording is None or self._recording.keep(value, known, outcome, perf_counter_ns() - begin):
             return outcome
         return self._runner.closed(value, UNRECORDED)
 
-    def _judged(self, value: Traffic, known: Context) -> Outcome:
+    def _judged(self, value: Traffic, known: Context, approval_id: str | None) -> Outcome:
         try:
             for _ in range(MAX_CONFLICTS):
-                facts = self._sessions.read(known)
-                history = self._histories.open(known, facts.moment)
+                facts, history = self._read(known, approval_id)
                 outcome = self._runner.run(value, known, facts, history)
                 if self._commit(value, known, facts, outcome, history):
                     return outcome
@@ -89,17 +122,20 @@ class Pipeline:
 
     async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
         """`run`, awaiting stages and engine; concurrent stages run together."""
-        known, begin = context or Context(), perf_counter_ns()
-        outcome = await self._ajudged(value, known)
+        return await self._arun(value, context or Context())
+
+    async def _arun(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
+        begin = perf_counter_ns()
+        known, refused = self._in_session(value, known)
+        outcome = refused or await self._ajudged(value, known, approval_id)
         if self._recording is None or await self._recording.akeep(value, known, outcome, perf_counter_ns() - begin):
             return outcome
         return self._runner.closed(value, UNRECORDED)
 
-    async def _ajudged(self, value: Traffic, known: Context) -> Outcome:
+    async def _ajudged(self, value: Traffic, known: Context, approval_id: str | None) -> Outcome:
         try:
             for _ in range(MAX_CONFLICTS):
-                facts = self._sessions.read(known)
-                history = self._histories.open(known, facts.moment)
+                facts, history = self._read(known, approval_id)
                 outcome = await self._runner.arun(value, known, facts, history)
                 if self._commit(value, known, facts, outcome, history):
                     return outcome
@@ -107,37 +143,96 @@ class Pipeline:
             return self._runner.closed(value, error.code)
         return self._runner.closed(value, "session.conflict")
 
+    def _read(self, context: Context, approval_id: str | None) -> tuple[SessionFacts, History]:
+        """What the session is now; ApprovalError where a reply is to be released by an approval that is not usable."""
+        facts = self._sessions.read(context)
+        if approval_id is not None and not any(
+            one.asked.id == approval_id and one.status is ApprovalStatus.APPROVED for one in facts.asked
+        ):
+            raise ApprovalError("this approval cannot be used", code="approval.unusable", hint="look at its status")
+        return facts, self._histories.open(context, facts.moment)
+
+    def _in_session(self, value: Traffic, context: Context) -> tuple[Context, Outcome | None]:
+        """The context with the run's session; and the refusal, where it cannot have one."""
+        try:
+            return self._choice.of(value, context), None
+        except SessionError as error:
+            return context, self._runner.closed(value, error.code, rule="pipeline", reason=error.message)
+        except StoreError as error:
+            return context, self._runner.closed(value, error.code)
+
     def _commit(
         self, value: Traffic, context: Context, facts: SessionFacts, outcome: Outcome, history: History
     ) -> bool:
         """Whether what the outcome means for the session is kept; False where another run was faster [C5]."""
-        released = outcome.value
-        if released is not None and context.session is not None:
-            changes = self._changes(value, released, context, facts, outcome, history)
+        if context.session is not None:
+            changes = self._changes(value, context, facts, outcome, history)
             # What was seen only grows, whatever happened meanwhile; the rest holds for the version that was judged.
-            version = facts.version if changes.taints or changes.counts else None
-            if changes.touch_session and not self._sessions.commit(context, version, changes):
+            bound = changes.taints or changes.counts or changes.asked or changes.used
+            if changes.touch_session and not self._kept(context, facts.version if bound else None, changes):
                 history.close(None)
                 return False
-        history.close(released)
+            self._tell(context, changes)
+        history.close(outcome.value)
         return True
 
+    def _kept(self, context: Context, version: int | None, changes: Changes) -> bool:
+        try:
+            return self._sessions.commit(context, version, changes)
+        except ApprovalError:
+            return False  # an approval grew too old since it was read: judge again, and ask again
+
     def _changes(
-        self,
-        value: Traffic,
-        released: Traffic,
-        context: Context,
-        facts: SessionFacts,
-        outcome: Outcome,
-        history: History,
+        self, value: Traffic, context: Context, facts: SessionFacts, outcome: Outcome, history: History
     ) -> Changes:
+        answer = outcome.answer or Answer()
+        released = outcome.value
+        if released is None:
+            return self._asking(value, context, answer, history.keep)
         source = outcome.decision.id
         data = {label for label, _ in outcome.events}  # these have events of their own
         taints = frozenset(Taint(label, source) for label in outcome.labels - facts.labels - data)
         taints |= {Taint(*one) for one in outcome.events if one[1] not in facts.label_sources.get(one[0], ())}
         counts = tuple(_calls(history.new_messages(released), context.call_id))
         seen = history.marks(released) | judged(value, released)
-        return Changes(taints=taints, counts=counts, seen=seen)
+        return Changes(taints=taints, counts=counts, seen=seen, used=answer.used)
+
+    def _asking(self, value: Traffic, context: Context, answer: Answer, keep: Keep) -> Changes:
+        """What is asked, with what it is about as far as and as long as that may be kept [RET-4]."""
+        if not keep.after_run:
+            return Changes(asked=answer.asked)
+        asked = tuple(replace(one, expires_at=min(one.expires_at, keep.until)) for one in answer.asked)
+        return Changes(asked=asked, sealed=self._sealed(value, context, answer))
+
+    def _sealed(self, value: Traffic, context: Context, answer: Answer) -> dict[str, bytes]:
+        """What each new approval is about; with it a model's reply, which nobody could send again."""
+        reply = {_REPLY: to_json(value)} if isinstance(value, Response) else {}
+        owner = session_key(context)
+        return {
+            one.id: self._sealer.seal(one.id, owner, {"about": answer.shown[one.id], **reply}) for one in answer.asked
+        }
+
+    def _sealed_reply(self, approval_id: str, context: Context) -> Response:
+        owner = session_key(context)
+        approval = self._sessions.approval(approval_id)
+        if approval is None or approval.key != owner:
+            raise unknown_approval()
+        sealed = self._sessions.sealed(approval_id)
+        if sealed is None:
+            hint = "it was used, denied or is too old"
+            raise ApprovalError("this approval cannot be used", code="approval.unusable", hint=hint)
+        body = self._sealer.open(approval_id, owner, sealed)
+        if _REPLY not in body:
+            hint = "send the same again instead"
+            raise ApprovalError("this approval holds no reply", code="approval.nothing-sealed", hint=hint)
+        return Response.model_validate(body[_REPLY])
+
+    def _tell(self, context: Context, changes: Changes) -> None:
+        for asked in changes.asked:
+            event = ApprovalAsked(id=asked.id, session=context.session, target=asked.target, rules=asked.rules)
+            self.events.publish(event)
+        for use in changes.used:
+            self.events.publish(ApprovalUsed(id=use.id, session=context.session, target=use.target))
 
     @property
     def conversations(self) -> Holder:

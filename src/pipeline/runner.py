@@ -20,8 +20,9 @@ from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import replace
 from cmf.view import MessageView
+from pipeline.asking import Answer, Wish, asks, settle, wishes
 from pipeline.certificate import Certificate, mint
-from pipeline.context import Context, labelled
+from pipeline.context import Context
 from pipeline.data_policy import DataRule
 from pipeline.decision import (
     SESSION_RULE,
@@ -36,12 +37,14 @@ from pipeline.decision import (
     StageRecord,
     Verdict,
     ViewDecision,
+    action_of,
     hits_of,
     overall,
     stronger,
     verdict_of,
     view_decision,
     with_stages,
+    without_wishes,
 )
 from pipeline.draft import labels_of, messages_of
 from pipeline.effects import Replacer, apply_edits
@@ -50,7 +53,6 @@ from pipeline.errors import EffectError
 from pipeline.events import Events
 from pipeline.history import History
 from pipeline.ingestion import Ingested, take_in
-from pipeline.paths import message_path
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
 from pipeline.provenance import Origin
@@ -58,7 +60,9 @@ from pipeline.references import references, refusals
 from pipeline.retention import keep as keep_until
 from pipeline.stage import Stage, Traffic
 from pipeline.stages import Staged, Stages
+from pipeline.stamping import added_labels, stamp
 
+APPROVAL_SECONDS: Final = 3_600.0  # how long an approval holds, from when it was asked for
 MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is refused
 
 
@@ -66,9 +70,9 @@ MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is re
 class Outcome:
     """What came of a run: the decision, and what may be sent on (`value`), if anything; never the original if edited.
 
-    `labels` are those that the session holds now, `events` the labels that data brought, each
-    with its source event; `session_version` is the one that it was judged under [C5]; `timings`
-    are nanoseconds by phase.
+    `labels` are those that the session holds now, `events` the labels that data brought, each with its source event;
+    `answer` is what came of wishes for approval; `session` is the one that it belongs to, `session_version`
+    the one that it was judged under [C5]; `timings` are nanoseconds by phase.
     """
 
     decision: Decision
@@ -76,6 +80,8 @@ class Outcome:
     certificate: Certificate | None = None
     labels: frozenset[str] = frozenset()
     events: frozenset[tuple[str, str]] = frozenset()
+    answer: Answer | None = None
+    session: str | None = None
     session_version: int | None = None
     timings: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -116,7 +122,8 @@ class _Pass:
 
     @property
     def stops(self) -> bool:
-        return any(view.outcome in (Action.REFUSE, Action.SUSPEND) for view in self.views) or not self.coverage.full
+        # A wish for approval does not: what a person is asked about is judged to its end first.
+        return any(view.outcome is Action.REFUSE for view in self.views) or not self.coverage.full
 
 
 class Runner:
@@ -132,12 +139,14 @@ class Runner:
         replacer_key: bytes,
         stages: Sequence[Stage] = (),
         events: Events | None = None,
+        approval_seconds: float = APPROVAL_SECONDS,
     ) -> None:
         self._policies = policies
         self._engine = engine
         self._mode = mode
         self._timeout_seconds = timeout_seconds
         self._replacer_key = replacer_key
+        self._approval_time = int(approval_seconds * 1_000_000)
         self._stages = Stages(stages, events or Events(), mode)
         self._entrypoints = {kind: policies.entrypoint(kind) for kind in ViewKind}
         self._rules = {
@@ -162,7 +171,7 @@ class Runner:
         taken = self._taken_in(traffic, context, session, history)
         context, begin = _without_history(context), perf_counter_ns()
         staged = self._stages.run(taken.value, context)
-        steps = self._governed(taken, staged, session, history)
+        steps = self._governed(taken, staged, session, history, keep=context.session is not None)
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
@@ -177,14 +186,14 @@ class Runner:
             self._stages.afterwards(staged.value, context)
             version = session.version if context.session is not None else None
             timings = {"stages_ns": spent, "evaluate_ns": evaluating}
-            return dataclasses.replace(outcome, session_version=version, timings=timings)
+            return dataclasses.replace(outcome, session=context.session, session_version=version, timings=timings)
 
     async def arun(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Outcome:
         """The same, awaiting the engine."""
         taken = self._taken_in(traffic, context, session, history)
         context, begin = _without_history(context), perf_counter_ns()
         staged = await self._stages.arun(taken.value, context)
-        steps = self._governed(taken, staged, session, history)
+        steps = self._governed(taken, staged, session, history, keep=context.session is not None)
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
@@ -199,22 +208,24 @@ class Runner:
             self._stages.afterwards_in_background(staged.value, context)
             version = session.version if context.session is not None else None
             timings = {"stages_ns": spent, "evaluate_ns": evaluating}
-            return dataclasses.replace(outcome, session_version=version, timings=timings)
+            return dataclasses.replace(outcome, session=context.session, session_version=version, timings=timings)
 
     def _taken_in(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Ingested:
         taken = take_in(traffic, context, session, history.profiles, history.before)
         history.keep = keep_until(taken.retention, session.moment)
         return taken
 
-    def _governed(self, taken: Ingested, staged: Staged, session: SessionFacts, history: History) -> _Steps:
+    def _governed(
+        self, taken: Ingested, staged: Staged, session: SessionFacts, history: History, *, keep: bool
+    ) -> _Steps:
         """The judgement of what the stages made of `taken`: under the rule on its data, and with the labels of that."""
         if not staged.stopped:
             taken = taken.after(staged.value)
             staged = dataclasses.replace(staged, value=taken.value)
-        outcome = yield from self._steps(staged, session, history, taken.rule())
+        outcome = yield from self._steps(staged, session, history, taken.rule(), keep=keep)
         return dataclasses.replace(outcome, events=taken.events)
 
-    def _steps(self, staged: Staged, session: SessionFacts, history: History, rule: DataRule) -> _Steps:
+    def _steps(self, staged: Staged, session: SessionFacts, history: History, rule: DataRule, *, keep: bool) -> _Steps:
         """The judgement itself, without an engine: it yields what to evaluate, and is sent the results."""
         value = staged.value
         stages = tuple(staged.records)
@@ -227,22 +238,47 @@ class Runner:
         session = dataclasses.replace(session, labels=session.labels.union(*map(labels_of, messages_of(value))))
         replacer = Replacer(self._replacer_key)
         record: tuple[ViewDecision, ...] = ()
+        passes: list[tuple[Traffic, tuple[ViewDecision, ...]]] = []
         for _ in range(MAX_PASSES):
             judged = yield from self._judge(value, session, history, rule)
             record = _merged(record, judged.views)
+            passes.append((value, judged.views))
             if judged.stops:
                 return self._outcome(record, judged.coverage, None, frozenset(), stages)
             try:
                 edited = apply_edits(value, judged.views, self._mode, replacer)
             except EffectError as error:
-                return self._refused(record, judged.coverage, error.code, error.path, stages)
-            relabelled = _stamp(edited, judged.labels)
+                return self._refused(record, judged.coverage, _impossible(error.code), error.path, stages)
+            relabelled = stamp(edited, judged.labels)
             added = frozenset(label for labels in judged.labels.values() for label in labels)
             session = dataclasses.replace(session, labels=session.labels | added)
             if relabelled is value:
+                if asks(record, stages, self._mode):
+                    wanted = wishes(value, passes, stages, self._mode)
+                    return self._answered(record, judged.coverage, value, session, stages, wanted, keep)
                 return self._outcome(record, judged.coverage, value, session.labels, stages)
             value = relabelled
-        return self._refused(record, judged.coverage, "pipeline.no-fixed-point", "", stages)
+        return self._refused(record, judged.coverage, _impossible("pipeline.no-fixed-point"), "", stages)
+
+    def _answered(
+        self,
+        record: tuple[ViewDecision, ...],
+        coverage: Coverage,
+        value: Traffic,
+        session: SessionFacts,
+        stages: tuple[StageRecord, ...],
+        wanted: Sequence[Wish],
+        keep: bool,
+    ) -> Outcome:
+        """The outcome where a person has to approve: forwarded if all of it is approved, refused if any is denied."""
+        expires_at = session.moment + self._approval_time
+        answer = settle(wanted, session, revision=self._policies.revision, expires_at=expires_at, keep=keep)
+        if answer.action is Action.REFUSE:
+            return self._refused(record, coverage, _PERSON_SAID_NO, answer.refs[0].path, stages, answer)
+        if answer.action is Action.FORWARD:
+            approved = tuple(_approved(view, self._mode) for view in record)
+            return self._outcome(approved, coverage, value, session.labels, stages, answer)
+        return self._outcome(record, coverage, None, frozenset(), stages, answer)
 
     def _judge(
         self, value: Traffic, session: SessionFacts, history: History, rule: DataRule
@@ -271,7 +307,7 @@ class Runner:
             if index not in results
         )
         coverage = Coverage(produced=len(views), evaluated=len(decided), skipped=skipped)
-        return _Pass(views=tuple(decided), coverage=coverage, labels=_labels(decided))
+        return _Pass(views=tuple(decided), coverage=coverage, labels=added_labels(decided))
 
     def _decided(
         self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None, rule: DataRule
@@ -286,8 +322,10 @@ class Runner:
         value: Traffic | None,
         labels: frozenset[str],
         stages: tuple[StageRecord, ...],
+        answer: Answer | None = None,
     ) -> Outcome:
-        verdict, action = with_stages(*overall(record, coverage), stages, self._mode)
+        approved = answer is not None and answer.action is Action.FORWARD
+        verdict, action = with_stages(*overall(record, coverage), stages, self._mode, approved=approved)
         decision = Decision(
             id=f"dec_{ULID()}",
             verdict=verdict,
@@ -297,21 +335,24 @@ class Runner:
             views=record,
             coverage=coverage,
             stages=stages,
+            approvals=() if answer is None else answer.refs,
         )
         if value is None:
-            return Outcome(decision=decision, value=None)
+            return Outcome(decision=decision, value=None, answer=answer)
         certificate = mint(
             value, run=decision.id, revision=decision.revision, mode=self._mode.value, complete=coverage.full
         )
-        return Outcome(decision=decision, value=value, certificate=certificate, labels=labels)
+        return Outcome(decision=decision, value=value, certificate=certificate, labels=labels, answer=answer)
 
-    def closed(self, value: Traffic, code: str) -> Outcome:
+    def closed(
+        self, value: Traffic, code: str, *, rule: str = SESSION_RULE, reason: str = "Policy could not be asked."
+    ) -> Outcome:
         """The refusal of a value that could not be judged, because what judging needs was not there."""
         hit = Hit(
-            rule=SESSION_RULE,
+            rule=rule,
             code=code,
             effect=Effect.DENY,
-            reason="Policy could not be asked.",
+            reason=reason,
             severity="critical",
         )
         record = StageRecord(stage="session", mode="sequential", hit=hit, closed=True)
@@ -321,21 +362,30 @@ class Runner:
         self,
         record: tuple[ViewDecision, ...],
         coverage: Coverage,
-        code: str,
+        hit: Hit,
         path: str,
         stages: tuple[StageRecord, ...],
+        answer: Answer | None = None,
     ) -> Outcome:
-        """A deny of our own: an effect that could not be carried out, or edits that never come to rest."""
-        hit = Hit(
-            rule="pipeline",
-            code=code,
-            effect=Effect.DENY,
-            reason="What policy asked for could not be carried out.",
-            severity="critical",
-        )
+        """A deny of our own: an effect that could not be carried out, edits that never rest, a person who said no."""
         at = next((index for index, view in enumerate(record) if view.path == path), 0)
         views = tuple(_denied(view, hit) if index == at else view for index, view in enumerate(record))
-        return self._outcome(views, coverage, None, frozenset(), stages)
+        return self._outcome(views, coverage, None, frozenset(), stages, answer)
+
+
+def _impossible(code: str) -> Hit:
+    reason = "What policy asked for could not be carried out."
+    return Hit(rule="pipeline", code=code, effect=Effect.DENY, reason=reason, severity="critical")
+
+
+_PERSON_SAID_NO: Final = Hit(
+    rule="approval", code="approval.denied", effect=Effect.DENY, reason="A person refused this.", severity="high"
+)
+
+
+def _approved(view: ViewDecision, mode: Mode) -> ViewDecision:
+    """The view with its wishes fulfilled: what policy said stays, what is done follows from the rest."""
+    return dataclasses.replace(view, outcome=action_of(without_wishes(view.hits), mode))
 
 
 def _without_history(context: Context) -> Context:
@@ -366,17 +416,6 @@ def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[byt
     return batches
 
 
-def _labels(views: Sequence[ViewDecision]) -> dict[str, frozenset[str]]:
-    """The labels that rules added, by the path of the message where they arose."""
-    labels: dict[str, frozenset[str]] = {}
-    for view in views:
-        added = frozenset(str(hit.fields["label"]) for hit in view.hits if hit.effect is Effect.LABEL)
-        if added:
-            where = message_path(view.path)
-            labels[where] = labels.get(where, frozenset()) | added
-    return labels
-
-
 def _denied(view: ViewDecision, hit: Hit) -> ViewDecision:
     return dataclasses.replace(view, hits=(*view.hits, hit), verdict=Verdict.DENY, outcome=Action.REFUSE)
 
@@ -405,32 +444,3 @@ def _merged(record: tuple[ViewDecision, ...], views: tuple[ViewDecision, ...]) -
                 before, hits=hits, verdict=verdict_of(hits), outcome=outcome, origins=view.origins
             )
     return tuple(merged)
-
-
-def _stamp(value: Traffic, labels: Mapping[str, frozenset[str]]) -> Traffic:
-    """Labels on the message where they arose, and on every later one [C3]; `value` itself if that adds nothing."""
-    found = frozenset[str]().union(*labels.values())
-    if not found:
-        return value
-    if isinstance(value, Message):
-        return labelled(value, found)
-    if isinstance(value, Request):
-        return _stamp_request(value, labels)
-    messages = [labelled(choice.message, found) for choice in value.choices]
-    if all(new is choice.message for new, choice in zip(messages, value.choices, strict=True)):
-        return value
-    choices = [replace(choice, message=new) for new, choice in zip(messages, value.choices, strict=True)]
-    return replace(value, choices=tuple(choices))
-
-
-def _stamp_request(request: Request, labels: Mapping[str, frozenset[str]]) -> Request:
-    # What arose in the request's own view or in a tool's holds for every message.
-    apart = (added for where, added in labels.items() if not where.startswith("messages["))
-    carried = frozenset[str]().union(*apart)
-    messages = []
-    for index, message in enumerate(request.messages):
-        carried |= labels.get(f"messages[{index}]", frozenset())
-        messages.append(labelled(message, carried))
-    if all(new is old for new, old in zip(messages, request.messages, strict=True)):
-        return request
-    return replace(request, messages=tuple(messages))

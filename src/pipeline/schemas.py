@@ -14,6 +14,7 @@ from cmf.extensions import Extensions
 from cmf.message import Message
 from cmf.security import DataPolicy, ObjectSecurityProfile
 from cmf.value import json_schema
+from pipeline.approval_ref import ApprovalStatus
 from pipeline.decision import Action, Effect, Mode, Verdict
 from pipeline.profiles import profiles_schema
 
@@ -155,6 +156,7 @@ def decision_schema() -> dict[str, Any]:
         {"produced": _COUNT, "evaluated": _COUNT, "skipped": {"type": "array", "items": skipped}},
         ("produced", "evaluated", "skipped"),
     )
+    approval = _object({"id": _STRING, "path": _STRING, "status": _values(ApprovalStatus)}, ("path", "status"))
     facts = {
         "verdict": _values(Verdict),
         "action": _values(Action),
@@ -163,6 +165,7 @@ def decision_schema() -> dict[str, Any]:
         "decision_id": _STRING,
         "coverage": coverage,
         "views": {"type": "array", "items": view},
+        "approvals": {"type": "array", "items": approval},
         "request": {},
     }
     required = ("verdict", "action", "mode", "revision", "decision_id", "coverage", "views")

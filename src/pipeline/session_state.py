@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cmf.codec import dumps
+from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval, ApprovalUse, Asked, SessionKey, asked_before
-from pipeline.decision import ApprovalStatus
 from pipeline.errors import ApprovalError, BudgetExceeded, SessionError
 from pipeline.policy_input import SessionFacts
 

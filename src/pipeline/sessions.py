@@ -15,9 +15,9 @@ from typing import Final, Protocol
 from ulid import ULID
 
 from cmf.identity import Clock
+from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval, SessionKey, asked_before, session_key
 from pipeline.context import Context
-from pipeline.decision import ApprovalStatus
 from pipeline.errors import ApprovalError
 from pipeline.policy_input import SessionFacts
 from pipeline.session_state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of

@@ -8,9 +8,9 @@ import pytest
 from tests.pipeline.session_stores import ANN, Clock, asked, at_once
 
 from cmf.security import SubjectExtension
+from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import session_key
 from pipeline.approvals import Approvals
-from pipeline.decision import ApprovalStatus
 from pipeline.errors import ApprovalError
 from pipeline.events import ApprovalDecided, Event, Events
 from pipeline.sealing import Sealer

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from tests.pipeline.session_stores import ANN, Clock, asked, at_once, count, grant, reserve, settled, use, who
 
+from pipeline.approval_ref import ApprovalStatus
 from pipeline.context import Context
-from pipeline.decision import ApprovalStatus
 from pipeline.errors import ApprovalError, BudgetExceeded, SessionError
 from pipeline.session_state import BudgetScope, Changes, Taint
 from pipeline.sessions import SessionStore

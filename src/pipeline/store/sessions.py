@@ -29,9 +29,9 @@ from sqlalchemy.dialects import sqlite
 
 from cmf.codec import dumps, loads
 from cmf.identity import Clock
+from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval, SessionKey, session_key
 from pipeline.context import Context
-from pipeline.decision import ApprovalStatus
 from pipeline.policy_input import SessionFacts
 from pipeline.session_state import (
     MAX_EVENTS,

@@ -1,0 +1,225 @@
+"""What a person is asked to approve, and whether somebody did: by digest of the final effect [C10]. Spec: approvals.md.
+
+Nothing here reads a store or a clock: the session's facts bring the approvals and the moment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ulid import ULID
+
+from cmf.content import ToolResultPart
+from cmf.decomposition import iter_views
+from cmf.digests import canonical_bytes, content_digest
+from cmf.enums import Role, ViewKind
+from cmf.request import Request
+from cmf.value import to_json
+from cmf.view import MessageView
+from pipeline.approval_ref import ApprovalRef, ApprovalStatus
+from pipeline.approval_state import Approval, ApprovalUse, Asked
+from pipeline.decision import Action, Effect, Mode, StageRecord, ViewDecision
+from pipeline.paths import steps_of
+from pipeline.policy_input import SessionFacts
+from pipeline.stage import Traffic
+
+_APART: Final = frozenset({"path", "hook"})  # where and when it is judged is not what it says
+_MINTED: Final = frozenset({"tool_id", "message"})
+
+
+@dataclass(slots=True, kw_only=True)
+class Wish:
+    """One effect that rules want a person to approve, in its final form.
+
+    Attributes:
+        happened: whether it stands in a conversation that went on after it, so that it can have happened before.
+        shown: what the person is to see: the call with its arguments, or the view without its context.
+    """
+
+    path: str
+    digest: str
+    target: str
+    rules: set[str]
+    happened: bool
+    shown: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came of all wishes of a run: everything is approved (`used`), somebody said no, or a person is waited for.
+
+    Attributes:
+        refs: an approval per wish, as the decision names them.
+        used: to spend with the commit; only where nothing is waited for or denied.
+        asked: new ones, to keep with the commit. shown: what each is about, by its id.
+    """
+
+    refs: tuple[ApprovalRef, ...] = ()
+    used: tuple[ApprovalUse, ...] = ()
+    asked: tuple[Asked, ...] = ()
+    shown: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def action(self) -> Action:
+        """What follows for what is waited for."""
+        found = {ref.status for ref in self.refs}
+        if ApprovalStatus.DENIED in found:
+            return Action.REFUSE
+        return Action.FORWARD if found and ApprovalStatus.PENDING not in found else Action.SUSPEND
+
+
+def asks(views: Iterable[ViewDecision], stages: Iterable[StageRecord], mode: Mode) -> bool:
+    """Whether a rule in force, or a stage, wants a person to approve something."""
+    return any(view.outcome is Action.SUSPEND for view in views) or any(_stage_wishes(stages, mode))
+
+
+def wishes(
+    final: Traffic, passes: Sequence[tuple[Traffic, Sequence[ViewDecision]]], stages: Sequence[StageRecord], mode: Mode
+) -> tuple[Wish, ...]:
+    """Every wish of a run, in the form that its effect has in the end.
+
+    `final` is what would go out, `passes` what was judged on each pass and what came of it. A wish of any pass counts.
+    Where an edit moved the parts, a wish of an earlier pass is about the part as it was then.
+    """
+    last = _by_path(final)
+    merged: dict[tuple[str, str, int], Wish] = {}
+    for value, decided in passes:
+        found = last if value is final else _by_path(value)
+        stayed = _layout(found) == _layout(last)
+        met: Counter[tuple[str, str]] = Counter()
+        for line in decided:
+            rules = {hit.rule for hit in line.hits if hit.enforced and hit.effect is Effect.REQUIRE_APPROVAL}
+            if line.outcome is not Action.SUSPEND or not rules:
+                continue
+            wish = _wish((last if stayed else found)[line.path], final if stayed else value, rules)
+            # Two equal calls are two effects; the same call on two passes is one.
+            place = (wish.digest, wish.target, met[wish.digest, wish.target])
+            met[wish.digest, wish.target] += 1
+            merged.setdefault(place, wish).rules |= rules
+    return (*merged.values(), *_of_stages(final, stages, mode))
+
+
+def _by_path(value: Traffic) -> dict[str, MessageView]:
+    return {view.path: view for view in iter_views(value)}
+
+
+def _layout(views: Mapping[str, MessageView]) -> list[tuple[str, ViewKind]]:
+    return [(path, view.kind) for path, view in views.items()]
+
+
+def settle(wanted: Iterable[Wish], facts: SessionFacts, *, revision: str, expires_at: int, keep: bool) -> Answer:
+    """What came of the wishes, by the approvals on record of the session.
+
+    Without `keep` none can be asked for: a run without a session cannot [SES-12].
+    """
+    pool = [one for one in facts.asked if one.asked.revision == revision]
+    refs: list[ApprovalRef] = []
+    used: list[ApprovalUse] = []
+    asked: list[Asked] = []
+    shown: dict[str, dict[str, Any]] = {}
+    for wish in wanted:
+        mine = [one for one in pool if (one.asked.digest, one.asked.target) == (wish.digest, wish.target)]
+        missing = set(wish.rules)
+        order = [ApprovalStatus.DENIED, ApprovalStatus.APPROVED, ApprovalStatus.PENDING]
+        for status in ([ApprovalStatus.USED] if wish.happened else []) + order:
+            for one in _covering(mine, status, missing):
+                refs.append(ApprovalRef(id=one.asked.id, path=wish.path, status=one.status))
+                if status is ApprovalStatus.DENIED:
+                    continue  # another's no stands, whatever else was approved
+                pool.remove(one)  # each approval is for one effect
+                missing -= set(one.asked.rules)
+                if status is ApprovalStatus.APPROVED:
+                    used.append(ApprovalUse(id=one.asked.id, digest=wish.digest, target=wish.target, revision=revision))
+        if missing:
+            new = Asked(
+                id=f"apr_{ULID()}",
+                digest=wish.digest,
+                target=wish.target,
+                rules=tuple(sorted(missing)),
+                revision=revision,
+                expires_at=expires_at,
+            )
+            refs.append(ApprovalRef(id=new.id if keep else None, path=wish.path, status=ApprovalStatus.PENDING))
+            asked.append(new)
+            shown[new.id] = wish.shown
+    match Answer(refs=tuple(refs)).action:
+        case Action.REFUSE:
+            return Answer(refs=tuple(ref for ref in refs if ref.status is ApprovalStatus.DENIED))
+        case Action.SUSPEND:
+            return Answer(refs=tuple(refs), asked=tuple(asked) if keep else (), shown=shown if keep else {})
+        case _:
+            return Answer(refs=tuple(refs), used=tuple(used))
+
+
+def _covering(approvals: Iterable[Approval], status: ApprovalStatus, missing: set[str]) -> list[Approval]:
+    """Those of that status, until each missing rule has one."""
+    left = set(missing)
+    chosen = []
+    for one in approvals:
+        if one.status is status and left & set(one.asked.rules):
+            chosen.append(one)
+            left -= set(one.asked.rules)
+    return chosen
+
+
+def _wish(view: MessageView, value: Traffic, rules: set[str]) -> Wish:
+    said = said_by(view)
+    return Wish(
+        path=view.path,
+        digest=hashlib.sha256(canonical_bytes(said)).hexdigest(),
+        target=view.uri or f"{view.kind.value}:{view.role.value}",
+        rules=set(rules),
+        happened=_happened(view, value),
+        shown=to_json(said),
+    )
+
+
+def said_by(view: MessageView) -> dict[str, Any]:
+    """What of a view an approval is about: of a tool call its URI and arguments, of another all but ids and place.
+
+    A call's own id and its sender's extras are minted anew each time that a model asks for the same.
+    """
+    if view.kind is ViewKind.TOOL_CALL:
+        arguments = {} if view.arguments is None else {"arguments": view.arguments}
+        raw = view.get_property("arguments_raw")
+        arguments |= {} if raw is None else {"arguments_raw": raw}
+        return {"uri": view.uri, **arguments, "executed_by": view.get_property("executed_by")}
+    body = {name: item for name, item in view.body().items() if name not in _APART}
+    body["properties"] = {name: item for name, item in body["properties"].items() if name not in _MINTED}
+    return body
+
+
+def _happened(view: MessageView, value: Traffic) -> bool:
+    """Whether the conversation went on after it: a call that was answered, words that were followed up.
+
+    An approval that was used in the session stands for it then: nobody carries it out again.
+    """
+    steps = steps_of(view.path)
+    if not isinstance(value, Request) or steps[0][0] != "messages" or steps[0][1] is None:
+        return False
+    message, later = value.messages[steps[0][1]], value.messages[steps[0][1] + 1 :]
+    if view.kind is ViewKind.TOOL_CALL:
+        called = view.get_property("tool_id")
+        parts = [part for one in later for part in one.content]
+        return any(isinstance(part, ToolResultPart) and part.tool_call_id == called for part in parts)
+    return bool(later) if message.role is Role.ASSISTANT else any(one.role is Role.ASSISTANT for one in later)
+
+
+def _stage_wishes(stages: Iterable[StageRecord], mode: Mode) -> list[StageRecord]:
+    if mode is not Mode.ENFORCE:
+        return []
+    return [one for one in stages if one.hit is not None and one.hit.effect is Effect.REQUIRE_APPROVAL]
+
+
+def _of_stages(final: Traffic, stages: Sequence[StageRecord], mode: Mode) -> tuple[Wish, ...]:
+    """A stage asks about the whole of what would go out."""
+    rules = {one.hit.rule for one in _stage_wishes(stages, mode) if one.hit is not None}
+    if not rules:
+        return ()
+    path = type(final).__name__.lower()
+    digest, shown = content_digest(final), {"kind": path, "digest": content_digest(final)}
+    return (Wish(path=path, digest=digest, target=f"{path}:whole", rules=rules, happened=False, shown=shown),)
