@@ -32,8 +32,8 @@ class Config:
         timeout_seconds: deadline for each question to the engine; past it, the parts it was about are denied.
         opa_url: where the OPA server listens, for engine `opa`.
         entrypoint: `data.<package>.<rule>` of policies that are not made of rules.
-        sessions: what becomes of a run without a session id: `by_id`, it stands alone; `by_prefix`, it gets the session of
-            the longest beginning of its conversation that its subject sent before; `required`, it is refused.
+        sessions: what becomes of a run without a session id: `by_id`, it stands alone; `by_prefix`, it gets the session
+            of the longest beginning of its conversation that its subject sent before; `required`, it is refused.
         on_record_failure: `refuse` what cannot be put on record, or `release` it, which an event says each time.
         history: `claimed`, or `trusted` where whoever sends requests is believed about the tool results and replies in
             them, though they were not judged here: an application of one's own that runs its tools itself, a recording.

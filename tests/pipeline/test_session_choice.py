@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.pipeline.conftest import write_rules
 from tests.pipeline.conversations import calls, returns, says
+from tests.pipeline.test_pipeline import Broken
 
 from cmf.content import TextPart
 from cmf.enums import Role
@@ -16,6 +20,7 @@ from cmf.message import Message
 from cmf.request import Choice, Request, Response
 from cmf.security import SubjectExtension
 from cmf.value import replace
+from pipeline import Config, Denied, Guard, Pipeline
 from pipeline.context import Context
 from pipeline.errors import SessionError
 from pipeline.session_choice import SessionChoice, SessionMode
@@ -57,7 +62,7 @@ def test_no_client_names_the_session_that_keeps_the_beginnings(mode: SessionMode
 
 
 @pytest.mark.spec("SES-30")
-@pytest.mark.parametrize("context", [Context(), Context(subject=SubjectExtension(type="user"))])
+@pytest.mark.parametrize("context", [Context(), Context(subject=SubjectExtension())])
 def test_strangers_are_given_no_session(context: Context) -> None:
     assert session(MemorySessions(), told("a"), context) is None
 
@@ -149,3 +154,40 @@ def test_it_is_the_session_of_the_longest_beginning_that_was_sent_before(sent: l
 
         assert found == longest if longest is not None else found not in model.values()
         model[tuple(words)] = found
+
+
+# -- in the pipeline ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("SES-30")
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_a_run_without_a_required_id_is_denied_and_a_broken_store_is_an_outage(
+    lenient: Path, awaited: bool
+) -> None:
+    async def hits(**options: Any) -> list[tuple[str, str]]:
+        pipeline = Pipeline(policies=lenient, **options)
+        run = says("user", "a")
+        outcome = await pipeline.arun(run, ANN) if awaited else pipeline.run(run, ANN)
+        assert outcome.value is None
+        return [(hit.rule, hit.code) for hit in outcome.decision.hits]
+
+    assert await hits(config=Config(sessions="required")) == [("pipeline", "session.required")]
+    broken = await hits(config=Config(sessions="by_prefix"), sessions=Broken())
+    assert broken == [("session", "store.unavailable")]
+    with pytest.raises(Denied, match="session id"):
+        Guard(lenient, config=Config(sessions="required")).check(says("user", "a"))
+
+
+@pytest.mark.spec("SES-31")
+async def test_labels_hold_from_turn_to_turn_of_a_client_that_names_no_session(tmp_path: Path) -> None:
+    label = 'label contains {"code": "l", "reason": "x", "label": "seen"} if contains(input.content, "taint")'
+    policies = write_rules(tmp_path, {"label": label})
+    pipeline = Pipeline(policies=policies, config=Config(sessions="by_prefix"))
+
+    first = pipeline.run(Request(messages=told("taint")), ANN)
+    later = await pipeline.arun(Request(messages=told("taint", "b", "c")), ANN)
+    other = pipeline.run(Request(messages=told("c")), ANN)
+
+    assert first.session == later.session != other.session
+    seen = frozenset({"seen"})
+    assert (first.labels, later.labels, other.labels) == (seen, seen, frozenset())
