@@ -30,6 +30,9 @@ _has_all_literals(framed, literals) if {
 # METADATA
 # title: URI pattern match, any of several
 # description: True if `uri` matches at least one of `patterns`.
+# scope: document
+any_uri_matches(_, patterns) if "**" in patterns
+
 any_uri_matches(uri, patterns) if {
 	some pattern in patterns
 	uri_matches(uri, pattern)

@@ -45,6 +45,11 @@ _parts contains input.extensions.mcp
 _parts contains input.extensions.meta
 
 # METADATA
+# title: Text beyond ASCII
+# description: True if there is any character beyond ASCII in it. Without one no other script has to be looked for.
+wide if regex.match(`[^\x00-\x7f]`, everything)
+
+# METADATA
 # title: Text that can be cut
 # description: |
 #   True if a span of `content` can be replaced without changing what the view asks for: words and results, not URLs,

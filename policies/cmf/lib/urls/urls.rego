@@ -10,15 +10,15 @@ import data.cmf.lib.scan
 # METADATA
 # title: URLs of the content
 # description: |
-#   The URLs in `input.content`, as {authority, whole} objects: `whole` is true of a value that is nothing but the
+#   The URLs in `input.content`, as {host, whole} objects: `whole` is true of a value that is nothing but the
 #   URL, and false of one that stands in a longer text.
 # scope: document
-in_content contains {"authority": groups[1], "whole": true} if {
+in_content contains {"host": host(groups[1]), "whole": true} if {
 	_worth_a_look
 	some groups in regex.find_all_string_submatch_n(_whole, _text, -1)
 }
 
-in_content contains {"authority": groups[1], "whole": false} if {
+in_content contains {"host": host(groups[1]), "whole": false} if {
 	_worth_a_look
 	some groups in regex.find_all_string_submatch_n(_anywhere, _text, -1)
 }

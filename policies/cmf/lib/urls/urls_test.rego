@@ -4,7 +4,7 @@ import data.cmf.lib.urls
 
 _call(content) := {"kind": "tool_call", "content": content, "properties": {}}
 
-_hosts(view) := {urls.host(found.authority) | some found in those} if those := urls.in_content with input as view
+_hosts(view) := {found.host | some found in those} if those := urls.in_content with input as view
 
 test_hosts_are_read_as_a_lenient_client_would if {
 	every authority, expected in {
@@ -35,11 +35,11 @@ test_urls_are_found_in_arguments_and_in_text if {
 
 test_a_value_that_is_a_url_is_told_from_one_with_a_url_in_it if {
 	found := urls.in_content with input as _call(`{"a":"https://a.example/x","b":"at https://b.example/y"}`)
-	{one.authority | some one in found; one.whole} == {"a.example"}
+	{one.host | some one in found; one.whole} == {"a.example"}
 	inner := urls.in_content with input as _call(`{"body":"{\"url\":\"http://d.example/x\"}"}`)
-	{one.authority | some one in inner; one.whole} == {"d.example"}
+	{one.host | some one in inner; one.whole} == {"d.example"}
 	reference := urls.in_content with input as {"kind": "resource_ref", "content": "http://a.example"}
-	{one.authority | some one in reference; one.whole} == {"a.example"}
+	{one.host | some one in reference; one.whole} == {"a.example"}
 }
 
 test_nothing_without_content if {

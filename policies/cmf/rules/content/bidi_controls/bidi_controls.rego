@@ -22,6 +22,7 @@ deny contains {
 	"code": "content.bidi-controls",
 	"reason": "This part contains marks that change the order in which people read it.",
 } if {
+	scan.wide
 	regex.match(`[\x{202B}\x{2067}]`, scan.content)
 	not regex.match(_right_to_left, scan.content)
 }
@@ -30,6 +31,7 @@ deny contains {
 	"code": "content.bidi-controls.name",
 	"reason": "A name or an address contains marks that change the order in which people read it.",
 } if {
+	scan.wide
 	some text in _names
 	regex.match(`[\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]`, text)
 }

@@ -53,6 +53,7 @@ _spoken if input.role == "assistant"
 _spoken if not input.role
 
 _wide_hosts contains lower(groups[1]) if {
+	scan.wide
 	_spoken
 	contains(scan.content, "://")
 	some groups in regex.find_all_string_submatch_n(_authority, scan.content, -1)
@@ -63,7 +64,7 @@ _wide_hosts contains lower(groups[1]) if {
 _authority := `://(?:[!-.0-9;A-Z_a-z~:]*@)?([^\x00-\x20"'<>/?#\\(){}|^\x60,;:@\x{A0}\x{3000}]+)`
 
 _punycode contains name if {
-	contains(lower(scan.content), "xn--")
+	regex.match(`(?i)xn--`, scan.content)
 	some groups in regex.find_all_string_submatch_n(_authority, lower(scan.content), -1)
 	name := groups[1]
 	regex.match(`(?:^|\.)xn--`, name)

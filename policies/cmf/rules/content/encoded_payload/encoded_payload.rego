@@ -40,14 +40,27 @@ deny contains {
 	"code": "content.encoded-payload.too-many",
 	"reason": "This call holds too much encoded text to read.",
 } if {
-	(count(_base64) + count(_hex)) + count(_percent) > _settings.max_runs
+	_suspicious
+	sum([count(_base64), count(_hex), count(_percent)]) > _settings.max_runs
 }
 
-_decoded contains base64.decode(text) if some text in _base64
+_decoded contains base64.decode(text) if {
+	_suspicious
+	some text in _base64
+}
 
-_decoded contains hex.decode(text) if some text in _hex
+_decoded contains hex.decode(text) if {
+	_suspicious
+	some text in _hex
+}
 
-_decoded contains urlquery.decode(text) if some text in _percent
+_decoded contains urlquery.decode(text) if {
+	_suspicious
+	some text in _percent
+}
+
+# A look that most calls end with.
+_suspicious if regex.match(`[0-9A-Za-z+/]{32}|(?:%[0-7][0-9A-Fa-f]){8}`, scan.content)
 
 # Only runs that spell ASCII, character by character of the encoding: three letters in four characters, the first bit of
 # each letter zero. So decoding cannot fail, and pictures and other bytes are not even tried.

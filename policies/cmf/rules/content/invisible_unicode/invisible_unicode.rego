@@ -24,6 +24,7 @@ deny contains {
 	"code": concat(".", ["content.invisible-unicode", name]),
 	"reason": "This part contains characters that people cannot see.",
 } if {
+	scan.wide
 	regex.match(_suspects, scan.everything)
 	text := regex.replace(scan.everything, _flags, "")
 	some name, expression in _hidden

@@ -24,7 +24,7 @@ deny contains {
 	not "*" in _settings.allowed_hosts
 	_held
 	some found in urls.in_content
-	not urls.host_matches(urls.host(found.authority), _settings.allowed_hosts)
+	not urls.host_matches(found.host, _settings.allowed_hosts)
 }
 
 deny contains {

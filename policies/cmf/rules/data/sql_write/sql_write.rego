@@ -56,7 +56,12 @@ deny contains {
 }
 
 _statements contains text if {
+	count(_texts) > 0
 	_reads_only
+	some text in _texts
+}
+
+_texts contains text if {
 	some name in _settings.arguments
 	text := input.arguments[name]
 	is_string(text)

@@ -23,7 +23,7 @@ deny contains {
 } if {
 	some found in urls.in_content
 	found.whole
-	name := urls.host(found.authority)
+	name := found.host
 	_internal(name)
 	not urls.host_matches(name, _settings.allowed_hosts)
 }
@@ -33,7 +33,7 @@ deny contains {
 	"reason": "This asks for the credentials of the machine that runs it.",
 } if {
 	some name in _settings.metadata_hosts
-	contains(lower(scan.content), name)
+	contains(_lowered, name)
 	not urls.host_matches(name, _settings.allowed_hosts)
 }
 
@@ -42,7 +42,7 @@ deny contains {
 	"reason": "This asks for an address that hides what it is.",
 } if {
 	some found in urls.in_content
-	name := urls.host(found.authority)
+	name := found.host
 	urls.is_disguised(name)
 	not urls.host_matches(name, _settings.allowed_hosts)
 }
@@ -53,6 +53,8 @@ deny contains {
 } if {
 	urls.misleading
 }
+
+_lowered := lower(scan.content)
 
 _internal(name) if urls.is_internal(name)
 

@@ -22,6 +22,7 @@ require_approval contains {
 	"reason": "This conversation holds what others wrote: a person has to approve what it sends.",
 	"detail": {"labels": found},
 } if {
+	count(_settings.labels) > 0
 	_sends
 	found := labels.in_force & {label | some label in _settings.labels}
 	count(found) > 0
@@ -31,8 +32,8 @@ require_approval contains {
 	"code": "session.taint-then-send.unknown",
 	"reason": "It is not known whether this conversation holds what others wrote.",
 } if {
-	_sends
 	count(_settings.labels) > 0
+	_sends
 	not labels.in_force
 }
 

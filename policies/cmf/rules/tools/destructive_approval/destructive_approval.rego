@@ -24,6 +24,8 @@ require_approval contains {
 
 _destructive if lib.any_uri_matches(input.uri, _settings.destructive_tools)
 
+_destructive if input.name in _settings.destructive_names
+
 _destructive if not input.uri
 
 # Servers that share one tool for many actions say in an argument which is meant.

@@ -3,6 +3,7 @@ package cmf.rules.tools.destructive_approval_test
 import data.cmf.rules.tools.destructive_approval
 
 _settings := {
+	"destructive_names": [],
 	"destructive_tools": ["tool://**/drop_*"],
 	"destructive_arguments": {"tool://cloud/instances": {"action": ["terminate", "wipe"]}},
 }
@@ -28,6 +29,7 @@ test_asked_as_shipped if {
 		found := destructive_approval.require_approval with input as {
 			"kind": "tool_call",
 			"uri": concat("", ["tool://_/", name]),
+			"name": name,
 		}
 		count(found) == 1
 	}
