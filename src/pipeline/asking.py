@@ -5,6 +5,7 @@ Nothing here reads a store or a clock: the session's facts bring the approvals a
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,12 +23,15 @@ from cmf.value import to_json
 from cmf.view import MessageView
 from pipeline.approval_ref import ApprovalRef, ApprovalStatus
 from pipeline.approval_state import Approval, ApprovalUse, Asked
-from pipeline.decision import Action, Effect, Mode, StageRecord, ViewDecision
+from pipeline.decision import Action, Effect, Hit, Mode, StageRecord, ViewDecision, action_of, without_wishes
 from pipeline.paths import steps_of
 from pipeline.policy_input import SessionFacts
 from pipeline.stage import Traffic
 
 _APART: Final = frozenset({"path", "hook"})  # where and when it is judged is not what it says
+PERSON_SAID_NO: Final = Hit(
+    rule="approval", code="approval.denied", effect=Effect.DENY, reason="A person refused this.", severity="high"
+)
 _MINTED: Final = frozenset({"tool_id", "message"})
 
 
@@ -70,6 +74,11 @@ class Answer:
         if ApprovalStatus.DENIED in found:
             return Action.REFUSE
         return Action.FORWARD if found and ApprovalStatus.PENDING not in found else Action.SUSPEND
+
+
+def fulfilled(view: ViewDecision, mode: Mode) -> ViewDecision:
+    """The view with its wishes fulfilled: what policy said stays, what is done follows from the rest."""
+    return dataclasses.replace(view, outcome=action_of(without_wishes(view.hits), mode))
 
 
 def asks(views: Iterable[ViewDecision], stages: Iterable[StageRecord], mode: Mode) -> bool:
@@ -188,7 +197,7 @@ def said_by(view: MessageView) -> dict[str, Any]:
         raw = view.get_property("arguments_raw")
         arguments |= {} if raw is None else {"arguments_raw": raw}
         return {"uri": view.uri, **arguments, "executed_by": view.get_property("executed_by")}
-    body = {name: item for name, item in view.body().items() if name not in _APART}
+    body = {name: item for name, item in view.to_dict(include_context=False).items() if name not in _APART}
     body["properties"] = {name: item for name, item in body["properties"].items() if name not in _MINTED}
     return body
 

@@ -20,7 +20,7 @@ from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import replace
 from cmf.view import MessageView
-from pipeline.asking import Answer, Wish, asks, settle, wishes
+from pipeline.asking import PERSON_SAID_NO, Answer, Wish, asks, fulfilled, settle, wishes
 from pipeline.certificate import Certificate, mint
 from pipeline.context import Context
 from pipeline.data_policy import DataRule
@@ -37,14 +37,12 @@ from pipeline.decision import (
     StageRecord,
     Verdict,
     ViewDecision,
-    action_of,
     hits_of,
     overall,
     stronger,
     verdict_of,
     view_decision,
     with_stages,
-    without_wishes,
 )
 from pipeline.draft import labels_of, messages_of
 from pipeline.effects import Replacer, apply_edits
@@ -60,7 +58,7 @@ from pipeline.references import references, refusals
 from pipeline.retention import keep as keep_until
 from pipeline.stage import Stage, Traffic
 from pipeline.stages import Staged, Stages
-from pipeline.stamping import added_labels, stamp
+from pipeline.stamping import Brought, added_labels, stamp
 
 APPROVAL_SECONDS: Final = 3_600.0  # how long an approval holds, from when it was asked for
 MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is refused
@@ -70,8 +68,8 @@ MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is re
 class Outcome:
     """What came of a run: the decision, and what may be sent on (`value`), if anything; never the original if edited.
 
-    `labels` are those that the session holds now, `events` the labels that data brought, each with its source event;
-    `answer` is what came of wishes for approval; `session` is the one that it belongs to, `session_version`
+    `labels` are those that the session holds now, `events` those that data or words brought, each with its source
+    event; `answer` is what came of wishes for approval; `session` is the one that it belongs to, `session_version`
     the one that it was judged under [C5]; `timings` are nanoseconds by phase.
     """
 
@@ -119,6 +117,7 @@ class _Pass:
     views: tuple[ViewDecision, ...]
     coverage: Coverage
     labels: Mapping[str, frozenset[str]]
+    brought: Brought = frozenset()
 
     @property
     def stops(self) -> bool:
@@ -223,7 +222,7 @@ class Runner:
             taken = taken.after(staged.value)
             staged = dataclasses.replace(staged, value=taken.value)
         outcome = yield from self._steps(staged, session, history, taken.rule(), keep=keep)
-        return dataclasses.replace(outcome, events=taken.events)
+        return dataclasses.replace(outcome, events=outcome.events | taken.events)
 
     def _steps(self, staged: Staged, session: SessionFacts, history: History, rule: DataRule, *, keep: bool) -> _Steps:
         """The judgement itself, without an engine: it yields what to evaluate, and is sent the results."""
@@ -239,6 +238,7 @@ class Runner:
         replacer = Replacer(self._replacer_key)
         record: tuple[ViewDecision, ...] = ()
         passes: list[tuple[Traffic, tuple[ViewDecision, ...]]] = []
+        brought: Brought = frozenset()
         for _ in range(MAX_PASSES):
             judged = yield from self._judge(value, session, history, rule)
             record = _merged(record, judged.views)
@@ -250,13 +250,17 @@ class Runner:
             except EffectError as error:
                 return self._refused(record, judged.coverage, _impossible(error.code), error.path, stages)
             relabelled = stamp(edited, judged.labels)
+            brought |= judged.brought
+            known = session.labels
             added = frozenset(label for labels in judged.labels.values() for label in labels)
-            session = dataclasses.replace(session, labels=session.labels | added)
-            if relabelled is value:
+            session = dataclasses.replace(session, labels=known | added)
+            if relabelled is value and added <= known:
                 if asks(record, stages, self._mode):
                     wanted = wishes(value, passes, stages, self._mode)
-                    return self._answered(record, judged.coverage, value, session, stages, wanted, keep)
-                return self._outcome(record, judged.coverage, value, session.labels, stages)
+                    outcome = self._answered(record, judged.coverage, value, session, stages, wanted, keep)
+                else:
+                    outcome = self._outcome(record, judged.coverage, value, session.labels, stages)
+                return dataclasses.replace(outcome, events=brought)
             value = relabelled
         return self._refused(record, judged.coverage, _impossible("pipeline.no-fixed-point"), "", stages)
 
@@ -274,9 +278,9 @@ class Runner:
         expires_at = session.moment + self._approval_time
         answer = settle(wanted, session, revision=self._policies.revision, expires_at=expires_at, keep=keep)
         if answer.action is Action.REFUSE:
-            return self._refused(record, coverage, _PERSON_SAID_NO, answer.refs[0].path, stages, answer)
+            return self._refused(record, coverage, PERSON_SAID_NO, answer.refs[0].path, stages, answer)
         if answer.action is Action.FORWARD:
-            approved = tuple(_approved(view, self._mode) for view in record)
+            approved = tuple(fulfilled(view, self._mode) for view in record)
             return self._outcome(approved, coverage, value, session.labels, stages, answer)
         return self._outcome(record, coverage, None, frozenset(), stages, answer)
 
@@ -307,7 +311,8 @@ class Runner:
             if index not in results
         )
         coverage = Coverage(produced=len(views), evaluated=len(decided), skipped=skipped)
-        return _Pass(views=tuple(decided), coverage=coverage, labels=added_labels(decided))
+        labels, brought = added_labels(decided, value, session.lifted)
+        return _Pass(views=tuple(decided), coverage=coverage, labels=labels, brought=brought)
 
     def _decided(
         self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None, rule: DataRule
@@ -376,16 +381,6 @@ class Runner:
 def _impossible(code: str) -> Hit:
     reason = "What policy asked for could not be carried out."
     return Hit(rule="pipeline", code=code, effect=Effect.DENY, reason=reason, severity="critical")
-
-
-_PERSON_SAID_NO: Final = Hit(
-    rule="approval", code="approval.denied", effect=Effect.DENY, reason="A person refused this.", severity="high"
-)
-
-
-def _approved(view: ViewDecision, mode: Mode) -> ViewDecision:
-    """The view with its wishes fulfilled: what policy said stays, what is done follows from the rest."""
-    return dataclasses.replace(view, outcome=action_of(without_wishes(view.hits), mode))
 
 
 def _without_history(context: Context) -> Context:

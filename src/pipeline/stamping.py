@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
+from cmf.digests import content_digest, value_hash
 from cmf.message import Message
 from cmf.request import Request
 from cmf.value import replace
 from pipeline.context import labelled
 from pipeline.decision import Effect, ViewDecision
-from pipeline.paths import message_path
+from pipeline.paths import message_path, part_at
 from pipeline.stage import Traffic
 
+Brought: TypeAlias = frozenset[tuple[str, str]]
+"""Labels, each with the event that brought it."""
 
-def added_labels(views: Sequence[ViewDecision]) -> dict[str, frozenset[str]]:
-    """The labels that rules added, by the path of the message where they arose."""
+
+def added_labels(
+    views: Sequence[ViewDecision], value: Traffic, lifted: Brought
+) -> tuple[dict[str, frozenset[str]], Brought]:
+    """The labels that rules added, by the path of the message where they arose; and their source events.
+
+    What a message says is its event: presented again it is the same one, and a label that is lifted for it stays so.
+    """
     labels: dict[str, frozenset[str]] = {}
+    brought: set[tuple[str, str]] = set()
     for view in views:
-        added = frozenset(str(hit.fields["label"]) for hit in view.hits if hit.effect is Effect.LABEL)
-        if added:
-            where = message_path(view.path)
-            labels[where] = labels.get(where, frozenset()) | added
-    return labels
+        added = {str(hit.fields["label"]) for hit in view.hits if hit.effect is Effect.LABEL}
+        if not added:
+            continue
+        where = message_path(view.path)
+        event = _event(value, where)
+        if event is not None:
+            added = {label for label in added if (label, event) not in lifted}
+            brought |= {(label, event) for label in added}
+        labels[where] = labels.get(where, frozenset()) | added
+    return labels, frozenset(brought)
+
+
+def _event(value: Traffic, where: str) -> str | None:
+    """The event of what was said at `where`; None for a request's or response's own view, which is never the same."""
+    found = value if isinstance(value, Message) else part_at(value, where) if "[" in where else None
+    if isinstance(found, Message):
+        return f"said:{content_digest(found)}"
+    return None if found is None else f"tool:{value_hash(found)}"
 
 
 def stamp(value: Traffic, labels: Mapping[str, frozenset[str]]) -> Traffic:

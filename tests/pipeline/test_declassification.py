@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.pipeline.conftest import write_rules
 from tests.pipeline.session_stores import ANN, Clock, at_once, taint, who
 
+from cmf import Message, Request, TextPart, ToolCallPart
 from cmf.security import SubjectExtension
+from cmf.tools import ToolDefinition
+from pipeline import Pipeline
+from pipeline.decision import Action
 from pipeline.declassification import DeclassificationRules, declassify
 from pipeline.errors import DeclassificationError, SessionError, StoreBusy
 from pipeline.events import Declassified, Event, Events
@@ -192,3 +198,65 @@ def test_labels_shrink_by_exactly_the_active_grants(steps: list[tuple[str, str, 
         facts = store.read(ANN)
         assert facts.labels == {label for label, _ in taints - active}
         assert facts.lifted == active
+
+
+LABELS = {
+    "word": """\
+label contains {"code": "t.word", "reason": "x", "label": "secret"} if contains(input.content, "classified")
+""",
+    "tool": """\
+label contains {"code": "t.tool", "reason": "x", "label": "risky"} if input.name == "shell"
+""",
+    "model": """\
+label contains {"code": "t.model", "reason": "x", "label": "costly"} if {
+\tinput.kind == "request"
+\tinput.uri == "llm://p/big"
+}
+""",
+    "stop": """\
+deny contains {"code": "t.stop", "reason": "Not with secrets."} if {
+\tinput.kind == "tool_call"
+\t"secret" in input.extensions.security.labels
+}
+""",
+}
+
+
+@pytest.mark.spec("SES-20")
+@pytest.mark.spec("PIPE-4")
+def test_what_was_lifted_stays_so_when_the_same_words_are_presented_again(tmp_path: Path) -> None:
+    store = MemorySessions()
+    pipeline = Pipeline(policies=write_rules(tmp_path, LABELS), sessions=store)
+    tools = [ToolDefinition(name="shell")]
+    words = [Message(role="user", content=[TextPart(text="classified")])]
+    call = Message(role="assistant", content=[ToolCallPart(name="send", arguments={})])
+    before = pipeline.run(Request(messages=words, tools=tools), ANN)
+    assert store.read(ANN).labels == {"secret", "risky"}
+    assert pipeline.run(call, ANN).decision.action is Action.REFUSE
+
+    lift(store)
+    lift(store, label="risky")
+
+    for value in (call, Request(messages=[*words, call], tools=tools)):
+        assert pipeline.run(value, ANN).decision.action is Action.FORWARD
+    assert store.read(ANN).labels == frozenset()
+    assert before.labels == {"secret", "risky"}
+    more = Message(role="user", content=[TextPart(text="classified too")])
+    later = pipeline.run(Request(messages=[*words, more, call]), ANN)
+    assert later.decision.action is Action.REFUSE
+    pipeline.run(more, ANN)
+    assert store.read(ANN).labels == {"secret"}
+
+
+@pytest.mark.spec("SES-20")
+def test_a_label_of_a_request_s_own_counts_anew_in_each_run(tmp_path: Path) -> None:
+    store = MemorySessions()
+    pipeline = Pipeline(policies=write_rules(tmp_path, LABELS), sessions=store)
+    request = Request(model="p:big", messages=[Message(role="user", content=[TextPart(text="hi")])])
+    pipeline.run(request, ANN)
+    lift(store, label="costly")
+    assert store.read(ANN).labels == frozenset()
+
+    pipeline.run(request, ANN)
+
+    assert store.read(ANN).labels == {"costly"}
