@@ -1,4 +1,4 @@
-"""`python -m bench [--quick] [core] [decide] [translate]`: measure, print the tables, keep them in bench/results/."""
+"""`python -m bench [--quick] [core] [decide] [translate] [pipeline]`: measure, print and keep tables (bench/results/)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.rounds import FULL, QUICK
 
-SCRIPTS = ("core", "decide", "translate")
+SCRIPTS = ("core", "decide", "translate", "pipeline")
 
 
 def main() -> None:

@@ -6,6 +6,20 @@ import hashlib
 import json
 from typing import Any
 
+# What a stage may be granted that reads all of a message's extensions; the first alone is what most stages need.
+CAPABILITIES = (
+    "read_labels",
+    "read_subject",
+    "read_roles",
+    "read_permissions",
+    "read_teams",
+    "read_claims",
+    "read_agent",
+    "read_headers",
+    "read_objects",
+    "read_data",
+    "read_delegation",
+)
 _THOUGHT = (
     "The customer asks for the balance of two accounts and wants the larger one settled first. I have to look both up, "
     "compare what is open, and only then prepare a transfer; a transfer needs the reference of the oldest invoice. "

@@ -5,9 +5,9 @@ Parts and slots are shared by identity; only the messages whose extensions had t
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
-from cmf.enums import Capability
 from cmf.extensions import Extensions
 from cmf.message import Message
 from cmf.request import Request, Response
@@ -45,6 +45,9 @@ def with_messages(value: _T, messages: tuple[Message, ...]) -> _T:
 
 def drafted(value: _T, grants: Grants) -> _T:
     """`value` as a stage with `grants` may see it; `value` itself where nothing has to be hidden."""
+    hidden = _hidden(grants)
+    if hidden is None:
+        return value
     known: dict[int, Extensions | None] = {}
 
     def seen(message: Message) -> Message:
@@ -53,57 +56,66 @@ def drafted(value: _T, grants: Grants) -> _T:
             return message
         key = id(extensions)
         if key not in known:
-            known[key] = visible(extensions, grants)
+            known[key] = _visible(extensions, hidden)
         shown = known[key]
         return message if shown is extensions else replace(message, extensions=shown)
 
     return with_messages(value, tuple(map(seen, messages_of(value))))
 
 
-def visible(extensions: Extensions, grants: Grants) -> Extensions:
-    """The extensions with what was not granted taken out; the same object where that is nothing."""
-    hidden = {
-        slot: None
-        for slot, rule in SLOTS.items()
-        if "." not in slot and not granted(grants, rule.read) and getattr(extensions, slot) is not None
-    }
+def _visible(extensions: Extensions, rules: _Hidden) -> Extensions:
+    """The extensions with what is hidden taken out; the same object where that is nothing."""
+    hidden: dict[str, Any] = {slot: None for slot in rules.slots if getattr(extensions, slot) is not None}
     security = extensions.security
-    shown = None if security is None else _visible_security(security, grants)
-    if shown is not security:
-        return replace(extensions, **hidden, security=shown)
+    if security is not None:
+        shown = _visible_security(security, rules)
+        if shown is not security:
+            hidden["security"] = shown
     return replace(extensions, **hidden) if hidden else extensions
 
 
-def _visible_security(security: SecurityExtension, grants: Grants) -> SecurityExtension:
+class _Hidden(NamedTuple):
+    """What a set of grants hides: slots, fields of `security` with what is there instead, fields of the subject."""
+
+    slots: tuple[str, ...]
+    security: tuple[tuple[str, Any], ...]
+    subject: tuple[str, ...]
+
+
+@lru_cache(maxsize=256)  # as many as an installation has stages and policy sets
+def _hidden(grants: Grants) -> _Hidden | None:
+    """What `grants` hide; None where that is nothing."""
     empty = trusted(SecurityExtension)
+    found = _Hidden(
+        slots=tuple(slot for slot, rule in SLOTS.items() if "." not in slot and not granted(grants, rule.read)),
+        security=tuple(
+            (field, getattr(empty, field))
+            for field in ("labels", "classification", "objects", "data")
+            if not granted(grants, SLOTS[f"security.{field}"].read)
+        ),
+        subject=tuple(name for name, needs in SUBJECT_FIELDS.items() if not granted(grants, needs)),
+    )
+    return found if any(found) else None
+
+
+def _visible_security(security: SecurityExtension, rules: _Hidden) -> SecurityExtension:
     changed: dict[str, Any] = {
-        field: getattr(empty, field)
-        for field in ("labels", "classification", "objects", "data")
-        if not granted(grants, SLOTS[f"security.{field}"].read) and getattr(security, field) != getattr(empty, field)
+        field: nothing for field, nothing in rules.security if getattr(security, field) != nothing
     }
-    subject = visible_subject(security.subject, grants)
+    subject = _visible_subject(security.subject, rules)
     if subject is not security.subject:
         changed["subject"] = subject
     return replace(security, **changed) if changed else security
 
 
-def visible_subject(subject: SubjectExtension | None, grants: Grants) -> SubjectExtension | None:
+def _visible_subject(subject: SubjectExtension | None, rules: _Hidden) -> SubjectExtension | None:
     """The subject with only the granted fields; None where none of them is granted [C2]."""
     if subject is None:
         return None
-    fields = {
-        name: getattr(subject, name) if granted(grants, needs) else None for name, needs in SUBJECT_FIELDS.items()
-    }
-    if all(fields[name] is getattr(subject, name) for name in fields):
-        return subject
-    return trusted(SubjectExtension, **fields) if any(map(_granted(grants), SUBJECT_FIELDS.values())) else None
-
-
-def _granted(grants: Grants) -> Any:
-    def holds(capability: Capability) -> bool:
-        return granted(grants, capability)
-
-    return holds
+    if len(rules.subject) == len(SUBJECT_FIELDS):
+        return None
+    hidden = {name: None for name in rules.subject if getattr(subject, name) is not None}
+    return replace(subject, **hidden) if hidden else subject
 
 
 def labels_of(message: Message) -> frozenset[str]:

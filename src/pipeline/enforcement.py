@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from cmf.enums import Tier
 from cmf.extensions import DelegationExtension, Extensions, HttpExtension
+from cmf.frozen import freeze
 from cmf.headers import is_sensitive
 from cmf.message import Message
 from cmf.request import Request, Response
@@ -25,6 +26,7 @@ from pipeline.stage import MAY_CHANGE, Stage, Traffic
 _T = TypeVar("_T", bound=Message | Request | Response)
 _IDENTITY: Final = ("id", "session_id", "parent_id", "role", "status", "created_at", "schema_version")
 _CONTENT: Final = ("content", "channel", "extra")
+_WHOLE_SLOTS: Final = tuple((slot, rule) for slot, rule in SLOTS.items() if "." not in slot)
 _NO_SECURITY: Final = trusted(SecurityExtension)
 _NOTHING: Final = trusted(Extensions)
 
@@ -104,7 +106,8 @@ def _message(merge: _Merge, original: Message, given: Message, returned: Message
     if returned is given:
         return original
     for name in _IDENTITY:
-        if getattr(returned, name) != getattr(given, name):
+        before, after = getattr(given, name), getattr(returned, name)
+        if after is not before and after != before:
             raise merge.violation(name, Tier.IMMUTABLE, f"{path}.{name}")
     changed = {
         name: getattr(returned, name)
@@ -133,9 +136,7 @@ def _extensions(
     merge: _Merge, original: Extensions, given: Extensions, returned: Extensions, path: str
 ) -> Extensions | None:
     changed: dict[str, Any] = {}
-    for slot, rule in SLOTS.items():
-        if "." in slot:
-            continue
+    for slot, rule in _WHOLE_SLOTS:
         before, after = getattr(given, slot), getattr(returned, slot)
         if after is before or after == before:
             continue
@@ -154,10 +155,12 @@ def _extensions(
         returned.security or _NO_SECURITY,
         f"{path}.security",
     )
+    if not changed:
+        if security is not None:  # made here, of what was there and of labels that were looked at
+            return replace(original, security=security)
+        return None if original is _NOTHING else original
     if security is not None:
         changed["security"] = security
-    if not changed:
-        return None if original is _NOTHING else original
     return original.model_copy(update=changed)
 
 
@@ -189,9 +192,14 @@ def _security(
     if returned is given:
         return None
     for field in ("classification", "subject", "objects", "data"):
-        if getattr(returned, field) != getattr(given, field):
+        before, after = getattr(given, field), getattr(returned, field)
+        if after is not before and after != before:
             raise merge.violation(f"security.{field}", Tier.IMMUTABLE, f"{path}.{field}")
     if not given.labels <= returned.labels:
         raise merge.violation("security.labels", Tier.MONOTONIC, f"{path}.labels")
     added = returned.labels - original.labels
-    return replace(original, labels=original.labels | added) if added else None
+    if not added:
+        return None
+    if not all(type(label) is str for label in added):
+        raise TypeError("a label is a text")
+    return replace(original, labels=original.labels | frozenset(map(freeze, added)))

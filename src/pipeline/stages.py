@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
 
+from cmf.message import Message
+from cmf.request import Request, Response
+from cmf.tiers import Grants
 from pipeline.context import Context
 from pipeline.decision import Effect, Hit, Mode, StageRecord
 from pipeline.draft import drafted, labels_of, messages_of
@@ -25,27 +28,40 @@ _RULE: Final = "stage"
 
 @dataclass(slots=True)
 class Staged:
-    """What the stages made of the traffic: the value, and a record per stage."""
+    """What the stages made of the traffic: the value, and a record per stage.
+
+    Attributes:
+        stopped: whether a stage ended the run: by failing closed, or by a no that is enforced. A wish for approval does
+            not end it: what a person is asked to approve is judged first.
+    """
 
     value: Traffic
     mode: Mode
     records: list[StageRecord] = field(default_factory=list)
+    stopped: bool = False
+    _drafts: dict[Grants, tuple[Traffic, Traffic]] = field(default_factory=dict)
 
-    @property
-    def stopped(self) -> bool:
-        """Whether a stage ended the run: by failing closed, or by a no that is enforced.
+    def add(self, record: StageRecord) -> None:
+        """Put a record at the end; it may be the one that stops the run."""
+        self.records.append(record)
+        refused = record.hit is not None and record.hit.effect is Effect.DENY
+        if record.closed or (refused and self.mode is Mode.ENFORCE):
+            self.stopped = True
 
-        A wish for approval does not end it: what a person is asked to approve is judged first.
-        """
-        enforced = self.mode is Mode.ENFORCE
-        return any(
-            record.closed or (enforced and record.hit is not None and record.hit.effect is Effect.DENY)
-            for record in self.records
-        )
+    def draft(self, base: Traffic, grants: Grants) -> Traffic:
+        """`base` as a stage with `grants` may see it: made once for neighbours that see the same."""
+        known = self._drafts.get(grants)
+        if known is None or known[0] is not base:
+            known = self._drafts[grants] = (base, drafted(base, grants))
+        return known[1]
 
 
 class _Failure(Exception):
     """A stage that raised, overran its time, or returned nonsense: its code."""
+
+
+# What a stage can return that is certainly nothing to wait for: asking `inspect` takes longer than most stages.
+_RETURNED: Final = frozenset({type(None), Message, Request, Response, Refuse, Ask, _Failure})
 
 
 class Stages:
@@ -62,8 +78,11 @@ class Stages:
                     code="config.stage-on-error",
                     hint="use on_error deny, or a mode that only looks",
                 )
-        self._stages = [stage for stage in stages if stage.mode is not StageMode.FIRE_AND_FORGET]
+        self._groups = tuple(_groups(stage for stage in stages if stage.mode is not StageMode.FIRE_AND_FORGET))
         self._afterwards = [stage for stage in stages if stage.mode is StageMode.FIRE_AND_FORGET]
+        self._nothing = {
+            name: StageRecord(stage=name, mode=stage.mode.value) for name, stage in zip(names, stages, strict=True)
+        }
         self._events = events
         self._mode = mode
         self._background: set[asyncio.Task[None]] = set()
@@ -71,10 +90,11 @@ class Stages:
     def run(self, value: Traffic, context: Context) -> Staged:
         """The value after all stages, or up to the one that stopped it; coroutine stages are run to their end."""
         staged = Staged(value, self._mode)
-        for group in _groups(self._stages):
+        for group in self._groups:
             base = staged.value
             for stage in group:
-                self._settle(staged, stage, base, *self._called(stage, base, context))
+                given = staged.draft(base, stage.capabilities)
+                self._settle(staged, stage, given, self._called(stage, given, context))
                 if staged.stopped:
                     return staged
         return staged
@@ -82,10 +102,16 @@ class Stages:
     async def arun(self, value: Traffic, context: Context) -> Staged:
         """The same, awaiting; concurrent neighbours run together, and the first no cancels the others."""
         staged = Staged(value, self._mode)
-        for group in _groups(self._stages):
+        for group in self._groups:
             base = staged.value
             if len(group) == 1:
-                self._settle(staged, group[0], base, *await self._acalled(group[0], base, context))
+                stage = group[0]
+                given = staged.draft(base, stage.capabilities)
+                begin = time.monotonic()
+                result = _begun(stage, given, context)
+                if _is_pending(result):
+                    result = await _finished(stage, result)
+                self._settle(staged, stage, given, _in_time(stage, result, begin))
             else:
                 await self._together(staged, group, base, context)
             if staged.stopped:
@@ -94,97 +120,106 @@ class Stages:
 
     # -- one stage -----------------------------------------------------------------------------------------------------
 
-    def _called(self, stage: Stage, base: Traffic, context: Context) -> tuple[Traffic, StageResult | _Failure]:
-        given = drafted(base, stage.capabilities)
+    def _called(self, stage: Stage, given: Traffic, context: Context) -> StageResult | _Failure:
         begin = time.monotonic()
-        try:
-            result = stage.call(given, context)
-            if inspect.isawaitable(result):
-                result = asyncio.run(_bounded(result, stage.timeout_seconds))
-        except Exception as error:  # noqa: BLE001  (whatever a stage raises, it failed)
-            return given, _failed(stage, error)
-        return given, _late(stage, begin) or result
+        result = _begun(stage, given, context)
+        if _is_pending(result):
+            result = asyncio.run(_finished(stage, result))
+        return _in_time(stage, result, begin)
 
-    async def _acalled(self, stage: Stage, base: Traffic, context: Context) -> tuple[Traffic, StageResult | _Failure]:
-        given = drafted(base, stage.capabilities)
+    async def _acalled(self, stage: Stage, given: Traffic, context: Context) -> StageResult | _Failure:
         begin = time.monotonic()
-        try:
-            result = stage.call(given, context)
-            if inspect.isawaitable(result):
-                result = await _bounded(result, stage.timeout_seconds)
-        except Exception as error:  # noqa: BLE001  (whatever a stage raises, it failed)
-            return given, _failed(stage, error)
-        return given, _late(stage, begin) or result
+        result = _begun(stage, given, context)
+        if _is_pending(result):
+            result = await _finished(stage, result)
+        return _in_time(stage, result, begin)
 
     async def _together(self, staged: Staged, group: Sequence[Stage], base: Traffic, context: Context) -> None:
-        tasks = {asyncio.create_task(self._acalled(stage, base, context)): stage for stage in group}
-        waiting = set(tasks)
+        """Plain functions one by one, coroutines at once; the first no ends them all."""
+        tasks: dict[asyncio.Task[StageResult | _Failure], Stage] = {}
+        pending: list[Any] = []
+        waiting: set[asyncio.Task[StageResult | _Failure]] = set()
         try:
+            for stage in group:
+                begin = time.monotonic()
+                result = _begun(stage, staged.draft(base, stage.capabilities), context)
+                if _is_pending(result):
+                    pending.append(result)
+                    tasks[asyncio.create_task(_timed(stage, result, begin))] = stage
+                    continue
+                self._settle(staged, stage, staged.draft(base, stage.capabilities), _in_time(stage, result, begin))
+                if staged.stopped:
+                    break
+            waiting = set(tasks)
             while waiting and not staged.stopped:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=lambda one: group.index(tasks[one])):
-                    self._settle(staged, tasks[task], base, *task.result())
+                    stage = tasks[task]
+                    self._settle(staged, stage, staged.draft(base, stage.capabilities), task.result())
         finally:
-            for task in waiting:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for one in pending:
+                if inspect.iscoroutine(one):
+                    one.close()  # one whose task never began would say that nobody awaited it
 
-    def _settle(
-        self, staged: Staged, stage: Stage, base: Traffic, given: Traffic, result: StageResult | _Failure
-    ) -> None:
+    def _settle(self, staged: Staged, stage: Stage, given: Traffic, result: StageResult | _Failure) -> None:
         """Put what came back into `staged`: merged, or as the hit that stops everything."""
-        if isinstance(result, _Failure):
-            if stage.on_error is OnError.DENY:
-                staged.records.append(_stopped(stage, str(result), "A processing step failed."))
-            else:
-                staged.records.append(StageRecord(stage=stage.name, mode=stage.mode.value, error=str(result)))
-            return
-        if isinstance(result, Refuse | Ask):
+        if result is None or result is given:
+            staged.records.append(self._nothing[stage.name])
+        elif isinstance(result, _Failure):
+            self._settle_failure(staged, stage, str(result))
+        elif isinstance(result, Refuse | Ask):
             self._said_no(staged, stage, result)
-            return
-        if result is None:
-            staged.records.append(StageRecord(stage=stage.name, mode=stage.mode.value))
-            return
+        else:
+            self._settle_change(staged, stage, given, result)
+
+    def _settle_change(self, staged: Staged, stage: Stage, given: Traffic, result: Traffic) -> None:
         try:
             # Concurrent neighbours were all given the same base: what this one changed goes on top of theirs.
             value, headers = merged(stage, staged.value, given, result)
         except TierViolationError as violation:
-            staged.records.append(_violated(stage, violation))
+            staged.add(_violated(stage, violation))
             return
         except Exception as error:  # noqa: BLE001  (a return that cannot even be compared is nonsense)
-            self._settle(staged, stage, base, given, _failed(stage, error, "stage.bad-result"))
+            self._settle_failure(staged, stage, str(_failed(stage, error, "stage.bad-result")))
             return
         for change in headers:
             self._events.publish(change)
-        self._publish_labels(stage, staged.value, value)
         changed = value is not staged.value
-        staged.value = value
-        staged.records.append(StageRecord(stage=stage.name, mode=stage.mode.value, changed=changed, headers=headers))
+        if changed:
+            self._publish_labels(stage, staged.value, value)
+            staged.value = value
+        staged.add(StageRecord(stage=stage.name, mode=stage.mode.value, changed=changed, headers=headers))
+
+    def _settle_failure(self, staged: Staged, stage: Stage, code: str) -> None:
+        if stage.on_error is OnError.DENY:
+            staged.add(_stopped(stage, code, "A processing step failed."))
+        else:
+            staged.add(StageRecord(stage=stage.name, mode=stage.mode.value, error=code))
 
     def _said_no(self, staged: Staged, stage: Stage, result: Refuse | Ask) -> None:
         if stage.mode not in MAY_REFUSE:
-            self._settle_misuse(staged, stage)
+            # A no from a stage that may only look or change is a mistake in the stage, and mistakes fail closed.
+            staged.add(_stopped(stage, "stage.may-not-refuse", "A processing step failed."))
             return
         effect = Effect.DENY if isinstance(result, Refuse) else Effect.REQUIRE_APPROVAL
         hit = Hit(rule=f"{_RULE}/{stage.name}", code=result.code, effect=effect, reason=result.reason)
-        staged.records.append(StageRecord(stage=stage.name, mode=stage.mode.value, hit=hit))
-
-    def _settle_misuse(self, staged: Staged, stage: Stage) -> None:
-        """A no from a stage that may only look or change is a mistake in the stage, and mistakes fail closed."""
-        staged.records.append(_stopped(stage, "stage.may-not-refuse", "A processing step failed."))
+        staged.add(StageRecord(stage=stage.name, mode=stage.mode.value, hit=hit))
 
     def _publish_labels(self, stage: Stage, before: Traffic, after: Traffic) -> None:
         for index, (old, new) in enumerate(zip(messages_of(before), messages_of(after), strict=True)):
-            for label in sorted(labels_of(new) - labels_of(old)):
-                self._events.publish(LabelAdded(label=label, path=f"messages[{index}]", by=stage.name))
+            if old.extensions is not new.extensions:
+                for label in sorted(labels_of(new) - labels_of(old)):
+                    self._events.publish(LabelAdded(label=label, path=f"messages[{index}]", by=stage.name))
 
     # -- afterwards ----------------------------------------------------------------------------------------------------
 
     def afterwards(self, value: Traffic, context: Context) -> None:
         """Run the stages that nobody waits for, here and now; they can change and stop nothing."""
         for stage in self._afterwards:
-            _, result = self._called(stage, value, context)
-            _report(stage, result)
+            _report(stage, self._called(stage, drafted(value, stage.capabilities), context))
 
     def afterwards_in_background(self, value: Traffic, context: Context) -> None:
         """The same as tasks of the running loop; `aclose` ends them."""
@@ -194,8 +229,7 @@ class Stages:
             task.add_done_callback(self._background.discard)
 
     async def _afterwards_one(self, stage: Stage, value: Traffic, context: Context) -> None:
-        _, result = await self._acalled(stage, value, context)
-        _report(stage, result)
+        _report(stage, await self._acalled(stage, drafted(value, stage.capabilities), context))
 
     async def aclose(self) -> None:
         """Cancel what still runs in the background, and wait until it is gone."""
@@ -214,13 +248,36 @@ def _groups(stages: Iterable[Stage]) -> Iterator[list[Stage]]:
             yield from ([stage] for stage in neighbours)
 
 
-async def _bounded(result: Awaitable[Any], seconds: float) -> Any:
-    async with asyncio.timeout(seconds):
-        return await result
+def _begun(stage: Stage, given: Traffic, context: Context) -> Any:
+    """What the stage returned, or what to await for it."""
+    try:
+        return stage.call(given, context)
+    except Exception as error:  # noqa: BLE001  (whatever a stage raises, it failed)
+        return _failed(stage, error)
 
 
-def _late(stage: Stage, begin: float) -> _Failure | None:
-    return _Failure("stage.timeout") if time.monotonic() - begin > stage.timeout_seconds else None
+def _is_pending(result: Any) -> bool:
+    return type(result) not in _RETURNED and inspect.isawaitable(result)
+
+
+async def _finished(stage: Stage, result: Awaitable[Any]) -> Any:
+    try:
+        async with asyncio.timeout(stage.timeout_seconds):
+            return await result
+    except Exception as error:  # noqa: BLE001  (whatever a stage raises, it failed)
+        return _failed(stage, error)
+
+
+async def _timed(stage: Stage, result: Awaitable[Any], begin: float) -> StageResult | _Failure:
+    return _in_time(stage, await _finished(stage, result), begin)
+
+
+def _in_time(stage: Stage, result: Any, begin: float) -> StageResult | _Failure:
+    """What came back, or the failure that it is when it comes too late."""
+    if time.monotonic() - begin > stage.timeout_seconds and type(result) is not _Failure:
+        return _Failure("stage.timeout")
+    returned: StageResult | _Failure = result
+    return returned
 
 
 def _failed(stage: Stage, error: Exception, code: str = "stage.error") -> _Failure:

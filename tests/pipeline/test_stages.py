@@ -49,6 +49,8 @@ FAILING = [
     (lambda *_: 7, "stage.tier-violation"),
     (lambda m, _: {"role": "user"}, "stage.tier-violation"),
     (lambda m, _: replace(m, content=7), "stage.bad-result"),
+    (lambda m, _: with_security(m, labels=frozenset({7})), "stage.bad-result"),
+    (lambda m, _: with_security(m, labels=frozenset({"\ud800"})), "stage.bad-result"),
 ]
 
 
@@ -206,6 +208,77 @@ async def test_a_plain_stage_costs_no_task(pipe: Make, monkeypatch: pytest.Monke
     await pipe(calling(lambda m, _: m), calling(lambda *_: None, name="b")).arun(says("hi"))
 
     assert made == []
+
+
+@pytest.mark.spec("STG-10")
+@pytest.mark.spec("STG-13")
+async def test_plain_stages_beside_coroutines_cost_no_task_and_their_no_ends_those(pipe: Make) -> None:
+    """A coroutine whose task never began is closed, not left behind; the plain one did not wait for it."""
+    begun = []
+
+    async def slow(*_: Any) -> None:
+        begun.append("slow")
+        await asyncio.sleep(30)
+
+    def no(*_: Any) -> Refuse:
+        begun.append("no")
+        return Refuse(code="my.no", reason="x")
+
+    def never(*_: Any) -> None:
+        begun.append("never")
+
+    calls = {"first": lambda *_: begun.append("first"), "slow": slow, "no": no, "never": never}
+    pipeline = pipe(*(calling(call, name=name, mode="concurrent") for name, call in calls.items()))
+
+    record = stopped(await asyncio.wait_for(pipeline.arun(says("hi")), 5))
+
+    assert record.stage == "no"
+    assert begun == ["first", "no"]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_stage_may_return_anything_that_can_be_awaited(pipe: Make) -> None:
+    def later(*_: Any) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(future.set_result, None)
+        return future
+
+    alone = await pipe(calling(later)).arun(says("hi"))
+    beside = [calling(later, name=name, mode="concurrent") for name in "ab"]
+    together = await pipe(*beside).arun(says("hi"))
+
+    assert (alone.decision.action, together.decision.action) == (Action.FORWARD, Action.FORWARD)
+
+
+@pytest.mark.spec("STG-2")
+def test_an_equal_copy_is_no_change(pipe: Make) -> None:
+    outcome = pipe(calling(lambda m, _: replace(m, content=(TextPart(text="a"),)))).run(says("a"))
+
+    assert [record.changed for record in outcome.decision.stages] == [False]
+
+
+@pytest.mark.spec("STG-2")
+def test_neighbours_that_see_the_same_are_given_the_same_object(pipe: Make) -> None:
+    seen: list[Message] = []
+
+    def looks(message: Message, _: Context) -> None:
+        seen.append(message)
+
+    def changes(message: Message, _: Context) -> Message:
+        seen.append(message)
+        return replace(message, content=(TextPart(text="b"),))
+
+    some, other = ["read_labels"], ["read_labels", "read_subject"]
+    pipe(
+        calling(looks, name="a", capabilities=some),
+        calling(changes, name="b", capabilities=some),
+        calling(looks, name="c", capabilities=some),
+        calling(looks, name="d", capabilities=other),
+    ).run(says("a"))
+
+    assert seen[0] is seen[1]
+    assert [message.content[0] for message in seen] == [TextPart(text=text) for text in "aabb"]
+    assert seen[2] is not seen[3]
 
 
 @pytest.mark.spec("EVT-1")
