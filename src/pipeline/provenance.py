@@ -7,12 +7,12 @@ reworded has no source, and one that also happens to stand in trusted text has a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from cmf.content import Part, ResourcePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.content import Part, PromptResultPart, ResourcePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.message import Message
 from cmf.request import Request
@@ -21,8 +21,8 @@ from pipeline.errors import ConfigError
 from pipeline.field_paths import Mark, Path, leaves, pointer, shape
 from pipeline.occurrences import Occurrences
 from pipeline.paths import steps_of
-from pipeline.profiles import AskedFor, Profile, Profiles, ResultProfile, Trust
-from pipeline.result_fields import read_fields
+from pipeline.profiles import AskedFor, Entity, Profile, Profiles, ResultProfile, Trust
+from pipeline.result_fields import result_leaves
 from pipeline.sources import (
     CLAIM,
     CLAIMED,
@@ -198,9 +198,16 @@ class Index:
     def _read_resource(self, part: Any, said: _Said) -> Texts:
         profile = self._profiles.for_uri(part.uri)
         rules = profile.result if profile is not None else ResultProfile()
-        labels = tuple(sorted(profile.result_labels)) if profile is not None else ()
+        labels = tuple(sorted(profile.every_label)) if profile is not None else ()
         trust = UNTRUSTED if rules.weakest is Trust.UNTRUSTED else TRUSTED
         group = Group("resource", CLAIMED if said.speaker is CLAIM else trust, labels=labels)
+        for content in _strings(part):
+            yield group, content
+
+    def _read_prompt(self, part: Any, said: _Said) -> Texts:
+        named = self._profiles.named(Entity.prompt(part.prompt_name, None))
+        labels = frozenset[str]().union(*(found.profile.every_label for found in named))
+        group = Group("resource", CLAIMED if said.speaker is CLAIM else UNTRUSTED, labels=tuple(sorted(labels)))
         for content in _strings(part):
             yield group, content
 
@@ -347,25 +354,11 @@ def _values(call: ToolCallPart, *, every: bool = False) -> Iterator[tuple[Path, 
 
 def _result_values(part: ToolResultPart, form: str) -> Iterator[tuple[Path, str | float]]:
     """The values of a result with their paths; a text that cannot be read into fields has the empty path."""
-    if isinstance(part.content, tuple):
-        for inner in part.content:
-            if isinstance(inner, TextPart):
-                yield from _fields_of(inner.text, form)
-            else:
-                yield from (((), content) for content in _strings(inner))
-    elif isinstance(part.content, str):
-        yield from _fields_of(part.content, form)
-    else:
-        yield from _present(leaves(part.content))
-
-
-def _fields_of(text: str, form: str) -> Iterator[tuple[Path, str | float]]:
-    found = read_fields(text, form)
-    return _present(leaves(found)) if found is not None else iter([((), text)])
-
-
-def _present(found: Iterable[tuple[Path, Any]]) -> Iterator[tuple[Path, str | float]]:
-    return ((path, item) for path, item in found if isinstance(item, str | int | float) and not isinstance(item, bool))
+    for path, item in result_leaves(part, form):
+        if isinstance(item, Part):
+            yield from (((), content) for content in _strings(item))
+        elif isinstance(item, str | int | float) and not isinstance(item, bool):
+            yield path, item
 
 
 def _strings(part: Part) -> Iterator[str]:
@@ -401,6 +394,7 @@ _READERS: Final[Mapping[type[Part], Callable[..., Texts]]] = {
     ToolCallPart: Index._read_call,
     ToolResultPart: Index._read_result,
     ResourcePart: Index._read_resource,
+    PromptResultPart: Index._read_prompt,
 }
 
 __all__ = ["EVERYTHING", "NOTHING", "Index", "Origin", "origins"]

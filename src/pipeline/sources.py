@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from cmf.enums import Role
@@ -52,7 +52,9 @@ class ResultGroups:
         self._labels = labels
         self._whole = whole
         self._patterns = [(compiled(pattern), rule) for pattern, rule in rules.fields.items()]
-        self._by_index = any(isinstance(step, int) for pattern, _ in self._patterns for step in pattern)
+        self._labelled = [(compiled(pattern), found) for pattern, found in rules.field_labels.items()]
+        patterns = (pattern for pattern, _ in (*self._patterns, *self._labelled))
+        self._by_index = any(isinstance(step, int) for pattern in patterns for step in pattern)
         self._known: dict[Path, _Field] = {}
 
     def __call__(self, path: Path, content: str) -> Group:
@@ -60,15 +62,21 @@ class ResultGroups:
         like = path if self._by_index else tuple(0 if isinstance(step, int) else step for step in path)
         rules = self._known.get(like)
         if rules is None:
-            rules = self._known[like] = _Field(self._rules_for(path), {})
+            found = self._rules_for(path)
+            labels = self._labels.union(*(rule.labels for rule in found), *self._labels_for(path))
+            rules = self._known[like] = _Field(found, tuple(sorted(labels)), {})
         trust = self._trust(path, rules.rules, content)
         group = rules.groups.get(trust)
         if group is None:
-            labels = self._labels.union(*(rule.labels for rule in rules.rules))
             kind = "metadata" if trust is Trust.METADATA else "tool_result"
             held = UNTRUSTED if trust is Trust.UNTRUSTED else TRUSTED
-            group = rules.groups[trust] = Group(kind, held, self._tool, shape(path), tuple(sorted(labels)))
+            group = rules.groups[trust] = Group(kind, held, self._tool, shape(path), rules.labels)
         return group
+
+    def _labels_for(self, path: Path) -> Iterator[tuple[str, ...]]:
+        """The labels of a field [PRF-9]; those of all fields where it has no name."""
+        apart = path and not self._whole
+        return (found for pattern, found in self._labelled if not apart or names(pattern, path))
 
     def _rules_for(self, path: Path) -> tuple[FieldRule, ...]:
         """The rules that name a field; all of them where it has no name."""
@@ -83,6 +91,7 @@ class ResultGroups:
 
 class _Field(NamedTuple):
     rules: tuple[FieldRule, ...]
+    labels: tuple[str, ...]
     groups: dict[Trust, Group]
 
 

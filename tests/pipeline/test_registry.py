@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,8 +35,8 @@ from cmf.frozen import freeze
 from pipeline import Context
 from pipeline.context import ingest
 from pipeline.errors import ConfigError
-from pipeline.profiles import Profiles
-from pipeline.registry import Lookup, Registry, event_entity, look_up, merged
+from pipeline.profiles import Profiles, profiles_schema
+from pipeline.registry import Lookup, Registry, event_entity, look_up, merged, retention_of
 
 NOTHING = frozenset[tuple[str, str]]()
 
@@ -400,3 +403,24 @@ def test_messages_that_name_nothing_share_one_context() -> None:
     assert judged.messages[0].extensions is judged.messages[1].extensions is judged.messages[2].extensions
     assert isinstance(found, Lookup)
     assert look_up(says("a"), Registry(Profiles(), Context()), NOTHING).returned == ()
+
+
+@pytest.mark.spec("PRF-8")
+@pytest.mark.spec("DATA-1")
+def test_the_example_of_profiles_binds_what_it_says() -> None:
+    file = Path(__file__).resolve().parents[2] / "examples" / "profiles.yaml"
+    jsonschema.Draft202012Validator(profiles_schema()).validate(yaml.safe_load(file.read_text()))
+    registry = Profiles.load(file)
+    rows = [{"name": "Ann", "salary": 5, "note": "great"}]
+    asks = called("payroll", namespace="hr")
+
+    judged, found = known(Request(messages=[says("hi"), asks, result(rows, name="payroll")]), registry)
+
+    views = {view.path: view for view in iter_views(judged)}
+    assert views["messages[1].content[0]"].object.permissions == ("read:compensation",)  # type: ignore[union-attr]
+    assert views["messages[2].content[0]"].data_policy.denied_actions == ("export", "forward", "train")  # type: ignore[union-attr]
+    assert judged.messages[2].extensions.security.labels == {"pii", "financial", "third-party"}
+    assert retention_of(one.policy for one in found.returned) == RetentionPolicy(policy="session", max_age_seconds=3600)
+    assert registry.trusts("hr")
+    assert not registry.trusts("web")
+    assert (registry.tool_schema("tool://mail/send") or {})["required"] == ["to"]

@@ -30,6 +30,7 @@ DOCUMENT = st.recursive(
         "a: 1\na: 2",
         "? [a]\n: b",
         "--- \na: 1",
+        "--- a: 1",
         "a: 1\n---\nb: 2",
         "{a: 1}",
         "[a, b]",
