@@ -14,7 +14,7 @@
 #     thinking, tool_call, tool_definition, tool_result, video,
 #   ]
 #   capabilities: []
-#   standards: [OWASP-LLM01, OWASP-ASI01, NIST-SI-10]
+#   standards: [OWASP-LLM01, OWASP-ASI01, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
 #   stream: {max_match: 64}
 package cmf.rules.content.invisible_unicode
 

@@ -10,7 +10,7 @@
 #   severity: critical
 #   kinds: [tool_call]
 #   capabilities: [read_labels]
-#   standards: [OWASP-LLM01, OWASP-LLM02, OWASP-ASI01, NIST-AC-4]
+#   standards: [OWASP-LLM01, OWASP-LLM02, OWASP-ASI01, NIST-AC-4, NIST-AI-RMF-MEASURE-2.10]
 package cmf.rules.data.label_to_sink
 
 import data.cmf.lib

@@ -10,7 +10,7 @@
 #   severity: high
 #   kinds: [audio, document, image, resource, video]
 #   capabilities: []
-#   standards: [OWASP-LLM01, NIST-SI-3, NIST-SI-10]
+#   standards: [OWASP-LLM01, NIST-SI-3, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
 package cmf.rules.data.media_type_mismatch
 
 deny contains {

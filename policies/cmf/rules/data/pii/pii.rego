@@ -10,7 +10,7 @@
 #   severity: high
 #   kinds: [prompt_result, resource, text, thinking, tool_result]
 #   capabilities: []
-#   standards: [OWASP-LLM02, NIST-PT-2, NIST-SI-19]
+#   standards: [OWASP-LLM02, NIST-PT-2, NIST-SI-19, NIST-AI-RMF-MEASURE-2.10]
 #   stream: {max_match: 48}
 package cmf.rules.data.pii
 

@@ -10,7 +10,7 @@
 #   severity: warn
 #   kinds: [document, opaque, prompt_result, resource, text, tool_result]
 #   capabilities: []
-#   standards: [OWASP-LLM02, OWASP-ASI06, NIST-AC-4, NIST-AC-16]
+#   standards: [OWASP-LLM02, OWASP-ASI06, NIST-AC-4, NIST-AC-16, NIST-AI-RMF-MEASURE-2.10]
 #   stream: {max_match: 2048}
 package cmf.rules.data.secret_label
 

@@ -13,7 +13,7 @@
 #     thinking, tool_call, tool_definition, tool_result, video,
 #   ]
 #   capabilities: []
-#   standards: [OWASP-LLM02, OWASP-ASI03, NIST-IA-5, NIST-SC-28]
+#   standards: [OWASP-LLM02, OWASP-ASI03, NIST-IA-5, NIST-SC-28, NIST-AI-RMF-MEASURE-2.7]
 #   stream: {max_match: 2048}
 package cmf.rules.data.secrets
 

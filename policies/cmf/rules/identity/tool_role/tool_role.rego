@@ -10,7 +10,7 @@
 #   severity: high
 #   kinds: [tool_call, prompt_request, resource_ref]
 #   capabilities: [read_roles, read_permissions, read_objects]
-#   standards: [OWASP-LLM06, OWASP-ASI03, NIST-AC-3, NIST-AC-6]
+#   standards: [OWASP-LLM06, OWASP-ASI03, NIST-AC-3, NIST-AC-6, NIST-AI-RMF-GOVERN-3.2]
 package cmf.rules.identity.tool_role
 
 import data.cmf.lib

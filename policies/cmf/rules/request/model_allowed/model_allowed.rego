@@ -10,7 +10,7 @@
 #   severity: high
 #   kinds: [request]
 #   capabilities: [read_labels]
-#   standards: [OWASP-LLM03, NIST-AC-4, NIST-SA-9]
+#   standards: [OWASP-LLM03, NIST-AC-4, NIST-SA-9, NIST-AI-RMF-GOVERN-6.1]
 package cmf.rules.request.model_allowed
 
 import data.cmf.lib

@@ -10,7 +10,7 @@
 #   severity: high
 #   kinds: [tool_definition, tool_call]
 #   capabilities: []
-#   standards: [OWASP-LLM06, OWASP-ASI02, NIST-CM-7]
+#   standards: [OWASP-LLM06, OWASP-ASI02, NIST-CM-7, NIST-AI-RMF-MANAGE-3.1]
 package cmf.rules.tools.provider_executed
 
 import data.cmf.lib

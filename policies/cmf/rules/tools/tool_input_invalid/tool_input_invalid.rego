@@ -10,7 +10,7 @@
 #   severity: high
 #   kinds: [tool_call, prompt_request]
 #   capabilities: []
-#   standards: [OWASP-LLM05, OWASP-ASI02, NIST-SI-10]
+#   standards: [OWASP-LLM05, OWASP-ASI02, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
 package cmf.rules.tools.tool_input_invalid
 
 deny contains {

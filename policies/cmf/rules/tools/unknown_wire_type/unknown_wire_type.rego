@@ -10,7 +10,7 @@
 #   severity: high
 #   kinds: [opaque]
 #   capabilities: []
-#   standards: [OWASP-LLM05, NIST-SI-10, NIST-CM-7]
+#   standards: [OWASP-LLM05, NIST-SI-10, NIST-CM-7, NIST-AI-RMF-MEASURE-2.7]
 package cmf.rules.tools.unknown_wire_type
 
 import data.cmf.lib
