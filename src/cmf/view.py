@@ -345,7 +345,7 @@ class MessageView:
         return {"input": self.to_dict()}
 
     def to_bytes(self, **more: Any) -> bytes:
-        """What of `to_opa_input()["input"]` is this view's alone, and `more` entries, as JSON; the rest is `scope`'s."""
+        """What of the input is this view's alone, and `more` entries, as JSON; the rest is its scope's."""
         return to_bytes({**self._own, **more} if more else self._own)
 
     @property
