@@ -7,6 +7,7 @@ is described by digest in `properties.data` [B3].
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeAlias
 
 from cmf import binary
@@ -49,6 +50,7 @@ Shower: TypeAlias = Callable[[Any, dict[str, Any]], tuple[dict[str, Any], Keys]]
 them), as far as known, to the input that it is given; returns the properties and the keys."""
 
 NO_KEYS: Final[Keys] = ()
+_SHORT: Final = 128  # characters of a name that is worth keeping in memory
 
 
 def known(**fields: Any) -> dict[str, Any]:
@@ -132,7 +134,10 @@ def _tool_call(part: ToolCallPart, shown: dict[str, Any]) -> tuple[dict[str, Any
     properties["executed_by"] = part.executed_by
     if raw is not None:
         properties |= {"arguments_invalid": True, "arguments_raw": raw}
-    shown["uri"] = uri = tool_uri(name, namespace)
+    uri, keys = (
+        _called_before(name, namespace) if len(name) + len(namespace or "") <= _SHORT else _called(name, namespace)
+    )
+    shown["uri"] = uri
     shown["name"] = name
     shown["content"] = "{}"
     shown["mime_type"] = "application/json"
@@ -140,16 +145,23 @@ def _tool_call(part: ToolCallPart, shown: dict[str, Any]) -> tuple[dict[str, Any
         _arguments(shown, arguments, properties)
     if raw is not None:
         shown["content"] = raw
-    return properties, entity_keys(uri, namespace, name)
+    return properties, keys
 
 
-def entity_keys(uri: str | None, namespace: str | None, name: str | None) -> Keys:
+def _called(name: str, namespace: str | None) -> tuple[str, Keys]:
+    """The URI of a tool, and its keys."""
+    uri = tool_uri(name, namespace)
+    return uri, entity_keys(uri, namespace, name)
+
+
+_called_before: Final = lru_cache(maxsize=1024)(_called)  # the same few tools are called all the time
+
+
+def entity_keys(uri: str, namespace: str | None, name: str | None) -> Keys:
     """The keys under which an entity's profile is looked up: URI, `namespace/name`, bare name [B9]."""
     if name is None:
-        names: Keys = ()
-    else:
-        names = (name,) if namespace is None else (f"{namespace}/{name}", name)
-    return names if uri is None else (uri, *names)
+        return (uri,)
+    return (uri, name) if namespace is None else (uri, f"{namespace}/{name}", name)
 
 
 def _tool_result(part: ToolResultPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:

@@ -39,4 +39,8 @@ def is_sensitive(name: str) -> bool:
 
 def without_sensitive(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers that may be shown, in their order."""
-    return {name: text for name, text in headers.items() if not is_sensitive(name)}
+    shown = dict(headers)
+    for name in headers:
+        if is_sensitive(name):
+            del shown[name]
+    return shown

@@ -31,23 +31,30 @@ _NOTHING: Final = FrozenDict()
 class Scope:
     """The context that the views of one message share. `grants` None is the host itself, who sees everything."""
 
-    __slots__ = ("_extensions", "_facts", "_grants", "_message", "_registries", "_subject", "has_entities", "hook")
+    __slots__ = ("_extensions", "_facts", "_grants", "_message", "_registries", "_subject", "hook", "security")
+
+    security: SecurityExtension
+    """The ungated security block; for this module's callers, never for a reader."""
 
     def __init__(
         self, message: Message | None, extensions: Extensions | None, grants: Grants, hook: Hook | None
     ) -> None:
         self._message = message
         self._extensions = _EMPTY if extensions is None else extensions
+        self.security = self._extensions.security or _NO_SECURITY
         self._grants = grants
         self.hook = hook
         self._facts: dict[str, Any] | None = None
         self._subject: SubjectExtension | bool | None = False
-        self._registries = self._granted_registries() if self._extensions.security is not None else ()
-        self.has_entities = self._registries != ()
+        self._registries: tuple[tuple[str, Mapping[str, Any]], ...] | None = None
 
     def _granted_registries(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-        registries = (("object", self.security.objects, _READ_OBJECTS), ("data_policy", self.security.data, _READ_DATA))
-        return tuple((name, registry) for name, registry, needs in registries if registry and self.grants(needs))
+        security = self.security
+        objects = security.objects if self.grants(_READ_OBJECTS) else _NOTHING
+        data = security.data if self.grants(_READ_DATA) else _NOTHING
+        if objects and data:
+            return ("object", objects), ("data_policy", data)
+        return (("object", objects),) if objects else (("data_policy", data),) if data else ()
 
     @property
     def context_id(self) -> int:
@@ -57,11 +64,6 @@ class Scope:
     def grants(self, capability: Capability | None) -> bool:
         """Whether the reader holds `capability`."""
         return self._grants is None or granted(self._grants, capability)
-
-    @property
-    def security(self) -> SecurityExtension:
-        """The ungated security block; for this module's callers, never for a reader."""
-        return self._extensions.security or _NO_SECURITY
 
     @property
     def subject(self) -> SubjectExtension | None:
@@ -112,6 +114,8 @@ class Scope:
         What has none of its own has that of the entity whose URI is `container` [B2].
         """
         known: dict[str, Any] = {}
+        if self._registries is None:
+            self._registries = self._granted_registries()
         for name, registry in self._registries:
             entry = registered(registry, keys)
             if entry is None and container is not None:
@@ -161,7 +165,7 @@ class Scope:
         if subject is not None and (grants is None or fields_of(subject)):
             security["subject"] = subject
         if grants is None or granted(grants, _READ_LABELS):
-            security["labels"] = self.security.labels
+            security["labels"] = sorted(self.security.labels)
             if (classification := self.security.classification) is not None:
                 security["classification"] = classification
         if security:
@@ -172,9 +176,8 @@ class Scope:
 def registered(registry: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     """What is registered under the first of `keys`; the last is a bare name, and finds nothing if ambiguous [B9]."""
     for key in keys:
-        entry = registry.get(key)
-        if entry is not None and not (len(registry) > 1 and key == keys[-1] and _ambiguous(registry, key)):
-            return entry
+        if key in registry and not (len(registry) > 1 and key == keys[-1] and _ambiguous(registry, key)):
+            return registry[key]
     return None
 
 

@@ -85,7 +85,7 @@ class MessageView:
             if message := scope.message_facts(self._first):
                 properties["message"] = message
             shown["properties"] = properties
-            if scope.has_entities and (entity := scope.entity(keys, self._container)):
+            if (keys or self._container is not None) and (entity := scope.entity(keys, self._container)):
                 shown["extensions"] = {"security": entity}
             _put_shown(self, shown)
         return shown
@@ -346,7 +346,8 @@ class MessageView:
 
     def to_bytes(self, **more: Any) -> bytes:
         """What of the input is this view's alone, and `more` entries, as JSON; the rest is its scope's."""
-        return to_bytes({**self._own, **more} if more else self._own)
+        own = self._shown or self._own
+        return to_bytes({**own, **more} if more else own)
 
     @property
     def scope(self) -> Scope:
