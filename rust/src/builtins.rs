@@ -235,12 +235,15 @@ fn is_reserved(name: &str) -> bool {
         || NAMESPACES.iter().any(|n| name.starts_with(n))
 }
 
-/// The function behind an entry: the crate's, but for those that are faster here.
+/// The function behind an entry: the crate's, but for those of patterns.
 fn inner(name: &str) -> Option<Function> {
     match name {
         "regex.match" => Some(patterns::matches),
         "regex.find_n" => Some(patterns::find_n),
         "regex.find_all_string_submatch_n" => Some(patterns::find_groups_n),
+        "regex.is_valid" => Some(patterns::is_valid),
+        "regex.replace" => Some(patterns::replace),
+        "regex.split" => Some(patterns::split),
         _ => BUILTINS.get(name).map(|function| function.0),
     }
 }

@@ -1,13 +1,18 @@
 //! The embedded Rego engine of cmf-pipeline [docs/spec/engines.md].
 //!
-//! `policy_set` compiles and `batch` evaluates. `prescan`, `names`, `outline` and `vet` decide what may be loaded;
-//! `strict`, `layout` and `repair` make this release's two forms agree; `builtins`, `patterns`, `watch` and `stack` bound
-//! what runs. `json` is the only way in and `written` the only way out; `tooling` is for authors, `python` the binding.
+//! `policy_set` compiles and `batch` evaluates. `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be
+//! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, and
+//! `dialect` patterns those of OPA; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
+//! and `written` the only way out; `tooling` is for authors, `python` the binding.
 
 pub mod batch;
 pub mod builtins;
+pub mod dialect;
+pub mod distinct;
 pub mod failure;
+pub mod hoist;
 pub mod json;
+pub mod known;
 pub mod layout;
 pub mod names;
 pub mod outline;
@@ -17,6 +22,7 @@ pub mod prescan;
 pub mod repair;
 pub mod stack;
 pub mod strict;
+pub mod survey;
 pub mod tooling;
 pub mod vet;
 pub mod watch;

@@ -159,21 +159,28 @@ pub fn locals(query: &Query) -> BTreeSet<String> {
     for statement in &query.stmts {
         match &statement.literal {
             Literal::SomeVars { vars, .. } => names.extend(vars.iter().map(|span| span.text().to_owned())),
-            Literal::SomeIn { key, value, .. } => {
-                if let Some(key) = key {
-                    pattern_names(key, &mut names);
-                }
-                pattern_names(value, &mut names);
-            }
-            Literal::Expr { expr, .. } => {
-                if let Expr::AssignExpr { op: AssignOp::ColEq, lhs, .. } = expr.as_ref() {
-                    pattern_names(lhs, &mut names);
-                }
-            }
-            Literal::NotExpr { .. } | Literal::Every { .. } => {}
+            literal => assigned_names(literal, &mut names),
         }
     }
     names
+}
+
+/// The names that a statement gives values to: `:=`, `some … in`.
+pub fn assigned_names(literal: &Literal, names: &mut BTreeSet<String>) {
+    match literal {
+        Literal::SomeIn { key, value, .. } => {
+            if let Some(key) = key {
+                pattern_names(key, names);
+            }
+            pattern_names(value, names);
+        }
+        Literal::Expr { expr, .. } => {
+            if let Expr::AssignExpr { op: AssignOp::ColEq, lhs, .. } = expr.as_ref() {
+                pattern_names(lhs, names);
+            }
+        }
+        Literal::SomeVars { .. } | Literal::NotExpr { .. } | Literal::Every { .. } => {}
+    }
 }
 
 pub fn pattern_names(pattern: &Expr, names: &mut BTreeSet<String>) {

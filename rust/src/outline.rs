@@ -3,13 +3,24 @@
 //! One walk over the tree of each rule. Locals shadow rules by query, as in Rego; calls are never shadowed.
 #![forbid(unsafe_code)]
 
+use crate::distinct::{keys_are_distinct, loops_beside};
+use crate::known::{known, Known};
 use crate::names::{constant, first_span, fixed_path, head_of, locals, pattern_names, steps, Names, Step};
-use regorus::unstable::{AssignOp, Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleHead, Span};
+use regorus::unstable::{AssignOp, BoolOp, Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleHead, Span};
+use regorus::Value;
 use std::collections::BTreeSet;
 
 pub struct Reference {
     /// From the root: `data` or `input`.
     pub path: Vec<Step>,
+    pub span: Span,
+}
+
+/// What OPA asks for before it asks whether a negated expression holds: if it is not there, nothing holds.
+pub struct Hoisted {
+    /// From the root; None for a member of a local.
+    pub path: Option<Vec<Step>>,
+    pub span: Span,
 }
 
 pub struct Call {
@@ -18,7 +29,12 @@ pub struct Call {
     pub arguments: usize,
     pub span: Span,
     pub is_statement: bool,
+    /// What is known of each argument before any evaluation.
+    pub arguments_known: Vec<Known>,
 }
+
+/// Beyond it engines disagree about a whole number.
+const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 /// What one definition of a rule mentions.
 #[derive(Default)]
@@ -38,6 +54,9 @@ pub struct Mentions {
     /// First `_ := …`: the compiled form does not ask whether there is a value.
     pub discarded: Option<Span>,
     pub minus_of_expression: Option<Span>,
+    pub hoisted: Vec<Hoisted>,
+    /// Whole numbers beyond ±2^53.
+    pub long_numbers: Vec<Span>,
     /// Whether the body can hold in more than one way, outside of comprehensions.
     pub iterates: bool,
 }
@@ -65,11 +84,20 @@ struct Walker<'a> {
     depth: u32,
     /// The variables of each `every` around it.
     quantified: Vec<BTreeSet<String>>,
+    /// Inside of a negated expression, where OPA asks for references first.
+    hoisting: bool,
 }
 
 impl<'a> Walker<'a> {
     fn new(names: &'a Names) -> Self {
-        Self { names, scopes: vec![BTreeSet::new()], found: Mentions::default(), depth: 0, quantified: Vec::new() }
+        Self {
+            names,
+            scopes: vec![BTreeSet::new()],
+            found: Mentions::default(),
+            depth: 0,
+            quantified: Vec::new(),
+            hoisting: false,
+        }
     }
 
     fn is_local(&self, name: &str) -> bool {
@@ -174,7 +202,7 @@ impl<'a> Walker<'a> {
                 Expr::Call { fcn, params, .. } => self.call(fcn, params, true),
                 _ => self.expr(expr),
             },
-            Literal::NotExpr { expr, .. } => self.expr(expr),
+            Literal::NotExpr { expr, .. } => self.negated(expr),
             Literal::Every { key, value, domain, query, .. } => {
                 self.expr(domain);
                 let mut bound: BTreeSet<String> = key.iter().map(|span| span.text().to_owned()).collect();
@@ -188,10 +216,26 @@ impl<'a> Walker<'a> {
         }
     }
 
+    /// OPA leaves `not <reference>` and equality of references alone, and takes references out of everything else.
+    fn negated(&mut self, expr: &Expr) {
+        let is_plain = |side: &Expr| constant(side).is_some() || steps(side).is_some();
+        let is_alone = match expr {
+            Expr::BoolExpr { op: BoolOp::Eq, lhs, rhs, .. } | Expr::AssignExpr { lhs, rhs, .. } => {
+                is_plain(lhs) && is_plain(rhs)
+            }
+            other => is_plain(other),
+        };
+        self.hoisting = !is_alone;
+        self.expr(expr);
+        self.hoisting = false;
+    }
+
     fn inside(&mut self, visit: impl FnOnce(&mut Self)) {
+        let hoisting = std::mem::replace(&mut self.hoisting, false);
         self.depth += 1;
         visit(self);
         self.depth -= 1;
+        self.hoisting = hoisting;
     }
 
     fn comprehension(&mut self, query: &Query, terms: &[&Ref<Expr>]) {
@@ -207,11 +251,13 @@ impl<'a> Walker<'a> {
 
     fn expr(&mut self, expr: &Expr) {
         match expr {
-            Expr::String { .. }
-            | Expr::RawString { .. }
-            | Expr::Number { .. }
-            | Expr::Bool { .. }
-            | Expr::Null { .. } => {}
+            Expr::String { .. } | Expr::RawString { .. } | Expr::Bool { .. } | Expr::Null { .. } => {}
+            Expr::Number { span, .. } => {
+                let magnitude = span.text().parse::<f64>().unwrap_or_default().abs();
+                if magnitude > MAX_SAFE_INTEGER && !span.text().contains(['.', 'e', 'E']) {
+                    self.found.long_numbers.push(span.clone());
+                }
+            }
             Expr::Var { .. } | Expr::RefDot { .. } | Expr::RefBrack { .. } => self.reference(expr),
             Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().for_each(|item| self.expr(item)),
             Expr::Object { fields, .. } => {
@@ -224,7 +270,7 @@ impl<'a> Walker<'a> {
                 self.comprehension(query, &[term])
             }
             Expr::ObjectCompr { span, key, value, query, .. } => {
-                if !keys_are_distinct(key, query) && constant(value).is_none() {
+                if (!keys_are_distinct(key, query) || loops_beside(value, key)) && constant(value).is_none() {
                     self.found.keyed.get_or_insert_with(|| span.clone());
                 }
                 self.comprehension(query, &[key, value]);
@@ -260,12 +306,21 @@ impl<'a> Walker<'a> {
 
     fn call(&mut self, fcn: &Expr, params: &[Ref<Expr>], is_statement: bool) {
         let path = fixed_path(fcn).unwrap_or_default();
+        let name = self.names.call_name(&path);
+        let looked_up = looked_up(&name, params).filter(|_| !self.is_local("input"));
         self.found.calls.push(Call {
-            name: self.names.call_name(&path),
+            name,
             arguments: params.len(),
             span: first_span(fcn).clone(),
             is_statement,
+            arguments_known: params.iter().map(|param| known(param, self.names)).collect(),
         });
+        if let (Some(path), [document, _, default]) = (looked_up, params) {
+            // Only that member is read, and it may be missing.
+            self.found.references.push(Reference { path, span: first_span(document).clone() });
+            self.expr(default);
+            return;
+        }
         for param in params {
             self.expr(param);
         }
@@ -290,15 +345,22 @@ impl<'a> Walker<'a> {
             }
         }
         let Some((Step::Name(root), _)) = path.first() else { return };
+        let span = first_span(expr);
+        if self.hoisting && self.is_local(root) && path.len() > 1 {
+            self.found.hoisted.push(Hoisted { path: None, span: span.clone() });
+        }
         if self.is_local(root) || root.starts_with('_') && root.chars().all(|c| c == '_') {
             return;
         }
         let mut absolute: Vec<Step> = self.names.root(root).into_iter().map(Step::Name).collect();
         absolute.extend(path.iter().skip(1).map(|(step, _)| step.clone()));
-        self.found.references.push(Reference { path: absolute });
+        if self.hoisting {
+            self.found.hoisted.push(Hoisted { path: Some(absolute.clone()), span: span.clone() });
+        }
+        self.found.references.push(Reference { path: absolute, span: span.clone() });
     }
 
-    /// A bracket whose variable nothing has bound goes through every member.
+    /// A bracket whose variable nothing has bound goes through every member. What is in it OPA asks for first, too.
     fn index(&mut self, index: &Expr) {
         if let Expr::Var { span, .. } = index {
             let name = span.text();
@@ -311,43 +373,17 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// `{k: … | some k, v in …; conditions}`: one loop, and its key is the key.
-pub fn keys_are_distinct(key: &Expr, query: &Query) -> bool {
-    let Expr::Var { span: name, .. } = key else { return false };
-    let mut loops = 0;
-    let mut is_key = false;
-    for statement in &query.stmts {
-        match &statement.literal {
-            Literal::SomeIn { key, .. } => {
-                loops += 1;
-                is_key = matches!(key.as_deref(), Some(Expr::Var { span, .. }) if span.text() == name.text());
-            }
-            Literal::SomeVars { .. } => return false,
-            Literal::Expr { expr, .. } | Literal::NotExpr { expr, .. } => {
-                if has_bracket_variable(expr) {
-                    return false;
-                }
-            }
-            Literal::Every { .. } => {}
-        }
+/// `object.get(input.a, "b", …)` or `object.get(input, ["a", "b"], …)`: the path of the member.
+fn looked_up(name: &str, params: &[Ref<Expr>]) -> Option<Vec<Step>> {
+    let ("object.get", [document, key, _]) = (name, params) else { return None };
+    let mut path: Vec<Step> = fixed_path(document)?.into_iter().map(Step::Name).collect();
+    let text = |expr: &Expr| match constant(expr) {
+        Some(Value::String(text)) => Some(Step::Name(text.to_string())),
+        _ => None,
+    };
+    match key.as_ref() {
+        Expr::Array { items, .. } => path.extend(items.iter().map(|item| text(item)).collect::<Option<Vec<_>>>()?),
+        key => path.push(text(key)?),
     }
-    loops == 1 && is_key
-}
-
-fn has_bracket_variable(expr: &Expr) -> bool {
-    match expr {
-        Expr::RefBrack { refr, index, .. } => matches!(index.as_ref(), Expr::Var { .. }) || has_bracket_variable(refr),
-        Expr::RefDot { refr, .. } => has_bracket_variable(refr),
-        Expr::Call { params, .. } => params.iter().any(|p| has_bracket_variable(p)),
-        Expr::BoolExpr { lhs, rhs, .. }
-        | Expr::BinExpr { lhs, rhs, .. }
-        | Expr::ArithExpr { lhs, rhs, .. }
-        | Expr::AssignExpr { lhs, rhs, .. } => has_bracket_variable(lhs) || has_bracket_variable(rhs),
-        Expr::Membership { value, collection, .. } => has_bracket_variable(value) || has_bracket_variable(collection),
-        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().any(|item| has_bracket_variable(item)),
-        Expr::Object { fields, .. } => {
-            fields.iter().any(|(_, k, v)| has_bracket_variable(k) || has_bracket_variable(v))
-        }
-        _ => false,
-    }
+    matches!(path.first(), Some(Step::Name(root)) if root == "input").then_some(path)
 }

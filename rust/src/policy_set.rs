@@ -6,9 +6,9 @@ use crate::json::{self, JsonFault};
 use crate::stack::{on_large_stack, NO_STACK};
 use crate::strict::{self, Hardened};
 use crate::vet::Graph;
-use crate::{builtins, prescan, repair, watch};
+use crate::{builtins, hoist, prescan, repair, watch};
 use regorus::languages::rego::compiler::Compiler;
-use regorus::unstable::{Expr, Ref, Source, Span};
+use regorus::unstable::{Expr, Module, Ref, Source, Span};
 use regorus::{Engine, Value};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -112,8 +112,14 @@ impl PolicySet {
                 },
             });
         }
-        set.compile_program(&mut engine, &graph.to_check());
-        set.interpreter = interpreter_of(engine, modules, &set.data, options)?;
+        // What could not be read again is interpreted.
+        match rewritten(&mut engine, modules, &set.data, options, hoist::hoisted).unwrap_or(None) {
+            Some(mut rewritten) => set.compile_program(&mut rewritten, &graph.to_check()),
+            None => set.compile_program(&mut engine, &graph.to_check()),
+        }
+        let mut interpreter = rewritten(&mut engine, modules, &set.data, options, repair::repaired)?.unwrap_or(engine);
+        add_guards(&mut interpreter)?;
+        set.interpreter = interpreter;
         Ok(set)
     }
 
@@ -168,7 +174,7 @@ impl PolicySet {
     }
 }
 
-fn check_modules(modules: &[(String, String)]) -> Result<(), PolicyFault> {
+pub(crate) fn check_modules(modules: &[(String, String)]) -> Result<(), PolicyFault> {
     let mut seen = BTreeSet::new();
     for (path, text) in modules {
         if !seen.insert(path) {
@@ -183,7 +189,7 @@ fn check_modules(modules: &[(String, String)]) -> Result<(), PolicyFault> {
     Ok(())
 }
 
-fn engine_of(modules: &[(String, String)], options: Options) -> Result<Engine, PolicyFault> {
+pub(crate) fn engine_of(modules: &[(String, String)], options: Options) -> Result<Engine, PolicyFault> {
     let mut engine = Engine::new();
     engine.set_strict_builtin_errors(options.strict_builtin_errors);
     engine.set_gather_prints(true);
@@ -195,23 +201,24 @@ fn engine_of(modules: &[(String, String)], options: Options) -> Result<Engine, P
     Ok(engine)
 }
 
-/// The engine that interprets: `engine` itself, unless some text has to be repaired for it.
-fn interpreter_of(
-    mut engine: Engine,
+/// An engine that reads the modules as `rewrite` gives them, or None if that changes nothing.
+fn rewritten(
+    engine: &mut Engine,
     modules: &[(String, String)],
     data: &Value,
     options: Options,
-) -> Result<Engine, PolicyFault> {
-    let repairs: Vec<Option<String>> = engine.get_modules().iter().map(|module| repair::repaired(module)).collect();
-    if repairs.iter().any(Option::is_some) {
-        let repaired =
-            modules.iter().zip(repairs).map(|((path, text), repair)| (path.clone(), repair.unwrap_or(text.clone())));
-        engine = engine_of(&repaired.collect::<Vec<_>>(), options)?;
-        engine.add_data(data.clone()).map_err(|error| PolicyFault::from_engine("policy.data", &error))?;
-        prepare(&mut engine)?;
+    rewrite: fn(&Module) -> Option<String>,
+) -> Result<Option<Engine>, PolicyFault> {
+    let texts: Vec<Option<String>> = engine.get_modules().iter().map(|module| rewrite(module)).collect();
+    if texts.iter().all(Option::is_none) {
+        return Ok(None);
     }
-    add_guards(&mut engine)?;
-    Ok(engine)
+    let modules: Vec<_> =
+        modules.iter().zip(texts).map(|((path, text), new)| (path.clone(), new.unwrap_or(text.clone()))).collect();
+    let mut engine = engine_of(&modules, options)?;
+    engine.add_data(data.clone()).map_err(|error| PolicyFault::from_engine("policy.data", &error))?;
+    prepare(&mut engine)?;
+    Ok(Some(engine))
 }
 
 fn compile(engine: &mut Engine, names: &[String], to_check: &BTreeSet<String>) -> Result<Hardened, String> {

@@ -3,7 +3,7 @@
 use crate::failure::{Outcome, PolicyFault};
 use crate::policy_set::{Options, PolicySet};
 use crate::tooling::Refusal;
-use crate::{builtins, watch};
+use crate::{builtins, patterns, survey, watch};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -133,7 +133,9 @@ fn quiet_panics() {
 
 #[pymodule(gil_used = false)]
 mod _native {
-    use super::{builtins, quiet_panics, PyModule, PyModuleMethods, PyResult};
+    use super::{
+        builtins, patterns, quiet_panics, refused, survey, PyBytes, PyModule, PyModuleMethods, PyResult, Python,
+    };
     use pyo3::{pyfunction, Bound};
 
     #[pymodule_export]
@@ -143,6 +145,20 @@ mod _native {
     #[pyfunction]
     fn allowed_builtins() -> Vec<&'static str> {
         builtins::allowed()
+    }
+
+    /// What the modules read, call and are made of, as JSON; RefusedError if they may not be a set at all.
+    #[pyfunction]
+    #[pyo3(name = "survey")]
+    fn survey_modules(py: Python<'_>, modules: Vec<(String, String)>) -> PyResult<Bound<'_, PyBytes>> {
+        let written = py.detach(|| survey::survey(&modules)).map_err(refused)?;
+        Ok(PyBytes::new(py, &written))
+    }
+
+    /// What keeps a pattern from being used here as in OPA, and what to write instead; None if nothing does.
+    #[pyfunction]
+    fn foreign_pattern(pattern: &str) -> Option<(&'static str, &'static str)> {
+        patterns::problem(pattern)
     }
 
     #[pymodule_init]

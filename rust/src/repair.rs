@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 const VALUE: &str = "cmf_value__";
 
 /// New text for some bytes of a module.
-struct Edit {
-    start: usize,
-    end: usize,
-    text: String,
+pub struct Edit {
+    pub start: usize,
+    pub end: usize,
+    pub text: String,
 }
 
 /// The module's text with every such head repaired, or None if it has none.
@@ -27,6 +27,11 @@ pub fn repaired(module: &Module) -> Option<String> {
     for rule in &module.policy {
         repair(rule, &names, &mut edits);
     }
+    apply(module, edits)
+}
+
+/// The module's text with `edits` in it, or None if there are none.
+pub fn apply(module: &Module, mut edits: Vec<Edit>) -> Option<String> {
     if edits.is_empty() {
         return None;
     }
@@ -110,7 +115,7 @@ fn add_condition(query: &Query, condition: &str, edits: &mut Vec<Edit>) {
 }
 
 /// The bytes of a span. The parser's span of a text is without its quotes, also where it begins or ends something.
-fn range(span: &Span) -> Option<(usize, usize)> {
+pub fn range(span: &Span) -> Option<(usize, usize)> {
     let (mut start, mut end) = (usize::try_from(span.start).ok()?, usize::try_from(span.end).ok()?);
     let source = span.source.get_contents().as_bytes();
     let is_quote = |at: usize| matches!(source.get(at), Some(b'"' | b'`'));
@@ -132,7 +137,7 @@ fn on_one_line(text: &str) -> String {
 }
 
 /// Whether a value is there whenever the body holds.
-fn is_defined(value: &Expr, known: &BTreeSet<String>) -> bool {
+pub fn is_defined(value: &Expr, known: &BTreeSet<String>) -> bool {
     match value {
         Expr::Var { span, .. } => known.contains(span.text()) || span.text() == "input",
         Expr::ArrayCompr { .. } | Expr::SetCompr { .. } | Expr::ObjectCompr { .. } => true,

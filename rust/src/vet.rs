@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 use crate::builtins::{self, Standing};
+use crate::distinct::keys_are_distinct;
 use crate::failure::PolicyFault;
 use crate::names::{constant, dotted, head_of, Head, Names, Step};
-use crate::outline::{keys_are_distinct, mentions, Call, Mentions};
+use crate::outline::{mentions, Call, Mentions};
 use regorus::unstable::{Expr, Module, Ref, Rule, Span};
 use regorus::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,23 +19,24 @@ const MAX_COMPILED_ARGUMENTS: usize = 8;
 type Path = Vec<String>;
 
 /// All definitions of one path.
-struct Node {
-    path: Path,
+pub(crate) struct Node {
+    pub path: Path,
     span: Span,
     modules: BTreeSet<usize>,
-    is_function: bool,
+    pub is_function: bool,
     arity: usize,
-    edges: BTreeSet<usize>,
+    pub edges: BTreeSet<usize>,
     /// Why the compiled form must not serve it: what it would do differently, and where.
-    unfit: Option<String>,
+    pub unfit: Option<String>,
     /// Its definitions could disagree: the compiled form is made to notice [ENG-7].
     may_disagree: bool,
 }
 
 /// The rules of a set and how they depend on each other.
 pub struct Graph {
-    nodes: Vec<Node>,
-    index: BTreeMap<Path, usize>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) index: BTreeMap<Path, usize>,
+    checks_builtins: bool,
 }
 
 fn place(span: &Span) -> String {
@@ -48,7 +50,16 @@ fn fault(code: &'static str, span: &Span, message: impl Into<String>) -> PolicyF
 impl Graph {
     /// Builds the graph and refuses what may not run at all.
     pub fn of(modules: &[Ref<Module>]) -> Result<Self, PolicyFault> {
-        let mut graph = Self { nodes: Vec::new(), index: BTreeMap::new() };
+        Self::with(modules, true)
+    }
+
+    /// The same of a set that may be for another engine: calls are not held to this one's builtins.
+    pub fn surveyed(modules: &[Ref<Module>]) -> Result<Self, PolicyFault> {
+        Self::with(modules, false)
+    }
+
+    fn with(modules: &[Ref<Module>], checks_builtins: bool) -> Result<Self, PolicyFault> {
+        let mut graph = Self { nodes: Vec::new(), index: BTreeMap::new(), checks_builtins };
         let names: Vec<Names> = modules.iter().map(|module| Names::of(module)).collect();
         for (module, names) in modules.iter().zip(&names) {
             for rule in &module.policy {
@@ -132,7 +143,9 @@ impl Graph {
                     edges.insert(target);
                 }
                 None => {
-                    check_builtin(call)?;
+                    if self.checks_builtins {
+                        check_builtin(call)?;
+                    }
                     if call.name == builtins::WALK {
                         unfit.get_or_insert(format!("`walk` at {}", place(&call.span)));
                     }

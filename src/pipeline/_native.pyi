@@ -47,3 +47,9 @@ class PolicySet:
 
 def allowed_builtins() -> list[str]:
     """The builtins that a policy may call, sorted."""
+
+def survey(modules: list[tuple[str, str]]) -> bytes:
+    """What the modules read, call and are made of: {"modules": […], "rules": […]} as JSON."""
+
+def foreign_pattern(pattern: str) -> tuple[str, str] | None:
+    """What keeps a pattern from being used as in OPA, and what to write instead; None if nothing does."""

@@ -46,6 +46,17 @@ CHOSEN = [
     'x := v.v if { some v in input.rows; v.k == "a" }',
     'x := f("a")\nf(k) := v.v if { some v in input.rows; v.k == k }',
     "x[k] := v.v if some k, v in input.rows",
+    # two loops in one statement
+    "x contains [k, v] if some k, v in input.rows[_]",
+    "x contains [k, v] if { input.a == 1; some k, v in input.rows[i]; i > 0 }",
+    "x := [v | some v in input.rows[_]; v != 1]",
+    "x if { every n in input.nums { n > 0; some _, v in input.rows[_]; v == n } }",
+    "x if not f(1)\nf(n) if { some _, v in input.rows[_]; v == n }",
+    "x contains v if some v in input.nope[_]",
+    "x contains [i, v] if some v in [input.nums[i], i]",
+    # keys from a list of distinct constants
+    'x := {f: input.obj[f] | some f in ["p", "a"]}',
+    'x := {f: input.obj[f] | some f in ["p", "nope"]; input.obj[f]}',
     # a condition directly inside a comprehension, with and without a loop around it
     "x := 1 if { y := [1 | input.nope]; count(y) == 1 }",
     "x := 1 if { y := [1 | input.nope]; count(y) == 0 }",

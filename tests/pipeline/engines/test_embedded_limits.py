@@ -65,7 +65,7 @@ def _doubling(start: str, step: str, last: str, count: int) -> str:
         ('x := split(input.long, "")', "engine.builtin-limit"),
         ('x := replace(input.long, "a", input.long)', "engine.builtin-limit"),
         ('x := regex.replace(input.long, "a", input.long)', "engine.builtin-limit"),
-        (r'x := regex.match(`\w{60}`, "a")', "engine.builtin-limit"),
+        (r'x := regex.match(`\pL{600}`, "a")', "engine.builtin-limit"),
         ('x := strings.replace_n({"a": input.long}, input.long)', "engine.builtin-limit"),
         (_doubling('"abcdefgh"', 'concat("", [S, S])', "count(s40)", 40), "engine.builtin-limit"),
         (_doubling("[1, 2]", "array.concat(S, S)", "count(s40)", 40), "engine.builtin-limit"),

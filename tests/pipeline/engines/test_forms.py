@@ -98,3 +98,24 @@ def _agree(compiled: EngineResult, interpreted: EngineResult) -> bool:
     if isinstance(interpreted, Failed):
         return interpreted.code == "engine.not-a-collection"
     return compiled == interpreted
+
+
+@pytest.mark.spec("ENG-11")
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "x contains [k, v] if some k, v in input.rows[_]",
+        'x := {f: input.obj[f] | some f in ["p", "a"]}',
+        "x := [v | some v in input.rows[_]; v != 1]",
+    ],
+)
+def test_two_loops_in_one_statement_and_constant_keys_are_compiled(rules: str) -> None:
+    assert engine_of(rules, "x", compiled=True).form == "compiled"
+
+
+@pytest.mark.spec("ENG-10")
+@pytest.mark.parametrize(
+    "rules", ["x := {k: v | some k, v in input.rows[_]}", 'x := {f: input.nums[_] | some f in {"p"}}']
+)
+def test_comprehensions_whose_keys_may_meet_are_interpreted(rules: str) -> None:
+    assert engine_of(rules, "x", compiled=True).form == "interpreted"
