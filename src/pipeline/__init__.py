@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Action",
     "ApprovalRequired",
+    "Approvals",
     "Ask",
+    "Budgets",
     "CallError",
     "Config",
     "ConfigError",
@@ -24,6 +26,7 @@ __all__ = [
     "Events",
     "Guard",
     "Hit",
+    "Limit",
     "Mode",
     "OnError",
     "Outcome",
@@ -39,6 +42,7 @@ __all__ = [
     "Verdict",
     "ViewDecision",
     "as_stage",
+    "declassify",
     "emit",
 ]
 

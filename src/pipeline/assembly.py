@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -18,6 +19,7 @@ from pipeline.errors import ConfigError
 from pipeline.events import Events
 from pipeline.policy_set import PolicySet
 from pipeline.runner import APPROVAL_SECONDS, Runner
+from pipeline.sessions import SessionStore
 from pipeline.stage import Stage
 
 EngineName = Literal["embedded", "opa"]
@@ -74,6 +76,31 @@ def load_policies(policies: Policies = None, *, entrypoint: str | None = None) -
     ):
         directories.insert(0, policy_set.shipped())
     return policy_set.load(*directories, entrypoint=entrypoint)
+
+
+@contextmanager
+def open_sessions(url: str) -> Iterator[SessionStore]:
+    """The sessions at `url`, until the end of the block: `sqlite:////path/to/file`, or `redis://host:port/0`.
+
+    Raises:
+        ConfigError: a URL of another kind. StoreError: the store cannot be opened.
+    """
+    if url.partition(":")[0] in ("redis", "rediss", "unix"):
+        from pipeline.redis_sessions import RedisSessions  # each store brings its client
+
+        try:
+            shared = RedisSessions(url)
+        except ValueError:
+            raise ConfigError("this is no address of a Redis server", hint="write redis://host:port/0") from None
+        try:
+            yield shared
+        finally:
+            shared.close()
+    else:
+        from pipeline.store.database import Store
+
+        with Store(url) as store:
+            yield store.sessions()
 
 
 def build_engine(policies: PolicySet, name: EngineName, config: Config) -> Engine:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pipeline.approvals import Approvals as Approvals
 from pipeline.assembly import Config as Config
+from pipeline.budgets import Budgets as Budgets
+from pipeline.budgets import Limit as Limit
 from pipeline.context import Context as Context
 from pipeline.decision import Action as Action
 from pipeline.decision import Coverage as Coverage
@@ -12,6 +15,7 @@ from pipeline.decision import Hit as Hit
 from pipeline.decision import Mode as Mode
 from pipeline.decision import Verdict as Verdict
 from pipeline.decision import ViewDecision as ViewDecision
+from pipeline.declassification import declassify as declassify
 from pipeline.emission import emit as emit
 from pipeline.errors import ApprovalRequired as ApprovalRequired
 from pipeline.errors import CallError as CallError

@@ -88,6 +88,9 @@ class SchemaName(StrEnum):
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or - for standard input.")]
 From = Annotated[Wire, typer.Option("--from", help="The format that FILE is in.")]
+StoreOption = Annotated[str, typer.Option("--store", help="Where sessions are kept: sqlite:////… or redis://….")]
+SealKey = Annotated[Path | None, typer.Option("--seal-key", help="A file with the seal key, 64 hexadecimal digits.")]
+Person = Annotated[str, typer.Option("--as", help="Who you are: a subject's id, and not the one who asked.")]
 KindOption = Annotated[Kind, typer.Option("--kind", help="Whether FILE is a request or a response.")]
 
 
@@ -115,6 +118,12 @@ def evaluate(
     entrypoint: Annotated[
         str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
     ] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="Where sessions are kept: sqlite:////… or redis://….")
+    ] = None,
+    session: Annotated[str | None, typer.Option("--session", help="The session's id.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Who asks: an id.")] = None,
+    seal_key: SealKey = None,
 ) -> None:
     """Judge one request or response: a line per view, the verdict, and what would go out.
 
@@ -134,6 +143,10 @@ def evaluate(
         engine=engine.value,
         opa_url=opa_url,
         entrypoint=entrypoint,
+        store=store,
+        session=session,
+        subject=subject,
+        seal_key=seal_key,
     )
 
 
@@ -227,3 +240,82 @@ def build(
     from pipeline.cli.bundle import run
 
     run(directory, policies=policies)
+
+
+approvals = typer.Typer(help="What waits for a person.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(approvals, name="approvals")
+ApprovalId = Annotated[str, typer.Argument(metavar="ID", help="The approval's id, as the decision named it.")]
+
+
+@approvals.command("list")
+def list_approvals(
+    store: StoreOption,
+    output: Annotated[OutputFormat, typer.Option("--format", help="How to write them.")] = OutputFormat.TEXT,
+) -> None:
+    """List what waits, the oldest first."""
+    from pipeline.cli import people
+
+    people.list_approvals(store, as_json=output is OutputFormat.JSON)
+
+
+@approvals.command("show")
+def show_approval(
+    id: ApprovalId,
+    store: StoreOption,
+    seal_key: SealKey = None,
+    output: Annotated[OutputFormat, typer.Option("--format", help="How to write it.")] = OutputFormat.TEXT,
+) -> None:
+    """Show one approval; with the seal key also what it is about."""
+    from pipeline.cli import people
+
+    people.show(id, store, seal_key=seal_key, as_json=output is OutputFormat.JSON)
+
+
+@approvals.command("approve")
+def approve(id: ApprovalId, store: StoreOption, person: Person) -> None:
+    """Let exactly this through, once."""
+    from pipeline.cli import people
+
+    people.decide(id, store, person=person, approve=True)
+
+
+@approvals.command("deny")
+def deny(id: ApprovalId, store: StoreOption, person: Person) -> None:
+    """Refuse this until the approval expires."""
+    from pipeline.cli import people
+
+    people.decide(id, store, person=person, approve=False)
+
+
+@app.command("declassify")
+def declassify(
+    label: Annotated[str, typer.Argument(metavar="LABEL", help="The label to lift.")],
+    store: StoreOption,
+    session: Annotated[str, typer.Option("--session", help="The session's id.")],
+    person: Annotated[str, typer.Option("--as", help="Who you are: a subject's id.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept on record.")],
+    lasting: Annotated[str, typer.Option("--for", help="How long: 30m, 8h; a day at most.")],
+    subject: Annotated[
+        str | None, typer.Option("--subject", help="Whose session; without it, of nobody known.")
+    ] = None,
+    second: Annotated[str | None, typer.Option("--second", help="A second person who agrees.")] = None,
+    scope: Annotated[str, typer.Option("--scope", help="For what; kept on record.")] = "session",
+    source: Annotated[
+        list[str] | None, typer.Option("--source", help="An event that brought it (repeatable); without it, all.")
+    ] = None,
+) -> None:
+    """Lift a label from a session, for what brought it so far and for a time; what brings it later counts."""
+    from pipeline.cli import people
+
+    people.lift(
+        label,
+        store,
+        subject=subject,
+        session=session,
+        person=person,
+        second=second,
+        reason=reason,
+        scope=scope,
+        lasting=lasting,
+        sources=source or (),
+    )

@@ -19,7 +19,7 @@ from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import replace
 from pipeline.context import Context
-from pipeline.errors import CaseError, ConfigError, PipelineError, PolicyError
+from pipeline.errors import CaseError, ConfigError, PipelineError, PolicyError, SessionError
 
 PROVIDERS = {
     "openai_chat": "openai",
@@ -62,6 +62,8 @@ def one_line_errors(file: str = "") -> Iterator[None]:
         fail(str(error), Exit.USAGE)
     except CaseError as error:
         fail(str(error), Exit.INPUT)
+    except SessionError as error:
+        fail(str(error), Exit.REFUSED)
     except PipelineError as error:
         fail(str(error), Exit.EVALUATION)
     except CmfError as error:
@@ -77,6 +79,15 @@ def read_bytes(file: str) -> bytes:
             return stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise DecodeError(f"cannot be read: {error.strerror}", code="input.unreadable", hint="check the path") from None
+
+
+def read_seal_key(path: Path) -> bytes:
+    """The seal key in a file: 64 hexadecimal digits. ConfigError where it is something else, or not there."""
+    try:
+        return bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except (OSError, ValueError):
+        hint = "write 64 hexadecimal digits into it: openssl rand -hex 32"
+        raise ConfigError("the seal key cannot be read", path=str(path), code="config.seal-key", hint=hint) from None
 
 
 def read_traffic(file: str, source: str, kind: str) -> Message | Request | Response:

@@ -88,6 +88,9 @@ def show_verdict(out: Console, decision: Decision) -> None:
             f"{mode}   {decision.id}",
         )
     )
+    for approval in decision.approvals:
+        shown = f"{approval.status.value:<9} {approval.id or 'needs a session'}  {visible(approval.path)}"
+        out.print(Text.assemble("approval  ", (shown, "magenta")))
     style = "green" if coverage.full else "bold red"
     full = f"{coverage.evaluated} of {coverage.produced} views evaluated"
     missed = "; ".join(f"{visible(one.path)} not evaluated: {one.reason}" for one in coverage.skipped)

@@ -1,0 +1,120 @@
+"""`cmf approvals` and `cmf declassify`: what people decide, on a store that running pipelines share.
+
+Whoever can open the store is taken to be who they say, with the permission that the step needs [CLI-23].
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from cmf.codec import dumps
+from cmf.security import SubjectExtension
+from pipeline.approval_state import Approval
+from pipeline.approvals import Approvals
+from pipeline.assembly import open_sessions
+from pipeline.authority import APPROVE, DECLASSIFY
+from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
+from pipeline.cli.rendering import escaped_json, visible
+from pipeline.context import Context
+from pipeline.declassification import ALL_ON_RECORD, declassify
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhd])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def list_approvals(store: str, *, as_json: bool) -> None:
+    """What waits for a person, the oldest first."""
+    with _approvals(store, None) as approvals:
+        waiting = approvals.pending()
+    if as_json:
+        typer.echo(dumps([_document(one) for one in waiting]).decode())
+        return
+    for one in waiting:
+        asked = one.asked
+        rules = ", ".join(asked.rules)
+        who = f"{one.key.subject} in {one.key.session}"
+        typer.echo(visible(f"{asked.id}  {asked.target}  {who}  by {rules}  until {_moment(asked.expires_at)}"))
+
+
+def show(approval_id: str, store: str, *, seal_key: Path | None, as_json: bool) -> None:
+    """One approval, with what it is about where the key is given."""
+    with _approvals(store, seal_key) as approvals:
+        found = approvals.get(approval_id)
+        about = approvals.shown(approval_id) if seal_key is not None else None
+    document = _document(found) | ({} if about is None else {"about": about})
+    typer.echo(dumps(document).decode() if as_json else escaped_json(document))
+
+
+def decide(approval_id: str, store: str, *, person: str, approve: bool) -> None:
+    """Put the person's word on the approval."""
+    with _approvals(store, None) as approvals:
+        decided = (approvals.approve if approve else approvals.deny)(approval_id, _subject(person, APPROVE))
+    typer.echo(visible(f"{approval_id}: {decided.status.value} by {person}"))
+
+
+def lift(
+    label: str,
+    store: str,
+    *,
+    subject: str | None,
+    session: str,
+    person: str,
+    second: str | None,
+    reason: str,
+    scope: str,
+    lasting: str,
+    sources: Sequence[str],
+) -> None:
+    """Lift the label, and say until when."""
+    found = _DURATION.fullmatch(lasting)
+    if found is None:
+        fail("--for takes a number and s, m, h or d: 30m, 8h", Exit.USAGE)
+    context = Context(subject=None if subject is None else SubjectExtension(id=subject), session=session)
+    with one_line_errors(), open_sessions(store) as sessions:
+        grant = declassify(
+            sessions,
+            context,
+            label=label,
+            sources=list(sources) or ALL_ON_RECORD,
+            actor=_subject(person, DECLASSIFY),
+            seconder=None if second is None else _subject(second, DECLASSIFY),
+            reason=reason,
+            scope=scope,
+            expires_in=timedelta(**{_UNITS[found[2]]: int(found[1])}),
+        )
+    events = len(grant.sources)
+    typer.echo(visible(f"{grant.id}: {label} lifted for {events} events until {_moment(grant.expires_at)}"))
+
+
+@contextmanager
+def _approvals(store: str, seal_key: Path | None) -> Iterator[Approvals]:
+    with one_line_errors():
+        key = None if seal_key is None else read_seal_key(seal_key)
+        with open_sessions(store) as sessions:
+            yield Approvals(sessions, seal_key=key)
+
+
+def _subject(name: str, permission: str) -> SubjectExtension:
+    return SubjectExtension(id=name, permissions=frozenset({permission}))
+
+
+def _document(approval: Approval) -> dict[str, Any]:
+    shown = approval.to_json()
+    for name in ("requested_at", "expires_at", "decided_at", "used_at"):
+        shown[name] = None if shown[name] is None else _moment(shown[name])
+    return shown
+
+
+def _moment(microseconds: int) -> str:
+    return (_EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec="seconds")
+
+
+__all__ = ["decide", "lift", "list_approvals", "show"]

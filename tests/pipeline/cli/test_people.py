@@ -1,0 +1,156 @@
+"""`cmf approvals`, `cmf declassify` and `cmf eval --store`, as people use them by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.session_stores import taint, who
+from typer.testing import CliRunner, Result
+
+from pipeline.cli import app
+from pipeline.store.database import Store
+
+Run = Callable[..., Result]
+PAY = {"role": "assistant", "content": [{"content_type": "tool_call", "name": "pay", "arguments": {"amount": 7}}]}
+RULE = 'require_approval contains {"code": "t.pay", "reason": "Ask."} if input.name == "pay"'
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.sqlite3'}"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    (tmp_path / "key").write_text("ab" * 32 + "\n", encoding="ascii")
+    return str(tmp_path / "key")
+
+
+@pytest.fixture
+def judge(tmp_path: Path, store: str, key: str) -> Run:
+    policies = write_rules(tmp_path / "policies", {"pay": RULE})
+
+    def run(body: Any = PAY, *options: str) -> Result:
+        known = ["--policies", str(policies), "--store", store, "--session", "s", "--subject", "ann"]
+        arguments = ["eval", "-", "--from", "canonical", "--seal-key", key, *known, *options]
+        return CliRunner().invoke(app, arguments, input=json.dumps(body))
+
+    return run
+
+
+def cmf(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def refuses(result: Result, code: int, *words: str) -> None:
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+def asked(judge: Run) -> str:
+    result = judge(PAY, "--format", "json")
+    assert result.exit_code == 6, result.output
+    (approval,) = json.loads(result.stdout)["approvals"]
+    return str(approval["id"])
+
+
+@pytest.mark.spec("CLI-21")
+@pytest.mark.parametrize(
+    ("code", "words", "arguments"),
+    [
+        (2, ("config.invalid", "sqlite:////"), ("list", "--store", "mysql://x/y")),
+        (2, ("redis://host",), ("list", "--store", "redis://x:port/0")),
+        (5, ("store.unavailable",), ("list", "--store", "sqlite:////nowhere/x/y.sqlite3")),
+        (5, ("store.unavailable",), ("list", "--store", "redis://127.0.0.1:1/0")),
+        (1, ("approval.unknown",), ("show", "apr_1")),
+        (1, ("approval.unknown",), ("approve", "apr_1", "--as", "bob")),
+        (1, ("approval.unknown",), ("deny", "apr_1", "--as", "bob")),
+        (2, ("config.seal-key",), ("show", "apr_1", "--seal-key", "/nowhere")),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    code: int, words: tuple[str, ...], arguments: tuple[str, ...], store: str
+) -> None:
+    known = () if "--store" in arguments else ("--store", store)
+
+    refuses(cmf("approvals", *arguments, *known), code, *words)
+
+
+@pytest.mark.spec("CLI-21")
+@pytest.mark.spec("CLI-23")
+def test_nobody_approves_their_own_and_nobody_twice(judge: Run, store: str) -> None:
+    first = asked(judge)
+
+    refuses(cmf("approvals", "approve", first, "--store", store, "--as", "ann"), 1, "approval.own-request")
+    assert cmf("approvals", "deny", first, "--store", store, "--as", "bob").stdout == f"{first}: denied by bob\n"
+    refuses(cmf("approvals", "approve", first, "--store", store, "--as", "bob"), 1, "approval.decided")
+    assert judge().exit_code == 1
+    assert cmf("approvals", "approve", first, "--store", store).exit_code == 2
+
+
+@pytest.mark.spec("CLI-20")
+def test_the_whole_loop_by_hand(judge: Run, store: str, key: str) -> None:
+    assert cmf("approvals", "list", "--store", store).stdout == ""
+    first = asked(judge)
+    assert f"approval  pending   {first}  content[0]" in judge().stdout
+
+    (line,) = cmf("approvals", "list", "--store", store).stdout.splitlines()
+    assert line.startswith(f"{first}  tool://_/pay  id:ann in s  by test/pay  until 20")
+    (listed,) = json.loads(cmf("approvals", "list", "--store", store, "--format", "json").stdout)
+    assert (listed["status"], listed["subject"], listed["used_at"]) == ("pending", "id:ann", None)
+    shown = cmf("approvals", "show", first, "--store", store, "--seal-key", key, "--format", "json")
+    assert json.loads(shown.stdout)["about"]["arguments"] == {"amount": 7}
+    assert "about" not in cmf("approvals", "show", first, "--store", store).stdout
+    assert cmf("approvals", "approve", first, "--store", store, "--as", "bob").stdout == f"{first}: approved by bob\n"
+
+    assert judge().exit_code == 0
+    assert asked(judge) != first
+
+
+@pytest.mark.spec("CLI-20")
+def test_a_key_that_is_none_and_another_key_are_one_line(judge: Run, store: str, tmp_path: Path) -> None:
+    first = asked(judge)
+    (tmp_path / "other").write_text("cd" * 32, encoding="ascii")
+    (tmp_path / "short").write_text("cd", encoding="ascii")
+
+    show = ("approvals", "show", first, "--store", store, "--seal-key")
+    refuses(cmf(*show, str(tmp_path / "other")), 1, "approval.unreadable")
+    refuses(cmf(*show, str(tmp_path / "short")), 2, "config.seal-key")
+
+
+@pytest.mark.spec("CLI-22")
+def test_a_label_is_lifted_by_hand(tmp_path: Path, store: str) -> None:
+    with Store.at(tmp_path / "store.sqlite3") as opened:
+        opened.sessions().commit(who("ann", "s"), None, taint("secret", "e1"))
+    lift = ("declassify", "secret", "--store", store, "--subject", "ann", "--session", "s", "--as", "eve")
+    given = (*lift, "--reason", "reviewed", "--for")
+
+    refuses(cmf(*given, "soon"), 2, "--for")
+    refuses(cmf(*given, "2d"), 1, "declassify.too-long")
+    refuses(cmf(*given, "1h", "--source", "e9"), 1, "session.unknown-source")
+    refuses(cmf(*given, "1h", "--second", "eve"), 1, "declassify.four-eyes")
+    refuses(cmf("declassify", "pii", *given[2:], "1h"), 1, "declassify.nothing")
+    done = cmf(*given, "30m", "--second", "dan", "--source", "e1")
+
+    assert done.exit_code == 0
+    assert "secret lifted for 1 events until 20" in done.stdout
+    with Store.at(tmp_path / "store.sqlite3") as opened:
+        sessions = opened.sessions()
+        assert sessions.read(who("ann", "s")).labels == frozenset()
+        (grant,) = sessions.grants(who("ann", "s"))
+    assert (grant.actor, grant.seconder, grant.reason) == ("eve", "dan", "reviewed")
+    anonymous = [word for word in given if word not in ("--subject", "ann")]
+    refuses(cmf(*anonymous, "1h"), 1, "declassify.nothing")
+
+
+@pytest.mark.spec("CLI-20")
+def test_a_redis_store_serves_as_well(redis_url: str) -> None:
+    assert cmf("approvals", "list", "--store", redis_url).exit_code == 0
