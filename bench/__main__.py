@@ -1,4 +1,4 @@
-"""`python -m bench [--quick] [core] [decide] [translate] [pipeline]`: measure, print and keep tables (bench/results/)."""
+"""`python -m bench [--quick] [SCRIPT …]`: measure, print the tables, keep them in bench/results/."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import dataclasses
 import datetime
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from tests.house.tree import ROOT
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.tool_rules import TOOL_RULES
 
@@ -393,6 +395,17 @@ def test_labels_that_a_call_brought_are_on_its_result_without_a_session_too(guar
 
 def _ignores(to: str) -> None:
     return None
+
+
+@pytest.mark.slow
+@pytest.mark.spec("GRD-7")
+def test_the_example_prints_what_it_says() -> None:
+    file = ROOT / "examples" / "guarded_functions.py"
+    promised = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True, timeout=120)
+
+    assert done.stdout.splitlines() == [line.strip() for line in promised.split("Prints:")[1].strip().splitlines()]
 
 
 # -- signature and types -----------------------------------------------------------------------------------------------
