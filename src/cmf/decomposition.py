@@ -7,6 +7,7 @@ cannot be judged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from cmf.content import OpaquePart, Part, PromptResultPart, ToolResultPart
@@ -41,7 +42,7 @@ def iter_views(
     Raises:
         UnmappedPartError: something that no table maps to a view. ShapeError: nested deeper than `MAX_NESTING`.
     """
-    grants: Grants = None if capabilities is None else frozenset(Capability(name) for name in capabilities)
+    grants = None if capabilities is None else _granted(frozenset(capabilities))
     at = Hook(hook) if hook is not None else None
     if isinstance(value, Message):
         return _message_views(value, grants, at, "")
@@ -50,6 +51,11 @@ def iter_views(
     if isinstance(value, Response):
         return _response_views(value, grants, at)
     raise UnmappedPartError(f"{type(value).__name__} has no views", hint="pass a Message, a Request or a Response")
+
+
+@lru_cache(maxsize=64)  # a reader asks for the same ones each time
+def _granted(names: frozenset[Capability | str]) -> Grants:
+    return frozenset(Capability(name) for name in names)
 
 
 def _request_views(request: Request, grants: Grants, hook: Hook | None) -> Iterator[MessageView]:

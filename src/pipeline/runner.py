@@ -141,6 +141,7 @@ class Runner:
         approval_seconds: float = APPROVAL_SECONDS,
     ) -> None:
         self._policies = policies
+        self._capabilities = policies.capabilities  # worked out from all rules: once, not each pass
         self._engine = engine
         self._mode = mode
         self._timeout_seconds = timeout_seconds
@@ -288,7 +289,7 @@ class Runner:
         self, value: Traffic, session: SessionFacts, history: History, rule: DataRule
     ) -> Generator[_Batch, list[EngineResult], _Pass]:
         try:
-            views = list(iter_views(value, capabilities=self._policies.capabilities))
+            views = list(iter_views(value, capabilities=self._capabilities))
         except CmfError as error:
             coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
             return _Pass(views=(), coverage=coverage, labels={})
