@@ -58,11 +58,16 @@ class Replacer:
 
 
 def apply_edits(
-    value: Message | Request | Response, views: Iterable[ViewDecision], mode: Mode, replacer: Replacer
+    value: Message | Request | Response,
+    views: Iterable[ViewDecision],
+    mode: Mode,
+    replacer: Replacer,
+    gone: list[str] | None = None,
 ) -> Message | Request | Response:
     """`value` with the enforced redactions, rewrites and removals of all views carried out.
 
-    Later paths first, so that a removal never moves what is still to be edited.
+    Later paths first, so that a removal never moves what is still to be edited. `gone` is given the paths of what was
+    taken away.
 
     Raises:
         EffectError: an effect that does not fit what it names; `path` says where.
@@ -72,10 +77,17 @@ def apply_edits(
     for view in reversed(list(views)):
         hits = [hit for hit in view.hits if hit.effect in EDITS and hit.enforced]
         if hits:
-            value = edit(value, view.path, partial(_edited, hits=hits, path=view.path, replacer=replacer))
+            value = edit(value, view.path, partial(_edited_or_gone, hits, view.path, replacer, gone))
     if isinstance(value, Request):
         _check_tool_choice(value)
     return value
+
+
+def _edited_or_gone(hits: list[Hit], path: str, replacer: Replacer, gone: list[str] | None, part: Any) -> Any:
+    edited = _edited(part, hits, path, replacer)
+    if edited is None and gone is not None:
+        gone.append(path)
+    return edited
 
 
 def _edited(part: Any, hits: list[Hit], path: str, replacer: Replacer) -> Any:

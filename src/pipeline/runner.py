@@ -39,8 +39,6 @@ from pipeline.decision import (
     ViewDecision,
     hits_of,
     overall,
-    stronger,
-    verdict_of,
     view_decision,
     with_stages,
 )
@@ -51,6 +49,7 @@ from pipeline.errors import EffectError
 from pipeline.events import Events
 from pipeline.history import History
 from pipeline.ingestion import Ingested, take_in
+from pipeline.passes import Passes
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
 from pipeline.provenance import Origin
@@ -237,17 +236,20 @@ class Runner:
         # What stages labelled is the session's as well.
         session = dataclasses.replace(session, labels=session.labels.union(*map(labels_of, messages_of(value))))
         replacer = Replacer(self._replacer_key)
-        record: tuple[ViewDecision, ...] = ()
+        found = Passes()
         passes: list[tuple[Traffic, tuple[ViewDecision, ...]]] = []
         brought: Brought = frozenset()
         for _ in range(MAX_PASSES):
             judged = yield from self._judge(value, session, history, rule)
-            record = _merged(record, judged.views)
+            found.add(judged.views)
+            record = found.lines
             passes.append((value, judged.views))
             if judged.stops:
                 return self._outcome(record, judged.coverage, None, frozenset(), stages)
             try:
-                edited = apply_edits(value, judged.views, self._mode, replacer)
+                gone: list[str] = []
+                edited = apply_edits(value, judged.views, self._mode, replacer, gone)
+                found.removed(gone)
             except EffectError as error:
                 return self._refused(record, judged.coverage, _impossible(error.code), error.path, stages)
             relabelled = stamp(edited, judged.labels)
@@ -263,7 +265,7 @@ class Runner:
                     outcome = self._outcome(record, judged.coverage, value, session.labels, stages)
                 return dataclasses.replace(outcome, events=brought)
             value = relabelled
-        return self._refused(record, judged.coverage, _impossible("pipeline.no-fixed-point"), "", stages)
+        return self._refused(found.lines, judged.coverage, _impossible("pipeline.no-fixed-point"), "", stages)
 
     def _answered(
         self,
@@ -414,29 +416,3 @@ def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[byt
 
 def _denied(view: ViewDecision, hit: Hit) -> ViewDecision:
     return dataclasses.replace(view, hits=(*view.hits, hit), verdict=Verdict.DENY, outcome=Action.REFUSE)
-
-
-def _merged(record: tuple[ViewDecision, ...], views: tuple[ViewDecision, ...]) -> tuple[ViewDecision, ...]:
-    """What was found on the first pass, and what later passes added to it.
-
-    A view keeps the path that it had on the first pass. After a removal paths move; what then matches no earlier view
-    is added, so that no hit is ever lost.
-    """
-    if not record:
-        return views
-    known = {(view.path, view.kind): index for index, view in enumerate(record)}
-    merged = list(record)
-    for view in views:
-        index = known.get((view.path, view.kind))
-        if index is None:
-            merged += [view] if view.hits else []
-            continue
-        before = merged[index]
-        fresh = tuple(hit for hit in view.hits if hit not in before.hits)
-        if fresh or view.origins != before.origins:
-            hits = before.hits + fresh
-            outcome = stronger(before.outcome, view.outcome)
-            merged[index] = dataclasses.replace(
-                before, hits=hits, verdict=verdict_of(hits), outcome=outcome, origins=view.origins
-            )
-    return tuple(merged)

@@ -1,0 +1,69 @@
+"""What the passes of a run found, as one line per view. Spec: docs/spec/decisions-of-policy.md [DEC-8].
+
+An edit can take parts away, and then the places of what follows move. A line keeps the path that its view had on the
+first pass, so that a hit is never told of another view.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from pipeline.decision import ViewDecision, stronger, verdict_of
+from pipeline.paths import steps_of
+
+
+class Passes:
+    """The lines of a run so far, in the order of the views; later passes only ever add to them."""
+
+    def __init__(self) -> None:
+        self.lines: tuple[ViewDecision, ...] = ()
+        self._removed: dict[str, list[int]] = defaultdict(list)
+
+    def add(self, views: Sequence[ViewDecision]) -> None:
+        """Take in what a pass found; a view that no earlier pass had is a line of its own if something hit it."""
+        if not self.lines:
+            self.lines = tuple(views)
+            return
+        known = {(view.path, view.kind): place for place, view in enumerate(self.lines)}
+        merged = list(self.lines)
+        for view in views:
+            path = self.first_path(view.path)
+            place = known.get((path, view.kind))
+            if place is None:
+                merged += [dataclasses.replace(view, path=path)] if view.hits else []
+            else:
+                merged[place] = _united(merged[place], view)
+        self.lines = tuple(merged)
+
+    def removed(self, paths: Iterable[str]) -> None:
+        """Note what an edit took away, by the paths of the pass that asked for it."""
+        for path in [self.first_path(path) for path in paths]:
+            holder, _, place = path.rpartition("[")
+            self._removed[holder].append(int(place.rstrip("]")))
+
+    def first_path(self, path: str) -> str:
+        """The path that what stands at `path` now had on the first pass."""
+        if not self._removed:
+            return path
+        first = ""
+        for name, place in steps_of(path):
+            first += f".{name}" if first else name
+            if place is not None:
+                for gone in sorted(self._removed.get(first, ())):
+                    place += gone <= place
+                first += f"[{place}]"
+        return first
+
+
+def _united(before: ViewDecision, view: ViewDecision) -> ViewDecision:
+    fresh = tuple(hit for hit in view.hits if hit not in before.hits)
+    if not fresh and view.origins == before.origins:
+        return before
+    hits = before.hits + fresh
+    outcome = stronger(before.outcome, view.outcome)
+    return dataclasses.replace(before, hits=hits, verdict=verdict_of(hits), outcome=outcome, origins=view.origins)
+
+
+__all__ = ["Passes"]
