@@ -19,7 +19,7 @@ from pipeline.paths import message_path
 from pipeline.policy_input import SessionFacts
 from pipeline.profile import DATA_ACTIONS
 from pipeline.profiles import Entity
-from pipeline.registry import Registry, Returned, event_entity
+from pipeline.registry import Registry, Returned, remembered
 
 RULE: Final = "data_policy"
 DISPLAY: Final = frozenset({"display"})
@@ -71,9 +71,7 @@ class DataRule:
                 return tuple(self._hits(self._forbidding(DISPLAY, view), _before(self._active, view), "label"))
         except (PipelineError, LookupError, TypeError) as error:
             code = error.code if isinstance(error, PipelineError) else "data_policy.failed"
-            return (
-                _hit("data_policy.failed", {"problem": code}, "It is not known what this data may be used for."),
-            )
+            return (_hit("data_policy.failed", {"problem": code}, "It is not known what this data may be used for."),)
         return ()
 
     def _of_call(self, view: MessageView, origins: Sequence[Mapping[str, Any]] | None) -> tuple[Hit, ...]:
@@ -153,24 +151,12 @@ def _all_bound(registry: Registry, returned: Sequence[Returned], session: Sessio
     """Every entity that is known to have a data policy with limits, by URI."""
     known = [(one.entity, one.policy, one.names) for one in returned]
     known += [(entity, policy, entity.names) for entity, policy in registry.policies()]
-    for uri in _session_events(session):
-        known += [(meant, policy, meant.names) for meant, policy, _ in registry.returning(Entity.of_uri(uri))]
+    known += [(entity, policy, entity.names) for entity, policy in registry.bound_to(session)]
     found: dict[str, _Bound] = {}
     for entity, policy, names in known:
         if policy is not None and (policy.denied_actions or policy.allowed_actions is not None):
             before = found.get(entity.uri)
             found[entity.uri] = _Bound(policy, names if before is None else names | before.names)
-    return found
-
-
-def _session_events(session: SessionFacts) -> dict[str, set[str]]:
-    """Entity → the events by which its data brought labels that are in force in the session."""
-    found: dict[str, set[str]] = {}
-    for events in session.label_sources.values():
-        for event in events:
-            uri = event_entity(event)
-            if uri is not None:
-                found.setdefault(uri, set()).add(event)
     return found
 
 
@@ -180,7 +166,7 @@ def _all_active(returned: Sequence[Returned], session: SessionFacts) -> Iterator
         here.add(one.event)
         if not one.labels or one.stamped(session.lifted):
             yield _Active(one.entity.uri, one.message)
-    for uri, events in _session_events(session).items():
+    for uri, events in remembered(session).items():
         if events - here:  # what is in the traffic counts from its own place on
             yield _Active(uri, -1)
 

@@ -37,8 +37,9 @@ class Ingested:
 
     @property
     def retention(self) -> RetentionPolicy | None:
-        """How long the data in it may be kept together; None where nobody limits it."""
-        return retention_of(one.policy for one in self.found.returned)
+        """How long the data in it, and in its session, may be kept together; None where nobody limits it."""
+        earlier = (policy for _, policy in self.registry.bound_to(self.session))
+        return retention_of((*(one.policy for one in self.found.returned), *earlier))
 
     def rule(self) -> DataRule:
         """The rule on what the data may be used for, for this traffic."""

@@ -31,6 +31,7 @@ from cmf.uris import normalise, segment
 from cmf.value import fields_of
 from pipeline.context import NOTHING_KNOWN, Context, Known
 from pipeline.draft import messages_of
+from pipeline.policy_input import SessionFacts
 from pipeline.profile import Profile
 from pipeline.profiles import Entity, Found, Profiles, annotations_of
 from pipeline.result_fields import result_labels
@@ -105,6 +106,13 @@ class Registry:
             return tuple((Entity(uri, entity.name, entity.namespace), policy, profile) for uri, policy in own)
         return tuple((named, profile.data_policy, profile) for named, profile in profiles)
 
+    def bound_to(self, session: SessionFacts) -> Iterator[tuple[Entity, DataPolicy]]:
+        """The data policies of what came back earlier in the session, as far as labels tell."""
+        for uri in remembered(session):
+            yield from (
+                (meant, policy) for meant, policy, _ in self.returning(Entity.of_uri(uri)) if policy is not None
+            )
+
     def policies(self) -> Iterator[tuple[Entity, DataPolicy]]:
         """Every data policy that the context and the documents have; functions cannot be listed."""
         for key, policy in self._data.items():
@@ -112,6 +120,17 @@ class Registry:
         for uri, policy in self.profiles.data_policies().items():
             if uri not in self._data:
                 yield _entity_of_key(uri), policy
+
+
+def remembered(session: SessionFacts) -> dict[str, set[str]]:
+    """The URIs of entities whose data brought labels that are in force in the session, with the events of each."""
+    found: dict[str, set[str]] = {}
+    for events in session.label_sources.values():
+        for event in events:
+            uri = event_entity(event)
+            if uri is not None:
+                found.setdefault(uri, set()).add(event)
+    return found
 
 
 def event_entity(event: str) -> str | None:
@@ -341,4 +360,4 @@ def _metadata(tool: ToolDefinition) -> ToolMetadata:
     )
 
 
-__all__ = ["Lookup", "Registry", "Returned", "event_entity", "look_up", "merged", "retention_of"]
+__all__ = ["Lookup", "Registry", "Returned", "event_entity", "look_up", "merged", "remembered", "retention_of"]

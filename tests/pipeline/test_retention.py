@@ -11,14 +11,18 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.pipeline.conftest import write_rules
 
-from cmf import RetentionPolicy
+from cmf import Choice, Message, Request, Response, RetentionPolicy, SubjectExtension, ToolCallPart, ToolResultPart
 from cmf.value import trusted
+from pipeline import Pipeline
 from pipeline.approval_state import Asked
 from pipeline.context import Context
 from pipeline.errors import StoreError
+from pipeline.profiles import Profiles
 from pipeline.retention import FOREVER, NEVER, Keep, Span, Sweep, keep, strictest
 from pipeline.session_state import Changes
+from pipeline.sessions import MemorySessions
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
 
@@ -228,3 +232,41 @@ def test_what_is_sealed_beside_an_approval_goes_when_it_is_too_old(store: Store)
     assert [(one.holder, one.erased) for one in swept] == [("sealed", 1)]
     with store.engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT approval_id FROM sealed").scalars().all() == ["new"]
+
+
+# -- what is kept beside an approval -----------------------------------------------------------------------------------
+
+ASK = 'require_approval contains {"code": "test.pay", "reason": "Ask."} if input.kind == "tool_call"'
+ANN = Context(subject=SubjectExtension(id="ann"), session="s")
+READ = Message(role="tool", content=[ToolResultPart(tool_name="payroll", content="5")])
+PAY = Message(role="assistant", content=[ToolCallPart(name="pay", arguments={})])
+
+
+@pytest.mark.spec("RET-4")
+@pytest.mark.parametrize(
+    ("retention", "sealed", "ends"),
+    [
+        (None, True, 3_600),
+        ({"policy": "session", "max_age_seconds": 60}, True, 60),
+        ({"policy": "session", "max_age_seconds": 9_999}, True, 3_600),
+        ({"policy": "transient"}, False, 3_600),
+        ({"policy": "none"}, False, 3_600),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_a_person_is_asked_about_is_kept_as_its_data_may_be(
+    retention: Any, sealed: bool, ends: int, at_once: bool, tmp_path: Path
+) -> None:
+    sessions = MemorySessions(lambda: MOMENT)
+    policy = {"apply_labels": ["pay"]} | ({"retention": retention} if retention else {})
+    profiles = Profiles.load({"profiles": {"payroll": {"data_policy": policy}}})
+    pipeline = Pipeline(policies=write_rules(tmp_path, {"ask": ASK}), sessions=sessions, profiles=profiles)
+
+    if not at_once:  # the data came back in an earlier run of the session
+        assert pipeline.run(Request(messages=[READ]), ANN).value is not None
+    traffic = Request(messages=[READ, PAY]) if at_once else Response(choices=[Choice(message=PAY)])
+    (asked,) = pipeline.run(traffic, ANN).decision.approval_ids
+
+    approval = sessions.approval(asked)
+    assert approval is not None
+    assert (sessions.sealed(asked) is not None, approval.asked.expires_at) == (sealed, NOW + ends * SECOND)
