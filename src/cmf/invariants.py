@@ -16,7 +16,8 @@ from cmf.extensions import Extensions
 from cmf.identity import TOOL_PREFIX, is_ulid
 from cmf.message import Message
 from cmf.request import Request, Response
-from cmf.tools import ToolRegistry, input_problem
+from cmf.tool_input import input_problem
+from cmf.tools import ToolRegistry
 
 Profile = Literal["ledger", "wire"]
 

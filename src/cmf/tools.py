@@ -125,22 +125,3 @@ class ToolRegistry:
 
     def __len__(self) -> int:
         return len(self._tools)
-
-
-def input_problem(tool: ToolDefinition, arguments: Any) -> str | None:
-    """The JSON path in `arguments` that does not fit the tool's schema; None where all fits, or there is no schema.
-
-    A schema that cannot be used fits nothing: the path is then `$`. Spec: [TOOL-5].
-    """
-    if tool.input_schema is None:
-        return None
-    import jsonschema  # brings much with it, and only validation needs it
-    import referencing
-
-    try:
-        # The registry is named because the default one fetches what a `$ref` points to.
-        validator = jsonschema.Draft202012Validator(tool.input_schema, registry=referencing.Registry())
-        error = next(validator.iter_errors(arguments), None)
-    except Exception:  # noqa: BLE001  (whatever fails there, the input was not shown to fit)
-        return "$"
-    return None if error is None else str(error.json_path)

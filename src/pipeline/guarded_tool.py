@@ -16,7 +16,8 @@ from cmf.enums import Role
 from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping, thaw
 from cmf.identity import TOOL_PREFIX
 from cmf.message import Message
-from cmf.tools import ToolDefinition, input_problem
+from cmf.tool_input import input_problem
+from cmf.tools import ToolDefinition
 from cmf.uris import tool_uri
 from cmf.value import to_json
 from pipeline.context import Context

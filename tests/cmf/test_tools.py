@@ -8,7 +8,8 @@ import pytest
 
 from cmf import Request, ToolDefinition, iter_views
 from cmf.errors import ToolNameError, ToolSchemaError, UnknownToolError
-from cmf.tools import ToolRegistry, input_problem, schema_findings
+from cmf.tool_input import input_problem
+from cmf.tools import ToolRegistry, schema_findings
 
 
 def tool(name: str = "read_file", schema: Any = None, **fields: Any) -> ToolDefinition:
