@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 KINDS = ("text", "tool_call", "tool_definition")
 WORDS = ("DENY", "QUERY", "CUT", "DIRTY", "STRIP", "TAINT", "SEND", "WARN", "WATCH", "OFF")
-LIKELY = (*WORDS, "SEND", "TAINT")
+LIKELY = (*WORDS, "SEND", "TAINT", "CUT", "CUT", "DIRTY", "DIRTY", "STRIP", "STRIP")
 NEAR = tuple(word.lower() for word in WORDS) + tuple(f"{word[:-1]}_{word[-1]}" for word in WORDS) + ("hello",)
 MASK = "[MASKED]"
 PASSES = 4
