@@ -35,6 +35,7 @@ __all__ = [
     "PolicyError",
     "PolicySet",
     "PolicyUnavailable",
+    "Profiles",
     "Refuse",
     "Stage",
     "StageMode",

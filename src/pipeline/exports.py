@@ -30,6 +30,7 @@ from pipeline.events import Events as Events
 from pipeline.guard import Guard as Guard
 from pipeline.pipeline import Pipeline as Pipeline
 from pipeline.policy_set import PolicySet as PolicySet
+from pipeline.profiles import Profiles as Profiles
 from pipeline.runner import Outcome as Outcome
 from pipeline.stage import Ask as Ask
 from pipeline.stage import OnError as OnError

@@ -275,7 +275,8 @@ class _Reader:
             for meant, policy, profile in self._registry.returning(entity):
                 labels = _labels(part, policy, profile)
                 names = said | entity.names | meant.names
-                own.append(Returned(found.place, meant, policy, labels, _event(meant, part), names))
+                event = _event(meant, part) if labels or policy is not None else ""  # nobody asks for it
+                own.append(Returned(found.place, meant, policy, labels, event, names))
         found.returned += own
         inside = (*around, *own)
         policies = [one.policy for one in inside if one.policy is not None]
