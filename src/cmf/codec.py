@@ -120,27 +120,31 @@ def loads_plain(text: bytes) -> Any:
     return orjson.loads(text)
 
 
-def frozen_object(text: str) -> tuple[FrozenDict | None, bool]:
-    """`loads_object`, frozen or sealed, and whether the text is the very one that `dumps` makes of the object."""
+def frozen_object(text: str) -> tuple[FrozenDict | None, int]:
+    """`loads_object`, frozen or sealed, and how many bytes of the text are spelling: 0 for what `dumps` makes of it.
+
+    Where the text differs in more than spaces, all of it counts as spelling.
+    """
     try:
         raw = text.encode()
         value = orjson.loads(raw)
         # The same proof as in `loads`, said again because half of the time of short texts goes into calls.
         spelt = orjson.dumps(value)
-        plain = spelt == raw
         if type(value) is dict and (
-            plain
+            spelt == raw
             or spelt.replace(b" ", b"") == raw.replace(b" ", b"")
             or spelt.translate(None, _SPACES) == raw.translate(None, _SPACES)
         ):
             # A level takes two bytes if it is an array, and else five; the innermost one may do with two.
             if 3 * spelt.count(b"[") + len(spelt) + 3 <= 5 * MAX_DEPTH:
-                return sealed(value), plain
-            return sealed_object(value, MAX_DEPTH, spelt), plain
+                return sealed(value), len(raw) - len(spelt)
+            return sealed_object(value, MAX_DEPTH, spelt), len(raw) - len(spelt)
     except (ValueError, ShapeError):
         pass  # not text, no JSON, too deep: `loads` has the last word
     found = loads_object(text)
-    return (None, False) if found is None else (freeze_parsed(found), dumps(found) == text.encode())
+    if found is None:
+        return None, 0
+    return freeze_parsed(found), 0 if dumps(found) == text.encode() else len(text)
 
 
 def sealed_object(value: dict[str, Any], max_depth: int, text: bytes | None = None) -> FrozenDict:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cmf.adapters.fields import Fields
-from cmf.adapters.layout import difference
+from cmf.adapters.layout import capped, grouped_as, spelling
 from cmf.content import (
     AudioPart,
     DocumentPart,
@@ -26,8 +26,8 @@ from cmf.content import (
 )
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
-from cmf.frozen import FrozenDict, freeze, same_spelling
-from cmf.message import Layout, Message
+from cmf.frozen import FrozenDict, freeze
+from cmf.message import Message
 from cmf.value import replace, trusted
 
 FORMAT: Final = "aisdk"
@@ -96,7 +96,7 @@ def read_message(raw: Any, path: str, *, index: int, split: bool, encode: Encode
     shape |= {key: ats for key, ats in found.items() if ats}
     if shape or len(messages) > 1:
         shape["parts"] = len(parts) if parts is not None else 0
-    return _laid_out(messages, shape, raw, index, encode)
+    return _laid_out(messages, shape, raw, path, index, encode)
 
 
 def _said_twice(fields: Fields, parts: Sequence[Any]) -> dict[str, Any]:
@@ -123,24 +123,18 @@ def _messages(reading: _Reading, role: Role, *, split: bool) -> list[Message]:
 
 
 def _laid_out(
-    messages: list[Message], shape: dict[str, Any], raw: Any, index: int, encode: Encode
+    messages: list[Message], shape: dict[str, Any], raw: Any, path: str, index: int, encode: Encode
 ) -> tuple[Message, ...]:
     """The group with its layout: how it was spelled, as far as the plain spelling differs."""
-    _lay(messages, shape, index)
-    plain = encode(messages)
-    if not same_spelling(plain, raw):
-        _lay(messages, {**shape, **(difference(plain, raw) or {})}, index)
-    return tuple(messages)
+    step = spelling(encode(_laid(messages, shape, index)), raw, path)
+    return capped(_laid(messages, {**shape, **step}, index))
 
 
-def _lay(messages: list[Message], shape: dict[str, Any], index: int) -> None:
+def _laid(messages: Sequence[Message], shape: dict[str, Any], index: int) -> Sequence[Message]:
     first = messages[0]
     if not shape and len(messages) == 1 and (first.extra is not None or first.role is not Role.ASSISTANT):
-        return  # nothing to say: an answer without keys of its own has to say that it stands alone
-    for at, message in enumerate(messages):
-        own = FrozenDict(shape) if at == 0 else FrozenDict()
-        layout = Layout(format=FORMAT, group=index, size=len(messages), shape=own)
-        object.__setattr__(message, "provider_raw", layout)  # ours alone until it is returned
+        return messages  # nothing to say: an answer without keys of its own has to say that it stands alone
+    return grouped_as(messages, format_name=FORMAT, index=index, shape=FrozenDict(shape))
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------

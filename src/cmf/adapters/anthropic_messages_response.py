@@ -79,8 +79,8 @@ def _decode(raw: Any, names: Names) -> Response:
         response = _decode_message(raw, names)
     elif isinstance(raw.get("error"), dict):
         response = _decode_error(raw)
-    elif "input_tokens" in raw:
-        response = _decode_count(raw)
+    elif (counted := _decode_count(raw)) is not None:
+        response = counted
     else:
         return _foreign_error(raw)
     found = layout.envelope_layout(_encode(response), _unmarked(raw), format_name=FORMAT)
@@ -110,11 +110,11 @@ def _error_info(fields: Fields) -> ErrorInfo:
     return info
 
 
-def _decode_count(raw: Any) -> Response:
+def _decode_count(raw: Any) -> Response | None:
     fields = Fields(raw, "$")
     count = fields.take("input_tokens", int)
     if count is None or not 0 <= count <= SAFE_INTEGER:
-        return _foreign_error(raw)
+        return None
     usage = trusted(TokenUsage, input_tokens=count, total_tokens=count)
     return trusted(Response, usage=usage, extra=fields.rest(FORMAT))
 

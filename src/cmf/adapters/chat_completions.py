@@ -52,7 +52,8 @@ class ChatCompletions:
             request = with_messages(quick, self._messages(listed))
         else:
             head, laid_out = self._head(body, listed)
-            request = replace(head, messages=self._messages(listed), provider_raw=laid_out)
+            request = replace(head, messages=self._messages(listed))
+            request = request if laid_out is None else with_layout(request, laid_out)
         return request if model is None or request.model is not None else replace(request, model=model)
 
     def _messages(self, listed: Any) -> tuple[Message, ...]:
@@ -70,8 +71,9 @@ class ChatCompletions:
 
     def _message(self, raw: Any, index: int, names: Names) -> Message:
         raw = freeze(raw)
-        decoded = decoded_message(raw, f"$.messages[{index}]", self._dialect, names)
-        return spelled((decoded,), raw, format_name=self.name, index=index, encode=self._alone)[0]
+        path = f"$.messages[{index}]"
+        decoded = decoded_message(raw, path, self._dialect, names)
+        return spelled((decoded,), raw, format_name=self.name, index=index, path=path, encode=self._alone)[0]
 
     def _alone(self, group: Sequence[Message]) -> Any:
         return wire_messages(group[0], self._dialect, CallIds())[0]
@@ -96,7 +98,7 @@ class ChatCompletions:
         elif layout is None or layout.format != self.name or not (layout.shape or layout.texts):
             written = wire_messages(one, self._dialect, ids)
         else:
-            one = with_layout(one, at_length(layout))
+            one = replace(one, provider_raw=at_length(layout))
             written = [
                 respell(
                     (one,),

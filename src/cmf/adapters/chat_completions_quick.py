@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cmf.adapters.chat_completions_decode import Names
+from cmf.adapters.layout import capped
 from cmf.codec import dumps, frozen_object, loads_object
 from cmf.content import TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
@@ -83,7 +84,7 @@ def _calling_message(
     if type(calls) is not list or not calls:
         return None
     texts: list[str | None] = []
-    differ = False
+    differ = large = False
     for call in calls:
         try:
             function, call_id, kind = call["function"], call["id"], call["type"]
@@ -96,20 +97,23 @@ def _calling_message(
             return None
         if not (call_id.isascii() and name.isascii() and text.isascii()) and not is_text(call_id + name + text):
             return None
-        given, plain = frozen_object(text)
+        given, spelling = frozen_object(text)
         names[call_id] = name
         if given is None:
             parts.append(_unread_call(call_id, name, text))
             texts.append(None)
             continue
         parts.append(_call(call_id, name, given))
-        if plain:
+        if not spelling:
             texts.append(None)
-        else:
-            differ = True
-            texts.append(text)
+            continue
+        texts.append(text)
+        differ = True
+        if spelling + spelling > len(text):  # else it is no more than twice its arguments, which the message says
+            large = True
     if differ:
-        return _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape, tuple(texts)))
+        laid_out = _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape, tuple(texts)))
+        return capped((laid_out,))[0] if large else laid_out
     if shape is NO_SHAPE:
         return _said(_ASSISTANT, tuple(parts))
     return _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape, ()))

@@ -11,7 +11,7 @@ from cmf.adapters.gemini_names import CONTENT, REQUEST, Spelling, normal, spelt
 from cmf.adapters.gemini_parts import FORMAT, decode_part, inside, optional, put
 from cmf.adapters.gemini_tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_tools
 from cmf.adapters.gemini_write import Names, encode_group
-from cmf.adapters.layout import apply, difference, grouped, said, with_layout
+from cmf.adapters.layout import apply, capped, grouped, grouped_as, said, spelling, with_layout
 from cmf.content import Part, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
@@ -64,10 +64,7 @@ def envelope_shape(
     plain: dict[str, Any], whole: dict[str, Any], names: Spelling, tools: list[int] | None = None
 ) -> Layout | None:
     """The layout of a request or response whose normal form is `whole`; None if plain spelling gives it."""
-    step = {} if same_spelling(plain, whole) else difference(plain, whole)
-    if step is None:
-        raise ShapeError("the body cannot be read whole", path="$", code="shape.not-read-whole")
-    shape: dict[str, Any] = dict(step)
+    shape = spelling(plain, whole, "$")
     if names:
         shape["names"] = names
     if tools is not None:
@@ -83,17 +80,12 @@ def _spelled(raw: Any, index: int, path: str, *, system: bool = False) -> list[M
     content, names = normal(raw, CONTENT)
     group = decode_content(content, path, system=system)
     plain = encode_group(group)
-    step = {} if same_spelling(plain, content) else difference(plain, content)
-    if step is None:
-        raise ShapeError("the content cannot be read whole", path=path, code="shape.not-read-whole")
+    step = spelling(plain, content, path)
     shape = {**step, "names": names} if names else step
     if not shape and len(group) == 1 and group[0].role is not Role.TOOL:
         return group
-    first = freeze(shape) if shape else NO_SHAPE
-    return [
-        with_layout(message, Layout(format=FORMAT, group=index, size=len(group), shape=NO_SHAPE if at else first))
-        for at, message in enumerate(group)
-    ]
+    laid_out = grouped_as(group, format_name=FORMAT, index=index, shape=freeze(shape) if shape else NO_SHAPE)
+    return list(capped(laid_out))
 
 
 def decode_content(content: Any, path: str, *, system: bool = False, reply: bool = False) -> list[Message]:

@@ -17,15 +17,22 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from cmf.codec import loads_object
+from cmf.codec import dumps, loads_object
+from cmf.errors import ShapeError
 from cmf.frozen import FrozenDict, freeze, same_json, same_spelling, thaw
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.request import Request, Response
-from cmf.value import Value, replace
+from cmf.value import replace, to_bytes
+
+MAX_SHARE: Final = 2
+"""How many times the size of what it lays out a layout may have [A15]."""
+
+SMALL: Final = 256
+"""So many bytes of layout are always kept: an empty message has hardly any of its own."""
 
 _ABSENT: Final = object()
 _TEXT_BLOCKS: Final = ("", "text", "input_text", "output_text")
-_T = TypeVar("_T", bound=Value)
+_T = TypeVar("_T", Message, Request, Response)
 
 Encode = Callable[[Sequence[Message]], Any]
 Decode = Callable[[Any], Sequence[Message]]
@@ -120,22 +127,41 @@ def _applied(plain: Any, step: Any) -> Any:
     return apply(plain, step)
 
 
-def spelled(group: Sequence[Message], raw: Any, *, format_name: str, index: int, encode: Encode) -> tuple[Message, ...]:
+def spelling(plain: Any, raw: Any, path: str) -> dict[str, Any]:
+    """What turns `plain`, the encoding of what was read from `raw`, into `raw` again; {} if they are alike.
+
+    Raises:
+        ShapeError: they differ in text, so that something was not read: what policy judges would be less than the body.
+    """
+    step = {} if same_spelling(plain, raw) else difference(plain, raw)
+    if step is None:
+        raise ShapeError(
+            "the body cannot be read whole", path=path, code="shape.not-read-whole", hint="see the provider's reference"
+        )
+    return step
+
+
+def spelled(
+    group: Sequence[Message], raw: Any, *, format_name: str, index: int, path: str, encode: Encode
+) -> tuple[Message, ...]:
     """The messages that `raw` decoded to, with the layout that makes `encode` give `raw` again, if one is needed.
 
     The first message of the group holds the layout; the others only that they belong to it.
+
+    Raises:
+        ShapeError: see `spelling`.
     """
-    plain = encode(group)
-    step = {} if same_spelling(plain, raw) else (difference(plain, raw) or {})
+    step = spelling(encode(group), raw, path)
     if not step and len(group) == 1:
         return tuple(group)
-    return tuple(
-        with_layout(
-            message,
-            Layout(format=format_name, group=index, size=len(group), shape=_shape(step) if at == 0 else NO_SHAPE),
-        )
-        for at, message in enumerate(group)
-    )
+    return capped(grouped_as(group, format_name=format_name, index=index, shape=_shape(step)))
+
+
+def grouped_as(group: Sequence[Message], *, format_name: str, index: int, shape: FrozenDict) -> tuple[Message, ...]:
+    """The messages of one wire message, with the layout that says so and how it was spelled."""
+    first = Layout(format=format_name, group=index, size=len(group), shape=shape)
+    others = first if not shape else dataclasses.replace(first, shape=NO_SHAPE)
+    return tuple([replace(one, provider_raw=others if at else first) for at, one in enumerate(group)])
 
 
 def respell(group: Sequence[Message], *, format_name: str, encode: Encode, decode: Decode) -> Any:
@@ -183,13 +209,41 @@ def _group_size(messages: Sequence[Message], at: int, format_name: str) -> int:
 
 
 def with_layout(holder: _T, layout: Layout | None) -> _T:
-    """A copy of a message, request or response with this layout; for adapters alone."""
-    return replace(holder, provider_raw=layout)
+    """A copy of a message, request or response with this layout, unless it is too large; for adapters alone."""
+    return capped((replace(holder, provider_raw=layout),))[0]
+
+
+def capped(holders: Sequence[_T]) -> tuple[_T, ...]:
+    """The messages of a group, or the one request or response, without their layouts if these are too large [ADP-13].
+
+    What is dropped is dropped whole: half a layout would be one that nobody ever wrote.
+    """
+    size = sum(_size(holder.provider_raw) for holder in holders)
+    if size > SMALL and size > MAX_SHARE * sum(len(to_bytes(holder)) for holder in holders):
+        return tuple([replace(holder, provider_raw=None) for holder in holders])
+    return tuple(holders)
+
+
+def _size(layout: Layout | None) -> int:
+    return 0 if layout is None else _bytes_in(layout.shape) + _bytes_in(layout.texts)
+
+
+def _bytes_in(value: Any) -> int:
+    """The bytes of all keys and values, punctuation aside: the keys that lead to what a layout says are many."""
+    if isinstance(value, dict):
+        return sum(len(key.encode()) + _bytes_in(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return sum(map(_bytes_in, value))
+    return len(value.encode() if isinstance(value, str) else dumps(value))
 
 
 def envelope_layout(plain: dict[str, Any], raw: dict[str, Any], *, format_name: str) -> Layout | None:
-    """The layout of a whole request or response whose messages were compared on their own; None if none is needed."""
-    step = difference(plain, raw)
+    """The layout of a whole request or response whose messages were compared on their own; None if none is needed.
+
+    Raises:
+        ShapeError: see `spelling`.
+    """
+    step = spelling(plain, raw, "$")
     return Layout(format=format_name, shape=_shape(step)) if step else None
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cmf.adapters.fields import Fields, extra_of, object_in
-from cmf.adapters.layout import grouped
+from cmf.adapters.layout import grouped, grouped_as
 from cmf.adapters.loss import drop
 from cmf.adapters.mcp_blocks import (
     FORMAT,
@@ -26,7 +26,7 @@ from cmf.content import Part, PromptRequestPart, ResourceRefPart, TextPart, Tool
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.frozen import FrozenDict, frozen_mapping
-from cmf.message import Layout, Message
+from cmf.message import Message
 from cmf.request import Sampling, ToolChoice
 from cmf.tools import ToolDefinition
 from cmf.value import trusted
@@ -253,9 +253,7 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
     # is said to stand alone: results of other formats share one object.
     shape = _LIST if isinstance(content, list) and len(content) == 1 else FrozenDict()
     if shape or len(made) > 1 or made[0].role is Role.TOOL:
-        for at, message in enumerate(made):
-            layout = Layout(format=FORMAT, group=index, size=len(made), shape=shape if at == 0 else FrozenDict())
-            object.__setattr__(message, "provider_raw", layout)
+        return list(grouped_as(made, format_name=FORMAT, index=index, shape=shape))
     return made
 
 

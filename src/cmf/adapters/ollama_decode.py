@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cmf.adapters.fields import Fields
-from cmf.adapters.layout import difference
+from cmf.adapters.layout import spelling
 from cmf.content import ImagePart, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError, UnknownRoleError
 from cmf.extensions import TokenUsage
-from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping, same_spelling
+from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping
 from cmf.message import Layout, Message
 from cmf.request import Choice, ErrorInfo, Request, Response, Sampling
 from cmf.tools import ToolDefinition
@@ -48,9 +48,7 @@ def optional(fields: Fields, key: str, kind: type[Any]) -> Any:
 
 def layout_of(plain: Any, raw: Any, path: str) -> Layout | None:
     """The layout that gives `raw` from its plain form; None if they are alike; ShapeError if text would be lost."""
-    step = {} if same_spelling(plain, raw) else difference(plain, raw)
-    if step is None:
-        raise ShapeError("the body cannot be read whole", path=path, code="shape.not-read-whole")
+    step = spelling(plain, raw, path)
     return Layout(format=FORMAT, shape=freeze(step)) if step else None
 
 

@@ -23,7 +23,7 @@ from cmf.adapters.stream import StreamEvent
 from cmf.capabilities import ModelCapabilities, lookup
 from cmf.content import Part, TextPart
 from cmf.enums import Role
-from cmf.frozen import FrozenDict, freeze, frozen_mapping, same_spelling, thaw
+from cmf.frozen import FrozenDict, freeze, frozen_mapping, thaw
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.request import Request, Response
 from cmf.value import replace, trusted
@@ -61,7 +61,7 @@ class OpenAIResponsesAdapter:
             reader = ItemReader()
             messages += [_message(reader, item, at) for at, item in enumerate(listed)]
         spelt = layout.envelope_layout(encode_envelope(request), _outside(frozen), format_name=FORMAT)
-        return replace(request, messages=tuple(messages), provider_raw=spelt)
+        return layout.with_layout(replace(request, messages=tuple(messages)), spelt)
 
     def to_wire(self, request: Request) -> dict[str, Any]:
         """The request body.
@@ -113,10 +113,10 @@ class OpenAIResponsesAdapter:
         """
         frozen = freeze(body)
         response, form = decode_answer(frozen)
-        plain = encode_answer(response, form)
-        step = {} if same_spelling(plain, frozen) else layout.difference(plain, _emittable(frozen)) or {}
-        shape = {**step, **form}
-        return replace(response, provider_raw=Layout(format=FORMAT, shape=FrozenDict(shape))) if shape else response
+        shape = {**layout.spelling(encode_answer(response, form), _emittable(frozen), "$"), **form}
+        if not shape:
+            return response
+        return layout.with_layout(response, Layout(format=FORMAT, shape=FrozenDict(shape)))
 
     def to_wire_response(self, response: Response) -> Any:
         """The response body; marks of the folder are left out."""
@@ -210,9 +210,10 @@ def _message(reader: ItemReader, item: Any, at: int) -> Message:
         plain = [in_form(plain[0], form)]
     elif (kind := item.get("type")) in KINDS:
         shape["kinds"] = {"0": kind}
-    if not same_spelling(plain, [item]):
-        shape |= layout.difference(plain, [item]) or {}
-    return replace(message, provider_raw=Layout(format=FORMAT, group=at, shape=FrozenDict(shape))) if shape else message
+    shape |= layout.spelling(plain, [item], f"$.input[{at}]")
+    if not shape:
+        return message
+    return layout.with_layout(message, Layout(format=FORMAT, group=at, shape=FrozenDict(shape)))
 
 
 def _spelled_items(writer: ItemWriter, message: Message) -> list[dict[str, Any]]:

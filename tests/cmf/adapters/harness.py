@@ -70,7 +70,6 @@ class Proof:
 
     format_name: ClassVar[str]
     lossless_share: ClassVar[float] = 0.995
-    hostile_lossless: ClassVar[bool] = False  # whether wounded bodies that are accepted also come back as they were
 
     @pytest.fixture
     def chosen(self, proof_scale: float, proof_seed: int) -> list[Record]:
@@ -128,4 +127,4 @@ class Proof:
     @given(data=st.data())
     def test_hostile_json_is_refused_or_read_whole(self, data: st.DataObject) -> None:
         side, body = data.draw(hostile_bodies(self.format_name))
-        check_hostile(self.format_name, side, body, lossless=self.hostile_lossless)
+        check_hostile(self.format_name, side, body)

@@ -53,6 +53,7 @@ def _general(raw: Any, names: dict[str, str]) -> Any:
         raw,
         format_name="openai_chat",
         index=3,
+        path="$",
         encode=lambda group: wire_messages(group[0], DIALECT, CallIds())[0],
     )[0]
 

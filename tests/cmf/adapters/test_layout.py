@@ -9,11 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.adapters.layout import apply, difference, respell, with_layout
+from cmf.adapters import FORMATS, get
+from cmf.adapters.layout import apply, capped, difference, grouped, grouped_as, respell, spelling, with_layout
 from cmf.content import TextPart
 from cmf.enums import Role
+from cmf.errors import CmfError, ShapeError
 from cmf.frozen import FrozenDict, same_spelling, thaw
 from cmf.message import Layout, Message
+from cmf.request import Request
+from cmf.value import to_bytes
+from tests.cmf.adapters.hostile import hostile_bodies
 from tests.cmf.adapters.wiredata import strings
 
 TEXT = st.text("ab", max_size=3)
@@ -91,3 +96,136 @@ def test_a_forged_layout_changes_nothing(shape: dict[str, Any]) -> None:
         return [Message(role=raw["role"] or Role.TOOL, content=(TextPart(text=raw["content"]),))]
 
     assert respell([forged], format_name="x", encode=encode, decode=decode) == {"role": "user", "content": "***"}
+
+
+_ODD_PART = {"type": "tool-f", "toolCallId": "c", "state": ["x"], "input": {}}
+
+
+# -- what was not read -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("ADP-14")
+@given(plain=JSON, raw=JSON)
+def test_what_differs_in_text_is_refused_and_never_passed_over(plain: Any, raw: Any) -> None:
+    step = difference(plain, raw)
+
+    if step is not None:
+        assert spelling(plain, raw, "$.a") == ({} if same_spelling(plain, raw) else step)
+        return
+    with pytest.raises(ShapeError) as refusal:
+        spelling(plain, raw, "$.a")
+    assert (refusal.value.code, refusal.value.path) == ("shape.not-read-whole", "$.a")
+
+
+@pytest.mark.spec("ADP-14")
+@pytest.mark.parametrize(
+    ("name", "side", "body", "path"),
+    [
+        ("openai_responses", "request", {"model": "m", "tools": [{"type": [None], "name": "f"}]}, "$"),
+        ("openai_responses", "response", {"id": "r", "output": [], "usage": {"input_tokens_details": "x"}}, "$"),
+        ("mcp", "response", {"jsonrpc": "2.0", "id": 1, "result": "text"}, "$"),
+        (
+            "aisdk",
+            "request",
+            {"messages": [{"id": "m", "role": "assistant", "parts": [_ODD_PART]}]},
+            "$.messages[0]",
+        ),
+        ("aisdk", "response", {"id": "m", "role": "assistant", "parts": [_ODD_PART]}, "$"),
+    ],
+)
+def test_a_field_of_another_shape_is_refused_where_it_cannot_ride_along(
+    name: str, side: str, body: dict[str, Any], path: str
+) -> None:
+    adapter = get(name)
+    read = adapter.from_wire_request if side == "request" else adapter.from_wire_response
+
+    with pytest.raises(CmfError) as refusal:
+        read(body)
+
+    assert (refusal.value.code, refusal.value.path) == ("shape.not-read-whole", path)
+
+
+# -- how large it may be -----------------------------------------------------------------------------------------------
+
+
+def _called(*arguments: str, content: Any = None) -> dict[str, Any]:
+    calls = [
+        {"id": f"c{at}", "type": "function", "function": {"name": "f", "arguments": text}}
+        for at, text in enumerate(arguments)
+    ]
+    return {"messages": [{"role": "assistant", "content": content, "tool_calls": calls}]}
+
+
+@pytest.mark.spec("ADP-13")
+@pytest.mark.parametrize("more", [{}, {"name": "x"}], ids=["read quickly", "read at length"])
+@pytest.mark.parametrize(("spaces", "kept"), [(1, True), (150, True), (500, False), (100_000, False)])
+def test_the_spelling_of_arguments_is_kept_up_to_twice_the_message(more: Any, spaces: int, kept: bool) -> None:
+    body = _called("{" + " " * spaces + '"a":1}', '{"b": 2}')
+    body["messages"][0] |= more
+    chat = get("openai_chat")
+
+    request = chat.from_wire_request(body)
+
+    plain = _called('{"a":1}', '{"b":2}')
+    plain["messages"][0] |= more
+    assert (request.messages[0].provider_raw is not None) is kept
+    assert chat.to_wire(request) == (body if kept else plain)
+
+
+@pytest.mark.spec("ADP-13")
+def test_a_group_is_measured_and_dropped_as_a_whole() -> None:
+    messages = [Message(role=Role.TOOL, content=(TextPart(text="x" * size),)) for size in (1, 1000)]
+    shape = FrozenDict({"at": {"a": {"json": "x" * 1500}}})
+
+    kept = capped(grouped_as(messages, format_name="x", index=4, shape=shape))
+    dropped = capped(grouped_as([messages[0]] * 2, format_name="x", index=4, shape=shape))
+
+    assert [one.provider_raw for one in kept] == [
+        Layout(format="x", group=4, size=2, shape=shape),
+        Layout(format="x", group=4, size=2),
+    ]
+    assert [one.provider_raw for one in dropped] == [None, None]
+    assert dropped == (messages[0], messages[0])
+
+
+@pytest.mark.spec("ADP-13")
+def test_the_envelope_is_measured_against_the_whole_request() -> None:
+    chat = get("openai_chat")
+    keys = ("temperature", "top_p", "top_k", "stop", "seed", "frequency_penalty", "presence_penalty", "max_tokens")
+    more = ("max_completion_tokens", "functions", "function_call")
+    nothing = dict.fromkeys((*keys, "stream", "tools", "tool_choice", "response_format", "reasoning_effort", *more))
+    short, long = ({"messages": [{"role": "user", "content": text}], **nothing} for text in ("a", "a" * 100))
+
+    assert chat.to_wire(chat.from_wire_request(long)) == long
+    assert chat.to_wire(chat.from_wire_request(short)) == {"messages": short["messages"]}
+
+
+@pytest.mark.spec("ADP-13")
+@given(data=st.data())
+def test_no_layout_that_an_adapter_makes_is_larger_than_the_cap(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(FORMATS))
+    side, body = data.draw(hostile_bodies(name))
+    adapter = get(name)
+    try:
+        value = (
+            adapter.from_wire_request(body)
+            if side == "request"
+            else adapter.from_wire_response(adapter.fold_events(body) if side == "stream" else body)
+        )
+    except CmfError:
+        return
+
+    messages = value.messages if isinstance(value, Request) else [choice.message for choice in value.choices]
+    for group in [(value,), *grouped(messages, name)]:
+        held = [one.provider_raw for one in group if one.provider_raw is not None]
+        size = sum(_size(layout.shape) + _size(layout.texts) for layout in held)
+        assert size <= max(256, 2 * sum(len(to_bytes(one)) for one in group))
+
+
+def _size(value: Any) -> int:
+    """The bytes of keys and values, told from the text of all of it."""
+    if isinstance(value, dict):
+        return sum(len(key.encode()) + _size(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return sum(_size(item) for item in value)
+    return len(value.encode() if isinstance(value, str) else json.dumps(value))

@@ -33,7 +33,6 @@ CHAT = get("openai_chat")
 
 class TestRecordedTraffic(Proof):
     format_name = "openai_chat"
-    hostile_lossless = True
 
 
 def _read(*messages: dict[str, Any], **fields: Any) -> Request:

@@ -19,7 +19,6 @@ ROUTER = get("openrouter")
 
 class TestRecordedTraffic(Proof):
     format_name = "openrouter"
-    hostile_lossless = True
 
 
 def _details(*details: dict[str, Any]) -> Response:
