@@ -13,7 +13,10 @@ from cmf.value import Str, UtcTime, Value, value
 
 def _as_set(items: Any) -> Any:
     """Sets are written as JSON arrays, and read back from any of the built-in collections."""
-    return frozenset(items) if isinstance(items, list | tuple | set) else items
+    try:
+        return frozenset(items) if isinstance(items, list | tuple | set) else items
+    except TypeError:
+        raise ValueError("the items of a set are texts") from None  # an object or array is among them
 
 
 StrSet = Annotated[frozenset[Str], BeforeValidator(_as_set)]

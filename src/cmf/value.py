@@ -71,7 +71,11 @@ class Value(metaclass=_Values):
     @classmethod
     def model_validate_json(cls, data: bytes | str) -> Self:
         """The value that these JSON bytes describe. Strict JSON: see `cmf.codec.loads`."""
-        return cls.model_validate(loads(data))
+        from cmf.reading import read  # it knows the types of fields, so it sits above this module
+
+        parsed = loads(data)
+        found = read(cls, parsed)
+        return cls.model_validate(parsed) if found is None else found
 
     def model_dump(self) -> dict[str, Any]:
         """The JSON form as plain Python objects: a fresh dict that the caller may change."""
@@ -143,7 +147,7 @@ def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
 
 # -- the JSON form -----------------------------------------------------------------------------------------------------
 
-_REQUIRED = object()
+REQUIRED: Final = object()
 _adapters: dict[type, TypeAdapter[Any]] = {}
 _makers: dict[type, Callable[..., Any]] = {}
 _copiers: dict[type, Callable[..., Any]] = {}
@@ -188,27 +192,30 @@ def _init_fields(cls: type) -> list[dataclasses.Field[Any]]:
     return [field for field in dataclasses.fields(cls) if field.init]
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
+def field_default(field: dataclasses.Field[Any]) -> Any:
+    """What the field is where nothing is given for it; `REQUIRED` where something must be."""
     if field.default is not dataclasses.MISSING:
         default = field.default
         if isinstance(default, pydantic.fields.FieldInfo):
-            return _REQUIRED if default.is_required() else default.get_default(call_default_factory=True)
+            return REQUIRED if default.is_required() else default.get_default(call_default_factory=True)
         return default
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
-    return _REQUIRED
+    return REQUIRED
 
 
 def _defaults(cls: type) -> tuple[tuple[str, Any], ...]:
     known = _default_cache.get(cls)
     if known is None:
         fields = dataclasses.fields(cls)
-        known = _default_cache[cls] = tuple((f.name, None if _default(f) is _REQUIRED else _default(f)) for f in fields)
+        defaults = ((field.name, field_default(field)) for field in fields)
+        known = _default_cache[cls] = tuple((name, None if item is REQUIRED else item) for name, item in defaults)
     return known
 
 
-def _is_discriminator(field: dataclasses.Field[Any]) -> bool:
-    return field.name in ("content_type", "type") and isinstance(_default(field), str)
+def is_discriminator(field: dataclasses.Field[Any]) -> bool:
+    """Whether the field says what type the value is, so that it can only be at its default."""
+    return field.name in ("content_type", "type") and isinstance(field_default(field), str)
 
 
 def _maker(cls: type) -> Callable[..., Any]:
@@ -231,7 +238,7 @@ def _written(cls: type, takes: str, given: dict[str, str], *more: str) -> Callab
     It fills an instance of a twin that is not frozen, and only then makes it a `cls`: plain assignments to slots take a
     fifth of the time of the calls that a frozen class needs for them.
     """
-    known: dict[str, Any] = {"cls": cls, "twin": _twin(cls)}
+    known: dict[str, Any] = {"cls": cls, "twin": blank(cls)}
     lines = [f"def make({takes}):", " made = twin()"]
     for name, default in _defaults(cls):
         known[f"default_{name}"] = default
@@ -242,7 +249,7 @@ def _written(cls: type, takes: str, given: dict[str, str], *more: str) -> Callab
     return make
 
 
-def _twin(cls: type) -> type:
+def blank(cls: type) -> type:
     """A class with the slots of `cls` in the same places, made without arguments, that lets them be filled."""
     found = _twins.get(cls)
     if found is None:
@@ -267,11 +274,11 @@ def _reader(cls: type) -> Callable[[Any], dict[str, Any]]:
             continue
         name, default = field.name, f"default_{field.name}"
         # A discriminator is always written: it is at its default by definition.
-        known[default] = _REQUIRED if _is_discriminator(field) else _default(field)
+        known[default] = REQUIRED if is_discriminator(field) else field_default(field)
         differs = f"held is not {default}"
         if isinstance(known[default], FrozenDict | frozenset | tuple) and not known[default]:
             differs += f" and (held or type(held) is not type({default}))"
-        elif known[default] not in (None, _REQUIRED):
+        elif known[default] not in (None, REQUIRED):
             differs += f" and (type(held) is not type({default}) or held != {default})"
         lines += [f" held = item.{name}", f" if {differs}: fields[{name!r}] = held"]
     exec("\n".join([*lines, " return fields"]), known)  # noqa: S102 - the names are those of a class's fields
@@ -377,13 +384,17 @@ Flag = Annotated[bool, Field(strict=True)]
 """True or false; no word or number stands for either."""
 
 __all__ = [
+    "REQUIRED",
     "Blob",
     "Flag",
     "Number",
     "Str",
     "UtcTime",
     "Value",
+    "blank",
+    "field_default",
     "fields_of",
+    "is_discriminator",
     "json_schema",
     "maker",
     "replace",

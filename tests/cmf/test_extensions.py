@@ -99,3 +99,10 @@ def test_token_counts_are_counts() -> None:
     for wrong in (-1, 1.5, "1", True):
         with pytest.raises(ShapeError):
             TokenUsage(input_tokens=wrong)
+
+
+@pytest.mark.spec("MSG-12")
+@pytest.mark.parametrize("labels", [[["pii"]], [{}], ["pii", []]])
+def test_a_set_of_anything_but_texts_is_refused(labels: list[object]) -> None:
+    with pytest.raises(ShapeError):
+        SecurityExtension.model_validate({"labels": labels})
