@@ -24,6 +24,8 @@ _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _STRICT = _OPTIONS | orjson.OPT_STRICT_INTEGER
 _EXPONENT = "e+" if b"e+" in orjson.dumps(1e22) else "e"
 _SPACES = b" \t\n\r"
+_CONTAINERS = frozenset({dict, list})
+_WORTH_SEALING = 2048  # looking for brackets in more text takes longer than freezing most of what it holds
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -135,10 +137,11 @@ def frozen_object(text: str) -> tuple[FrozenDict | None, int]:
             or spelt.replace(b" ", b"") == raw.replace(b" ", b"")
             or spelt.translate(None, _SPACES) == raw.translate(None, _SPACES)
         ):
+            spelling = len(raw) - len(spelt)
             # A level takes two bytes if it is an array, and else five; the innermost one may do with two.
-            if 3 * spelt.count(b"[") + len(spelt) + 3 <= 5 * MAX_DEPTH:
-                return sealed(value), len(raw) - len(spelt)
-            return sealed_object(value, MAX_DEPTH, spelt), len(raw) - len(spelt)
+            if len(spelt) <= 5 * MAX_DEPTH and 3 * spelt.count(b"[") + len(spelt) + 3 <= 5 * MAX_DEPTH:
+                return sealed(value), spelling
+            return sealed_object(value, MAX_DEPTH, spelt), spelling
     except (ValueError, ShapeError):
         pass  # not text, no JSON, too deep: `loads` has the last word
     found = loads_object(text)
@@ -160,13 +163,18 @@ def sealed_object(value: dict[str, Any], max_depth: int, text: bytes | None = No
     """
     if isinstance(value, FrozenDict):
         return value
-    if text is None:
-        text = dumps(value)
-    # With no more brackets than there may be levels, it cannot be too deep.
-    if text.count(b"{") + text.count(b"[") <= max_depth:
-        return sealed(value)
+    if not _CONTAINERS.isdisjoint(map(type, value.values())):
+        if text is None:
+            text = dumps(value)
+        if len(text) <= _WORTH_SEALING and brackets(text) <= max_depth:
+            return sealed(value)
     frozen: FrozenDict = freeze_parsed(value, max_depth)
     return frozen
+
+
+def brackets(text: bytes) -> int:
+    """How many of them open in a JSON text, those in strings included: it cannot be nested more deeply."""
+    return text.count(b"{") + text.count(b"[")
 
 
 def _bytes_of(data: bytes | str) -> bytes:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.codec import dumps, frozen_object, loads, loads_object
+from cmf.codec import dumps, frozen_object, loads, loads_object, sealed_object
 from cmf.errors import DecodeError, ShapeError
-from cmf.frozen import FrozenDict, FrozenList, freeze, freeze_parsed, same_spelling
+from cmf.frozen import FrozenDict, FrozenList, SealedDict, freeze, freeze_parsed, same_spelling
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -204,6 +204,45 @@ def test_what_was_just_read_freezes_as_anything_does(value: Any) -> None:
 )
 def test_what_is_no_strict_object_is_none(text: str) -> None:
     assert frozen_object(text) == (None, 0)
+
+
+@pytest.mark.spec("MSG-4")
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ({"a": [1, {"b": 2}]}, SealedDict),
+        ({"a": "x" * 5000}, FrozenDict),  # nothing inside to freeze
+        ({"a": ["x" * 1000]}, SealedDict),
+        ({"a": ["x" * 5000]}, FrozenDict),  # looking for brackets would take longer than freezing
+        ({"a": ["{"] * 62}, SealedDict),
+        ({"a": ["[" * 100, []]}, FrozenDict),  # more brackets than levels may be, though these are text
+        ({"a": [[]] * 80}, FrozenDict),
+    ],
+)
+def test_an_object_is_sealed_where_that_is_safe_and_worth_it(value: dict[str, Any], kind: type) -> None:
+    text = dumps(value).decode()
+
+    found, spelling = frozen_object(text)
+
+    assert type(found) is kind
+    assert (found, spelling) == (value, 0)
+    assert type(sealed_object(json.loads(text), 64)) is kind
+    assert sealed_object(found, 64) is found  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("CODEC-4")
+@pytest.mark.parametrize("pattern", ["o", "a", "oa", "ooa", "oaa"])
+@pytest.mark.parametrize("levels", [2, 62, 63, 64, 65, 66, 200])
+def test_no_object_is_sealed_that_is_too_deep(pattern: str, levels: int) -> None:
+    """The shortest text of each depth, since it is texts that are measured."""
+    kinds = ("o" + pattern * levels)[:levels]
+    text = "".join('{"":' if kind == "o" else "[" for kind in kinds[:-1]) + ("{" if kinds[-1] == "o" else "[")
+    text += "".join("}" if kind == "o" else "]" for kind in reversed(kinds))
+
+    found, _ = frozen_object(text)
+
+    assert (found is None) is (levels > 64)
+    assert found is None or found == json.loads(text)
 
 
 @pytest.mark.spec("CODEC-4")

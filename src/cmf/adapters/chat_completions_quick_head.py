@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cmf.adapters.chat_completions_quick import is_text
-from cmf.codec import loads_plain, plain_bytes, sealed_object
+from cmf.codec import brackets, loads_plain, plain_bytes, sealed_object
 from cmf.errors import ShapeError
-from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping
+from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping, sealed
 from cmf.message import Message
 from cmf.request import Request, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
@@ -27,6 +27,7 @@ _KEPT: Final = frozenset(
 )
 """Keys that no format of the family reads: they ride along as they are."""
 _REMEMBERED_BYTES: Final = 64 * 1024  # 64 lists of that size are 4 MiB of text
+_ONE_LOOK: Final = 4096  # a longer list has so many brackets that its schemas have to be looked at one by one
 _SCHEMA_DEPTH: Final = MAX_DEPTH - 4  # the body, its tools, the tool and its function are around a schema
 _NO_SAMPLING: Final = Sampling()
 
@@ -111,10 +112,11 @@ def remembered_tools(text: bytes, format_name: str) -> tuple[ToolDefinition, ...
     """The tools that this JSON text lists: what it says, made once for as long as it is among the last 64 lists."""
     if text.rfind(b"null") >= 0:  # from the end: two and a half times as fast as `in`
         raise _AmbiguousError
-    return _tools(loads_plain(text), format_name)
+    shallow = len(text) <= _ONE_LOOK and brackets(text) <= _SCHEMA_DEPTH
+    return _tools(loads_plain(text), format_name, shallow=shallow)
 
 
-def _tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | None:
+def _tools(listed: list[Any], format_name: str, *, shallow: bool = False) -> tuple[ToolDefinition, ...] | None:
     tools = []
     for raw in listed:
         if not isinstance(raw, dict) or len(raw) != 2 or raw.get("type") != "function":
@@ -132,7 +134,7 @@ def _tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | 
             return None
         if isinstance(schema, dict):
             left -= 1
-            schema = sealed_object(schema, _SCHEMA_DEPTH)
+            schema = sealed(schema) if shallow else sealed_object(schema, _SCHEMA_DEPTH)
         elif "parameters" in function:
             return None
         extra = None
