@@ -20,7 +20,8 @@ COVERAGE := 97
 ENFORCEMENT := src/pipeline/runner.py,src/pipeline/effects.py,src/pipeline/passes.py,src/pipeline/emission.py,src/pipeline/certificate.py,$\
   src/pipeline/decision.py,src/pipeline/guard.py,src/pipeline/policy_input.py,src/pipeline/engines/base.py,src/cmf/tiers.py,$\
   src/pipeline/draft.py,src/pipeline/enforcement.py,src/pipeline/stage.py,src/pipeline/stages.py,$\
-  src/pipeline/history.py,src/pipeline/claims.py,src/pipeline/recording.py,src/pipeline/session_choice.py,$\
+  src/pipeline/history.py,src/pipeline/claims.py,src/pipeline/recording.py,src/pipeline/session_choice.py,src/pipeline/fitting.py,$\
+  src/cmf/tool_input.py,$\
   src/pipeline/authority.py,src/pipeline/budgets.py,src/pipeline/declassification.py,src/pipeline/approvals.py,$\
   src/pipeline/asking.py,src/pipeline/stamping.py,$\
   src/pipeline/sealing.py,src/pipeline/ambient.py,$\

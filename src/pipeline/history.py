@@ -18,6 +18,7 @@ from cmf.decomposition import iter_views
 from cmf.enums import ViewKind
 from cmf.message import Message
 from cmf.request import Request
+from cmf.tools import ToolDefinition
 from pipeline.approval_state import SessionKey, session_key
 from pipeline.claims import Claims
 from pipeline.context import Context
@@ -95,7 +96,8 @@ class _Kept:
 class History:
     """What one run knows of the conversation that its value belongs to. Not to be shared between threads.
 
-    `seen` gives those of some marks that are on record for the session, however far its history is trusted.
+    `seen` gives those of some marks that are on record for the session, however far its history is trusted; `tools` are
+    those that the request offered which the context names.
     """
 
     def __init__(
@@ -108,8 +110,10 @@ class History:
         trails: list[Trail],
         look: Look,
         seen: Look,
+        tools: Sequence[ToolDefinition] = (),
     ) -> None:
         self.seen = seen
+        self.tools = tools
         self._home = home
         self._key = key
         self._given = given
@@ -238,6 +242,7 @@ class Histories:
         key = session_key(context)
         history = context.history
         given = None if history is None else tuple(history.messages if isinstance(history, Request) else history)
+        tools = history.tools if isinstance(history, Request) else ()
         with self._lock:
             if key in self._kept and self._kept[key].keep.over(now):
                 self._forget(key)
@@ -246,7 +251,7 @@ class Histories:
             self._work -= sum(trail.work for trail in trails)
             known = kept.messages
         look, seen = self._look(context), self._seen(context)
-        return History(self, key, given=given, known=known, trails=trails, look=look, seen=seen)
+        return History(self, key, given=given, known=known, trails=trails, look=look, seen=seen, tools=tools)
 
     def put_back(
         self,

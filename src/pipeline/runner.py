@@ -47,6 +47,7 @@ from pipeline.effects import Replacer, apply_edits
 from pipeline.engines.base import Engine, EngineResult
 from pipeline.errors import EffectError
 from pipeline.events import Events
+from pipeline.fitting import Fitting
 from pipeline.history import History
 from pipeline.ingestion import Ingested, take_in
 from pipeline.passes import Passes
@@ -146,7 +147,8 @@ class Runner:
         self._timeout_seconds = timeout_seconds
         self._replacer_key = replacer_key
         self._approval_time = int(approval_seconds * 1_000_000)
-        self._stages = Stages(stages, events or Events(), mode)
+        self._events = events or Events()
+        self._stages = Stages(stages, self._events, mode)
         self._entrypoints = {kind: policies.entrypoint(kind) for kind in ViewKind}
         self._rules = {
             rule.id: RuleFacts(severity=rule.severity, mode=Mode(rule.mode.value)) for rule in policies.rules
@@ -239,11 +241,15 @@ class Runner:
         found = Passes()
         passes: list[tuple[Traffic, tuple[ViewDecision, ...]]] = []
         brought: Brought = frozenset()
+        fitting = Fitting(value, history, self._events)
         for _ in range(MAX_PASSES):
-            judged = yield from self._judge(value, session, history, rule)
+            judged = yield from self._judge(value, session, history, rule, fitting)
             found.add(judged.views)
             record = found.lines
             passes.append((value, judged.views))
+            if fitting.broken is not None:
+                hit = _impossible("effect.tool-input-invalid")
+                return self._refused(record, judged.coverage, hit, fitting.broken, stages)
             if judged.stops:
                 return self._outcome(record, judged.coverage, None, frozenset(), stages)
             try:
@@ -288,7 +294,7 @@ class Runner:
         return self._outcome(record, coverage, None, frozenset(), stages, answer)
 
     def _judge(
-        self, value: Traffic, session: SessionFacts, history: History, rule: DataRule
+        self, value: Traffic, session: SessionFacts, history: History, rule: DataRule, fitting: Fitting
     ) -> Generator[_Batch, list[EngineResult], _Pass]:
         try:
             views = list(iter_views(value, capabilities=self._capabilities))
@@ -296,7 +302,7 @@ class Runner:
             coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
             return _Pass(views=(), coverage=coverage, labels={})
         calls = any(view.kind is ViewKind.TOOL_CALL for view in views)
-        origins = history.origins(value) if calls else {}
+        origins = fitting.look(value, history.origins(value)) if calls else {}
         results: dict[int, EngineResult] = {}
         for shared, indexes in _by_context(views, session).items():
             entrypoints = [self._entrypoints[views[index].kind] for index in indexes]

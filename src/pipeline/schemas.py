@@ -110,6 +110,7 @@ def _origin_schema() -> dict[str, Any]:
         "sink": {"type": "boolean"},
         "irreversible": {"type": "boolean"},
         "askable": {"type": "boolean"},
+        "fits": {"const": False},
         "span": {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2},
     }
     return _object(entry, ("path", "sources"))

@@ -24,6 +24,11 @@ _invalid if input.properties.arguments_invalid
 
 _invalid if "arguments_raw" in object.keys(input.properties)
 
+_invalid if {
+	some entry in input.origins
+	entry.fits == false
+}
+
 # Without arguments and without the text that was sent instead, there is nothing to have judged.
 _invalid if {
 	not input.arguments

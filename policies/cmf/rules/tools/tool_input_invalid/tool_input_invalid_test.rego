@@ -19,6 +19,11 @@ test_denied_when_raw_text_is_beside_arguments if {
 	count(tool_input_invalid.deny) == 1 with input as _call({"arguments": {"a": 1}, "properties": {"arguments_raw": ""}})
 }
 
+test_denied_when_the_arguments_do_not_fit_the_tool if {
+	origins := [{"path": "", "type": "call", "use": "control", "sources": [], "fits": false}]
+	count(tool_input_invalid.deny) == 1 with input as _call({"arguments": {"a": 1}, "origins": origins})
+}
+
 test_denied_when_arguments_are_missing if count(tool_input_invalid.deny) == 1 with input as _call({})
 
 test_allowed_without_arguments_at_the_provider if {

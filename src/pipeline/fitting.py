@@ -1,0 +1,107 @@
+"""Whether tool calls fit their tools' schemas: as they come, and after every edit [C12]. Spec: tools.md [TOOL-7] ff."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from cmf.content import ToolCallPart
+from cmf.frozen import FrozenDict, JsonObject
+from cmf.request import Request, Response
+from cmf.tool_input import is_usable, schema_problem
+from cmf.tools import ToolDefinition
+from cmf.uris import tool_uri
+from pipeline.events import Events, ToolInputInvalid
+from pipeline.history import History, Origins
+from pipeline.paths import part_at, steps_of
+from pipeline.stage import Traffic
+
+_NO_ARGUMENTS: Final = FrozenDict()
+
+
+class Fitting:
+    """One run's look at its calls.
+
+    A call that came as it does not fit is for policy to judge; where an edit made it so, `broken` is its path.
+
+    The schema is the profile's, else those of the tools that the request offers: the traffic's own, and for a reply
+    those of the request that its context names. Calls that went out in this session before are not looked at again.
+    """
+
+    def __init__(self, traffic: Traffic, history: History, events: Events) -> None:
+        own = traffic.tools if isinstance(traffic, Request | Response) else ()
+        self._offered = _by_name([*own, *history.tools])
+        self._profiles = history.profiles
+        self._history = history
+        self._events = events
+        self._parts: dict[int, ToolCallPart] | None = None
+        self._problems: dict[int, str] = {}
+        self.broken: str | None = None
+
+    def look(self, value: Traffic, origins: Origins) -> Origins:
+        """The origins, in which the entry of a call that does not fit says so (`fits`).
+
+        Raises:
+            ConfigError: a function of the profiles failed.
+        """
+        before, parts, problems = self._parts, {}, {}
+        first = self._first_new(value) if before is None and origins else 0
+        shown = dict(origins)
+        for path in origins:
+            part = part_at(value, path)
+            parts[id(part)] = part
+            if before is not None and id(part) in before:
+                problem = self._problems.get(id(part))
+            else:
+                problem = self._problem(part, path, edited=before is not None) if _place(path) >= first else None
+            if problem is not None:
+                problems[id(part)] = problem
+                call, *values = origins[path]
+                shown[path] = [{**call, "fits": False}, *values]
+        self._parts, self._problems = parts, problems
+        return shown
+
+    def _first_new(self, value: Traffic) -> int:
+        if not isinstance(value, Request):
+            return 0
+        return next((at for at, _ in self._history.new_messages(value) if at is not None), len(value.messages))
+
+    def _problem(self, part: ToolCallPart, path: str, *, edited: bool) -> str | None:
+        """Where the arguments do not fit; None where they do, or where nothing says what they have to be."""
+        uri = tool_uri(part.name, part.namespace)
+        if part.arguments_raw is not None:
+            # Policy sees the text itself.
+            self._events.publish(ToolInputInvalid(path=path, tool=uri, problem="$"))
+            return None
+        arguments = _NO_ARGUMENTS if part.arguments is None else part.arguments
+        found = (schema_problem(schema, arguments) for schema in self._schemas(part, uri))
+        problem = next((one for one in found if one is not None), None)
+        if problem is not None:
+            self._events.publish(ToolInputInvalid(path=path, tool=uri, problem=problem))
+            self.broken = self.broken or (path if edited else None)
+        return problem
+
+    def _schemas(self, part: ToolCallPart, uri: str) -> Iterable[JsonObject]:
+        if part.executed_by == "provider":
+            return ()
+        known = self._profiles.tool_schema(uri)
+        if known is not None:
+            return (known,)
+        # What a client sends as a schema need not be one; then nothing is known of the arguments.
+        return filter(is_usable, self._offered.get((part.namespace, part.name), ()))
+
+
+def _place(path: str) -> int:
+    name, index = steps_of(path)[0]
+    return index if name == "messages" and index is not None else 0
+
+
+def _by_name(tools: Iterable[ToolDefinition]) -> Mapping[tuple[str | None, str], list[JsonObject]]:
+    found: dict[tuple[str | None, str], list[JsonObject]] = {}
+    for tool in tools:
+        if tool.input_schema is not None:
+            found.setdefault((tool.namespace, tool.name), []).append(tool.input_schema)
+    return found
+
+
+__all__ = ["Fitting"]

@@ -1,0 +1,234 @@
+"""Arguments and the schemas of tools: as calls come, and after every edit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.conversations import calls, returns, says
+
+from cmf import Choice, Message, PromptResultPart, Request, Response, SubjectExtension, ToolDefinition
+from cmf.content import ToolCallPart
+from cmf.value import replace
+from pipeline import Config, Context, Pipeline
+from pipeline.decision import Action, Mode
+from pipeline.events import ToolInputInvalid
+from pipeline.profiles import Profiles
+from pipeline.runner import Outcome
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"amount": {"type": "integer"}, "to": {"type": "string", "pattern": "^[a-z@.]+$"}},
+    "required": ["amount"],
+}
+RULES = {
+    "unfit": """\
+deny contains {"code": "test.unfit", "reason": "x"} if {
+\tsome entry in input.origins
+\tentry.fits == false
+\tstartswith(input.name, "strict")
+}
+""",
+    "mask": """\
+redact contains {"code": "test.mask", "reason": "x", "pointer": "/arguments/to"} if input.arguments.to == "secret@x.com"
+redact contains {"code": "test.hash", "reason": "x", "pointer": "/arguments/to", "replacement": "drop"} if {
+\tinput.arguments.to == "drop@x.com"
+}
+""",
+    "rewrite": """\
+rewrite contains {"code": "test.cap", "reason": "x", "pointer": "/arguments/amount", "value": 100} if {
+\tinput.arguments.amount > 100
+}
+""",
+    "word": 'redact contains {"code": "w", "reason": "x", "spans": [[0, 6]]} if startswith(input.content, "hidden")',
+}
+HERE = Context(subject=SubjectExtension(id="ann"), session="s")
+PAY = ToolDefinition(name="pay", input_schema=SCHEMA)
+Seen = list[ToolInputInvalid]
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rules(tmp_path_factory.mktemp("policies"), RULES, capabilities="read_labels")
+
+
+@pytest.fixture
+def piped(policies: Path) -> Callable[..., tuple[Pipeline, Seen]]:
+    def make(**options: Any) -> tuple[Pipeline, Seen]:
+        pipeline, seen = Pipeline(policies=policies, **options), []
+        pipeline.events.subscribe(lambda event: seen.append(event) if isinstance(event, ToolInputInvalid) else None)
+        return pipeline, seen
+
+    return make
+
+
+def offered(arguments: Mapping[str, Any], name: str = "pay", schema: Any = SCHEMA) -> Request:
+    tool = ToolDefinition(name=name, input_schema=schema)
+    return Request(messages=[says("user", "go"), calls(name, arguments, "1")], tools=[tool])
+
+
+def fits(outcome: Outcome) -> list[bool]:
+    """Of each call, whether policy was not told that it does not fit."""
+    return [view.origins[0].get("fits", True) for view in outcome.decision.views if view.origins is not None]
+
+
+# -- after an edit -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("TOOL-8")
+def test_an_edit_that_leaves_a_call_unfit_is_refused(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
+    pipeline, seen = piped()
+
+    outcome = pipeline.run(offered({"amount": 1, "to": "secret@x.com"}), HERE)
+
+    assert (outcome.value, outcome.decision.action) == (None, Action.REFUSE)
+    (line,) = [view for view in outcome.decision.views if view.outcome is Action.REFUSE]
+    assert (line.path, line.hits[-1].code) == ("messages[1].content[0]", "effect.tool-input-invalid")
+    assert seen == [ToolInputInvalid(path="messages[1].content[0]", tool="tool://_/pay", problem="$.to")]
+
+
+@pytest.mark.spec("TOOL-8")
+def test_an_edit_after_which_the_call_still_fits_goes_out(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
+    pipeline, seen = piped()
+
+    capped = pipeline.run(offered({"amount": 500}))
+    dropped = pipeline.run(offered({"amount": 1, "to": "drop@x.com"}))
+
+    assert [one.decision.action for one in (capped, dropped)] == [Action.FORWARD_MODIFIED] * 2
+    assert capped.request is not None
+    assert capped.request.messages[1].content[0].arguments == {"amount": 100}
+    assert seen == []
+
+
+@pytest.mark.spec("TOOL-8")
+def test_an_edit_elsewhere_does_not_make_an_unfit_call_the_edit_s_fault(
+    piped: Callable[..., tuple[Pipeline, Seen]],
+) -> None:
+    pipeline, seen = piped()
+    request = offered({})
+
+    outcome = pipeline.run(replace(request, messages=(says("user", "hidden"), *request.messages)))
+
+    assert outcome.decision.action is Action.FORWARD_MODIFIED
+    assert fits(outcome) == [False]
+    assert len(seen) == 1
+
+
+@pytest.mark.spec("TOOL-8")
+def test_in_mode_observe_nothing_is_edited_and_nothing_breaks(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
+    pipeline, seen = piped(config=Config(mode=Mode.OBSERVE))
+
+    assert pipeline.run(offered({"amount": 1, "to": "secret@x.com"})).decision.action is Action.FORWARD
+    assert seen == []
+
+
+# -- as it comes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("TOOL-7")
+def test_policy_is_told_of_a_call_that_does_not_fit_and_decides(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
+    pipeline, seen = piped()
+
+    loose, strict = pipeline.run(offered({"amount": None})), pipeline.run(offered({"amount": None}, "strict_pay"))
+
+    assert (loose.decision.action, strict.decision.action) == (Action.FORWARD, Action.REFUSE)
+    assert fits(loose) == fits(strict) == [False]
+    assert [event.problem for event in seen] == ["$.amount", "$.amount"]
+
+
+@pytest.mark.spec("TOOL-7")
+def test_the_shipped_rule_refuses_it() -> None:
+    outcome = Pipeline().run(offered({"amount": "1"}, "add"))
+
+    assert "tools.input-invalid" in [hit.code for hit in outcome.decision.hits]
+    assert "tools.input-invalid" not in [
+        hit.code for hit in Pipeline().run(offered({"amount": 1}, "add")).decision.hits
+    ]
+
+
+@pytest.mark.spec("TOOL-7")
+def test_text_that_is_no_object_is_an_event_too(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
+    pipeline, seen = piped()
+    call = Message.model_validate({"role": "assistant", "content": [ToolCallPart(name="pay", arguments_raw="{")]})
+
+    outcome = pipeline.run(Request(messages=[call], tools=[PAY]))
+
+    assert fits(outcome) == [True]
+    assert [(event.path, event.problem) for event in seen] == [("messages[0].content[0]", "$")]
+
+
+@pytest.mark.spec("TOOL-7")
+def test_a_call_inside_a_rendered_prompt_is_looked_at_too(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
+    pipeline, seen = piped()
+    prompt = PromptResultPart(prompt_name="p", messages=[calls("pay", {})])
+
+    pipeline.run(Request(messages=[Message.model_validate({"role": "user", "content": [prompt]})], tools=[PAY]))
+
+    assert [event.path for event in seen] == ["messages[0].content[0].messages[0].content[0]"]
+
+
+@pytest.mark.spec("TOOL-7")
+def test_a_reply_is_held_to_the_tools_of_the_request_that_the_context_names(
+    piped: Callable[..., tuple[Pipeline, Seen]],
+) -> None:
+    pipeline, seen = piped()
+    reply = Response(choices=[Choice(message=calls("pay", {}))])
+    asked = Request(messages=[says("user", "pay")], tools=[PAY])
+
+    assert fits(pipeline.run(reply, Context(history=asked))) == [False]
+    assert fits(pipeline.run(reply, Context(history=tuple(asked.messages)))) == [True]
+    assert fits(pipeline.run(calls("pay", {}), Context(history=asked))) == [False]
+    assert [event.path for event in seen] == ["choices[0].message.content[0]", "content[0]"]
+
+
+@pytest.mark.spec("TOOL-7")
+def test_the_operator_s_schema_is_the_one_that_holds(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
+    profiles = Profiles.load({"profiles": {"pay": {"input_schema": {"required": ["reason"]}}}})
+    pipeline, _ = piped(profiles=profiles)
+
+    assert fits(pipeline.run(offered({"amount": 1}))) == [False]
+    assert fits(pipeline.run(offered({"reason": "r"}))) == [True]
+
+
+@pytest.mark.spec("TOOL-7")
+@pytest.mark.parametrize(
+    "request_",
+    [
+        offered({"amount": "1"}, schema={"type": "OBJECT"}),
+        offered({"amount": "1"}, schema=None),
+        Request(messages=[calls("pay", {})], tools=[replace(PAY, namespace="bank")]),
+        Request(
+            messages=[
+                Message.model_validate(
+                    {"role": "assistant", "content": [ToolCallPart(name="pay", executed_by="provider")]}
+                )
+            ],
+            tools=[PAY],
+        ),
+    ],
+)
+def test_where_no_usable_schema_is_known_nothing_is_said(
+    piped: Callable[..., tuple[Pipeline, Seen]], request_: Request
+) -> None:
+    pipeline, seen = piped()
+
+    assert fits(pipeline.run(request_)) == [True]
+    assert seen == []
+
+
+@pytest.mark.spec("TOOL-7")
+def test_what_went_out_before_is_not_looked_at_again(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
+    pipeline, seen = piped()
+    first = offered({})
+    later = replace(first, messages=(*first.messages, returns("no", "1"), calls("pay", {"amount": None}, "2")))
+
+    for request in (first, later, later):
+        pipeline.run(request, HERE)
+
+    assert [(event.path, event.problem) for event in seen] == [
+        ("messages[1].content[0]", "$"),
+        ("messages[3].content[0]", "$.amount"),
+    ]
