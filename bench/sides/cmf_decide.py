@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -25,13 +26,17 @@ def operations(exchange: str) -> dict[str, Callable[..., Any]]:
     text, response = documents.message_bytes(0), documents.anthropic_response(0)
     anthropic = get("anthropic_messages")
     extensions = documents.extensions(0)
-    context = Context(subject=extensions["security"]["subject"], session="s-1")
+    context = Context(subject=extensions["security"]["subject"])
+    sessions = itertools.count()  # one each: otherwise every round would add to one conversation
 
     def decide() -> dict[str, Any]:
-        return guard.run(Message.model_validate_json(text), context=context).decision.to_json()
+        session = f"s-{next(sessions)}"
+        return guard.run(Message.model_validate_json(text), context=context, session=session).decision.to_json()
 
     def decide_response() -> dict[str, Any]:
-        return guard.run(anthropic.from_wire_response(loads(response)), context=context).decision.to_json()
+        session = f"s-{next(sessions)}"
+        value = anthropic.from_wire_response(loads(response))
+        return guard.run(value, context=context, session=session).decision.to_json()
 
     policies = load_policies()
     judged = ingest(Message.model_validate_json(text), context, frozenset())
