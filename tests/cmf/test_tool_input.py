@@ -93,6 +93,14 @@ def test_references_whose_steps_cannot_be_counted_fit_nothing(schema: Any) -> No
     assert problem(schema, {}) == "$"
 
 
+@pytest.mark.spec("TOOL-6")
+def test_parts_of_a_schema_that_are_true_or_false_are_steps_too() -> None:
+    schema = {"allOf": [True, {"properties": {"a": False}}], "properties": {"b": True}}
+
+    assert problem(schema, {"b": 1}) is None
+    assert problem(schema, {"a": 1}) == "$.a"
+
+
 def test_keys_that_are_no_names_are_quoted_in_the_path() -> None:
     assert problem({"additionalProperties": {"type": "string"}}, {"a b": 1}) == "$['a b']"
 
