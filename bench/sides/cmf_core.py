@@ -7,25 +7,29 @@ from collections.abc import Callable
 from typing import Any
 
 from bench import documents
+from bench.fresh import BATCH, Fresh
 from cmf import Message, iter_views
 from pipeline.policy_input import shared_bytes, view_bytes
 
 
 def operations() -> dict[str, Callable[..., Any]]:
-    """`validate`, `views`, `inputs` (from a held message), `all`; `keep` and `keep_dict` for memory."""
-    text = documents.message_bytes(0)
-    held = Message.model_validate_json(text)
+    """`validate`; `views` and `inputs`, each of a message just read; `all`; `keep` and `keep_dict` for memory."""
+    texts = [documents.message_bytes(index) for index in range(BATCH)]
+    text = texts[0]
 
-    def inputs(message: Message = held) -> list[bytes]:
+    def read(index: int = 0) -> Message:
+        return Message.model_validate_json(texts[index % BATCH])
+
+    def inputs(message: Message) -> list[bytes]:
         views = list(iter_views(message))
-        return [shared_bytes(views[0], None), *(view_bytes(view) for view in views)]
+        return [shared_bytes(views[0], None), *[view_bytes(view) for view in views]]
 
     return {
         "validate": lambda: Message.model_validate_json(text),
-        "views": lambda: list(iter_views(held)),
-        "inputs": inputs,
+        "views": Fresh(read, lambda message: list(iter_views(message))),
+        "inputs": Fresh(read, inputs),
         "all": lambda: inputs(Message.model_validate_json(text)),
-        "inputs_bytes": lambda: sum(map(len, inputs())),
+        "inputs_bytes": lambda: sum(map(len, inputs(read()))),
         "keep": lambda index: Message.model_validate_json(documents.message_bytes(index)),
         "keep_dict": lambda index: json.loads(documents.message_bytes(index)),
     }
