@@ -309,6 +309,34 @@ class Guard:
         self._sessions.commit(context, None, Changes(seen=frozenset({mark(Referred(kind), id)})))
         return outcome
 
+    # -- replies that waited for a person ----------------------------------------------------------------------------
+
+    def release(
+        self,
+        approval_id: str,
+        *,
+        subject: Subject | None = None,
+        session: str | None = None,
+        context: Context | None = None,
+    ) -> Outcome:
+        """The outcome for a model's reply that was suspended and is approved now: see `Pipeline.release`.
+
+        Raises:
+            ApprovalError: not approved, used, unknown here, or no reply was kept. StoreError: no store.
+        """
+        return self._pipeline.release(approval_id, self._context(context, subject, session))
+
+    async def arelease(
+        self,
+        approval_id: str,
+        *,
+        subject: Subject | None = None,
+        session: str | None = None,
+        context: Context | None = None,
+    ) -> Outcome:
+        """`release`, awaiting stages and engine."""
+        return await self._pipeline.arelease(approval_id, self._context(context, subject, session))
+
     # -- the session's model -------------------------------------------------------------------------------------------
 
     def swap_model(

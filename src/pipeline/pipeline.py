@@ -19,13 +19,15 @@ from pipeline.approval_state import session_key
 from pipeline.asking import Answer
 from pipeline.assembly import Config, EngineName, Policies, build_runner
 from pipeline.context import Context
+from pipeline.decision import Effect
 from pipeline.errors import ApprovalError, ConfigError, SessionError, StoreError
-from pipeline.events import ApprovalAsked, ApprovalUsed, Events
+from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded
 from pipeline.history import Histories, History
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.recording import UNRECORDED, Recording, Records
 from pipeline.references import judged
+from pipeline.registry import event_entity
 from pipeline.retention import Holder, Keep
 from pipeline.runner import Outcome
 from pipeline.sealing import Sealer
@@ -174,6 +176,7 @@ class Pipeline:
                 return False
             self._tell(context, changes)
         history.close(outcome.value)
+        self._tell_labels(facts, outcome)
         return True
 
     def _kept(self, context: Context, version: int | None, changes: Changes) -> bool:
@@ -226,6 +229,19 @@ class Pipeline:
             hint = "send the same again instead"
             raise ApprovalError("this approval holds no reply", code="approval.nothing-sealed", hint=hint)
         return Response.model_validate(body[_REPLY])
+
+    def _tell_labels(self, facts: SessionFacts, outcome: Outcome) -> None:
+        """Say which labels came, by a rule or with data; what a stage adds is said when it does."""
+        if outcome.value is None:
+            return
+        for view in outcome.decision.views:
+            for hit in view.hits:
+                if hit.effect is Effect.LABEL:
+                    self.events.publish(LabelAdded(label=str(hit.fields["label"]), path=view.path, by=hit.rule))
+        for label, source in sorted(outcome.events):
+            entity = event_entity(source)
+            if entity is not None and source not in facts.label_sources.get(label, ()):
+                self.events.publish(LabelAdded(label=label, path="", by=entity))
 
     def _tell(self, context: Context, changes: Changes) -> None:
         for asked in changes.asked:

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from tests.pipeline.conftest import write_rules
 
-from cmf import Message, Request, SubjectExtension, TextPart, ToolCallPart
+from cmf import Message, Request, SubjectExtension, TextPart, ToolCallPart, ToolResultPart
 from pipeline import Context, Guard, Pipeline, PolicyUnavailable
 from pipeline.context import Context as RunContext
 from pipeline.decision import Action
-from pipeline.errors import StoreError
+from pipeline.errors import ApprovalError, StoreError
+from pipeline.events import LabelAdded
 from pipeline.pipeline import MAX_CONFLICTS
 from pipeline.policy_input import SessionFacts
+from pipeline.profiles import Profiles
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions
 
@@ -155,3 +157,47 @@ def test_labels_are_kept_and_a_run_without_a_session_keeps_nothing(policies: Pat
     pipeline.run(taint, HERE)
     assert store.read(HERE).labels == {"seen"}
     pipeline.close()
+
+
+@pytest.mark.spec("EVT-3")
+def test_labels_of_rules_and_of_data_are_told_once_they_hold(policies: Path) -> None:
+    profiles = Profiles.load({"profiles": {"search": {"data_policy": {"apply_labels": ["web"]}}}})
+    pipeline = Pipeline(policies=policies, profiles=profiles)
+    told: list[object] = []
+    pipeline.events.subscribe(told.append)
+    call = ToolCallPart(name="search", arguments={}, tool_call_id="1")
+    found = ToolResultPart(tool_name="search", tool_call_id="1", content="taint")
+    history = [Message(role="assistant", content=[call]), Message(role="tool", content=[found])]
+
+    pipeline.run(Request(messages=history), HERE)
+    first = [event for event in told if isinstance(event, LabelAdded)]
+    pipeline.run(Request(messages=history), HERE)
+
+    assert first == [
+        LabelAdded(label="seen", path="messages[1].content[0]", by="test/label"),
+        LabelAdded(label="web", path="", by="tool://_/search"),
+    ]
+    assert [event for event in told if isinstance(event, LabelAdded) and event.label == "web"] == first[1:]
+
+
+@pytest.mark.spec("EVT-3")
+def test_what_is_refused_brings_no_label(policies: Path) -> None:
+    pipeline = Pipeline(policies=policies)
+    told: list[object] = []
+    pipeline.events.subscribe(told.append)
+    for number in range(3):
+        pipeline.run(pay(number), HERE)
+
+    refused = pipeline.run(Message(role="assistant", content=[*pay(4).content, TextPart(text="taint")]), HERE)
+
+    assert refused.value is None
+    assert not any(isinstance(event, LabelAdded) for event in told)
+
+
+@pytest.mark.spec("APR-10")
+async def test_a_guard_releases_what_its_pipeline_does(policies: Path) -> None:
+    with Guard(policies) as guard:
+        with pytest.raises(ApprovalError):
+            guard.release("appr_unknown", subject={"id": "ann"}, session="s")
+        with pytest.raises(ApprovalError):
+            await guard.arelease("appr_unknown", subject={"id": "ann"}, session="s")
