@@ -88,7 +88,10 @@ def test_a_schema_that_cannot_be_used_fits_nothing_and_says_so(schema: Any) -> N
 
 
 @pytest.mark.spec("TOOL-6")
-@pytest.mark.parametrize("schema", [{"$dynamicRef": "#x"}, {"$defs": {"a": {"$anchor": "x"}}, "$ref": "#x"}])
+@pytest.mark.parametrize(
+    "schema",
+    [{"$defs": {"a": {"$dynamicAnchor": "x"}}, "$dynamicRef": "#x"}, {"$defs": {"a": {"$anchor": "x"}}, "$ref": "#x"}],
+)
 def test_references_whose_steps_cannot_be_counted_fit_nothing(schema: Any) -> None:
     assert problem(schema, {}) == "$"
 
