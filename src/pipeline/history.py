@@ -320,13 +320,21 @@ def _alike(held: Sequence[Message], messages: Sequence[Message]) -> int:
     return min(len(held), len(messages))
 
 
+_HOLDING: Final = (ToolResultPart, PromptResultPart)  # parts that hold others
+_CALLING: Final = (ToolCallPart, *_HOLDING)
+
+
 def _may_call(message: Message) -> bool:
-    return any(isinstance(part, ToolCallPart | ToolResultPart | PromptResultPart) for part in message.content)
+    return any(isinstance(part, _CALLING) for part in message.content)
 
 
 def _calls(message: Message) -> Iterator[tuple[str, ToolCallPart]]:
     """The tool calls of a message, nested ones too, with the paths of their views."""
-    if _may_call(message):
+    if not any(isinstance(part, _HOLDING) for part in message.content):
+        for place, part in enumerate(message.content):
+            if isinstance(part, ToolCallPart):
+                yield f"content[{place}]", part
+    else:
         paths = (view.path for view in iter_views(message) if view.kind is ViewKind.TOOL_CALL)
         yield from ((path, part_at(message, path)) for path in paths)
 

@@ -302,7 +302,7 @@ class Index:
 
     def _sources(self, content: Any) -> tuple[list[Origin], bool, int]:
         """The sources of one value, whether the search was complete, and how many sources were left out."""
-        if isinstance(content, bool) or content is None:
+        if isinstance(content, bool) or content is None or not self._group_list:
             return [], True, 0
         answer = self._texts.find(content)
         found = [(self._group_list[group], hit) for group, hit in answer.found.items()]
