@@ -84,7 +84,7 @@ class Fitting:
     def _schemas(self, part: ToolCallPart, uri: str) -> Iterable[JsonObject]:
         if part.executed_by == "provider":
             return ()
-        known = self._profiles.tool_schema(uri)
+        known = self._profiles.tool_schema(uri) if self._profiles else None
         if known is not None:
             return (known,)
         # What a client sends as a schema need not be one; then nothing is known of the arguments.
