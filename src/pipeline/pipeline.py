@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from time import perf_counter_ns
-from typing import Final
+from typing import Any, Final
 
 from cmf.content import ToolCallPart
 from cmf.digests import content_digest
@@ -19,6 +19,7 @@ from pipeline.approval_state import session_key
 from pipeline.asking import Answer
 from pipeline.assembly import Config, EngineName, Policies, build_runner
 from pipeline.context import Context
+from pipeline.engines.base import Engine
 from pipeline.decision import Effect
 from pipeline.errors import ApprovalError, ConfigError, SessionError, StoreError
 from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded
@@ -49,7 +50,7 @@ class Pipeline:
         stages: in the order in which they run.
         policies: a directory, several, a loaded set, or None for the shipped policies; see `load_policies`.
         sessions: where sessions are kept; by default in this process.
-        engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`).
+        engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`), or one of your own with these policies in it.
         config: mode, deadline and the rest.
         profiles: what is known of tools and resources: how far their results are trusted, and what arguments are for.
         recorder: where every run is put on record before its outcome is given out; by default nowhere.
@@ -64,7 +65,7 @@ class Pipeline:
         stages: Sequence[Stage] = (),
         *,
         policies: Policies = None,
-        engine: EngineName = "embedded",
+        engine: EngineName | Engine = "embedded",
         config: Config | None = None,
         sessions: SessionStore | None = None,
         profiles: Profiles | None = None,
@@ -198,7 +199,7 @@ class Pipeline:
         taints |= {Taint(*one) for one in outcome.events if one[1] not in facts.label_sources.get(one[0], ())}
         counts = tuple(_calls(history.new_messages(released), context.call_id))
         seen = history.marks(released) | judged(value, released)
-        return Changes(taints=taints, counts=counts, seen=seen, used=answer.used)
+        return Changes(taints=taints, counts=counts, events=_events(taints, answer), seen=seen, used=answer.used)
 
     def _asking(self, value: Traffic, context: Context, answer: Answer, keep: Keep) -> Changes:
         """What is asked, with what it is about as far as and as long as that may be kept [RET-4]."""
@@ -272,4 +273,12 @@ def _calls(messages: Iterable[tuple[int | None, Message]], call_id: str | None) 
         said = content_digest(message) if calls else ""
         for index, part in calls:
             mark = None if at is None else f"{own}{said}:{at}:{index}"
-            yield Count(name=f"calls:{tool_uri(part.name, part.namespace)}", amount=Decimal(1), mark=mark)
+            uri = tool_uri(part.name, part.namespace)
+            yield Count(name=f"calls:{uri}", amount=Decimal(1), mark=mark, event={"type": "tool_call", "uri": uri})
+
+
+def _events(taints: Iterable[Taint], answer: Answer) -> tuple[dict[str, Any], ...]:
+    """What came to pass in the session besides calls: labels, and approvals that were used [SES-21]."""
+    labels = sorted({taint.label for taint in taints})
+    used = [{"type": "approval_used", "target": use.target} for use in answer.used]
+    return (*({"type": "label", "label": label} for label in labels), *used)

@@ -60,11 +60,15 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """An amount to add to a counter; one with a `mark` is added once per session, however often it is presented."""
+    """An amount to add to a counter; one with a `mark` is added once per session, however often it is presented.
+
+    `event` is kept among the session's events when it is added, and only then.
+    """
 
     name: str
     amount: Decimal
     mark: str | None = None
+    event: Mapping[str, Any] | None = None
 
 
 class BudgetScope(StrEnum):
@@ -267,14 +271,16 @@ class SessionState:
             if not grant.sources or any(Taint(grant.label, source) not in taints for source in grant.sources):
                 hint = "name the events that brought the label"
                 raise SessionError("a grant for what is not on record", code="session.unknown-source", hint=hint)
+        fresh = _fresh(changes.counts, counted)
+        events = (*changes.events, *(count.event for count in fresh if count.event is not None))
         return dataclasses.replace(
             self,
             version=self.version + 1,
             updated_at=now,
             taints=taints,
             grants=self.grants + tuple(dataclasses.replace(grant, granted_at=now) for grant in changes.grants),
-            counters=_counted(self.counters, changes.counts, counted),
-            events=(*self.events, *map(_event, changes.events))[-MAX_EVENTS:],
+            counters=_counted(self.counters, fresh),
+            events=(*self.events, *map(_event, events))[-MAX_EVENTS:],
             tool_ids=_linked(self.tool_ids, changes.tool_ids),
             approvals=self._approvals(changes, key, now),
             active_model=changes.active_model or self.active_model,
@@ -304,17 +310,22 @@ def _number(amount: Decimal) -> int | float:
     return int(amount) if amount == amount.to_integral_value() else float(amount)
 
 
-def _counted(
-    counters: Mapping[str, Decimal], counts: tuple[Count, ...], counted: frozenset[str]
-) -> Mapping[str, Decimal]:
-    grown = dict(counters)
+def _fresh(counts: Iterable[Count], counted: frozenset[str]) -> list[Count]:
+    """Those whose mark is not on record; of several with one mark the first."""
     met = set(counted)
+    fresh = []
     for count in counts:
-        if count.mark is not None and count.mark in met:
-            continue
-        grown[count.name] = grown.get(count.name, Decimal(0)) + _amount(count.amount)
+        if count.mark is None or count.mark not in met:
+            fresh.append(count)
         if count.mark is not None:
             met.add(count.mark)
+    return fresh
+
+
+def _counted(counters: Mapping[str, Decimal], counts: Iterable[Count]) -> Mapping[str, Decimal]:
+    grown = dict(counters)
+    for count in counts:
+        grown[count.name] = grown.get(count.name, Decimal(0)) + _amount(count.amount)
     return grown
 
 

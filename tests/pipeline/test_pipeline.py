@@ -201,3 +201,20 @@ async def test_a_guard_releases_what_its_pipeline_does(policies: Path) -> None:
             guard.release("appr_unknown", subject={"id": "ann"}, session="s")
         with pytest.raises(ApprovalError):
             await guard.arelease("appr_unknown", subject={"id": "ann"}, session="s")
+
+
+@pytest.mark.spec("SES-21")
+@pytest.mark.parametrize("remembers", [True, False])
+def test_what_went_on_is_an_event_once(policies: Path, remembers: bool) -> None:
+    store = MemorySessions()
+    history = [Message(role="user", content=[TextPart(text="taint")]), pay(1)]
+    pipeline = Pipeline(policies=policies, sessions=store)
+    pipeline.run(Request(messages=history), HERE)
+    again = pipeline if remembers else Pipeline(policies=policies, sessions=store)
+    again.run(Request(messages=[*history, pay(2)]), HERE)
+
+    assert [dict(event) for event in store.read(HERE).events] == [
+        {"type": "label", "label": "seen"},
+        {"type": "tool_call", "uri": "tool://_/pay"},
+        {"type": "tool_call", "uri": "tool://_/pay"},
+    ]
