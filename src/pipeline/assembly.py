@@ -103,12 +103,14 @@ def open_sessions(url: str) -> Iterator[SessionStore]:
             yield store.sessions()
 
 
-def build_engine(policies: PolicySet, name: EngineName, config: Config) -> Engine:
-    """The engine called `name` with `policies` in it.
+def build_engine(policies: PolicySet, name: EngineName | Engine, config: Config) -> Engine:
+    """The engine called `name` with `policies` in it; one that is there already is taken as it is.
 
     Raises:
         PolicyError: the set does not compile. ConfigError: no such engine, or no URL for the server.
     """
+    if not isinstance(name, str):
+        return name
     if name == "embedded":
         modules = [(module.path, module.text) for module in policies.modules]
         return EmbeddedEngine(modules, policies.data, policies.entrypoints, revision=policies.revision)
@@ -123,7 +125,7 @@ def build_engine(policies: PolicySet, name: EngineName, config: Config) -> Engin
 
 def build_runner(
     policies: Policies,
-    engine: EngineName,
+    engine: EngineName | Engine,
     config: Config,
     *,
     stages: Sequence[Stage] = (),

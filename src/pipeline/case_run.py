@@ -11,10 +11,11 @@ from typing import Literal, TypeAlias
 
 from cmf.codec import dumps
 from cmf.errors import CmfError
-from pipeline.assembly import Config, Policies
+from pipeline.assembly import Config, EngineName, Policies
 from pipeline.cases import Case, Expectation, ViewExpectation, WireExpectation
 from pipeline.decision import Action, Decision, ViewDecision
 from pipeline.emission import emit
+from pipeline.engines.base import Engine
 from pipeline.errors import PipelineError
 from pipeline.pipeline import Pipeline
 from pipeline.profiles import Profiles
@@ -44,8 +45,11 @@ class CaseResult:
 class CaseRunner:
     """Judges cases under one policy set; each case has a session of its own."""
 
-    def __init__(self, policies: Policies, config: Config | None = None) -> None:
+    def __init__(
+        self, policies: Policies, config: Config | None = None, *, engine: EngineName | Engine = "embedded"
+    ) -> None:
         self._policies = policies
+        self._engine = engine
         self._config = config or Config()
         self._roads: dict[tuple[Path | None, str], _Road] = {}
 
@@ -66,6 +70,10 @@ class CaseRunner:
         status: Status = "failed" if problems else "passed"
         return CaseResult(case=case, status=status, problems=tuple(problems), decision=outcome.decision)
 
+    def judge(self, case: Case) -> Outcome:
+        """What the pipeline makes of the case, in a session that only this judgement has; see `run` for errors."""
+        return self._road(case).judged(case)
+
     def close(self) -> None:
         """Let go of what the engines hold."""
         for road in self._roads.values():
@@ -77,7 +85,9 @@ class CaseRunner:
             config = dataclasses.replace(self._config, history=case.history)
             profiles = Profiles.load(case.profiles) if case.profiles is not None else None
             sessions = MemorySessions()
-            pipeline = Pipeline(policies=self._policies, config=config, sessions=sessions, profiles=profiles)
+            pipeline = Pipeline(
+                policies=self._policies, engine=self._engine, config=config, sessions=sessions, profiles=profiles
+            )
             self._roads[key] = _Road(pipeline=pipeline, sessions=sessions)
         return self._roads[key]
 

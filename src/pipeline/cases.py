@@ -76,10 +76,14 @@ class SessionBefore(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case, with its matrix worked out: what to judge, under which facts, and what is expected."""
+    """One case, with its matrix worked out: what to judge, under which facts, and what is expected.
+
+    `spelled` is how its file says that, with the defaults put in.
+    """
 
     name: str
     file: str
+    spelled: Mapping[str, Any]
     traffic: Request | Response
     context: Context
     session: SessionBefore
@@ -87,6 +91,12 @@ class Case:
     profiles: Path | None
     history: Literal["claimed", "trusted"]
     skip: str | None
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """The rules that it expects to hit."""
+        by_view = (rule for view in self.expected.views.values() for rule in (*(view.rules or ()), *view.rules_include))
+        return frozenset([*(self.expected.rules or ()), *self.expected.rules_include, *by_view])
 
 
 KEYS: Final = frozenset(
@@ -107,6 +117,15 @@ def read_cases(path: Path) -> list[Case]:
     Raises:
         CaseError: the file cannot be read, or does not say what a case needs: file and place within it.
     """
+    return [case_of(path, where, name, single) for where, name, single in spelled_cases(path)]
+
+
+def spelled_cases(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Place, name and keys of each case of a file, as they are spelled: defaults filled in, matrices worked out.
+
+    Raises:
+        CaseError: as `read_cases`.
+    """
     body = _body(path)
     if not isinstance(body, dict):
         raise _wrong(path, "$", "not an object", "write `cases:`")
@@ -116,13 +135,11 @@ def read_cases(path: Path) -> list[Case]:
     listed = body.get("cases")
     if not isinstance(listed, list) or not listed:
         raise _wrong(path, "cases", "no cases", "write a list")
-    found: list[Case] = []
     for place, spelled in enumerate(listed):
         where = f"cases[{place}]"
         _only(path, where, spelled, KEYS)
         for name, single in _cells(path, where, {**defaults, **spelled}):
-            found.append(_case(path, where, name, single))
-    return found
+            yield where, name, single
 
 
 def _cells(path: Path, where: str, spelled: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -176,7 +193,12 @@ def _put(path: Path, where: str, case: dict[str, Any], at: str, item: Any) -> No
         raise _wrong(path, where, "a path leads nowhere in the case", f"check `{at}`") from None
 
 
-def _case(path: Path, where: str, name: str, spelled: dict[str, Any]) -> Case:
+def case_of(path: Path, where: str, name: str, spelled: Mapping[str, Any]) -> Case:
+    """The case that `spelled` makes, without a matrix; files that it names are looked for beside `path`.
+
+    Raises:
+        CaseError: as `read_cases`.
+    """
     try:
         context = Context.model_validate(dict(spelled.get("context") or {}))
         if spelled.get("subject") is not None:
@@ -186,6 +208,7 @@ def _case(path: Path, where: str, name: str, spelled: dict[str, Any]) -> Case:
         return Case(
             name=name,
             file=str(path),
+            spelled=spelled,
             traffic=traffic,
             context=context.model_copy(update={"history": before}) if before is not None else context,
             session=SessionBefore.model_validate(spelled.get("session") or {}),
@@ -310,4 +333,13 @@ def _wrong(path: Path, where: str, message: str, hint: str) -> CaseError:
     return CaseError(message, path=f"{path}: {where}", code="case.invalid", hint=hint)
 
 
-__all__ = ["Case", "Expectation", "SessionBefore", "ViewExpectation", "WireExpectation", "read_cases"]
+__all__ = [
+    "Case",
+    "Expectation",
+    "SessionBefore",
+    "ViewExpectation",
+    "WireExpectation",
+    "case_of",
+    "read_cases",
+    "spelled_cases",
+]

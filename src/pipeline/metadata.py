@@ -168,8 +168,36 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def load_yaml(text: str) -> Any:
-    """The value that YAML `text` spells: safe types only, no key twice; raises yaml.YAMLError."""
-    return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader, made stricter
+    """The value that YAML `text` spells: safe types only, no key twice; raises yaml.YAMLError.
+
+    Aliases may make it no larger than `MAX_YAML_NODES`: a few lines of them can spell more than any memory holds.
+    """
+    loader = _StrictLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _size(node, {})
+        return loader.construct_document(node)
+    except RecursionError:
+        raise yaml.YAMLError("nested too deeply") from None
+    finally:
+        loader.dispose()
+
+
+MAX_YAML_NODES: Final = 1_000_000
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values `node` spells, each alias counted as what it stands for."""
+    if id(node) not in known:
+        known[id(node)] = MAX_YAML_NODES  # until it is known: what holds itself is too large
+        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+        parts = (part for entry in inner for part in (entry if isinstance(entry, tuple) else (entry,)))
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    if known[id(node)] > MAX_YAML_NODES:
+        raise yaml.constructor.ConstructorError(None, None, "aliases make it too large", node.start_mark)
+    return known[id(node)]
 
 
 def _custom(module: Module, line: int, annotations: Mapping[str, Any]) -> Mapping[str, Any]:

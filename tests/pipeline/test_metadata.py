@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.pipeline.policy_files import GOOD, PLACE, Write, refusal, write
@@ -11,6 +12,7 @@ from cmf.enums import Capability, ViewKind
 from pipeline import policy_set
 from pipeline.decision import Effect, Mode
 from pipeline.errors import PolicyError
+from pipeline.metadata import load_yaml
 
 __all__ = ["write"]  # a fixture
 
@@ -173,3 +175,17 @@ def test_no_text_in_place_of_metadata_crashes_the_loader(tmp_path_factory: pytes
 
     with pytest.raises(PolicyError):
         policy_set.load(directory)
+
+
+def test_yaml_that_aliases_make_enormous_or_endless_is_refused() -> None:
+    """Ten lines of aliases spell 10^9 values; a policy or a case from a stranger must not."""
+    lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+
+    for text in ("\n".join(lines), "&a [*a]", "[" * 100_000):
+        with pytest.raises(yaml.YAMLError):
+            load_yaml(text)
+
+
+def test_a_few_aliases_are_what_they_stand_for() -> None:
+    assert load_yaml("base: &base {a: 1}\nboth: [*base, *base]\n")["both"] == [{"a": 1}, {"a": 1}]
+    assert load_yaml("") is None

@@ -13,7 +13,7 @@ from cmf.errors import LossyProjectionError, ShapeError
 from cmf.message import Message
 from cmf.request import Request, Response
 from pipeline.cli.reading import one_line_errors, read_bytes, read_traffic
-from pipeline.cli.rendering import visible
+from pipeline.display import visible
 from pipeline.emission import with_wire_model
 
 NDJSON_FORMATS: Final = frozenset({"ollama"})

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import typer
 
-from pipeline.cli.rendering import visible
+from pipeline.display import visible
 
 
 class ReportFormat(StrEnum):

@@ -21,7 +21,7 @@ from pipeline.approvals import Approvals
 from pipeline.assembly import open_sessions
 from pipeline.authority import APPROVE, DECLASSIFY
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
-from pipeline.cli.rendering import escaped_json, visible
+from pipeline.display import escaped_json, visible
 from pipeline.context import Context
 from pipeline.declassification import ALL_ON_RECORD, declassify
 

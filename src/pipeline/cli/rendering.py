@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +10,7 @@ from rich.text import Text
 
 from cmf.adapters.loss import Loss
 from pipeline.decision import Decision, Hit, ViewDecision
+from pipeline.display import escaped_json, visible
 from pipeline.runner import Outcome
 
 _STYLES = {
@@ -29,16 +28,6 @@ _STYLES = {
 def console(*, stderr: bool = False) -> Console:
     """A console that never wraps, never guesses emoji or markup, and honours NO_COLOR."""
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
-def visible(text: str) -> str:
-    """`text` with control, bidi and other invisible characters spelled as escapes: a log line must not lie."""
-    return "".join(
-        character
-        if character == " " or unicodedata.category(character)[0] not in "CZ"
-        else f"\\u{{{ord(character):x}}}"
-        for character in text
-    )
 
 
 def show_outcome(outcome: Outcome, wire: Any, target: str, losses: Sequence[Loss]) -> None:
@@ -97,16 +86,3 @@ def show_verdict(out: Console, decision: Decision) -> None:
     out.print(Text.assemble("coverage  ", (full, style), f"   revision {decision.revision[:12]}"))
     if missed:
         out.print(Text(f"          {missed}", "bold red"))
-
-
-def escaped_json(value: Any) -> str:
-    """Indented JSON, with every invisible character as an escape."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    return "".join(
-        character if character in "\n " or unicodedata.category(character)[0] not in "CZ" else _json_escape(character)
-        for character in text
-    )
-
-
-def _json_escape(character: str) -> str:
-    return json.dumps(character)[1:-1]

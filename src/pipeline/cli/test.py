@@ -17,8 +17,9 @@ from pipeline.case_run import CaseResult, CaseRunner
 from pipeline.cases import Case, read_cases
 from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.cli.rendering import console, visible
+from pipeline.cli.rendering import console
 from pipeline.decision import Mode
+from pipeline.display import visible
 
 
 def run(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import typer
 from rich.text import Text
 
 from cmf.codec import dumps
 from cmf.decomposition import iter_views
 from pipeline.cli.reading import one_line_errors, read_traffic
-from pipeline.cli.rendering import console, escaped_json, visible
+from pipeline.cli.rendering import console
+from pipeline.display import escaped_json, rego_paths, visible
 
 
 def run(file: str, *, source: str, kind: str, output: str) -> None:
@@ -33,20 +31,3 @@ def run(file: str, *, source: str, kind: str, output: str) -> None:
         for path, item in rego_paths(document):
             value = Text(escaped_json(item), "green" if isinstance(item, str) else "cyan")
             out.print(Text.assemble(f"  {path} = ", value))
-
-
-def rego_paths(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every value of the input with the Rego reference that reaches it; empty containers are values too."""
-    yield from _paths("input", document)
-
-
-def _paths(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            plain = key.isascii() and key.isidentifier()
-            yield from _paths(f"{path}.{key}" if plain else f"{path}[{escaped_json(key)}]", item)
-    elif isinstance(value, list | tuple) and value:
-        for index, item in enumerate(value):
-            yield from _paths(f"{path}[{index}]", item)
-    else:
-        yield path, value

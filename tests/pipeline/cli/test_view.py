@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.cli import app
-from pipeline.cli.view import rego_paths
+from pipeline.display import rego_paths
 from pipeline.schemas import schema_of
 
 CALL = {

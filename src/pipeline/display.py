@@ -1,0 +1,51 @@
+"""Text of the traffic as people may be shown it, and the Rego references that reach it. Spec: docs/spec/cli.md."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+
+def visible(text: str) -> str:
+    """`text` with control, bidi and other invisible characters spelled as escapes: a log line must not lie."""
+    return "".join(
+        character
+        if character == " " or unicodedata.category(character)[0] not in "CZ"
+        else f"\\u{{{ord(character):x}}}"
+        for character in text
+    )
+
+
+def escaped_json(value: Any) -> str:
+    """Indented JSON, with every invisible character as an escape."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return "".join(
+        character if character in "\n " or unicodedata.category(character)[0] not in "CZ" else _json_escape(character)
+        for character in text
+    )
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1]
+
+
+def rego_paths(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every value of the input with the Rego reference that reaches it; empty containers are values too."""
+    yield from _paths("input", document)
+
+
+def _paths(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            plain = key.isascii() and key.isidentifier()
+            yield from _paths(f"{path}.{key}" if plain else f"{path}[{escaped_json(key)}]", item)
+    elif isinstance(value, list | tuple) and value:
+        for index, item in enumerate(value):
+            yield from _paths(f"{path}[{index}]", item)
+    else:
+        yield path, value
+
+
+__all__ = ["escaped_json", "rego_paths", "visible"]
