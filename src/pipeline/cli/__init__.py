@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import sys
 
+from pipeline.cli import authors
 from pipeline.cli.app import app
+
+authors.add_to(app)
 
 
 def main() -> None:
