@@ -41,7 +41,7 @@ def loads(data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX
         DecodeError: code says which rule: json.too-large, json.not-utf8, json.syntax, json.duplicate-key,
             json.lone-surrogate, json.not-finite, json.too-deep. Spec: [CODEC-1] to [CODEC-6].
     """
-    raw = _bytes_of(data)
+    raw = data if type(data) is bytes else _bytes_of(data)
     if len(raw) > max_bytes:
         raise DecodeError(
             f"{len(raw)} bytes are more than the {max_bytes} allowed", code="json.too-large", hint="send less at once"

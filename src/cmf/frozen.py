@@ -246,8 +246,8 @@ def sealed(value: dict[str, Any]) -> FrozenDict:
 
 def frozen_mapping(items: dict[str, Any]) -> FrozenDict:
     """An unchangeable mapping whose values are frozen already (values of the format, for example)."""
-    made = dict.__new__(FrozenDict)
-    dict.update(made, items)
+    made = _new_dict(FrozenDict)
+    _fill(made, items)
     return made
 
 
