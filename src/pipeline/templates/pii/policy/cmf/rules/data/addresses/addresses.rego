@@ -1,6 +1,7 @@
 # METADATA
 # title: Mail addresses are masked
-# description: Mail addresses in texts, other than those of our own domains, do not leave. In arguments they are refused.
+# description: |
+#   Mail addresses in texts, other than those of our own domains, do not leave. In arguments they are refused.
 # custom:
 #   code: data.addresses
 #   severity: high
