@@ -128,7 +128,7 @@ def _forms() -> list[tuple[Any, list[str], _Read | None]]:
         (Headers, ["held = {read}(held)"], _headers),
         (Objects, ["held = {read}(held)"], _registry(get_args(get_args(Objects)[0])[1])),
         (DataPolicies, ["held = {read}(held)"], _registry(get_args(get_args(DataPolicies)[0])[1])),
-        (Parts, _EACH, _part()),
+        (Parts, _EACH, _part),
         (ResultContent, ["if type(held) is not str: held = {read}(held)"], _result),
     ]
 
@@ -161,22 +161,23 @@ def _registry(cls: type[Value]) -> _Read:
     return read_registry
 
 
-def _part() -> _Read:
+@cache
+def _part_types() -> dict[str, type[Value]]:
     part_types = get_args(get_args(get_args(get_args(Parts)[0])[0])[0])
-    by_kind = {str(field_default(dataclasses.fields(cls)[0])): cls for cls in part_types}
+    return {str(field_default(dataclasses.fields(cls)[0])): cls for cls in part_types}
 
-    def read_part(part: Any) -> Any:
-        kind = part.get("content_type") if type(part) is dict else None
-        if type(kind) is not str or kind not in by_kind:
-            raise UnsureError
-        return _readers[by_kind[kind]](part)
 
-    return read_part
+def _part(part: Any) -> Any:
+    kind = part.get("content_type") if type(part) is dict else None
+    cls = _part_types().get(kind) if type(kind) is str else None
+    if cls is None:
+        raise UnsureError
+    return _readers[cls](part)
 
 
 def _result(content: Any) -> Any:
-    if type(content) is list and any(type(item) is dict and "content_type" in item for item in content):
-        raise UnsureError  # parts, or something that only looks like them
+    if type(content) is list and content and all(type(item) is dict and "content_type" in item for item in content):
+        return tuple([_part(item) for item in content])
     return freeze_parsed(content)
 
 
