@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pipeline import policy_set
+from pipeline import policy_files, policy_set
+from pipeline.bundle_signature import Verification
 from pipeline.decision import Mode
 from pipeline.engines.base import Engine
 from pipeline.engines.embedded import EmbeddedEngine
+from pipeline.engines.reuse import MAX_VERDICTS, ReusingEngine
 from pipeline.errors import ConfigError
 from pipeline.events import Events
-from pipeline.policy_set import PolicySet
+from pipeline.policy_files import Sources
+from pipeline.policy_set import BuiltinErrors, PolicySet
 from pipeline.runner import APPROVAL_SECONDS, Runner
 from pipeline.sessions import SessionStore
 from pipeline.stage import Stage
@@ -34,6 +37,9 @@ class Config:
         timeout_seconds: deadline for each question to the engine; past it, the parts it was about are denied.
         opa_url: where the OPA server listens, for engine `opa`.
         entrypoint: `data.<package>.<rule>` of policies that are not made of rules.
+        builtin_errors: `strict`, or `undefined` for policies that rely on what ordinary OPA makes of a failing builtin.
+        bundle_keys: the keys by which every bundle has to be signed.
+        max_verdicts: how many verdicts of view-local rules are remembered for history that comes again; 0 for none.
         sessions: what becomes of a run without a session id: `by_id`, it stands alone; `by_prefix`, it gets the session
             of the longest beginning of its conversation that its subject sent before; `required`, it is refused.
         on_record_failure: `refuse` what cannot be put on record, or `release` it, which an event says each time.
@@ -48,6 +54,9 @@ class Config:
     timeout_seconds: float = 1.0
     opa_url: str | None = None
     entrypoint: str | None = None
+    builtin_errors: BuiltinErrors = "strict"
+    bundle_keys: Verification | None = None
+    max_verdicts: int = MAX_VERDICTS
     history: Literal["claimed", "trusted"] = "claimed"
     sessions: Literal["by_id", "by_prefix", "required"] = "by_id"
     on_record_failure: Literal["refuse", "release"] = "refuse"
@@ -58,7 +67,13 @@ class Config:
 Policies = str | Path | PolicySet | Sequence[str | Path] | None
 
 
-def load_policies(policies: Policies = None, *, entrypoint: str | None = None) -> PolicySet:
+def load_policies(
+    policies: Policies = None,
+    *,
+    entrypoint: str | None = None,
+    builtin_errors: BuiltinErrors = "strict",
+    verification: Verification | None = None,
+) -> PolicySet:
     """The policy set that `policies` name: a directory, several (later ones add and replace), or None for the shipped.
 
     Directories that hold only data are the settings of an operator who writes no rules: they go over the shipped set.
@@ -68,14 +83,20 @@ def load_policies(policies: Policies = None, *, entrypoint: str | None = None) -
     """
     if isinstance(policies, PolicySet):
         return policies
+    sources = load_sources(policies, verification=verification)
+    return policy_set.build(sources, entrypoint=entrypoint, builtin_errors=builtin_errors)
+
+
+def load_sources(policies: str | Path | Sequence[str | Path] | None, verification: Verification | None) -> Sources:
+    """What `policies` name, read and not yet compiled; see `load_policies`."""
     if policies is None:
-        return policy_set.load(policy_set.shipped(), entrypoint=entrypoint)
+        return policy_files.read(policy_set.shipped())
     directories = [policies] if isinstance(policies, str | Path) else list(policies)
     if not any(path for directory in directories for path in Path(directory).rglob("*.rego")) and any(
         path for directory in directories for name in policy_set.DATA_FILES for path in Path(directory).rglob(name)
     ):
         directories.insert(0, policy_set.shipped())
-    return policy_set.load(*directories, entrypoint=entrypoint)
+    return policy_files.read(*directories, verification=verification)
 
 
 @contextmanager
@@ -113,14 +134,25 @@ def build_engine(policies: PolicySet, name: EngineName | Engine, config: Config)
         return name
     if name == "embedded":
         modules = [(module.path, module.text) for module in policies.modules]
-        return EmbeddedEngine(modules, policies.data, policies.entrypoints, revision=policies.revision)
+        strict = policies.builtin_errors == "strict"
+        embedded = EmbeddedEngine(
+            modules, policies.data, policies.entrypoints, strict_builtin_errors=strict, revision=policies.revision
+        )
+        return _remembering(embedded, policies, config)
     if name == "opa":
         if config.opa_url is None:
             raise ConfigError("engine `opa` needs a server", code="config.no-opa-url", hint="give --opa-url")
         from pipeline.engines.opa_server import OpaServerEngine  # brings aiohttp, which only this road needs
 
-        return OpaServerEngine(config.opa_url, revision=policies.revision)
+        server = OpaServerEngine(
+            config.opa_url, revision=policies.revision, strict_builtin_errors=policies.builtin_errors == "strict"
+        )
+        return _remembering(server, policies, config)
     raise ConfigError(f"no engine is called {name!r}", code="config.unknown-engine", hint="use embedded or opa")
+
+
+def _remembering(engine: Engine, policies: PolicySet, config: Config) -> Engine:
+    return ReusingEngine(engine, policies.parts, policies.capabilities, max_verdicts=config.max_verdicts)
 
 
 def build_runner(
@@ -132,7 +164,12 @@ def build_runner(
     events: Events | None = None,
 ) -> Runner:
     """A runner over the policies that `load_policies` gives."""
-    loaded = load_policies(policies, entrypoint=config.entrypoint)
+    loaded = load_policies(
+        policies,
+        entrypoint=config.entrypoint,
+        builtin_errors=config.builtin_errors,
+        verification=config.bundle_keys,
+    )
     return Runner(
         loaded,
         build_engine(loaded, engine, config),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from cmf.enums import ViewKind
@@ -39,15 +40,51 @@ tagged(effect, rule) := object.union(effect, {"rule": rule}) if {
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """How the rules for one kind of view are asked in parts, each by an entrypoint of its own [POL-29].
+
+    Attributes:
+        whole: the entrypoint that asks all of them.
+        slow: asks the rules that the embedded engine interprets, if only some are; None if there is no such part.
+        fast: asks the others; None where `whole` does.
+        local: ids of the rules, fast ones, whose verdict depends on `reads` alone.
+        rest: asks the fast rules that are not local; None if there are none.
+        reads: the paths below `input` that the local rules read.
+    """
+
+    whole: str
+    slow: str | None
+    fast: str | None
+    local: frozenset[str]
+    rest: str | None
+    reads: tuple[tuple[str, ...], ...]
+
+
 def kind_entrypoint(kind: ViewKind) -> str:
     """The entrypoint that asks the rules for one kind of view."""
     return f"data.{MAIN}.{kind}.decision"
+
+
+def part_entrypoint(kind: ViewKind, part: str) -> str:
+    """The entrypoint that asks some of them."""
+    return f"data.{MAIN}.{kind}_{part}.decision"
+
+
+def is_generated(module: Module) -> bool:
+    """Whether a module was written by this one, as those of a bundle that was made here are."""
+    return module.path.startswith(("cmf/main/", "cmf/effect/")) and module.text.startswith(_BANNER)
 
 
 def main_modules(rules: Sequence[Rule]) -> list[Module]:
     """The modules with one entrypoint a kind, and the general one. Spec: [POL-7], [POL-8]."""
     modules = [_kind_module(kind, [rule for rule in rules if kind in rule.kinds]) for kind in ViewKind]
     return [_module(EFFECT, _TAGGED), _general_module(), *modules]
+
+
+def part_module(kind: ViewKind, part: str, rules: Sequence[Rule]) -> Module:
+    """The module with the entrypoint that asks some of the rules for one kind of view."""
+    return _asking_module(f"{MAIN}.{kind}_{part}", rules)
 
 
 def _general_module() -> Module:
@@ -58,6 +95,10 @@ def _general_module() -> Module:
 
 
 def _kind_module(kind: ViewKind, rules: Sequence[Rule]) -> Module:
+    return _asking_module(f"{MAIN}.{kind}", rules)
+
+
+def _asking_module(package: str, rules: Sequence[Rule]) -> Module:
     asked = [effect for effect in Effect if any(effect in rule.effects for rule in rules)]
     parts = [f"decision := {_decision_object({effect: effect.value for effect in asked})}"]
     parts += [
@@ -66,7 +107,7 @@ def _kind_module(kind: ViewKind, rules: Sequence[Rule]) -> Module:
         for rule in rules
         if effect in rule.effects
     ]
-    return _module(f"{MAIN}.{kind}", "\n\n".join(parts) + "\n")
+    return _module(package, "\n\n".join(parts) + "\n")
 
 
 def adapter_modules(entrypoint: str) -> list[Module]:

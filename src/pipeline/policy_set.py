@@ -1,54 +1,58 @@
-"""A directory of policies as one value: modules, data, rules and the entrypoints generated from them.
+"""Policies as one value: modules, data, rules and the entrypoints generated from them.
 
-Spec: docs/spec/policies.md [POL-1] to [POL-12].
+Spec: docs/spec/policies.md [POL-1] to [POL-12], [POL-25] to [POL-29].
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.resources
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, Literal
 
-import yaml
-
-from cmf.codec import dumps, loads
+from cmf.codec import dumps
 from cmf.enums import Capability, ViewKind
-from cmf.errors import DecodeError
 from cmf.frozen import FrozenDict
-from pipeline import entrypoints
+from pipeline import entrypoints, exceptions, portability
+from pipeline.bundle_signature import Verification
 from pipeline.decision import Mode
+from pipeline.engines.survey import Survey
+from pipeline.entrypoints import Parts
 from pipeline.errors import PolicyError
-from pipeline.metadata import Module, Rule, load_yaml, package_of, rule_of
+from pipeline.exceptions import RuleException
+from pipeline.metadata import Module, Rule, package_of, rule_of
+from pipeline.policy_files import DATA_FILES, Data, Sources, read
+from pipeline.portability import Finding
 
-Data: TypeAlias = dict[str, Any]
-
-DATA_FILES: Final = ("data.json", "data.yaml", "data.yml")
-"""Only these are data, as in an OPA bundle; their directory is their path under `data`."""
-
-MAX_SAFE_INTEGER: Final = 2**53 - 1  # beyond it engines disagree about a number [A3]
+BuiltinErrors = Literal["strict", "undefined"]
+"""What a failing builtin makes of a view: `strict`, a failure; `undefined`, what ordinary OPA policies rely on [D5]."""
 
 _ENTRYPOINT: Final = re.compile(r"data(?:\.[A-Za-z_][A-Za-z0-9_]*){2,}")
-_SETTINGS: Final = re.compile(r"data\.cmf\.defaults((?:\.[a-z_][a-z0-9_]*)+)")
-_ALIAS: Final = re.compile(r"^(?P<name>_[a-z0-9_]+) := data\.cmf\.defaults(?P<path>(?:\.[a-z_]\w*)+)[ \t]*$", re.M)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySet:
     """A loaded policy set.
 
-    `modules` are the files of the set and, after them, the generated ones; `data` is merged and frozen; `rules` are all
-    rules, those that are `off` included; `revision` is the SHA-256 of modules and data in hex.
+    `modules` are the files of the set and, after them, the generated ones; `tests` the files that end in `_test.rego`;
+    `data` is merged and frozen; `rules` are all rules, those that are `off` included; `revision` is the SHA-256 of
+    modules and data in hex; `capabilities` is what the rules that are on need to see; `findings` are what is not as it
+    looks in it, and does not keep it from being used; `exceptions` are those from its rules, expired ones included.
     """
 
     modules: tuple[Module, ...]
+    tests: tuple[Module, ...]
     data: Mapping[str, Any]
     rules: tuple[Rule, ...]
     entrypoints: tuple[str, ...]
+    parts: Mapping[str, Parts]
+    capabilities: frozenset[Capability]
+    builtin_errors: BuiltinErrors
+    findings: tuple[Finding, ...]
+    exceptions: tuple[RuleException, ...]
     revision: str
 
     def entrypoint(self, kind: ViewKind) -> str:
@@ -64,11 +68,6 @@ class PolicySet:
     def modes(self) -> dict[str, Mode]:
         """Mode by rule id."""
         return {rule.id: rule.mode for rule in self.rules}
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """What the rules that are on need to see."""
-        return frozenset(need for rule in self.rules if rule.mode is not Mode.OFF for need in rule.capabilities)
 
     @property
     def batch_module(self) -> Module:
@@ -96,78 +95,123 @@ def shipped() -> Path:
 
 
 def load(
-    *directories: str | Path, entrypoint: str | None = None, modes: Mapping[str, Mode | str] | None = None
+    *places: str | Path | Mapping[str, bytes],
+    entrypoint: str | None = None,
+    modes: Mapping[str, Mode | str] | None = None,
+    inline: Mapping[str, str] | None = None,
+    builtin_errors: BuiltinErrors = "strict",
+    verification: Verification | None = None,
 ) -> PolicySet:
-    """The policy set in `directories`: a later one adds to, and where paths meet replaces, what came before.
+    """The policy set in `places`: a later one adds to, and where paths meet replaces, what came before.
 
     Args:
-        directories: trees of `.rego` files (tests excluded) and data files; at least one.
+        places: trees of `.rego` files and data files, OPA bundles, or contents of files by their paths; at least one.
         entrypoint: `data.<package>.<rule>` of policies that are not made of rules: a boolean, an object with
             `allow`, or a set of denials. Given, it is the only thing asked.
         modes: rule id → mode, over what METADATA says.
+        inline: path → Rego of a caller who is no operator: it may add packages, and shadow none.
+        builtin_errors: `strict`, or `undefined` for policies that rely on it.
+        verification: the keys by which bundles have to be signed.
 
     Raises:
         PolicyError: anything that would leave a part unjudged or a rule unasked; the code says what [POL-1] ff.
     """
-    roots = [_root(directory) for directory in directories]
-    sources = _modules(roots)
-    data = _data(roots)
-    _check_settings(sources, data)
+    sources = read(*places, inline=inline, verification=verification)
+    return build(sources, entrypoint=entrypoint, modes=modes, builtin_errors=builtin_errors)
+
+
+def build(
+    sources: Sources,
+    *,
+    entrypoint: str | None = None,
+    modes: Mapping[str, Mode | str] | None = None,
+    builtin_errors: BuiltinErrors = "strict",
+) -> PolicySet:
+    """The policy set that `sources` make; see `load`."""
+    if builtin_errors not in ("strict", "undefined"):
+        hint = "write strict or undefined"
+        raise PolicyError("builtin errors are strict or undefined", hint=hint, code="policy.bad-option")
+    rules: list[Rule] = []
+    parts: dict[str, Parts] = {}
     if entrypoint is not None:
-        _check_entrypoint(entrypoint, sources)
-        rules: list[Rule] = []
+        survey = _survey(sources)
+        _check_entrypoint(entrypoint, survey)
         generated = entrypoints.adapter_modules(entrypoint)
         names: tuple[str, ...] = (entrypoints.DECISION,)
+        capabilities = portability.needed(survey, tuple(entrypoint.split(".")))
     else:
-        rules = _with_modes(_rules(sources), modes or {})
-        generated = entrypoints.main_modules([rule for rule in rules if rule.mode is not Mode.OFF])
-        names = (entrypoints.DECISION, *map(entrypoints.kind_entrypoint, ViewKind))
-    modules = (*sources, *generated)
-    frozen = FrozenDict(data)
+        rules = _with_modes(_rules(sources.modules), modes or {})
+        on = [rule for rule in rules if rule.mode is not Mode.OFF]
+        survey = _survey(sources)
+        parts, modules_of_parts = _in_parts(on, survey)
+        generated = [*entrypoints.main_modules(on), *modules_of_parts]
+        asked = (name for part in parts.values() for name in (part.slow, part.fast, part.rest) if name is not None)
+        names = (entrypoints.DECISION, *map(entrypoints.kind_entrypoint, ViewKind), *asked)
+        capabilities = frozenset(need for rule in on for need in rule.capabilities)
+    found = portability.findings(survey, sources.data, rules, strict=builtin_errors == "strict")
+    _refuse_first(found)
+    modules = (*sources.modules, *generated)
+    frozen = FrozenDict(sources.data)
     return PolicySet(
-        modules=modules, data=frozen, rules=tuple(rules), entrypoints=names, revision=_revision(modules, frozen)
+        modules=modules,
+        tests=sources.tests,
+        data=frozen,
+        rules=tuple(rules),
+        entrypoints=names,
+        parts=parts,
+        capabilities=capabilities,
+        builtin_errors=builtin_errors,
+        findings=tuple(found),
+        exceptions=exceptions.read(frozen, {rule.id for rule in rules}),
+        revision=_revision(modules, frozen, builtin_errors),
     )
 
 
-# -- modules -----------------------------------------------------------------------------------------------------------
+def _survey(sources: Sources) -> Survey:
+    return Survey([(module.path, module.text) for module in sources.modules])
 
 
-def _root(directory: str | Path) -> Path:
-    root = Path(directory)
-    if not root.is_dir():
-        raise PolicyError("no such directory", path=str(directory), hint="name a directory", code="policy.no-directory")
-    return root.resolve()
+def _refuse_first(found: Sequence[Finding]) -> None:
+    first = next((one for one in found if one.refuses), None)
+    if first is not None:
+        path, line, column = first.place
+        raise PolicyError(first.message, path=path, line=line, column=column, hint=first.hint, code=first.code)
 
 
-def _modules(roots: Iterable[Path]) -> list[Module]:
-    texts: dict[str, str] = {}
-    for root in roots:
-        for path in _files(root, lambda name: name.endswith(".rego") and not name.endswith("_test.rego")):
-            texts[path.relative_to(root).as_posix()] = _read(path, root)
-    if not texts:
-        raise PolicyError("there is no policy in it", hint="put a .rego file there", code="policy.empty")
-    modules = [Module(path, text) for path, text in sorted(texts.items())]
-    for module in modules:
-        package = package_of(module)
-        if f"{package}.".startswith((f"{entrypoints.MAIN}.", f"{entrypoints.EFFECT}.")):
-            hint = "it is generated from the rules; name the package otherwise"
-            raise PolicyError(f"{package} is reserved", path=module.path, hint=hint, code="policy.reserved-name")
-    return modules
+def _in_parts(rules: Sequence[Rule], survey: Survey) -> tuple[dict[str, Parts], list[Module]]:
+    """For each kind's entrypoint the parts in which it can be asked, and the modules that ask them [POL-29]."""
+    parts: dict[str, Parts] = {}
+    modules: list[Module] = []
+    reads: dict[str, set[tuple[str, ...]]] = {}
+    interpreted: set[str] = set()
+    for rule in rules:
+        reachable = survey.reachable(portability.effect_paths(rule))
+        reads[rule.id] = portability.input_reads(reachable)
+        if any(one.interpreted is not None for one in reachable):
+            interpreted.add(rule.id)
+    for kind in ViewKind:
+        own = [rule for rule in rules if kind in rule.kinds]
+        slow = [rule for rule in own if rule.id in interpreted]
+        fast = [rule for rule in own if rule.id not in interpreted]
+        local = [rule for rule in fast if portability.is_local(reads[rule.id])]
+        rest = [rule for rule in fast if rule not in local]
+        asked = {"slow": slow, "fast": fast} if slow and fast else {}
+        asked |= {"rest": rest} if local and rest else {}
+        modules += [entrypoints.part_module(kind, part, members) for part, members in asked.items()]
+        names = {part: entrypoints.part_entrypoint(kind, part) for part in asked}
+        whole = entrypoints.kind_entrypoint(kind)
+        parts[whole] = Parts(
+            whole=whole,
+            slow=names.get("slow"),
+            fast=names.get("fast"),
+            rest=names.get("rest"),
+            local=frozenset(rule.id for rule in local),
+            reads=tuple(sorted({path for rule in local for path in reads[rule.id]})),
+        )
+    return parts, modules
 
 
-def _files(root: Path, wanted: Any) -> Iterator[Path]:
-    for path in sorted(root.rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-        if wanted(path.name) and not hidden and path.is_file():
-            yield path
-
-
-def _read(path: Path, root: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        where = path.relative_to(root).as_posix()
-        raise PolicyError("cannot be read as UTF-8", path=where, hint="check it", code="policy.unreadable") from error
+# -- rules -------------------------------------------------------------------------------------------------------------
 
 
 def _rules(modules: Iterable[Module]) -> list[Rule]:
@@ -194,107 +238,18 @@ def _with_modes(rules: Iterable[Rule], modes: Mapping[str, Mode | str]) -> list[
     return list(known.values())
 
 
-def _check_entrypoint(entrypoint: str, modules: Iterable[Module]) -> None:
+def _check_entrypoint(entrypoint: str, survey: Survey) -> None:
     """A misspelt entrypoint would be undefined for ever, and that is found now rather than at the first request."""
-    package, _, name = entrypoint.removeprefix("data.").rpartition(".")
-    homes = [module for module in modules if package_of(module) == package]
-    if not _ENTRYPOINT.fullmatch(entrypoint) or not any(re.search(rf"\b{name}\b", home.text) for home in homes):
+    rule = survey.rule(tuple(entrypoint.split("."))) if _ENTRYPOINT.fullmatch(entrypoint) else None
+    if rule is None or rule.is_function:
         hint = "write data.<package>.<rule>, as the package is spelt"
         raise PolicyError(f"{entrypoint} is not in these policies", hint=hint, code="policy.no-entrypoint")
-
-
-# -- data --------------------------------------------------------------------------------------------------------------
-
-
-def _data(roots: Iterable[Path]) -> Data:
-    merged: Data = {}
-    for root in roots:
-        own: Data = {}
-        for path in _files(root, lambda name: name in DATA_FILES):
-            where = path.relative_to(root)
-            value: Any = _data_value(_read(path, root), where)
-            for step in reversed(where.parent.parts):
-                value = {step: value}
-            _merge(own, value, where.as_posix(), replacing=False)
-        _merge(merged, own, "", replacing=True)
-    return merged
-
-
-def _data_value(text: str, where: Path) -> Data:
-    path = where.as_posix()
-    try:
-        value = loads(text) if where.suffix == ".json" else load_yaml(text)
-    except (DecodeError, yaml.YAMLError) as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", -1) + 1
-        hint = "one value, no key twice"
-        raise PolicyError("not strict JSON or YAML", path=path, line=line, hint=hint, code="policy.bad-data") from error
-    if not isinstance(value, dict):
-        raise PolicyError("data is not an object", path=path, hint="write `key: value`", code="policy.bad-data")
-    _check_json(value, path)
-    return value
-
-
-def _check_json(value: Any, path: str) -> None:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                _bad_data(path, f"a key is {type(key).__name__}, not text")
-            _check_json(item, path)
-    elif isinstance(value, list):
-        for item in value:
-            _check_json(item, path)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value) or abs(value) > MAX_SAFE_INTEGER:
-            _bad_data(path, "a number is beyond ±2^53, where engines disagree")
-    elif not (value is None or isinstance(value, str | bool)):
-        _bad_data(path, f"a value is {type(value).__name__}, which JSON has not")
-
-
-def _bad_data(path: str, message: str) -> NoReturn:
-    raise PolicyError(message, path=path, hint="write it as text", code="policy.bad-data")
-
-
-def _merge(target: Data, source: Data, path: str, *, replacing: bool) -> None:
-    for key, item in source.items():
-        if isinstance(item, dict) and isinstance(target.get(key), dict):
-            _merge(target[key], item, path, replacing=replacing)
-        elif key in target and not replacing:
-            hint = "say each thing in one file"
-            raise PolicyError(f"{key!r} is said in two files", path=path, hint=hint, code="policy.bad-data")
-        else:
-            target[key] = item
-
-
-def _check_settings(modules: Iterable[Module], data: Data) -> None:
-    """A setting that a rule reads and nobody wrote would make the rule undefined, which is silence [POL-6]."""
-    for module in modules:
-        for position, path in _settings_read(module.text):
-            if not _is_set(data, ["cmf", "defaults", *path.strip(".").split(".")]):
-                what = f"data.cmf.defaults{path} is not set"
-                line = module.text.count("\n", 0, position) + 1
-                hint = "write it into cmf/defaults/data.json"
-                raise PolicyError(what, path=module.path, line=line, hint=hint, code="policy.no-setting")
-
-
-def _is_set(data: Data, path: Iterable[str]) -> bool:
-    value: Any = data
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value is not None
-
-
-def _settings_read(text: str) -> Iterator[tuple[int, str]]:
-    for match in _SETTINGS.finditer(text):
-        yield match.start(), match[1]
-    for alias in _ALIAS.finditer(text):
-        for match in re.finditer(rf"(?<![\w.]){alias['name']}((?:\.[a-z_][a-z0-9_]*)+)", text):
-            yield match.start(), alias["path"] + match[1]
 
 
 # -- revision ----------------------------------------------------------------------------------------------------------
 
 
-def _revision(modules: Iterable[Module], data: Mapping[str, Any]) -> str:
+def _revision(modules: Iterable[Module], data: Mapping[str, Any], builtin_errors: BuiltinErrors) -> str:
     """SHA-256 over each module's path and text in order of path, then the data with sorted keys. Spec: [POL-9]."""
     digest = hashlib.sha256()
     for module in sorted(modules, key=lambda module: module.path):
@@ -302,6 +257,8 @@ def _revision(modules: Iterable[Module], data: Mapping[str, Any]) -> str:
             encoded = text.encode()
             digest.update(len(encoded).to_bytes(8, "big") + encoded)
     digest.update(_canonical(data))
+    if builtin_errors != "strict":
+        digest.update(builtin_errors.encode())
     return digest.hexdigest()
 
 
@@ -311,3 +268,6 @@ def _canonical(value: Any) -> bytes:
     if isinstance(value, list):
         return b"[" + b",".join(map(_canonical, value)) + b"]"
     return dumps(value)
+
+
+__all__ = ["DATA_FILES", "BuiltinErrors", "Data", "PolicySet", "build", "load", "shipped"]

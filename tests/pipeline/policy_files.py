@@ -26,7 +26,7 @@ GOOD = """\
 #   standards: [OWASP-LLM01]
 package cmf.rules.test.rule
 
-deny contains {"code": "test.rule", "reason": "Marked."} if input.marked
+deny contains {"code": "test.rule", "reason": "Marked."} if input.properties.marked
 """
 PLACE = "cmf/rules/test/rule/rule.rego"
 

@@ -45,7 +45,7 @@ def test_a_kind_is_judged_by_the_rules_that_name_it(write: Write) -> None:
     hit = {"code": "test.rule", "reason": "Marked.", "rule": "test/rule"}
 
     for kind in ViewKind:
-        view = {"kind": kind, "marked": True}
+        view = {"kind": kind, "properties": {"marked": True}}
         expected = empty | ({"deny": [hit]} if kind in {ViewKind.TEXT, ViewKind.TOOL_CALL} else {})
         assert decide(policies, policies.entrypoint(kind), view) == expected
         assert decide(policies, "data.cmf.main.decision", view) == expected
@@ -63,7 +63,7 @@ def test_the_general_entrypoint_refuses_what_is_of_no_kind(write: Write, view: o
 @pytest.mark.spec("POL-7")
 def test_a_rule_that_is_off_is_not_asked_and_one_that_observes_is(write: Write) -> None:
     directory = write({PLACE: GOOD})
-    view = {"kind": "text", "marked": True}
+    view = {"kind": "text", "properties": {"marked": True}}
 
     for mode, hits in ((Mode.OFF, 0), (Mode.OBSERVE, 1), (Mode.ENFORCE, 1)):
         policies = policy_set.load(directory, modes={"test/rule": mode})
@@ -76,9 +76,9 @@ def test_a_rule_that_is_off_is_not_asked_and_one_that_observes_is(write: Write) 
 @pytest.mark.spec("POL-8")
 @pytest.mark.parametrize("member", ['"no"', "1", "null", '["a"]'])
 def test_an_effect_that_is_no_object_stays_a_hit(write: Write, member: str) -> None:
-    policies = policy_set.load(write({PLACE: GOOD + f"\ndeny contains {member} if input.odd\n"}))
+    policies = policy_set.load(write({PLACE: GOOD + f"\ndeny contains {member} if input.properties.odd\n"}))
 
-    decision = decide(policies, policies.entrypoint(ViewKind.TEXT), {"kind": "text", "odd": True})
+    decision = decide(policies, policies.entrypoint(ViewKind.TEXT), {"kind": "text", "properties": {"odd": True}})
 
     assert isinstance(decision, dict)
     assert [(hit["code"], hit["rule"]) for hit in decision["deny"]] == [("policy.bad-effect", "test/rule")]

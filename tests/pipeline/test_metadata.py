@@ -102,16 +102,16 @@ def test_metadata_of_something_else_is_not_the_rules(write: Write) -> None:
 @pytest.mark.parametrize(
     "definition",
     [
-        "deny if input.marked",
-        "deny := true if input.marked",
-        'deny["x"] if input.marked',
+        "deny if input.properties.marked",
+        "deny := true if input.properties.marked",
+        'deny["x"] if input.properties.marked',
         'deny := ["x"]',
-        "deny.x contains 1 if input.marked",
+        "deny.x contains 1 if input.properties.marked",
         "default deny := false",
         "  warn := 1",
         "label(x) := x",
         "redact = 1",
-        "rewrite { input.marked }",
+        "rewrite { input.properties.marked }",
     ],
 )
 def test_a_set_that_is_defined_as_something_else_is_refused(write: Write, definition: str) -> None:

@@ -15,6 +15,7 @@ from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from pipeline import _native
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
+from pipeline.engines.survey import HINTS, allowed_builtins
 from pipeline.errors import EngineError, PolicyError
 
 OFFLOAD_BYTES: Final = 32 * 1024
@@ -23,18 +24,6 @@ OFFLOAD_BYTES: Final = 32 * 1024
 CHECK_EVERY: Final = 1_000  # one decision in so many is made by both forms [ENG-10]
 
 Form = Literal["compiled", "interpreted", "mixed"]
-
-_HINTS: Final = {
-    "policy.banned-builtin": "take it out, or judge this set with an OPA server",
-    "policy.unknown-function": "check the spelling, or import the package that has it",
-    "policy.recursion": "write it without recursion",
-    "policy.call-depth": "let fewer rules depend on each other",
-    "policy.nesting": "move large literals to a data file",
-    "policy.no-entrypoint": "define the rule, or correct the entrypoint",
-    "policy.data-conflict": "rename the rule, or move the data",
-    "policy.out-parameter": "assign the result with `:=`",
-    "policy.with-function": "replace input or data only",
-}
 
 
 class EmbeddedEngine:
@@ -76,7 +65,7 @@ class EmbeddedEngine:
             )
         except _native.RefusedError as error:
             code, message, path, line, column = error.args
-            hint = _HINTS.get(code, "")
+            hint = HINTS.get(code, "")
             raise PolicyError(message, path=path, line=line, column=column, hint=hint, code=code) from None
 
     @property
@@ -147,11 +136,6 @@ class EmbeddedEngine:
         return files
 
 
-def allowed_builtins() -> list[str]:
-    """The builtins that a policy may call, sorted. Spec: [ENG-2]."""
-    return _native.allowed_builtins()
-
-
 def revision_of(modules: Sequence[tuple[str, str]], data: bytes) -> str:
     """SHA-256, in hex, over the modules sorted by path, and data; each part behind its length."""
     digest = hashlib.sha256()
@@ -191,3 +175,6 @@ def _engine_error(error: _native.RefusedError) -> EngineError:
     code, message, _path, line, column = error.args
     where = f"{line}:{column}" if line else ""
     return EngineError(message, path=where, code=code)
+
+
+__all__ = ["CHECK_EVERY", "OFFLOAD_BYTES", "EmbeddedEngine", "Form", "allowed_builtins", "revision_of"]

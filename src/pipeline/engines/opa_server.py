@@ -51,14 +51,24 @@ class OpaServerEngine:
         revision: of the policy set that the server must have; an answer under another one is a failure.
         token: bearer token, if the server asks for one.
         ca_file: certificates that may have signed the server's; by default the system's.
+        strict_builtin_errors: a builtin error makes the view failed; otherwise undefined, as in ordinary OPA.
 
     Raises:
         ConfigError: the URL is none of a server.
     """
 
-    def __init__(self, url: str, *, revision: str, token: str | None = None, ca_file: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        revision: str,
+        token: str | None = None,
+        ca_file: str | None = None,
+        strict_builtin_errors: bool = True,
+    ) -> None:
         host, port, is_https = _address(url)
         self._revision = revision
+        self._parameters = _STRICT if strict_builtin_errors else {}
         self._new_client = lambda: _Client(
             host=host, port=port, ssl=is_https, cert=ca_file, token=token, retries=0, timeout=None
         )
@@ -155,7 +165,7 @@ class OpaServerEngine:
         """An answer for each item, or what became of them all."""
         question = {"shared": context, "items": [item.query for item in items]}
         try:
-            body = await self._connected().query_rule(question, BATCH, "answer", _STRICT)
+            body = await self._connected().query_rule(question, BATCH, "answer", self._parameters)
         except _StatusError as error:
             redirected = 300 <= error.status < 400
             return Failed("engine.redirect" if redirected else "engine.http-status", str(error.status))
@@ -273,7 +283,8 @@ class _Client(AsyncOpaClient):  # type: ignore[misc]  # the package is not typed
         self, input_data: object, package_path: str, rule_name: str, query_params: dict[str, str]
     ) -> Any:
         """As the package's own, but the body is spelled by orjson, into which views go as they are."""
-        url = f"{self.root_url}/data/{package_path.replace('.', '/')}/{rule_name}?{urlencode(query_params)}"
+        options = f"?{urlencode(query_params)}" if query_params else ""
+        url = f"{self.root_url}/data/{package_path.replace('.', '/')}/{rule_name}{options}"
         body = io.BytesIO(orjson.dumps({"input": input_data}))
         async with self._request("POST", url, data=body, headers=_JSON) as response:
             return await response.json()

@@ -36,7 +36,7 @@ package cmf.rules.test.trouble
 deny contains {"code": "test.trouble", "reason": "Called it trouble."} if to_number(input.content) > 3
 
 deny contains {"code": "test.slow", "reason": "Counted for long."} if {
-	input.name == "slow"
+	input.role == "slow"
 	some a in numbers.range(1, 3000)
 	some b in numbers.range(1, 3000)
 	a * b == -1
@@ -300,7 +300,7 @@ def test_one_view_that_breaks_a_builtin_does_not_take_the_others_with_it(trouble
 @pytest.mark.opa
 @pytest.mark.spec("POL-31")
 def test_a_policy_that_takes_too_long_is_a_timeout(troubled: OpaServerEngine) -> None:
-    view = json.dumps({"kind": "text", "content": "1", "name": "slow"}).encode()
+    view = json.dumps({"kind": "text", "content": "1", "role": "slow"}).encode()
 
     assert troubled.evaluate([TEXT], b"{}", [view], timeout_seconds=0.3) == [TimedOut()]
 

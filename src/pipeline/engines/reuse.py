@@ -1,0 +1,257 @@
+"""Verdicts on what did not change are remembered: judging turn N costs what is new in turn N [C14].
+
+Spec: docs/spec/policies.md [POL-29]. Around an engine, and an engine itself. Only pure verdicts are kept, of rules that
+read nothing that changes from turn to turn, under a digest of all that they read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from cmf.codec import loads
+from cmf.enums import Capability
+from cmf.errors import DecodeError
+from pipeline.decision import Effect
+from pipeline.engines.base import Decided, Engine, EngineResult
+from pipeline.entrypoints import Parts
+
+MAX_VERDICTS: Final = 65_536
+MAX_EFFECTS: Final = 64  # a verdict with more is not kept: it would hold as much as the part that it is about
+
+Verdict: TypeAlias = Mapping[str, Sequence[Any]]
+
+_EFFECTS: Final = tuple(effect.value for effect in Effect)
+_ABSENT: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was asked so far: of views, of evaluations that the engine made, and of verdicts used again."""
+
+    views: int
+    evaluations: int
+    reused: int
+
+
+@dataclass(slots=True)
+class _View:
+    """One view on its way: what is still asked for it, by place, and what is known already."""
+
+    entrypoint: str
+    parts: Parts | None
+    key: bytes | None = None
+    known: Verdict | None = None
+    asked: tuple[int, ...] = ()
+
+
+class ReusingEngine:
+    """An engine that asks another one only for what it does not know yet. As safe between threads as that one.
+
+    Args:
+        engine: what evaluates.
+        parts: for each entrypoint how it can be asked in parts (`PolicySet.parts`).
+        capabilities: what the views show; verdicts for other capabilities are others.
+        max_verdicts: how many are remembered; the one that was not used for longest goes first. 0 remembers none.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        parts: Mapping[str, Parts],
+        capabilities: Iterable[Capability],
+        *,
+        max_verdicts: int = MAX_VERDICTS,
+    ) -> None:
+        self._engine = engine
+        self._parts = parts
+        self._seed = "\n".join([engine.revision, *sorted(capabilities)]).encode()
+        self._max = max_verdicts
+        self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
+        self._lock = threading.Lock()
+        self._counts = Counts(0, 0, 0)
+
+    @property
+    def revision(self) -> str:
+        """That of the engine within."""
+        return self._engine.revision
+
+    @property
+    def counts(self) -> Counts:
+        """How much was asked, evaluated and reused since this engine was made."""
+        return self._counts
+
+    def evaluate(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
+    ) -> list[EngineResult]:
+        """One result per view, in order, equal to what the engine within gives; see `Engine.evaluate`."""
+        plan, names, documents = self._plan(entrypoints, shared, views)
+        answers = self._engine.evaluate(names, shared, documents, timeout_seconds=timeout_seconds) if names else []
+        return self._results(plan, answers)
+
+    async def aevaluate(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
+    ) -> list[EngineResult]:
+        """The same, without keeping the event loop from its other work."""
+        plan, names, documents = self._plan(entrypoints, shared, views)
+        answers: list[EngineResult] = []
+        if names:
+            answers = await self._engine.aevaluate(names, shared, documents, timeout_seconds=timeout_seconds)
+        return self._results(plan, answers)
+
+    def close(self) -> None:
+        """Let go of what the engine within holds."""
+        self._engine.close()
+
+    def _plan(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes]
+    ) -> tuple[list[_View], list[str], list[bytes]]:
+        """What to ask for each view, and the questions to the engine: entrypoints and views, side by side."""
+        context = _Context(shared)
+        plan: list[_View] = []
+        names: list[str] = []
+        documents: list[bytes] = []
+        reused = 0
+        for entrypoint, view in zip(entrypoints, views, strict=True):
+            parts = self._parts.get(entrypoint)
+            one = _View(entrypoint, parts)
+            if parts is not None and parts.local and self._max:
+                one.key = self._key(parts, context, view)
+                one.known = self._remembered(one.key)
+            questions = _questions(one)
+            reused += one.known is not None
+            one.asked = tuple(range(len(names), len(names) + len(questions)))
+            names += questions
+            documents += [view] * len(questions)
+            plan.append(one)
+        with self._lock:
+            before = self._counts
+            self._counts = Counts(before.views + len(plan), before.evaluations + len(names), before.reused + reused)
+        return plan, names, documents
+
+    def _key(self, parts: Parts, context: _Context, view: bytes) -> bytes | None:
+        """A digest of all that the local rules read of a view; None if that cannot be told."""
+        try:
+            own = loads(view)
+            read = {str(number): context.both(own, path) for number, path in enumerate(parts.reads)}
+            content = orjson.dumps(read, option=orjson.OPT_SORT_KEYS)
+        except (DecodeError, orjson.JSONEncodeError):
+            return None  # what the engine refuses, or holds more exactly than a key
+        digest = hashlib.blake2b(self._seed, digest_size=16)
+        digest.update(f"\n{parts.whole}\n".encode())
+        digest.update(content)
+        return digest.digest()
+
+    def _remembered(self, key: bytes | None) -> Verdict | None:
+        if key is None:
+            return None
+        with self._lock:
+            verdict = self._verdicts.get(key)
+            if verdict is not None:
+                self._verdicts.move_to_end(key)
+            return verdict
+
+    def _remember(self, key: bytes, verdict: Verdict) -> None:
+        with self._lock:
+            self._verdicts[key] = verdict
+            while len(self._verdicts) > self._max:
+                self._verdicts.popitem(last=False)
+
+    def _results(self, plan: Sequence[_View], answers: Sequence[EngineResult]) -> list[EngineResult]:
+        return [self._result(one, [answers[place] for place in one.asked]) for one in plan]
+
+    def _result(self, one: _View, answers: Sequence[EngineResult]) -> EngineResult:
+        values: list[Verdict] = []
+        for answer in answers:
+            if not isinstance(answer, Decided) or not _is_verdict(answer.value):
+                return answer  # one part that is not decided leaves the view undecided
+            values.append(answer.value)
+        if one.known is None and one.key is not None and one.parts is not None:
+            verdict = _of_rules(values[0], one.parts.local)
+            if sum(map(len, verdict.values())) <= MAX_EFFECTS:
+                self._remember(one.key, verdict)
+        return Decided(_together([*values, *([one.known] if one.known is not None else [])]))
+
+
+class _Context:
+    """What the views of one question share; read only if a key needs it."""
+
+    __slots__ = ("_bytes", "_value")
+
+    def __init__(self, shared: bytes) -> None:
+        self._bytes = shared
+        self._value: Any = _ABSENT
+
+    def both(self, own: Any, path: tuple[str, ...]) -> list[Any]:
+        """What stands at `path` in the view and in what it shares: the engine merges the two."""
+        if self._value is _ABSENT:
+            self._value = loads(self._bytes)
+        return [_at(own, path), _at(self._value, path)]
+
+
+def _at(document: Any, path: tuple[str, ...]) -> list[Any]:
+    """[the value], or [] where there is none: null is a value."""
+    for step in path:
+        if not isinstance(document, dict) or step not in document:
+            return []
+        document = document[step]
+    return [document]
+
+
+def _questions(one: _View) -> list[str]:
+    """The entrypoints to ask for a view, given what is known of it."""
+    if one.parts is None:
+        return [one.entrypoint]
+    slow = [] if one.parts.slow is None else [one.parts.slow]
+    if one.known is not None:
+        return ([] if one.parts.rest is None else [one.parts.rest]) + slow
+    return [one.parts.fast or one.parts.whole, *slow]
+
+
+def _is_verdict(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(name), list) for name in _EFFECTS)
+
+
+def _of_rules(value: Verdict, rules: frozenset[str]) -> Verdict:
+    return {
+        name: tuple(effect for effect in value[name] if isinstance(effect, dict) and effect.get("rule") in rules)
+        for name in _EFFECTS
+    }
+
+
+def _together(values: Sequence[Verdict]) -> dict[str, list[Any]]:
+    """The union of the parts' effects, each set in the order in which Rego lists sets."""
+    if len(values) == 1:
+        return {name: list(effects) for name, effects in values[0].items()}
+    together: dict[str, list[Any]] = {}
+    for name in _EFFECTS:
+        effects = [effect for value in values for effect in value[name]]
+        together[name] = sorted(effects, key=_rank) if len(effects) > 1 else effects
+    return together
+
+
+def _rank(value: Any) -> Any:
+    """A key that sorts JSON values as Rego does: by type, objects by their keys and values in turn."""
+    match value:
+        case None:
+            return (0,)
+        case bool():
+            return (1, value)
+        case int() | float():
+            return (2, value)
+        case str():
+            return (3, value.encode())
+        case list():
+            return (4, [_rank(item) for item in value])
+        case _:
+            keys = sorted(value, key=str.encode)
+            return (5, [(_rank(key), _rank(value[key])) for key in keys])
+
+
+__all__ = ["MAX_VERDICTS", "Counts", "ReusingEngine"]

@@ -1,0 +1,85 @@
+"""What a set reads and calls, read off its text."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.engines.survey import Survey
+from pipeline.errors import PolicyError
+
+
+def reads(text: str, rule: str = "x") -> set[str]:
+    survey = Survey([("t.rego", f"package t\n\nimport input.request as req\nimport data.known\n\n{text}\n")])
+    reached = survey.reachable([("data", "t", rule)])
+    return {".".join(read.path) for one in reached for definition in one.definitions for read in definition.reads}
+
+
+@pytest.mark.spec("ENG-15")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x := input.a.b", {"input.a.b"}),
+        ('x := input["a"]["b c"]', {"input.a.b c"}),
+        ("x := input.a[_].b", {"input.a"}),
+        ("x := input[input.key]", {"input", "input.key"}),
+        ("x := req.path", {"input.request.path"}),
+        ("x if { y := input.a; y.b }", {"input.a"}),
+        ("x := f(input.a)\nf(y) := y.b + input.c", {"input.a", "input.c"}),
+        ("x := y\ny := z\nz := input.deep", {"data.t.y", "data.t.z", "input.deep"}),
+        ("x := known.thing", {"data.known.thing"}),
+        ('x := object.get(input, "a", 1)', {"input.a"}),
+        ('x := object.get(input.a, ["b", "c"], input.d)', {"input.a.b.c", "input.d"}),
+        ("x := object.get(input.a, input.b, 1)", {"input.a", "input.b"}),
+        ('x := object.get(input, ["a", input.b], 1)', {"input", "input.b"}),
+        ("x := [y | some y in input.a; not input.b]", {"input.a", "input.b"}),
+        ("x if every y in input.a { y == input.b }", {"input.a", "input.b"}),
+        ("x := input.a if input.b else := input.c", {"input.a", "input.b", "input.c"}),
+        ("x[k] := input.v if k := input.k", {"input.k", "input.v"}),
+        ("x contains input.v", {"input.v"}),
+        ("x := count(input)", {"input"}),
+        ("x := 1 if y with input.a as input.b\ny if input.a", {"input.a", "input.b", "data.t.y"}),
+    ],
+)
+def test_reads_are_paths_up_to_the_first_computed_step(text: str, expected: set[str]) -> None:
+    assert reads(text) == expected
+
+
+@pytest.mark.spec("ENG-15")
+def test_a_set_for_another_engine_is_surveyed() -> None:
+    survey = Survey([("t.rego", 'package t\n\nx := http.send({"url": input.u})\n')])
+
+    rule = survey.rule(("data", "t", "x"))
+
+    assert rule is not None
+    assert [call.name for call in rule.definitions[0].calls] == ["http.send"]
+
+
+@pytest.mark.spec("ENG-15")
+def test_what_is_no_set_at_all_is_refused_with_its_place() -> None:
+    for text, code in (("x := {", "policy.parse"), ("x := y\ny := x", "policy.recursion"), ("x :=", "policy.parse")):
+        with pytest.raises(PolicyError) as caught:
+            Survey([("t.rego", f"package t\n\n{text}\n")])
+        assert (caught.value.code, caught.value.path) == (code, "t.rego")
+        assert caught.value.line > 0
+        assert caught.value.hint
+
+
+@pytest.mark.spec("ENG-15")
+def test_constants_are_put_together_as_far_as_they_go() -> None:
+    text = (
+        'a := "x"\nb := concat("-", [a, data.words.y, "z"])\nc := concat("", [b, input.d])\n'
+        "d := concat(a, [c])\n_s := data.words\nloop := concat(loop2, [])\nloop2 := a"
+    )
+    survey = Survey([("t.rego", f"package t\n\n{text}\n")])
+    data = {"words": {"y": "Y", "n": 1}}
+
+    def known(*path: str) -> str | None:
+        return survey.text_of({"path": list(path)}, data)
+
+    assert known("data", "t", "b") == "x-Y-z"
+    assert known("data", "t", "_s", "y") == "Y"
+    assert [known("data", "t", name) for name in "cd"] == [None, None]
+    assert known("data", "words", "n") is None
+    assert known("input", "a") is None
+    assert survey.rule_of(("data", "t", "a", "b")) is survey.rule(("data", "t", "a"))
+    assert survey.rule_of(("data", "u")) is None
