@@ -26,7 +26,7 @@ ENFORCEMENT := src/pipeline/runner.py,src/pipeline/effects.py,src/pipeline/passe
   src/pipeline/asking.py,src/pipeline/stamping.py,$\
   src/pipeline/sealing.py,src/pipeline/ambient.py,$\
   src/pipeline/wrapping.py,src/pipeline/guarded_tool.py,src/pipeline/guarded_model.py,src/pipeline/python_values.py,src/pipeline/model_swap.py,$\
-  src/pipeline/references.py,$\
+  src/pipeline/references.py,src/pipeline/exceptions.py,src/pipeline/excused.py,$\
   src/pipeline/data_policy.py,src/pipeline/registry.py,src/pipeline/ingestion.py,src/pipeline/retention.py,src/pipeline/context.py,src/pipeline/result_fields.py,src/pipeline/store/held.py
 
 export VIRTUAL_ENV := $(VENV)

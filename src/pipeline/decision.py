@@ -16,6 +16,7 @@ from cmf.view import MessageView
 from pipeline.approval_ref import ApprovalRef, ApprovalStatus
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.events import HeaderChanged
+from pipeline.excused import Excused
 
 
 class Verdict(StrEnum):
@@ -60,6 +61,7 @@ EDITS: Final = frozenset({Effect.STRIP_TOOL, Effect.REDACT, Effect.REWRITE})
 _FIELDS: Final = frozenset({"rule", "code", "reason", "detail"})
 ENGINE_RULE: Final = "engine"
 SESSION_RULE: Final = "session"
+BAD_EFFECT: Final = "policy.bad-effect"
 OUTAGE_RULES: Final = (ENGINE_RULE, SESSION_RULE)
 """Who speaks when policy could not be asked: a refusal by nobody else is an outage, not a verdict."""
 
@@ -76,14 +78,15 @@ class Hit:
     mode: Mode = Mode.ENFORCE
     detail: Mapping[str, Any] = field(default_factory=dict)
     fields: Mapping[str, Any] = field(default_factory=dict)
+    excused: Excused | None = None
 
     @property
     def enforced(self) -> bool:
-        """Whether the rule was in force, not only observed."""
-        return self.mode is Mode.ENFORCE
+        """Whether the rule was in force: neither only observed, nor with an exception here [EXC-3]."""
+        return self.mode is Mode.ENFORCE and self.excused is None
 
     def to_json(self) -> dict[str, Any]:
-        """The hit as it is shown and recorded; `mode` only where it is not enforced."""
+        """The hit as it is shown and recorded; `mode` and `excused` only where they keep it from being enforced."""
         shown: dict[str, Any] = {
             "rule": self.rule,
             "code": self.code,
@@ -93,9 +96,9 @@ class Hit:
         }
         if self.detail:
             shown["detail"] = dict(self.detail)
-        if not self.enforced:
+        if self.mode is not Mode.ENFORCE:
             shown["mode"] = self.mode.value
-        return shown
+        return shown if self.excused is None else shown | {"excused": self.excused._asdict()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +223,11 @@ class Decision:
         return (*stage_hits(self.stages), *(hit for view in self.views for hit in view.hits))
 
     @property
+    def excused(self) -> int:
+        """How many hits were not enforced because an exception covers them."""
+        return sum(hit.excused is not None for view in self.views for hit in view.hits)
+
+    @property
     def reasons(self) -> tuple[Hit, ...]:
         """The hits that made the verdict what it is."""
         wanted = Effect.DENY if self.verdict is Verdict.DENY else Effect.REQUIRE_APPROVAL
@@ -227,7 +235,7 @@ class Decision:
 
     def to_json(self) -> dict[str, Any]:
         """The decision as JSON objects; no content of the message is in it."""
-        shown = {
+        shown: dict[str, Any] = {
             "verdict": self.verdict.value,
             "action": self.action.value,
             "mode": self.mode.value,
@@ -236,10 +244,9 @@ class Decision:
             "coverage": self.coverage.to_json(),
             "views": [view.to_json() for view in self.views],
         }
-        if self.stages:
-            shown["stages"] = [stage.to_json() for stage in self.stages]
-        if self.approvals:
-            shown["approvals"] = [approval.to_json() for approval in self.approvals]
+        shown |= {"excused": self.excused} if self.excused else {}
+        shown |= {"stages": [stage.to_json() for stage in self.stages]} if self.stages else {}
+        shown |= {"approvals": [approval.to_json() for approval in self.approvals]} if self.approvals else {}
         return shown
 
 
@@ -304,7 +311,7 @@ def _hit(item: Any, effect: Effect, rules: Mapping[str, RuleFacts], kind: ViewKi
     if problem:
         # An effect that cannot be carried out must not become an allow: the part is refused instead.
         effect, fields, detail = Effect.DENY, {}, {"problem": problem}
-        code, reason = "policy.bad-effect", "A rule asked for something that cannot be done."
+        code, reason = BAD_EFFECT, "A rule asked for something that cannot be done."
     return Hit(
         rule=rule,
         code=code,

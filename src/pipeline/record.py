@@ -86,6 +86,7 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
                 "action": decision.action.value,
                 "mode": decision.mode.value,
                 "coverage": decision.coverage.to_json(),
+                "excused": decision.excused or None,
                 "views": views,
                 "stages": [_stage(stage) for stage in decision.stages] or None,
                 "approvals": [approval.to_json() for approval in decision.approvals] or None,
@@ -171,6 +172,8 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "severity": hit.severity,
         "mode": hit.mode.value,
     }
+    if hit.excused is not None:
+        shown["excused"] = hit.excused._asdict()
     if hit.effect is Effect.REDACT:
         # Where in the part, but not under which name: keys of arguments are the sender's own words.
         pointer = str(hit.fields.get("pointer") or "")

@@ -47,6 +47,7 @@ from pipeline.effects import Replacer, apply_edits
 from pipeline.engines.base import Engine, EngineResult
 from pipeline.errors import EffectError
 from pipeline.events import Events
+from pipeline.exceptions import Excuses
 from pipeline.fitting import Fitting
 from pipeline.history import History
 from pipeline.ingestion import Ingested, take_in
@@ -125,6 +126,19 @@ class _Pass:
         return any(view.outcome is Action.REFUSE for view in self.views) or not self.coverage.full
 
 
+@dataclass(frozen=True, slots=True)
+class _Law:
+    """What a run is judged by, besides the engine: an exception is from rules of the set, never from our own."""
+
+    rules: Mapping[str, RuleFacts]
+    excuses: Excuses
+    data: DataRule
+
+    def hits(self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None) -> tuple[Hit, ...]:
+        said = self.excuses(hits_of(result, self.rules, view.kind), view.uri)
+        return (*said, *self.data(view, origins))
+
+
 class Runner:
     """Judges traffic under one policy set with one engine."""
 
@@ -172,7 +186,7 @@ class Runner:
         taken = self._taken_in(traffic, context, session, history)
         context, begin = _without_history(context), perf_counter_ns()
         staged = self._stages.run(taken.value, context)
-        steps = self._governed(taken, staged, session, history, keep=context.session is not None)
+        steps = self._governed(taken, staged, session, history, context)
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
@@ -194,7 +208,7 @@ class Runner:
         taken = self._taken_in(traffic, context, session, history)
         context, begin = _without_history(context), perf_counter_ns()
         staged = await self._stages.arun(taken.value, context)
-        steps = self._governed(taken, staged, session, history, keep=context.session is not None)
+        steps = self._governed(taken, staged, session, history, context)
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
@@ -217,16 +231,17 @@ class Runner:
         return taken
 
     def _governed(
-        self, taken: Ingested, staged: Staged, session: SessionFacts, history: History, *, keep: bool
+        self, taken: Ingested, staged: Staged, session: SessionFacts, history: History, context: Context
     ) -> _Steps:
         """The judgement of what the stages made of `taken`: under the rule on its data, and with the labels of that."""
         if not staged.stopped:
             taken = taken.after(staged.value)
             staged = dataclasses.replace(staged, value=taken.value)
-        outcome = yield from self._steps(staged, session, history, taken.rule(), keep=keep)
+        law = _Law(self._rules, Excuses(self._policies.exceptions, context, session.moment), taken.rule())
+        outcome = yield from self._steps(staged, session, history, law, keep=context.session is not None)
         return dataclasses.replace(outcome, events=outcome.events | taken.events)
 
-    def _steps(self, staged: Staged, session: SessionFacts, history: History, rule: DataRule, *, keep: bool) -> _Steps:
+    def _steps(self, staged: Staged, session: SessionFacts, history: History, law: _Law, *, keep: bool) -> _Steps:
         """The judgement itself, without an engine: it yields what to evaluate, and is sent the results."""
         value = staged.value
         stages = tuple(staged.records)
@@ -243,7 +258,7 @@ class Runner:
         brought: Brought = frozenset()
         fitting = Fitting(value, history, self._events)
         for _ in range(MAX_PASSES):
-            judged = yield from self._judge(value, session, history, rule, fitting)
+            judged = yield from self._judge(value, session, history, law, fitting)
             found.add(judged.views)
             record = found.lines
             passes.append((value, judged.views))
@@ -294,7 +309,7 @@ class Runner:
         return self._outcome(record, coverage, None, frozenset(), stages, answer)
 
     def _judge(
-        self, value: Traffic, session: SessionFacts, history: History, rule: DataRule, fitting: Fitting
+        self, value: Traffic, session: SessionFacts, history: History, law: _Law, fitting: Fitting
     ) -> Generator[_Batch, list[EngineResult], _Pass]:
         try:
             views = list(iter_views(value, capabilities=self._capabilities))
@@ -310,7 +325,7 @@ class Runner:
             answers = yield _Batch(entrypoints, shared, own)
             results.update(zip(indexes, answers, strict=False))
         decided = [
-            self._decided(view, results[index], origins.get(view.path), rule)
+            self._decided(view, results[index], origins.get(view.path), law)
             for index, view in enumerate(views)
             if index in results
         ]
@@ -324,10 +339,9 @@ class Runner:
         return _Pass(views=tuple(decided), coverage=coverage, labels=labels, brought=brought)
 
     def _decided(
-        self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None, rule: DataRule
+        self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None, law: _Law
     ) -> ViewDecision:
-        hits = (*hits_of(result, self._rules, view.kind), *rule(view, origins))
-        return view_decision(view, hits, self._mode, origins)
+        return view_decision(view, law.hits(view, result, origins), self._mode, origins)
 
     def _outcome(
         self,

@@ -132,6 +132,7 @@ def decision_schema() -> dict[str, Any]:
             "severity": {"type": "string", "enum": ["info", "warn", "high", "critical"]},
             "detail": {"type": "object"},
             "mode": _values(Mode),
+            "excused": _object({"owner": _STRING, "until": _STRING}, ("owner", "until")),
         },
         ("rule", "code", "effect", "reason", "severity"),
     )
@@ -165,6 +166,7 @@ def decision_schema() -> dict[str, Any]:
         "revision": _STRING,
         "decision_id": _STRING,
         "coverage": coverage,
+        "excused": _COUNT,
         "views": {"type": "array", "items": view},
         "approvals": {"type": "array", "items": approval},
         "request": {},

@@ -58,7 +58,10 @@ def _show_view(out: Console, view: ViewDecision) -> None:
 
 def _hit_line(hit: Hit) -> Text:
     style = _STYLES.get(hit.effect.value, "cyan")
-    observed = "" if hit.enforced else f" (mode {hit.mode.value})"
+    if hit.excused is not None:
+        observed = f" (excused until {visible(hit.excused.until)}, {visible(hit.excused.owner)})"
+    else:
+        observed = "" if hit.enforced else f" (mode {hit.mode.value})"
     return Text.assemble(
         " " * 17, (hit.effect.value, style), f"  {visible(hit.rule)}  {visible(hit.reason)}", f" [{hit.code}]{observed}"
     )
@@ -80,6 +83,8 @@ def show_verdict(out: Console, decision: Decision) -> None:
     for approval in decision.approvals:
         shown = f"{approval.status.value:<9} {approval.id or 'needs a session'}  {visible(approval.path)}"
         out.print(Text.assemble("approval  ", (shown, "magenta")))
+    if decision.excused:
+        out.print(Text.assemble("excused   ", (f"{decision.excused} not enforced by exception", "yellow")))
     style = "green" if coverage.full else "bold red"
     full = f"{coverage.evaluated} of {coverage.produced} views evaluated"
     missed = "; ".join(f"{visible(one.path)} not evaluated: {one.reason}" for one in coverage.skipped)
