@@ -124,6 +124,19 @@ def open_sessions(url: str) -> Iterator[SessionStore]:
             yield store.sessions()
 
 
+def embedded_engine(policies: PolicySet) -> EmbeddedEngine:
+    """The engine in this process, bare: it remembers nothing, and tools can ask it for more than verdicts.
+
+    Raises:
+        PolicyError: the set does not compile.
+    """
+    modules = [(module.path, module.text) for module in policies.modules]
+    strict = policies.builtin_errors == "strict"
+    return EmbeddedEngine(
+        modules, policies.data, policies.entrypoints, strict_builtin_errors=strict, revision=policies.revision
+    )
+
+
 def build_engine(policies: PolicySet, name: EngineName | Engine, config: Config) -> Engine:
     """The engine called `name` with `policies` in it; one that is there already is taken as it is.
 
@@ -133,12 +146,7 @@ def build_engine(policies: PolicySet, name: EngineName | Engine, config: Config)
     if not isinstance(name, str):
         return name
     if name == "embedded":
-        modules = [(module.path, module.text) for module in policies.modules]
-        strict = policies.builtin_errors == "strict"
-        embedded = EmbeddedEngine(
-            modules, policies.data, policies.entrypoints, strict_builtin_errors=strict, revision=policies.revision
-        )
-        return _remembering(embedded, policies, config)
+        return _remembering(embedded_engine(policies), policies, config)
     if name == "opa":
         if config.opa_url is None:
             raise ConfigError("engine `opa` needs a server", code="config.no-opa-url", hint="give --opa-url")
