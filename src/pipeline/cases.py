@@ -26,6 +26,7 @@ from cmf.value import Str, Value, value
 from pipeline.context import Context
 from pipeline.errors import CaseError
 from pipeline.metadata import load_yaml
+from pipeline.stage import Traffic
 
 Names = tuple[Str, ...]
 VerdictWord = Literal["allow", "warn", "deny", "require_approval"]
@@ -84,7 +85,7 @@ class Case:
     name: str
     file: str
     spelled: Mapping[str, Any]
-    traffic: Request | Response
+    traffic: Traffic
     context: Context
     session: SessionBefore
     expected: Expectation
@@ -238,11 +239,11 @@ def _expectation(spelled: Any) -> Expectation:
     return Expectation.model_validate({"verdict": spelled} if isinstance(spelled, str) else spelled)
 
 
-def _traffic(path: Path, spelled: Mapping[str, Any]) -> tuple[Request | Response, Request | None]:
+def _traffic(path: Path, spelled: Mapping[str, Any]) -> tuple[Traffic, Request | None]:
     """What is judged, and the conversation before it where that is a reply."""
     conversation = spelled.get("conversation")
     if isinstance(conversation, dict):
-        value = _wire(path, conversation)
+        value: Traffic = _wire(path, conversation)
     elif isinstance(conversation, list):
         messages = [_message(entry, f"conversation[{place}]") for place, entry in enumerate(conversation)]
         extra = {key: spelled[key] for key in ("model", "tools") if spelled.get(key) is not None}
@@ -257,7 +258,7 @@ def _traffic(path: Path, spelled: Mapping[str, Any]) -> tuple[Request | Response
     return Response.model_validate({"choices": [{"message": reply}]}), value
 
 
-def _wire(path: Path, source: Mapping[str, Any]) -> Request | Response:
+def _wire(path: Path, source: Mapping[str, Any]) -> Traffic:
     """A conversation in a wire format: `{from, file | body, kind}`."""
     unknown = sorted(map(str, source.keys() - {"from", "file", "body", "kind"}))
     if unknown or ("file" in source) == ("body" in source):
@@ -267,9 +268,12 @@ def _wire(path: Path, source: Mapping[str, Any]) -> Request | Response:
     body = loads(_read(path.parent / str(source["file"]))) if "file" in source else source["body"]
     name = str(source.get("from"))
     if name == "canonical":
-        return (Response if source.get("kind") == "response" else Request).model_validate(body)
+        return _CANONICAL.get(str(source.get("kind")), Request).model_validate(body)
     adapter = adapters.get(name)
     return adapter.from_wire_response(body) if source.get("kind") == "response" else adapter.from_wire_request(body)
+
+
+_CANONICAL: Final[dict[str, type[Traffic]]] = {"response": Response, "message": Message}
 
 
 def _message(entry: Any, where: str) -> dict[str, Any]:

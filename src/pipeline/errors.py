@@ -19,6 +19,7 @@
         StoreBusy                   it has too much to do: try again
       ConfigError                   a setting that is missing or cannot be
       CaseError                     a file of test cases that does not say what it should
+      ReplayError                   a judged input on file that cannot be read, written or judged again
       EngineError                   an engine cannot answer: a tool's query that is refused, a server that is not there
 
 A deny is not an error. Each error has a stable `code` and a `hint` that says what to do. Texts name files, fields and
@@ -75,6 +76,12 @@ class CaseError(PipelineError, ValueError):
     """A file of test cases that does not say what it should: `path` is the file, and the place within it."""
 
     default_code = "case.invalid"
+
+
+class ReplayError(PipelineError, ValueError):
+    """A judged input on file that cannot be read, written or judged again."""
+
+    default_code = "replay.invalid"
 
 
 class EngineError(PipelineError):

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from cmf.adapters import FORMATS
+from pipeline.cli import replaying, serving
+from pipeline.cli.replaying import ReportAs
 
 app = typer.Typer(
     name="cmf",
@@ -57,15 +59,6 @@ class EngineChoice(StrEnum):
 
     EMBEDDED = "embedded"
     OPA = "opa"
-
-
-class TestFormat(StrEnum):
-    """How `cmf test` writes."""
-
-    TEXT = "text"
-    JSON = "json"
-    JUNIT = "junit"
-    GITHUB = "github"
 
 
 class Template(StrEnum):
@@ -124,6 +117,13 @@ def evaluate(
     session: Annotated[str | None, typer.Option("--session", help="The session's id.")] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Who asks: an id.")] = None,
     seal_key: SealKey = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Show what policy changed, instead of what goes out.")] = False,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Put the judged input at the end of this file, content and all.")
+    ] = None,
+    without_secrets: Annotated[
+        bool, typer.Option("--without-secrets", help="With --record: stand-ins take the place of secrets.")
+    ] = False,
 ) -> None:
     """Judge one request or response: a line per view, the verdict, and what would go out.
 
@@ -147,6 +147,9 @@ def evaluate(
         session=session,
         subject=subject,
         seal_key=seal_key,
+        shows_diff=diff,
+        record=record,
+        without_secrets=without_secrets,
     )
 
 
@@ -209,7 +212,7 @@ def run_cases(
     policies: Annotated[
         list[Path] | None, typer.Option("--policies", help="Policies (repeatable) instead of those of DIR.")
     ] = None,
-    output: Annotated[TestFormat, typer.Option("--format", help="How to write the results.")] = TestFormat.TEXT,
+    output: Annotated[ReportAs, typer.Option("--format", help="How to write the results.")] = ReportAs.TEXT,
     select: Annotated[str | None, typer.Option("--run", help="Only cases whose name holds this.")] = None,
     coverage: Annotated[bool, typer.Option("--coverage", help="Name the rules that hit in no case.")] = False,
     threshold: Annotated[
@@ -224,6 +227,23 @@ def run_cases(
 
     run(directory, policies=policies, output=output.value, select=select, shows_coverage=coverage, threshold=threshold)
 
+
+@app.command("playground")
+def playground(
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0 for any port.")] = 8787,
+    policies: Annotated[
+        Path | None, typer.Option("--policies", help="A project, or its policies; by default this one, if it is one.")
+    ] = None,
+    readonly: Annotated[bool, typer.Option("--readonly", help="Write nothing: no cases are saved.")] = False,
+) -> None:
+    """Try policy out on a local web page while it is typed; nothing leaves this machine."""
+    from pipeline.cli.playground import run
+
+    run(port=port, policies=policies, readonly=readonly)
+
+
+replaying.add_to(app)
+serving.add_to(app)
 
 bundle = typer.Typer(help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(bundle, name="bundle")

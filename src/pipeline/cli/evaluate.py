@@ -11,13 +11,19 @@ import typer
 
 from cmf.adapters import loss
 from cmf.codec import dumps
-from pipeline.assembly import Config, open_sessions
+from pipeline.assembly import Config, load_policies, open_sessions
 from pipeline.cli import rendering
+from pipeline.cli.changes import show_changes
+from pipeline.cli.policy_places import Places
 from pipeline.cli.reading import Exit, one_line_errors, read_context, read_seal_key, read_traffic
 from pipeline.decision import Action
 from pipeline.emission import emit
 from pipeline.guard import Guard, is_outage
+from pipeline.masking import Masking
+from pipeline.replay_file import append, entry_of
 from pipeline.runner import Outcome
+from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.watched_sessions import WatchedSessions
 
 
 def run(
@@ -36,6 +42,9 @@ def run(
     session: str | None = None,
     subject: str | None = None,
     seal_key: Path | None = None,
+    shows_diff: bool = False,
+    record: Path | None = None,
+    without_secrets: bool = False,
 ) -> None:
     """Judge `file`, print the result, leave with the exit code that says it.
 
@@ -44,21 +53,33 @@ def run(
     with one_line_errors(), ExitStack() as opened:
         key = None if seal_key is None else read_seal_key(seal_key)
         config = Config(opa_url=opa_url, entrypoint=entrypoint, seal_key=key)
-        sessions = None if store is None else opened.enter_context(open_sessions(store))
+        watched = WatchedSessions(MemorySessions() if store is None else opened.enter_context(open_sessions(store)))
         name = cast("Literal['embedded', 'opa']", engine)
-        guard = opened.enter_context(Guard(policies, engine=name, config=config, sessions=sessions))
+        loaded = load_policies(policies, entrypoint=entrypoint)
+        sessions = cast("SessionStore", watched)
+        guard = opened.enter_context(Guard(loaded, engine=name, config=config, sessions=sessions))
         with one_line_errors(str(context or "")):
             known = read_context(context)
         with one_line_errors(file):
             traffic = read_traffic(file, source, kind)
-        who = None if subject is None else {"id": subject}
-        outcome = guard.run(traffic, context=known, subject=who, session=session)
+        if subject is not None:
+            known = known.model_copy(update={"subject": {"id": subject}})
+        if session is not None:
+            known = known.model_copy(update={"session": session})
+        with watched.watching() as noted:
+            outcome = guard.run(traffic, context=known)
+        if record is not None:
+            entry = entry_of(traffic, known, noted.session, outcome.decision, seen=noted.seen)
+            append(record, Masking().masked(entry) if without_secrets else entry)
     with one_line_errors(file), loss.collecting() as losses:
         wire = emit(outcome, target) if outcome.value is not None else None
     if as_json:
         typer.echo(dumps(as_document(outcome, wire)).decode())
     else:
-        rendering.show_outcome(outcome, wire, target, losses)
+        rendering.show_outcome(outcome, None if shows_diff else wire, target, losses, Places(loaded, policies).of)
+        if shows_diff and outcome.value is not None:
+            with one_line_errors(file):
+                show_changes(traffic, outcome.value, target)
     raise typer.Exit(int(exit_code(outcome)))
 
 

@@ -19,7 +19,7 @@ from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import replace
 from pipeline.context import Context
-from pipeline.errors import CaseError, ConfigError, PipelineError, PolicyError, SessionError
+from pipeline.errors import CaseError, ConfigError, PipelineError, PolicyError, ReplayError, SessionError
 
 PROVIDERS = {
     "openai_chat": "openai",
@@ -60,7 +60,7 @@ def one_line_errors(file: str = "") -> Iterator[None]:
         fail(str(error), Exit.POLICY)
     except ConfigError as error:
         fail(str(error), Exit.USAGE)
-    except CaseError as error:
+    except (CaseError, ReplayError) as error:
         fail(str(error), Exit.INPUT)
     except SessionError as error:
         fail(str(error), Exit.REFUSED)

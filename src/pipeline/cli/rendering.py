@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -30,41 +30,58 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
-def show_outcome(outcome: Outcome, wire: Any, target: str, losses: Sequence[Loss]) -> None:
-    """Views, verdict, coverage, and the wire form that would go out."""
+def show_outcome(
+    outcome: Outcome, wire: Any, target: str, losses: Sequence[Loss], place_of: Callable[[Hit], str] = lambda _: ""
+) -> None:
+    """Views, verdict, coverage, and the wire form that would go out, if there is one.
+
+    `place_of` says where the definition is that gave a hit: `file:line`.
+    """
     out = console()
     for view in outcome.decision.views:
-        _show_view(out, view)
+        _show_view(out, view, place_of)
     out.print()
     show_verdict(out, outcome.decision)
     for loss in losses:
         out.print(Text.assemble("dropped   ", (f"{loss.block_type}: {loss.reason} ({loss.adapter})", "yellow")))
-    if wire is None:
+    if outcome.value is None:
         out.print(Text("nothing goes out", "bold red"))
+    if wire is None:
         return
     out.print(Text.assemble("goes out  ", (target, "bold")))
     out.print(Text(escaped_json(wire)))
 
 
-def _show_view(out: Console, view: ViewDecision) -> None:
+def _show_view(out: Console, view: ViewDecision, place_of: Callable[[Hit], str]) -> None:
     verdict = Text(f"{view.verdict.value:<17}", _STYLES[view.verdict.value])
     line = Text.assemble(verdict, (view.path, "bold"), f"  {view.kind}  {view.action}  {view.direction}")
     if view.uri is not None:
         line.append(f"  {visible(view.uri)}", "blue")
+    if not view.hits:
+        line.append("  no rule hit", "dim")
     out.print(line)
     for hit in view.hits:
-        out.print(_hit_line(hit))
+        out.print(_hit_line(hit, place_of(hit)))
 
 
-def _hit_line(hit: Hit) -> Text:
+def _hit_line(hit: Hit, place: str) -> Text:
     style = _STYLES.get(hit.effect.value, "cyan")
     if hit.excused is not None:
         observed = f" (excused until {visible(hit.excused.until)}, {visible(hit.excused.owner)})"
     else:
         observed = "" if hit.enforced else f" (mode {hit.mode.value})"
     return Text.assemble(
-        " " * 17, (hit.effect.value, style), f"  {visible(hit.rule)}  {visible(hit.reason)}", f" [{hit.code}]{observed}"
+        " " * 17,
+        (hit.effect.value, style),
+        f"  {visible(hit.rule)}  {visible(place)}" if place else f"  {visible(hit.rule)}",
+        f"  {visible(hit.reason)}{_SAID_OUT_LOUD.get(hit.code, '')} [{hit.code}]{observed}",
     )
+
+
+_SAID_OUT_LOUD: Final = {
+    "engine.undefined": " It was undefined, so this is denied.",
+    "policy.bad-result": " It was undefined, or of another shape, so this is denied.",
+}
 
 
 def show_verdict(out: Console, decision: Decision) -> None:

@@ -16,6 +16,7 @@ from pipeline.assembly import load_policies
 from pipeline.case_run import CaseResult, CaseRunner
 from pipeline.cases import Case, read_cases
 from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit
+from pipeline.cli.policy_places import policy_directory
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
 from pipeline.decision import Mode
@@ -71,12 +72,6 @@ class Coverage:
     def percent(self) -> float:
         """Rules that hit in at least one case, of those that are asked."""
         return 100 * (self.asked - len(self.never)) / self.asked if self.asked else 100.0
-
-
-def policy_directory(directory: Path) -> Path:
-    """Where the policies of a project are: its `policy` directory, or itself."""
-    inner = directory / "policy"
-    return inner if inner.is_dir() else directory
 
 
 def case_files(directory: Path) -> list[Path]:
@@ -154,4 +149,4 @@ def _github(timed: Sequence[_Timed]) -> None:
     )
 
 
-__all__ = ["case_files", "policy_directory", "run"]
+__all__ = ["case_files", "run"]

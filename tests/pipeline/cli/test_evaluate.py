@@ -169,7 +169,8 @@ def test_text_output_is_plain_in_a_pipe_and_shows_each_view(run: Run) -> None:
 
     assert "\x1b" not in output
     assert "content[0]  text  send  pre" in output
-    assert "redact  test/mask  Masked. [m]" in output
+    assert "redact  test/mask  " in output
+    assert "mask.rego:12  Masked. [m]" in output
     assert "coverage  1 of 1 views evaluated" in output
     assert "goes out  canonical" in output
     assert "[MASKED] plan" in output

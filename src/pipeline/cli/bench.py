@@ -1,0 +1,99 @@
+"""`cmf bench`: how long decisions take on judged inputs on file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from rich.text import Text
+
+from cmf.codec import loads
+from cmf.errors import CmfError
+from pipeline import replay_file
+from pipeline.assembly import load_policies
+from pipeline.cli.findings import write_json
+from pipeline.cli.progress import progress
+from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
+from pipeline.cli.rendering import console
+from pipeline.measuring import Figures, measure, regressions
+from pipeline.profiles import Profiles
+
+SHOWN_RULES: Final = 10
+_PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
+
+
+def run(
+    file: Path,
+    *,
+    policies: Sequence[Path] | None,
+    baseline: Path | None,
+    max_regress: str,
+    rounds: int,
+    as_json: bool,
+    profiles: Path | None,
+) -> None:
+    """Measure and print; leave with 1 where it is slower than `baseline` allows."""
+    percent = _PERCENT.fullmatch(max_regress.strip())
+    if percent is None:
+        fail(f"--max-regress {max_regress}: no percentage; write 10%", Exit.USAGE)
+    with one_line_errors():
+        before = None if baseline is None else _read(baseline)
+        loaded = load_policies(policies)
+        known = None if profiles is None else Profiles.load(profiles)
+        files = _files(file)
+        total = sum(1 for path in files for _ in replay_file.lines(path))
+        if not total:
+            fail(f"{file}: no records; write some with `cmf eval --record`", Exit.USAGE)
+        with progress("measuring", total) as told:
+            figures = measure(loaded, _entries(files), rounds=rounds, profiles=known, told=told)
+    shown = figures.to_json()
+    slower: list[str] = []
+    if before is not None:
+        try:
+            slower = regressions(shown, before, float(percent[1]) / 100)
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            fail(f"{baseline}: not figures of `cmf bench --format json`; measure again", Exit.INPUT)
+    if as_json:
+        write_json(shown | ({} if before is None else {"slower": slower}))
+    else:
+        _text(figures)
+    for line in slower:
+        typer.echo(f"cmf: slower than the baseline: {line}", err=True)
+    raise typer.Exit(int(Exit.REFUSED if slower else Exit.OK))
+
+
+def _files(place: Path) -> list[Path]:
+    if not place.is_dir():
+        return [place]
+    return sorted(path for name in ("*.jsonl", "*.jsonl.gz") for path in place.rglob(name))
+
+
+def _entries(files: Sequence[Path]) -> Iterator[replay_file.Entry]:
+    for path in files:
+        for line in replay_file.lines(path):
+            yield replay_file.read_entry(line)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        figures: dict[str, Any] = loads(read_bytes(str(path)))
+    except CmfError as error:
+        fail(f"{path}: {error}", Exit.INPUT)
+    return figures
+
+
+def _text(figures: Figures) -> None:
+    out = console()
+    out.print(f"{figures.entries} records, {figures.decisions} decisions on one core", end="")
+    out.print(f"; {figures.skipped} records cannot be replayed" if figures.skipped else "")
+    for name, taken in (("decision", figures.decision_us), ("engine", figures.evaluate_us)):
+        spelled = "   ".join(f"p{percent} {value:.1f} µs" for percent, value in taken.items())
+        out.print(Text.assemble(f"{name:<10}", (spelled, "bold")))
+    for rule, value in list(figures.rules_us.items())[:SHOWN_RULES]:
+        out.print(Text.assemble(f"{value:>9.2f} µs a view  ", (rule, "cyan")))
+
+
+__all__ = ["run"]

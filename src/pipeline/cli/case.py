@@ -1,0 +1,46 @@
+"""`cmf case from-record`: a judged input on file as a test case."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from pipeline.assembly import load_policies
+from pipeline.case_run import CaseRunner
+from pipeline.case_writing import case_text, left_out
+from pipeline.cases import read_cases
+from pipeline.cli.reading import one_line_errors
+from pipeline.display import visible
+from pipeline.masking import Masking
+from pipeline.replay_file import find
+
+
+def run(id: str, *, records: Path, policies: Sequence[Path] | None, name: str | None, with_secrets: bool) -> None:
+    """Print the case; on standard error say where it is not what was judged, or does not come to what was decided."""
+    with one_line_errors():
+        entry = find(records, id)
+        case = entry if with_secrets or entry.masked else Masking().masked(entry)
+        text = case_text(case, name)
+        notes = [f"left out: {what}" for what in left_out(case)]
+        notes += [f"under these policies: {problem}" for problem in _problems(text, policies)]
+    typer.echo(text, nl=False)
+    for note in notes:
+        typer.echo(f"cmf: {visible(note)}", err=True)
+
+
+def _problems(text: str, policies: Sequence[Path] | None) -> tuple[str, ...]:
+    """What the case, read and judged as `cmf test` does, does not come to."""
+    runner = CaseRunner(load_policies(policies))
+    try:
+        with tempfile.TemporaryDirectory(prefix="cmf-") as folder:
+            place = Path(folder) / "case.yaml"
+            place.write_text(text, encoding="utf-8")
+            return runner.run(read_cases(place)[0]).problems
+    finally:
+        runner.close()
+
+
+__all__ = ["run"]

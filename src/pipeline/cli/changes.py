@@ -1,0 +1,50 @@
+"""What policy changed, as a unified diff: in the message, and in the body that goes out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from rich.text import Text
+
+from pipeline.cli.convert import encoded
+from pipeline.cli.rendering import console
+from pipeline.display import escaped_json
+from pipeline.stage import Traffic
+
+_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def show_changes(before: Traffic, after: Traffic, target: str) -> None:
+    """Print both diffs, from the traffic as it came in to what goes out. CmfError: `target` cannot express it."""
+    out = console()
+    out.print()
+    pairs = [("message", _said(before), _said(after))]
+    if target != "canonical":
+        pairs.append((target, encoded(before, target), encoded(after, target)))
+    for name, old, new in pairs:
+        lines = list(_diff(name, old, new))
+        if not lines:
+            out.print(Text(f"{name}: nothing changed", "green"))
+        for line in lines:
+            out.print(Text(line, _STYLES.get(line[:1], "")))
+
+
+def _said(value: Traffic) -> Any:
+    """The canonical form without extensions: what is said, not what the pipeline put beside it."""
+    return _without_extensions(value.model_dump())
+
+
+def _without_extensions(item: Any) -> Any:
+    if isinstance(item, dict):
+        return {key: _without_extensions(each) for key, each in item.items() if key != "extensions"}
+    return [_without_extensions(each) for each in item] if isinstance(item, list) else item
+
+
+def _diff(name: str, old: Any, new: Any) -> Iterator[str]:
+    came, goes = escaped_json(old).splitlines(), escaped_json(new).splitlines()
+    yield from difflib.unified_diff(came, goes, f"{name} as it came", f"{name} as it goes out", lineterm="")
+
+
+__all__ = ["show_changes"]

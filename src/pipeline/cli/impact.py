@@ -1,0 +1,142 @@
+"""`cmf impact`: what other policies would have done to judged inputs on file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from pipeline import replay_file
+from pipeline.assembly import load_policies
+from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit
+from pipeline.cli.policy_places import policies_at
+from pipeline.cli.progress import progress
+from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.cli.rendering import console
+from pipeline.display import visible
+from pipeline.impact import Change, Impact
+from pipeline.impact_run import impact_of
+
+SHOWN_IDS: Final = 20
+_CHANGED: Final = (Change.NEWLY_DENIED, Change.NEWLY_ALLOWED, Change.CHANGED_EFFECT)
+
+
+def run(
+    *,
+    base: str,
+    head: str,
+    records: Path,
+    sample: int | None,
+    max_newly_denied: int | None,
+    output: str,
+    profiles: Path | None,
+    jobs: int | None,
+) -> None:
+    """Compare, print, and leave with 1 where more is newly denied than may be."""
+    with one_line_errors(), ExitStack() as opened:
+        before = load_policies(opened.enter_context(policies_at(base, beside=head)))
+        after = load_policies(opened.enter_context(policies_at(head, beside=base)))
+        total = sum(1 for _ in replay_file.lines(records))
+        if not total:
+            fail(f"{records}: no records; write some with `cmf eval --record`", Exit.USAGE)
+        wanted = min(total, sample or total)
+        told = opened.enter_context(progress("comparing", wanted))
+        found = _sampled(replay_file.lines(records), total, wanted)
+        impact = impact_of(found, before, after, expected=wanted, profiles=profiles, jobs=jobs, told=told)
+    exceeded = max_newly_denied is not None and impact.counts[Change.NEWLY_DENIED] > max_newly_denied
+    match ReportFormat(output):
+        case ReportFormat.TEXT:
+            _text(impact, total, same=before.revision == after.revision)
+        case ReportFormat.JSON:
+            write_json({"records": total, "base": before.revision, "head": after.revision, **impact.to_json()})
+        case ReportFormat.JUNIT:
+            _junit(impact, max_newly_denied, exceeded=exceeded)
+        case _:
+            write_github(_findings(impact, records, exceeded=exceeded))
+    if exceeded:
+        newly = impact.counts[Change.NEWLY_DENIED]
+        typer.echo(f"cmf: {newly} newly denied are more than {max_newly_denied}", err=True)
+    raise typer.Exit(int(Exit.REFUSED if exceeded else Exit.OK))
+
+
+def _sampled(found: Iterable[bytes], total: int, wanted: int) -> Iterator[bytes]:
+    """`wanted` of `total` lines, evenly spread: the same ones each time."""
+    return (line for at, line in enumerate(found) if at * wanted // total != (at - 1) * wanted // total)
+
+
+def _text(impact: Impact, total: int, *, same: bool) -> None:
+    out = console()
+    of = "" if impact.entries == total else f" of {total}"
+    out.print(f"{impact.entries}{of} records, {impact.views} views")
+    if same:
+        out.print(Text("base and head are the same policies", "yellow"))
+    for change in Change:
+        style = _STYLES[change] if impact.counts[change] else "dim"
+        out.print(Text.assemble(f"{impact.counts[change]:>8}  ", (change.value.replace("_", " "), style)))
+        if change in _CHANGED:
+            _who(out, impact.rules.get(change, Counter()), "by rule")
+            _who(out, impact.subjects.get(change, Counter()), "by subject")
+        if change is Change.NOT_REPLAYABLE:
+            _who(out, impact.reasons, "because")
+        ids = impact.ids.get(change, [])
+        for name in ids[:SHOWN_IDS]:
+            out.print(Text(f"              {visible(name)}", "dim"))
+        if len(ids) > SHOWN_IDS:
+            out.print(Text(f"              … --format json names {len(ids)}", "dim"))
+
+
+_STYLES: Final = {
+    Change.NEWLY_DENIED: "bold red",
+    Change.NEWLY_ALLOWED: "magenta",
+    Change.CHANGED_EFFECT: "cyan",
+    Change.UNCHANGED: "green",
+    Change.NOT_REPLAYABLE: "yellow",
+}
+
+
+def _who(out: Console, counted: Counter[str], how: str) -> None:
+    for name, count in counted.most_common():
+        out.print(Text(f"          {how} {visible(name)}: {count}"))
+
+
+def _junit(impact: Impact, limit: int | None, *, exceeded: bool) -> None:
+    """A case for each kind of change: the one that has a limit can fail, and what cannot be said is skipped."""
+    cases = []
+    for change in Change:
+        lines = [f"{impact.counts[change]} {change.value}", *impact.ids.get(change, [])]
+        failed = exceeded and change is Change.NEWLY_DENIED
+        unknown = change is Change.NOT_REPLAYABLE and impact.counts[change] > 0
+        cases.append(
+            JUnitCase(
+                suite="impact",
+                name=change.value
+                if limit is None or change is not Change.NEWLY_DENIED
+                else f"{change.value} ≤ {limit}",
+                failure="\n".join(lines) if failed else None,
+                skipped="; ".join(impact.reasons) if unknown else None,
+            )
+        )
+    write_junit("cmf impact", cases)
+
+
+def _findings(impact: Impact, records: Path, *, exceeded: bool) -> list[Finding]:
+    """One annotation a kind of change and rule."""
+    return [
+        Finding(
+            file=str(records),
+            message=f"{change.value.replace('_', ' ')} by {rule}: {count} of {impact.entries} records",
+            code=f"impact.{change.value.replace('_', '-')}",
+            severity="error" if exceeded and change is Change.NEWLY_DENIED else "warning",
+        )
+        for change in _CHANGED
+        for rule, count in impact.rules.get(change, Counter()).most_common()
+    ]
+
+
+__all__ = ["run"]

@@ -1,0 +1,115 @@
+"""Where policies are: a directory, or one as it was at a revision; of a hit, file and line. Spec: docs/spec/cli.md."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pipeline import policy_set
+from pipeline.decision import Hit
+from pipeline.errors import ConfigError
+from pipeline.metadata import Module
+from pipeline.policy_set import PolicySet
+
+GIT: Final = "git:"
+
+
+def policy_directory(directory: Path) -> Path:
+    """Where the policies of a project are: its `policy` directory, or itself."""
+    inner = directory / "policy"
+    return inner if inner.is_dir() else directory
+
+
+@contextmanager
+def policies_at(place: str, beside: str) -> Iterator[Path]:
+    """The policy directory that `place` names, until the end of the block.
+
+    `git:REV` is the directory `beside` as it was at that revision: read from the repository that it is in, whose files
+    and index are left alone.
+
+    Raises:
+        ConfigError: there is no such directory or revision, or git cannot be asked (`config.no-revision`).
+    """
+    if not place.startswith(GIT):
+        yield policy_directory(Path(place))
+        return
+    if beside.startswith(GIT):
+        hint = "give one of --base and --head as a directory"
+        raise ConfigError("a revision of what directory?", path=place, hint=hint, code="config.no-revision")
+    packed = _archive(place.removeprefix(GIT), Path(beside), place)
+    with tempfile.TemporaryDirectory(prefix="cmf-") as folder:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(folder, filter="data")
+        yield policy_directory(Path(folder))
+
+
+def _archive(revision: str, directory: Path, place: str) -> bytes:
+    """The directory at that revision, as a tar archive."""
+    if not directory.is_dir():
+        raise ConfigError("no such directory", path=str(directory), hint="name a directory", code="config.no-revision")
+    commit = _git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"], directory, place)
+    # `.` is the directory itself: git archives what is below where it is called.
+    return _git(["archive", "--format=tar", commit.decode().strip(), "."], directory, place)
+
+
+def _git(arguments: list[str], directory: Path, place: str) -> bytes:
+    try:
+        done = subprocess.run(["git", "-C", str(directory), *arguments], capture_output=True, check=True)  # noqa: S603, S607
+    except (OSError, subprocess.CalledProcessError):
+        hint = "name a revision of the repository that the other directory is in"
+        raise ConfigError("git does not know this revision", path=place, hint=hint, code="config.no-revision") from None
+    return done.stdout
+
+
+class Places:
+    """Where the rules of a set are defined.
+
+    Args:
+        policies: the set. directories: what it was loaded from; None for the shipped one.
+    """
+
+    def __init__(self, policies: PolicySet, directories: Sequence[Path] | None) -> None:
+        self._rules = {rule.id: rule.path for rule in policies.rules}
+        self._modules = {module.path: module for module in policies.modules}
+        # Data alone goes over the shipped rules, so that is where a rule is if it is nowhere else.
+        self._directories = [policy_set.shipped(), *(directories or ())]
+
+    def of(self, hit: Hit) -> str:
+        """`file:line` of the definition that gave `hit`; empty for what is no rule of the set."""
+        path = self._rules.get(hit.rule)
+        if path is None:
+            return ""
+        return f"{self._file(path)}:{_line(self._modules[path], hit)}"
+
+    def _file(self, path: str) -> str:
+        found = next((place / path for place in reversed(self._directories) if (place / path).is_file()), Path(path))
+        here = Path.cwd()
+        return str(found.relative_to(here) if found.is_relative_to(here) else found)
+
+
+_DEFINITION: Final = re.compile(r"^(?P<effect>[a-z_]+)\s+contains\b", re.MULTILINE)
+_PACKAGE: Final = re.compile(r"^package\b", re.MULTILINE)
+
+
+def _line(module: Module, hit: Hit) -> int:
+    """The line of the definition of the hit's effect that names its code; of the package where that is not told."""
+    text = module.text
+    defined = [match for match in _DEFINITION.finditer(text) if match["effect"] == hit.effect.value]
+    ends = [match.start() for match in _DEFINITION.finditer(text)] + [len(text)]
+    named = [
+        match
+        for match in defined
+        if f'"{hit.code}"' in text[match.start() : min(end for end in ends if end > match.start())]
+    ]
+    best = (named or defined or list(_PACKAGE.finditer(text)))[:1]
+    return text.count("\n", 0, best[0].start()) + 1 if best else 1
+
+
+__all__ = ["Places", "policies_at", "policy_directory"]

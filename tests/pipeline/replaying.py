@@ -1,0 +1,39 @@
+"""Entries for the tests of what is put on file and judged again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from cmf.message import Message
+from cmf.request import Request
+from pipeline import Context, Guard, PolicySet
+from pipeline.replay_file import Entry, entry_of
+from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.stage import Traffic
+from pipeline.watched_sessions import WatchedSessions
+
+KEY = "sk-ant-" + "a1B2c3D4e5" * 3
+
+
+def asks(text: str) -> Request:
+    return Request(messages=(Message.model_validate(said(text)),))
+
+
+def said(text: str, role: str = "user") -> dict[str, Any]:
+    return {"role": role, "content": [{"content_type": "text", "text": text}]}
+
+
+def judged(
+    traffic: Traffic,
+    policies: PolicySet | None = None,
+    *,
+    context: Mapping[str, Any] | None = None,
+    sessions: SessionStore | None = None,
+) -> Entry:
+    """The entry of a real run."""
+    watched = WatchedSessions(sessions or MemorySessions())
+    known = Context.model_validate(dict(context or {}))
+    with Guard(policies, sessions=cast("SessionStore", watched)) as guard, watched.watching() as noted:
+        decision = guard.run(traffic, context=known).decision
+    return entry_of(traffic, known, noted.session, decision, seen=noted.seen)
