@@ -28,6 +28,7 @@ from cmf import Choice, Message, Request, Response, Role, ToolCallPart, ToolDefi
 from cmf.enums import SubjectType
 from cmf.security import SubjectExtension
 from pipeline import Action, Config, Context, Pipeline
+from pipeline.guard import is_outage
 from pipeline.profiles import Profiles
 
 SHIPPED = Path(__file__).resolve().parent.parent / "examples" / "agentdojo"
@@ -162,6 +163,9 @@ class Replay:
         start = time.perf_counter()
         outcome = pipeline.run(value, context)
         tally.microseconds.append((time.perf_counter() - start) * 1e6)
+        if is_outage(outcome.decision):
+            # Nothing is said of rules by a run that they never judged.
+            raise RuntimeError(f"policy could not be asked: {outcome.decision.reasons[0].code}")
         return outcome
 
     def _for(self, suite: str) -> tuple[Pipeline, Profiles]:
