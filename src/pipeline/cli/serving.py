@@ -1,0 +1,76 @@
+"""The commands of the gateway: `serve`, `config`. Their options; what they do is imported late."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class ShownAs(StrEnum):
+    """How settings are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The settings.")]
+DEFAULT = Path("cmf.yaml")
+config_commands = typer.Typer(help="The gateway's settings.", no_args_is_help=True, rich_markup_mode=None)
+
+
+def serve(
+    config: ConfigOption = DEFAULT,
+    demo: Annotated[bool, typer.Option("--demo", help="A script instead of providers: no settings, no keys.")] = False,
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Instead of the settings' port.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log no line for each request.")] = False,
+) -> None:
+    """Serve models to clients of OpenAI, Anthropic, Gemini and Ollama; every request and reply is judged.
+
+    Exit codes: 0 ended, 2 settings, 3 policy does not compile, 5 the store cannot be opened.
+    """
+    from pipeline.cli import serve as work
+
+    work.serve(config=config, demo=demo, port=port, quiet=quiet)
+
+
+@config_commands.command("show")
+def show(
+    config: ConfigOption = DEFAULT,
+    output: Annotated[ShownAs, typer.Option("--format", help="How to write them.")] = ShownAs.TEXT,
+) -> None:
+    """Print every setting that holds, and where it was said. Secrets are named, never shown."""
+    from pipeline.cli import serve as work
+
+    work.show(config, as_json=output is ShownAs.JSON)
+
+
+@config_commands.command("check")
+def check(config: ConfigOption = DEFAULT) -> None:
+    """Say whether the gateway could begin: settings, secrets, scripts, profiles and policies are all read."""
+    from pipeline.cli import serve as work
+
+    work.check(config)
+
+
+@config_commands.command("key")
+def key(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call the key.")],
+    subject: Annotated[str, typer.Option("--subject", help="Who a client is with it: an id.")],
+    role: Annotated[list[str] | None, typer.Option("--role", help="A role (repeatable).")] = None,
+) -> None:
+    """Make a key for a client: an entry for `keys:` on standard output; on standard error the key, once."""
+    from pipeline.cli import serve as work
+
+    work.make_key(name, subject, role or ())
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make these commands part of `app`."""
+    app.command("serve")(serve)
+    app.add_typer(config_commands, name="config")
+
+
+__all__ = ["add_to"]

@@ -1,0 +1,241 @@
+"""The gateway as an ASGI application: paths, people, limits, and one answer a request. Spec: docs/spec/gateway.md."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Final
+
+from ulid import ULID
+
+from cmf.adapters import get
+from cmf.codec import dumps
+from pipeline.errors import PipelineError
+from pipeline.gateway import dialects, intake
+from pipeline.gateway import metrics as measured
+from pipeline.gateway.dialects import JSON, Dialect, Does, Endpoint
+from pipeline.gateway.exchange import Answer, Asked, Road, exchange, read_request
+from pipeline.gateway.identity import Identities
+from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
+from pipeline.gateway.metrics import Metrics
+from pipeline.gateway.refusal import Refusal
+from pipeline.gateway.settings import Limits
+
+_log: Final = logging.getLogger("pipeline.gateway")
+CLIENT_GONE: Final = 499  # of nobody any more; in the log and the counters alone
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the log and the counters say of a request."""
+
+    route: str = "-"
+    dialect: str = "-"
+    status: int = 0
+    code: str | None = None
+    decision: str = "-"
+
+
+class Gateway:
+    """Answers HTTP. Begin it (`open`) within the running loop, or by ASGI's lifespan.
+
+    Args:
+        roads: in the order in which they are looked at.
+        identities: who may ask.
+        limits: bounds on what one client can cost.
+        metrics: where it counts.
+        ready: nothing if the gateway could judge now; else PipelineError is raised.
+        environment: what policy is told of where this runs.
+    """
+
+    def __init__(
+        self,
+        roads: Sequence[Road],
+        identities: Identities,
+        *,
+        limits: Limits,
+        metrics: Metrics,
+        ready: Callable[[], None],
+        environment: str | None = None,
+    ) -> None:
+        self._roads = tuple(roads)
+        self._identities = identities
+        self._limits = limits
+        self._metrics = metrics
+        self._ready = ready
+        self._environment = environment
+        self._open = False
+
+    async def open(self) -> None:
+        """Begin: every upstream gets its connections."""
+        for upstream in {id(road.upstream): road.upstream for road in self._roads}.values():
+            await upstream.open()
+        self._open = True
+
+    async def close(self) -> None:
+        """End: no connection is left."""
+        self._open = False
+        for upstream in {id(road.upstream): road.upstream for road in self._roads}.values():
+            await upstream.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the server's own beginning and end."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            event = await receive()
+            if event["type"] == "lifespan.startup":
+                await self.open()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begin = perf_counter()
+        path = _path(scope)
+        if path in _PROBES:
+            await _send(send, self._probe(path, scope["method"]), {})
+            return
+        request_id = f"req_{ULID()}"
+        told = _Told()
+        self._metrics.in_flight += 1
+        try:
+            answer = await self._answer(scope, path, request_id, receive, told)
+            await _send(send, answer, {"x-request-id": request_id, "request-id": request_id})
+        except ClientGone:
+            told.status = CLIENT_GONE
+        finally:
+            self._metrics.in_flight -= 1
+            seconds = perf_counter() - begin
+            self._metrics.count(told.route, told.dialect, told.status, told.code, seconds)
+            _log.info("%s", dumps(_line(request_id, told, seconds)).decode())
+
+    async def _answer(self, scope: Scope, path: str, request_id: str, receive: Receive, told: _Told) -> Answer:
+        dialect = dialects.dialect_near(path)
+        try:
+            headers = intake.headers_of(scope["headers"])
+            query = intake.query_of(scope.get("query_string", b""))
+            endpoint = dialects.endpoint_of(path, query, headers)
+            if endpoint is None:
+                raise dialects.nothing_there(path)
+            dialect = endpoint.dialect
+            told.dialect = dialect.name
+            if scope["method"] != endpoint.method:
+                allow = {"allow": endpoint.method}
+                raise Refusal(405, "http.method", f"This path takes {endpoint.method}.", headers=allow)
+            if self._metrics.in_flight > self._limits.concurrent:
+                raise Refusal(503, "gateway.busy", "Too much is in work: try again.", headers={"retry-after": "1"})
+            subject = self._identities.subject(headers)
+            intake.check_query(query, endpoint)
+            answer = await self._done(
+                endpoint, headers, receive, told,
+                lambda body: Asked(
+                    endpoint=endpoint, body=body, headers=headers, request_id=request_id, subject=subject,
+                    session=intake.session_of(headers), environment=self._environment,
+                ),
+            )  # fmt: skip
+        except Refusal as refusal:
+            told.code = refusal.code
+            answer = _refused(refusal, dialect, request_id)
+        told.status = answer.status
+        told.decision = answer.headers.get("x-cmf-decision-id", "-")
+        return answer
+
+    async def _done(
+        self,
+        endpoint: Endpoint,
+        headers: Mapping[str, str],
+        receive: Receive,
+        told: _Told,
+        asked_of: Callable[[Any], Asked],
+    ) -> Answer:
+        if endpoint.does is Does.MODELS:
+            return _json(200, dialects.listed_models(endpoint.dialect, self._models()))
+        asked = asked_of(await intake.body_of(headers, receive, self._limits))
+        request = read_request(asked)
+        road = self._road(endpoint.dialect, str(request.model))
+        told.route = road.route.name
+        if endpoint.does is Does.COUNT:
+            tokens = get(endpoint.dialect.name).estimate_input_tokens(request)
+            return _json(200, dialects.counted(endpoint.dialect, tokens), {"x-cmf-estimated": "true"})
+        return await exchange(road, asked, request, receive)
+
+    def _road(self, dialect: Dialect, model: str) -> Road:
+        for road in self._roads:
+            if road.route.fits(dialect.name, model):
+                return road
+        raise Refusal(404, "route.no-model", "No route serves this model to this kind of client.")
+
+    def _models(self) -> list[str]:
+        """The models that routes name in full; a pattern names none."""
+        names = (name for road in self._roads for name in road.route.models)
+        return sorted({name for name in names if not set(name) & set("*?[")})
+
+    # -- for whoever runs it -------------------------------------------------------------------------------------------
+
+    def _probe(self, path: str, method: str) -> Answer:
+        if method not in ("GET", "HEAD"):
+            return _json(405, {"status": "use GET"}, {"allow": "GET"})
+        if path == "/metrics":
+            return Answer(status=200, media_type=measured.MEDIA_TYPE, body=self._metrics.text().encode(), headers={})
+        if path == "/healthz":
+            return _json(200, {"status": "ok"})
+        revisions = {road.route.name: road.guard.revision for road in self._roads}
+        try:
+            if not self._open:
+                return _json(503, {"status": "not open"})
+            self._ready()
+        except PipelineError as error:
+            return _json(503, {"status": error.code, "revisions": revisions})
+        return _json(200, {"status": "ok", "revisions": revisions})
+
+
+_PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+def _path(scope: Scope) -> str:
+    raw = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
+    return str(raw.partition(b"?")[0].decode("latin-1"))
+
+
+def _refused(refusal: Refusal, dialect: Dialect, request_id: str) -> Answer:
+    headers = {"x-cmf-code": refusal.code, **refusal.headers}
+    return _json(refusal.status, dialect.error(refusal, request_id), headers)
+
+
+def _json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Answer:
+    return Answer(status=status, media_type=JSON, body=dumps(body), headers=headers or {})
+
+
+def _line(request_id: str, told: _Told, seconds: float) -> dict[str, Any]:
+    return {
+        "request": request_id,
+        "route": told.route,
+        "dialect": told.dialect,
+        "status": told.status,
+        "code": told.code,
+        "decision": told.decision,
+        "ms": round(seconds * 1000, 3),
+    }
+
+
+async def _send(send: Send, answer: Answer, more: Mapping[str, str]) -> None:
+    headers = [
+        (b"content-type", answer.media_type.encode()),
+        (b"content-length", str(len(answer.body)).encode()),
+        (b"cache-control", b"no-store"),
+        *((name.encode("latin-1"), text.encode("latin-1")) for name, text in {**answer.headers, **more}.items()),
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+__all__ = ["CLIENT_GONE", "Gateway"]

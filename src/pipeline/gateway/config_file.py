@@ -1,0 +1,213 @@
+"""Settings from `cmf.yaml` and the environment, with where each value came from. Spec: docs/spec/gateway.md [GW-1] ff.
+
+The environment is read here and not with pydantic-settings, which passes over a `CMF_` name that it does not know: a
+misspelt one would change nothing, in silence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import pydantic
+import yaml
+from pydantic import BaseModel
+
+from cmf.errors import ShapeError
+from pipeline.errors import ConfigError
+from pipeline.gateway.settings import Secret, Settings
+from pipeline.metadata import load_yaml
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+PREFIX: Final = "CMF_"
+_PATHS: Final = ("policies", "profiles", "store", "script", "file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Settings as they hold, and for each value that is not a default where it was said: `file`, or the variable."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+
+    def effective(self) -> Iterator[tuple[str, str, str]]:
+        """Each value: its path, the value, where it is from. Secrets are named, never read."""
+        for path, value in _leaves(self.settings, ""):
+            yield path, value, _source(path, self.sources)
+
+
+def load(file: Path, environment: Mapping[str, str] | None = None) -> Loaded:
+    """The settings in `file`, changed by `CMF_…` variables (`CMF_LISTEN__PORT`); `environment` is the process's own.
+
+    Raises:
+        ConfigError: `config.unreadable`, `config.unknown-key` with a suggestion, or `config.invalid`, with the place.
+    """
+    body = _read(file)
+    sources = {path: "file" for path, _ in _plain_leaves(body, "")}
+    _override(body, os.environ if environment is None else environment, sources)
+    _anchor(body, file.absolute().parent)
+    try:
+        settings = Settings.model_validate(body)
+    except pydantic.ValidationError as error:
+        raise _refused(error, file, sources) from None
+    except ShapeError as error:
+        raise ConfigError(error.message, path=str(file), hint="look at the subject of a key") from None
+    return Loaded(settings=settings, sources=sources)
+
+
+def secret_of(secret: Secret, environment: Mapping[str, str] | None = None) -> str:
+    """The secret itself: text without the spaces around it.
+
+    Raises:
+        ConfigError: code config.no-secret, where the variable or the file is not there, or is empty.
+    """
+    known = os.environ if environment is None else environment
+    try:
+        text = known.get(str(secret.env), "") if secret.file is None else secret.file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    text = text.strip()
+    if not text or not text.isprintable() or not text.isascii():
+        raise ConfigError("a secret is not there", path=str(secret), code="config.no-secret", hint="set it")
+    return text
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(MAX_FILE_BYTES + 1)
+        if len(raw) > MAX_FILE_BYTES:
+            raise ConfigError("too large", path=str(file), code="config.unreadable", hint="it is settings, not data")
+        body = load_yaml(raw.decode("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
+        why = "cannot be read" if isinstance(error, OSError) else "not YAML, or a key is said twice"
+        raise ConfigError(why, path=f"{file}{where}", code="config.unreadable", hint="see gateway.md") from None
+    if not isinstance(body, dict):
+        hint = "write `routes:` and the like"
+        raise ConfigError("not a mapping", path=str(file), code="config.unreadable", hint=hint)
+    return body
+
+
+def _override(body: dict[str, Any], environment: Mapping[str, str], sources: dict[str, str]) -> None:
+    for variable in sorted(environment):
+        if not variable.startswith(PREFIX):
+            continue
+        steps = variable.removeprefix(PREFIX).lower().split("__")
+        if steps[0] not in Settings.model_fields:
+            raise _unknown(variable, steps[0], Settings, "the environment")
+        try:
+            value = load_yaml(environment[variable])
+        except yaml.YAMLError:
+            raise ConfigError("not a YAML value", path=variable, code="config.unreadable", hint="quote it") from None
+        inner: Any = body
+        for step in steps[:-1]:
+            if not isinstance(inner.setdefault(step, {}), dict):
+                hint = "set the list as a whole"
+                raise ConfigError("that is no mapping", path=variable, code="config.invalid", hint=hint)
+            inner = inner[step]
+        inner[steps[-1]] = value
+        path = ".".join(steps)
+        for old in [known for known in sources if known == path or known.startswith((f"{path}.", f"{path}["))]:
+            del sources[old]
+        sources[path] = variable
+
+
+def _anchor(value: Any, home: Path) -> None:
+    """Make the paths in `value` absolute, from where the file is."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if key in _PATHS and isinstance(item, str):
+            value[key] = str(home / Path(item).expanduser())
+        elif key in _PATHS and isinstance(item, list):
+            value[key] = [str(home / Path(one).expanduser()) if isinstance(one, str) else one for one in item]
+        else:
+            _anchor(item, home)
+
+
+def _refused(error: pydantic.ValidationError, file: Path, sources: Mapping[str, str]) -> ConfigError:
+    first = error.errors(include_url=False, include_input=False)[0]
+    path = _spelt(first["loc"])
+    source = _source(path, sources)
+    where = str(file) if source in ("file", "default") else source
+    if first["type"] == "extra_forbidden":
+        return _unknown(path, str(first["loc"][-1]), _section_at(first["loc"][:-1]), where)
+    why = first["msg"].removeprefix("Value error, ")
+    return ConfigError(why[:1].lower() + why[1:], path=f"{where}: {path}" if path else where, hint="see gateway.md")
+
+
+def _unknown(path: str, key: str, section: type[BaseModel], where: str) -> ConfigError:
+    near = get_close_matches(key, section.model_fields, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(section.model_fields)}"
+    return ConfigError("this key is not known", path=f"{where}: {path}", code="config.unknown-key", hint=hint)
+
+
+def _section_at(steps: tuple[int | str, ...]) -> type[BaseModel]:
+    """The section that the place is in; where a mapping or a list leads to it, what that holds."""
+    section: type[BaseModel] = Settings
+    for step in steps:
+        field = section.model_fields.get(str(step))
+        if field is not None:
+            section = next(iter(_sections(field.annotation)), section)
+    return section
+
+
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _sections(inner)
+
+
+def _spelt(steps: tuple[int | str, ...]) -> str:
+    text = ""
+    for step in steps:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def _source(path: str, sources: Mapping[str, str]) -> str:
+    """Where the value at `path`, or what holds it, was said."""
+    while path:
+        if path in sources:
+            return sources[path]
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return "default"
+
+
+def _plain_leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _plain_leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from _plain_leaves(item, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+def _leaves(section: BaseModel, path: str) -> Iterator[tuple[str, str]]:
+    for name in type(section).model_fields:
+        yield from _shown(getattr(section, name), f"{path}.{name}" if path else name)
+
+
+def _shown(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Secret):
+        yield path, str(value)
+    elif isinstance(value, BaseModel):
+        yield from _leaves(value, path)
+    elif isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _shown(item, f"{path}.{key}")
+    elif isinstance(value, tuple) and value:
+        for index, item in enumerate(value):
+            yield from _shown(item, f"{path}[{index}]")
+    else:
+        yield path, "-" if value is None or value == () else str(value)
+
+
+__all__ = ["MAX_FILE_BYTES", "PREFIX", "Loaded", "load", "secret_of"]

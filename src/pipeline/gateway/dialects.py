@@ -1,0 +1,271 @@
+"""What is particular to each client dialect over HTTP: its paths, its framing, its errors. Spec: gateway.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import unquote
+
+from cmf.adapters.base import WireEvent
+from cmf.adapters.sse import ndjson_bytes, sse_bytes
+from cmf.codec import dumps
+from pipeline.gateway.refusal import Refusal
+
+SSE: Final = "text/event-stream"
+NDJSON: Final = "application/x-ndjson"
+JSON: Final = "application/json"
+
+
+class Does(StrEnum):
+    """What an endpoint is for."""
+
+    ANSWER = "answer"  # a model's answer
+    COUNT = "count"  # tokens of a request, estimated here
+    MODELS = "models"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One client dialect. `provider` is the key before model ids that an upstream of this dialect serves."""
+
+    name: str
+    provider: str
+    error: Callable[[Refusal, str], Any]  # the body that says a refusal; also takes the request's id
+    error_type: Callable[[int], str]  # the dialect's own word for an error of that status
+    frame: Callable[[WireEvent], bytes] = sse_bytes
+    stream_type: str = SSE
+    request_id_header: str = "x-request-id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """What a path asks for: `model` and `stream` where the path says them, `listed` for a stream in a JSON array."""
+
+    does: Does
+    dialect: Dialect
+    method: str = "POST"
+    query: Mapping[str, tuple[str, ...]] | None = None  # what may stand in the query, and the values that it may have
+    model: str | None = None
+    stream: bool | None = None
+    listed: bool = False
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+_OPENAI_TYPES: Final = {401: "authentication_error", 403: "policy_violation", 429: "rate_limit_error"}
+_ANTHROPIC_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+_GEMINI_STATES: Final = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def _of_status(types: Mapping[int, str], client: str, server: str) -> Callable[[int], str]:
+    return lambda status: types.get(status, client if status < 500 else server)
+
+
+openai_type: Final = _of_status(_OPENAI_TYPES, "invalid_request_error", "server_error")
+anthropic_type: Final = _of_status(_ANTHROPIC_TYPES, "invalid_request_error", "api_error")
+gemini_state: Final = _of_status(_GEMINI_STATES, "FAILED_PRECONDITION", "INTERNAL")
+
+
+def _openai_error(refusal: Refusal, _request_id: str) -> Any:
+    kind = openai_type(refusal.status)
+    return {"error": {"message": refusal.message, "type": kind, "param": None, "code": refusal.code}}
+
+
+def _anthropic_error(refusal: Refusal, request_id: str) -> Any:
+    error = {"type": anthropic_type(refusal.status), "message": refusal.message, "code": refusal.code}
+    return {"type": "error", "error": error, "request_id": request_id}
+
+
+def _gemini_error(refusal: Refusal, _request_id: str) -> Any:
+    detail: dict[str, Any] = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": refusal.code,
+        "domain": "cmf",
+    }
+    state = gemini_state(refusal.status)
+    return {"error": {"code": refusal.status, "message": refusal.message, "status": state, "details": [detail]}}
+
+
+def _ollama_error(refusal: Refusal, _request_id: str) -> Any:
+    return {"error": f"{refusal.message} [{refusal.code}]"}
+
+
+# -- the dialects and their paths --------------------------------------------------------------------------------------
+
+CHAT: Final = Dialect(name="openai_chat", provider="openai", error=_openai_error, error_type=openai_type)
+RESPONSES: Final = Dialect(name="openai_responses", provider="openai", error=_openai_error, error_type=openai_type)
+MESSAGES: Final = Dialect(
+    name="anthropic_messages",
+    provider="anthropic",
+    error=_anthropic_error,
+    error_type=anthropic_type,
+    request_id_header="request-id",
+)
+GEMINI: Final = Dialect(name="gemini", provider="google", error=_gemini_error, error_type=gemini_state)
+OLLAMA: Final = Dialect(
+    name="ollama",
+    provider="ollama",
+    error=_ollama_error,
+    error_type=openai_type,
+    frame=ndjson_bytes,
+    stream_type=NDJSON,
+)
+DIALECTS: Final = {one.name: one for one in (CHAT, RESPONSES, MESSAGES, GEMINI, OLLAMA)}
+PROVIDERS: Final = {name: one.provider for name, one in DIALECTS.items()} | {"openrouter": "openrouter"}
+
+_BETA: Final = {"beta": ("true",)}
+_PATHS: Final = {
+    "/v1/chat/completions": Endpoint(does=Does.ANSWER, dialect=CHAT),
+    "/v1/responses": Endpoint(does=Does.ANSWER, dialect=RESPONSES),
+    "/v1/messages": Endpoint(does=Does.ANSWER, dialect=MESSAGES, query=_BETA),
+    "/v1/messages/count_tokens": Endpoint(does=Does.COUNT, dialect=MESSAGES, query=_BETA),
+    "/api/chat": Endpoint(does=Does.ANSWER, dialect=OLLAMA),
+    "/v1/models": Endpoint(does=Does.MODELS, dialect=CHAT, method="GET"),
+    "/v1beta/models": Endpoint(does=Does.MODELS, dialect=GEMINI, method="GET"),
+    "/api/tags": Endpoint(does=Does.MODELS, dialect=OLLAMA, method="GET"),
+}
+_GEMINI_PATH: Final = re.compile(
+    r"/v1(?:beta)?/models/([A-Za-z0-9._@%-]{1,200}):(generateContent|streamGenerateContent|countTokens)"
+)
+_MODEL: Final = re.compile(r"[A-Za-z0-9._@:/-]{1,200}")
+_NOT_SERVED: Final = {
+    "embeddings": "Embeddings are",
+    "files": "Files are",
+    "uploads": "Files are",
+    "batches": "Batches are",
+    "images": "Image generation is",
+    "audio": "Audio is",
+    "realtime": "Realtime sessions are",
+    "completions": "Bare completions are",
+    "assistants": "Assistants are",
+    "conversations": "Conversations that a provider keeps are",
+}
+
+
+def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Endpoint | None:
+    """What the path asks for; None where nothing is served. `path` is as it was sent."""
+    found = _PATHS.get(path)
+    if found is not None:
+        if path == "/v1/models" and "anthropic-version" in headers:
+            return Endpoint(does=Does.MODELS, dialect=MESSAGES, method="GET", query={"limit": (), "beta": ("true",)})
+        return found
+    match = _GEMINI_PATH.fullmatch(path)
+    if match is None:
+        return None
+    model, method = unquote(match[1]), match[2]
+    if not _MODEL.fullmatch(model):
+        return None
+    if method == "countTokens":
+        return Endpoint(does=Does.COUNT, dialect=GEMINI, model=model, query={})
+    stream = method == "streamGenerateContent"
+    return Endpoint(
+        does=Does.ANSWER,
+        dialect=GEMINI,
+        model=model,
+        stream=stream,
+        listed=stream and ("alt", "sse") not in query,
+        query={"alt": ("sse", "json")},
+    )
+
+
+def nothing_there(path: str) -> Refusal:
+    """Why nothing is served at a path: what it is for by name, where that is known."""
+    words = path.strip("/").split("/")
+    known = next((_NOT_SERVED[word] for word in words if word in _NOT_SERVED), None)
+    if known is not None:
+        return Refusal(404, "route.not-served", f"{known} not judged here, and so not served.")
+    return Refusal(404, "route.unknown", "Nothing is served at this path: what is not judged is not passed on.")
+
+
+def dialect_near(path: str) -> Dialect:
+    """Whose form an answer at an unknown path takes: by how the path begins."""
+    if path.startswith("/v1/messages"):
+        return MESSAGES
+    if path.startswith("/api/"):
+        return OLLAMA
+    return GEMINI if path.startswith("/v1beta/") else CHAT
+
+
+# -- answers that are no model's ---------------------------------------------------------------------------------------
+
+
+def counted(dialect: Dialect, tokens: int) -> Any:
+    """An estimate of tokens, as the dialect says it."""
+    return {"totalTokens": tokens} if dialect is GEMINI else {"input_tokens": tokens}
+
+
+def listed_models(dialect: Dialect, names: Sequence[str]) -> Any:
+    """The models that can be asked for by name, as the dialect lists them."""
+    if dialect is GEMINI:
+        return {"models": [{"name": f"models/{name}", "displayName": name} for name in names]}
+    if dialect is OLLAMA:
+        return {"models": [{"name": name, "model": name} for name in names]}
+    if dialect is MESSAGES:
+        made = "1970-01-01T00:00:00Z"
+        data = [{"type": "model", "id": name, "display_name": name, "created_at": made} for name in names]
+        ends = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
+        return {"data": data, "has_more": False, **ends}
+    return {"object": "list", "data": [_openai_model(name) for name in names]}
+
+
+def _openai_model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "cmf"}
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
+def streamed(endpoint: Endpoint, body: Any, events: Sequence[WireEvent]) -> tuple[str, bytes]:
+    """The media type and the bytes of a stream that is there as a whole."""
+    dialect = endpoint.dialect
+    if endpoint.listed:
+        return JSON, dumps([event["data"] for event in events if "data" in event])
+    kept = events if dialect is not CHAT or _wants_usage(body) else [one for one in events if not _only_usage(one)]
+    return dialect.stream_type, b"".join(map(dialect.frame, kept))
+
+
+def _wants_usage(body: Any) -> bool:
+    options = body.get("stream_options") if isinstance(body, dict) else None
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
+def _only_usage(event: WireEvent) -> bool:
+    """The chunk without choices: clients that did not ask for it look for a choice in it."""
+    data = event.get("data")
+    return isinstance(data, dict) and data.get("choices") == [] and "usage" in data
+
+
+__all__ = [
+    "DIALECTS",
+    "JSON",
+    "NDJSON",
+    "PROVIDERS",
+    "SSE",
+    "Dialect",
+    "Does",
+    "Endpoint",
+    "counted",
+    "dialect_near",
+    "endpoint_of",
+    "listed_models",
+    "nothing_there",
+    "streamed",
+]

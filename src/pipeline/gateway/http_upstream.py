@@ -1,0 +1,155 @@
+"""An upstream over HTTP, in its own dialect. No byte of it is passed on [E1]. Spec: docs/spec/gateway.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+from yarl import URL
+
+from cmf import adapters
+from cmf.adapters.base import WireEvent
+from cmf.adapters.driver import is_whole
+from cmf.adapters.sse import NdjsonReader, SseReader
+from cmf.codec import dumps, loads
+from cmf.errors import CmfError
+from cmf.request import Request, Response
+from pipeline.emission import with_wire_model
+from pipeline.gateway.dialects import NDJSON, PROVIDERS, SSE
+from pipeline.gateway.settings import Upstream as UpstreamSettings
+from pipeline.gateway.upstream import UpstreamError, error_of
+
+MAX_ERROR_BYTES: Final = 256 * 1024
+_KEY_HEADERS: Final = {"anthropic_messages": "x-api-key", "gemini": "x-goog-api-key"}
+
+
+class HttpUpstream:
+    """One provider.
+
+    Args:
+        settings: where it is, and how long it may take; `dialect` and `base_url` are there.
+        key: what it is asked with; None for none.
+        reply_bytes: the largest reply that is read.
+    """
+
+    def __init__(self, settings: UpstreamSettings, key: str | None, *, reply_bytes: int) -> None:
+        self.target = str(settings.dialect)
+        self.provider = PROVIDERS[self.target]
+        self._adapter = adapters.get(self.target)
+        base = urlsplit(str(settings.base_url))
+        self._base = f"{base.scheme}://{base.netloc}{base.path}"
+        self._settings = settings
+        self._reply_bytes = reply_bytes
+        self._headers = {"user-agent": "cmf-pipeline", "accept-encoding": "identity"}
+        if key is not None:
+            name = _KEY_HEADERS.get(self.target, "authorization")
+            self._headers[name] = key if name != "authorization" else f"Bearer {key}"
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Begin, within the running loop. No proxy of the environment is used, no cookie kept, no body unpacked."""
+        timeout = aiohttp.ClientTimeout(
+            total=self._settings.reply_seconds,
+            sock_connect=self._settings.connect_seconds,
+            sock_read=self._settings.silent_seconds,
+        )
+        self._session = aiohttp.ClientSession(
+            timeout=timeout,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            skip_auto_headers=("user-agent", "accept", "content-type", "accept-encoding"),
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+        )
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def ask(self, request: Request, body: Any, /) -> Response:
+        """The answer, whole; a stream is folded, and read by the same decoder."""
+        if self._session is None:
+            raise UpstreamError(503, "upstream.not-open", "The upstream is not there yet.")
+        call = self._adapter.to_http(with_wire_model(request))
+        own = {"content-type": "application/json", "accept": f"application/json, {SSE}, {NDJSON}"}
+        headers = {**call.headers, **self._headers, **own}
+        try:
+            async with self._session.request(
+                call.method, URL(self._base + call.path, encoded=True), data=dumps(body), headers=headers,
+                allow_redirects=False,
+            ) as reply:  # fmt: skip
+                return await self._read(reply, request)
+        except TimeoutError:
+            raise UpstreamError(504, "upstream.timeout", "The upstream did not answer in time.") from None
+        except (aiohttp.ClientError, OSError):
+            raise UpstreamError(502, "upstream.unreachable", "The upstream cannot be reached, or broke off.") from None
+
+    async def _read(self, reply: aiohttp.ClientResponse, request: Request) -> Response:
+        if reply.headers.get("content-encoding", "identity").lower() != "identity":
+            raise _unreadable()
+        if reply.status != 200:
+            return await self._error(reply)
+        kind = reply.content_type
+        try:
+            if kind == SSE:
+                return await self._stream(reply, SseReader(max_stream_bytes=self._reply_bytes), request)
+            if kind == NDJSON:
+                return await self._stream(reply, NdjsonReader(max_stream_bytes=self._reply_bytes), request)
+            if kind == "application/json":
+                body = loads(await _bounded(reply, self._reply_bytes))
+                return _with_status(self._adapter.from_wire_response(body, request))
+        except CmfError:
+            raise _unreadable() from None
+        raise _unreadable()
+
+    async def _stream(
+        self, reply: aiohttp.ClientResponse, reader: SseReader | NdjsonReader, request: Request
+    ) -> Response:
+        events: list[WireEvent] = []
+        async for chunk in reply.content.iter_any():
+            events += _said(reader.feed(chunk))
+        events += _said(reader.close())
+        response = self._adapter.from_wire_response(self._adapter.fold_events(events), request)
+        if response.error is None and not is_whole(response):
+            raise UpstreamError(502, "upstream.cut", "The upstream's stream ended before its answer did.")
+        return _with_status(response)
+
+    async def _error(self, reply: aiohttp.ClientResponse) -> Response:
+        """What it said is wrong; a redirection is not followed, for what is elsewhere is not this upstream."""
+        if reply.status < 400:
+            raise _unreadable()
+        try:
+            said = self._adapter.from_wire_response(loads(await _bounded(reply, MAX_ERROR_BYTES))).error
+        except (CmfError, UpstreamError):
+            said = None
+        return error_of(reply.status, said)
+
+
+def _said(events: Iterable[WireEvent]) -> Iterable[WireEvent]:
+    return (event for event in events if "data" in event)
+
+
+def _with_status(response: Response) -> Response:
+    """An error that came with status 200, as one with the status that it says, or the upstream's own trouble."""
+    if response.error is None:
+        return response
+    return error_of(response.error.status or 500, response.error)
+
+
+async def _bounded(reply: aiohttp.ClientResponse, limit: int) -> bytes:
+    pieces = bytearray()
+    async for chunk in reply.content.iter_any():
+        pieces += chunk
+        if len(pieces) > limit:
+            raise UpstreamError(502, "upstream.too-large", "The upstream's reply is too large.")
+    return bytes(pieces)
+
+
+def _unreadable() -> UpstreamError:
+    return UpstreamError(502, "upstream.unreadable", "The upstream's reply cannot be read.")
+
+
+__all__ = ["HttpUpstream"]

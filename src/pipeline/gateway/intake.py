@@ -1,0 +1,166 @@
+"""A request as it arrives, read strictly: what two readers could take differently is refused. Spec: gateway.md."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
+
+from cmf.codec import loads
+from cmf.errors import DecodeError
+from pipeline.gateway.dialects import Endpoint
+from pipeline.gateway.refusal import Refusal, of_unreadable
+from pipeline.gateway.settings import Limits
+
+Scope = MutableMapping[str, Any]
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
+_T = TypeVar("_T")
+
+SESSION_HEADER: Final = "x-cmf-session-id"
+_REPEATABLE: Final = frozenset({"anthropic-beta", "accept", "accept-encoding", "accept-language", "via", "forwarded"})
+_REPEATABLE_PREFIX: Final = "x-forwarded-"
+_MEDIA_TYPE: Final = re.compile(r'application/json(?:\s*;\s*charset\s*=\s*"?utf-?8"?)?\s*', re.IGNORECASE)
+_SESSION: Final = re.compile(r"[A-Za-z0-9._:@/=+-]{1,128}")
+_DIGITS: Final = re.compile(r"[0-9]{1,18}")
+
+
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The headers by lower-case name; a list header that was repeated is joined by commas.
+
+    Raises:
+        Refusal: 400 for a header said twice, whose two readers could take either, or both kinds of length.
+    """
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if key not in headers:
+            headers[key] = text
+        elif key in _REPEATABLE or key.startswith(_REPEATABLE_PREFIX):
+            headers[key] = f"{headers[key]}, {text}"
+        else:
+            raise Refusal(400, "http.duplicate-header", f"The header `{_shown(key)}` is there twice.")
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise Refusal(400, "http.two-lengths", "The request says its length in two ways.")
+    return headers
+
+
+def query_of(raw: bytes) -> list[tuple[str, str]]:
+    """The query's names and values. Refusal 400 where it cannot be read."""
+    try:
+        return parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), max_num_fields=16)
+    except ValueError:
+        raise Refusal(400, "http.query", "The query cannot be read.") from None
+
+
+def check_query(query: Sequence[tuple[str, str]], endpoint: Endpoint) -> None:
+    """Refusal 400 for a name or value that this endpoint does not know: nothing is passed over in silence."""
+    allowed = endpoint.query or {}
+    for name, value in query:
+        values = allowed.get(name)
+        if values is None or (values and value not in values):
+            raise Refusal(400, "http.query", "The query says something that is not known here.")
+    if len({name for name, _ in query}) != len(query):
+        raise Refusal(400, "http.query", "The query says something twice.")
+
+
+def session_of(headers: Mapping[str, str]) -> str | None:
+    """The session that the client names. Refusal 400 for one that is no id."""
+    session = headers.get(SESSION_HEADER)
+    if session is not None and not _SESSION.fullmatch(session):
+        raise Refusal(400, "session.invalid", "The session's id is up to 128 letters, digits and ._:@/=+-")
+    return session
+
+
+async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits) -> Any:
+    """The JSON value of the body.
+
+    Raises:
+        Refusal: 415 not plain JSON; 413 too large, said before it is read to its end; 408 too slow; 400 not strict.
+        ClientGone: the client went away meanwhile.
+    """
+    if not _MEDIA_TYPE.fullmatch(headers.get("content-type", "")):
+        raise Refusal(415, "http.media-type", "Send application/json.")
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise Refusal(415, "http.content-encoding", "Send the body as it is, not compressed.")
+    length = headers.get("content-length")
+    if length is not None and not _DIGITS.fullmatch(length):
+        raise Refusal(400, "http.length", "The length is not a number.")
+    if length is not None and int(length) > limits.body_bytes:
+        raise _too_large(limits)
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            raw = await _bytes(receive, limits)
+    except TimeoutError:
+        raise Refusal(408, "http.slow-body", "The body did not arrive in time.") from None
+    try:
+        return loads(raw, max_bytes=limits.body_bytes)
+    except DecodeError as error:
+        raise of_unreadable(error, 400) from None
+
+
+async def _bytes(receive: Receive, limits: Limits) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise ClientGone
+        piece = event.get("body", b"")
+        size += len(piece)
+        if size > limits.body_bytes:
+            raise _too_large(limits)
+        pieces.append(piece)
+        if not event.get("more_body", False):
+            return b"".join(pieces)
+
+
+async def unless_gone(receive: Receive, work: Awaitable[_T]) -> _T:
+    """What `work` comes to; where the client goes away first, `work` is cancelled. Raises ClientGone then."""
+    doing = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise ClientGone
+        return doing.result()
+    finally:
+        for task in (doing, gone):
+            if not task.done():
+                task.cancel()
+        await asyncio.gather(doing, gone, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _too_large(limits: Limits) -> Refusal:
+    return Refusal(413, "http.too-large", f"The body has more than {limits.body_bytes} bytes.")
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() and len(name) <= 64 else "?"
+
+
+__all__ = [
+    "SESSION_HEADER",
+    "ClientGone",
+    "Receive",
+    "Scope",
+    "Send",
+    "body_of",
+    "check_query",
+    "headers_of",
+    "query_of",
+    "session_of",
+    "unless_gone",
+]

@@ -1,0 +1,170 @@
+"""An upstream that plays a script: replies, tool calls, errors and delays from a YAML file. Spec: gateway.md."""
+
+from __future__ import annotations
+
+import asyncio
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+import pydantic
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from cmf.adapters.tokens import estimate
+from cmf.content import Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.enums import Role, StopReason
+from cmf.extensions import TokenUsage
+from cmf.frozen import frozen_mapping
+from cmf.message import Message
+from cmf.request import Choice, ErrorInfo, Request, Response
+from pipeline.errors import ConfigError
+from pipeline.gateway.settings import SCRIPTED
+from pipeline.gateway.upstream import UpstreamError, error_of
+from pipeline.metadata import load_yaml
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class When(_Section):
+    """What a request has to be for a reply: all that is said here."""
+
+    model: str | None = None  # a glob
+    says: str | None = None  # in the text of the last message, whatever the case
+    result_of: str | None = None  # the last message answers a call of this tool
+
+
+class Call(_Section):
+    """A tool call of a reply."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class Trouble(_Section):
+    """An error instead of an answer."""
+
+    status: Annotated[int, Field(ge=400, le=599)]
+    message: str
+
+
+class Reply(_Section):
+    """One reply. In `text`, `{said}` stands for the text of the last message."""
+
+    when: When = When()
+    thinking: str | None = None
+    text: str | None = None
+    tool_calls: tuple[Call, ...] = ()
+    error: Trouble | None = None
+    cut: bool = False
+    delay_seconds: Annotated[float, Field(ge=0, le=600)] = 0.0
+    times: Annotated[int, Field(ge=1)] | None = None  # how often it is given; then the next that fits is
+
+
+class Script(_Section):
+    """A whole script. The first reply that fits is given."""
+
+    replies: Annotated[tuple[Reply, ...], Field(min_length=1)]
+
+
+def load_script(path: Path) -> Script:
+    """The script in a YAML file. ConfigError with the place where it is none."""
+    try:
+        return Script.model_validate(load_yaml(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        hint = "write `replies:` in YAML"
+        raise ConfigError("the script cannot be read", path=str(path), code="config.script", hint=hint) from None
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(first["msg"], path=f"{path}: {where}", code="config.script", hint="see gateway.md") from None
+
+
+class ScriptedUpstream:
+    """Plays one script. It takes requests in the canonical form, and never leaves the process."""
+
+    target = "canonical"
+    provider = SCRIPTED
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._given = [0] * len(script.replies)
+
+    async def open(self) -> None:
+        """Nothing to begin."""
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    async def ask(self, request: Request, _body: Any, /) -> Response:
+        """The first reply that fits. UpstreamError where none does, or the script breaks off."""
+        at = next((at for at, reply in enumerate(self._script.replies) if self._fits(at, reply, request)), None)
+        if at is None:
+            raise UpstreamError(502, "upstream.no-reply", "The script has no reply to this.")
+        self._given[at] += 1
+        reply = self._script.replies[at]
+        if reply.delay_seconds:
+            await asyncio.sleep(reply.delay_seconds)
+        if reply.cut:
+            raise UpstreamError(502, "upstream.cut", "The upstream's stream ended before its answer did.")
+        if reply.error is not None:
+            return error_of(reply.error.status, ErrorInfo(message=reply.error.message))
+        return _response(reply, request)
+
+    def _fits(self, at: int, reply: Reply, request: Request) -> bool:
+        when = reply.when
+        last = request.messages[-1] if request.messages else None
+        model = (request.model or "").removeprefix(f"{SCRIPTED}:")
+        return (
+            (reply.times is None or self._given[at] < reply.times)
+            and (when.model is None or fnmatchcase(model, when.model))
+            and (when.says is None or when.says.casefold() in _said(last).casefold())
+            and (when.result_of is None or when.result_of in _answered(request))
+        )
+
+
+def _response(reply: Reply, request: Request) -> Response:
+    parts: list[Part] = []
+    last = request.messages[-1] if request.messages else None
+    if reply.thinking is not None:
+        parts.append(ThinkingPart(text=reply.thinking))
+    if reply.text is not None:
+        parts.append(TextPart(text=reply.text.replace("{said}", _said(last))))
+    at = len(request.messages)
+    parts += [
+        ToolCallPart(name=call.name, tool_call_id=f"call_{at}_{index}", arguments=frozen_mapping(call.arguments))
+        for index, call in enumerate(reply.tool_calls)
+    ]
+    message = Message(role=Role.ASSISTANT, content=tuple(parts))
+    stop = StopReason.CALL if reply.tool_calls else StopReason.END
+    asked, said = estimate(request), estimate(Request(messages=(message,)))
+    usage = TokenUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
+    model = (request.model or "").removeprefix(f"{SCRIPTED}:")
+    return Response(choices=(Choice(message=message, stop_reason=stop),), usage=usage, model=model or None)
+
+
+def _said(message: Message | None) -> str:
+    parts = message.content if message is not None else ()
+    return "\n".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _answered(request: Request) -> set[str]:
+    """The names of the tools whose results stand at the end of the conversation."""
+    names = {
+        part.tool_call_id: part.name
+        for message in request.messages
+        for part in message.content
+        if isinstance(part, ToolCallPart)
+    }
+    ids = []
+    for message in reversed(request.messages):
+        results = [part for part in message.content if isinstance(part, ToolResultPart)]
+        if not results:
+            break
+        ids += [part.tool_call_id for part in results]
+    return {names[one] for one in ids if one in names}
+
+
+__all__ = ["Script", "ScriptedUpstream", "load_script"]

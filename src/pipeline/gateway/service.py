@@ -1,0 +1,115 @@
+"""A gateway put together from its settings, and taken apart again. Spec: docs/spec/gateway.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from pipeline.assembly import Config, Policies, open_sessions
+from pipeline.context import Context
+from pipeline.decision import Mode
+from pipeline.errors import ConfigError
+from pipeline.gateway.app import Gateway
+from pipeline.gateway.config_file import secret_of
+from pipeline.gateway.exchange import Road
+from pipeline.gateway.http_upstream import HttpUpstream
+from pipeline.gateway.identity import Identities
+from pipeline.gateway.metrics import Metrics
+from pipeline.gateway.scripted import ScriptedUpstream, load_script
+from pipeline.gateway.settings import Route, Settings
+from pipeline.gateway.settings import Upstream as UpstreamSettings
+from pipeline.gateway.upstream import Upstream
+from pipeline.guard import Guard
+from pipeline.profiles import Profiles
+from pipeline.recorder import Recorder
+from pipeline.sessions import SessionStore
+from pipeline.store.database import Store
+
+
+@contextmanager
+def built(settings: Settings, environment: Mapping[str, str] | None = None) -> Iterator[Gateway]:
+    """A gateway that can be served until the end of the block; all its policies are compiled, all secrets read.
+
+    Raises:
+        ConfigError: a secret, script or profile that is not there. PolicyError: policies that cannot be used.
+        StoreError: the store cannot be opened.
+    """
+    upstreams = {name: _upstream(one, settings, environment) for name, one in settings.upstreams.items()}
+    with ExitStack() as opened:
+        store = opened.enter_context(Store.at(settings.store))
+        shared = settings.sessions.store
+        sessions = store.sessions() if shared is None else opened.enter_context(open_sessions(shared))
+        guards = _guards(settings, sessions, Recorder(store), environment)
+        for guard in guards.values():
+            opened.callback(guard.close)
+        roads = [
+            Road(route=route, guard=guards[_law(route, settings)], upstream=upstreams[route.upstream])
+            for route in settings.routes
+        ]
+        metrics = Metrics({road.route.name: road.guard.revision for road in roads})
+        for guard in guards.values():
+            guard.events.subscribe(metrics.heard)
+        yield Gateway(
+            roads,
+            Identities(settings.keys, anonymous=settings.anonymous),
+            limits=settings.limits,
+            metrics=metrics,
+            ready=lambda: _ready(sessions),
+            environment=settings.environment,
+        )
+
+
+_Law = tuple[tuple[Path, ...] | None, Mode]
+
+
+def _law(route: Route, settings: Settings) -> _Law:
+    """What judges on a route: routes with the same share a guard."""
+    policies = settings.policies if route.policies is None else route.policies
+    return policies, route.mode or settings.mode
+
+
+def _guards(
+    settings: Settings, sessions: SessionStore, recorder: Recorder, environment: Mapping[str, str] | None
+) -> dict[_Law, Guard]:
+    key = None if settings.seal_key is None else _seal_key(secret_of(settings.seal_key, environment))
+    profiles = Profiles.load(*settings.profiles)
+    guards: dict[_Law, Guard] = {}
+    for law in {_law(route, settings): None for route in settings.routes}:
+        directories, mode = law
+        policies: Policies = None if directories is None else list(directories)
+        config = Config(
+            mode=mode,
+            timeout_seconds=settings.policy_seconds,
+            sessions=settings.sessions.choice,
+            history=settings.history,
+            seal_key=key,
+        )
+        guards[law] = Guard(policies, config=config, sessions=sessions, profiles=profiles, recorder=recorder)
+    return guards
+
+
+def _seal_key(text: str) -> bytes:
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        hint = "openssl rand -hex 32"
+        raise ConfigError("the seal key is 64 hexadecimal digits", path="seal_key", code="config.seal-key", hint=hint)
+    return key
+
+
+def _upstream(one: UpstreamSettings, settings: Settings, environment: Mapping[str, str] | None) -> Upstream:
+    if one.script is not None:
+        return ScriptedUpstream(load_script(one.script))
+    key = None if one.key is None else secret_of(one.key, environment)
+    return HttpUpstream(one, key, reply_bytes=settings.limits.reply_bytes)
+
+
+def _ready(sessions: SessionStore) -> None:
+    """Nothing, if sessions can be read; StoreError if not."""
+    sessions.read(Context(session="readyz"))
+
+
+__all__ = ["built"]

@@ -1,0 +1,90 @@
+"""What answers requests that were let through, and what it means when it does not. Spec: gateway.md [GW-40] ff."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from cmf.request import ErrorInfo, Request, Response
+from pipeline.gateway.refusal import OUTAGE_SECONDS, Refusal
+
+
+class Upstream(Protocol):
+    """A provider, or what plays one."""
+
+    @property
+    def target(self) -> str:
+        """The format in which it takes requests, as for `pipeline.emission.emit`."""
+        ...
+
+    @property
+    def provider(self) -> str:
+        """The key before the ids of its models."""
+        ...
+
+    async def ask(self, request: Request, body: Any, /) -> Response:
+        """The answer to `body`, which is what was emitted of `request`; its error, where it says one, with a status.
+
+        Raises:
+            UpstreamError: there is no answer, or none that can be read.
+        """
+        ...
+
+    async def open(self) -> None:
+        """Begin, within the running loop."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of its connections."""
+        ...
+
+
+class UpstreamError(Exception):
+    """There is no answer: `status` is what the client is told, 502 to 504."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(code)
+        self.status = status
+        self.code = code
+        self.message = message
+
+    def refusal(self) -> Refusal:
+        """What the client is told."""
+        headers = {"retry-after": str(OUTAGE_SECONDS)} if self.status == 503 else {}
+        return Refusal(self.status, self.code, self.message, headers=headers)
+
+
+# What an upstream's status is to the client. Its 401 is about our key and not the client's.
+_STATUS: Final = {400: 400, 402: 502, 401: 502, 403: 502, 404: 404, 413: 413, 422: 400, 429: 429, 503: 503, 529: 503}
+
+_CODES: Final = {
+    400: "upstream.invalid",
+    404: "upstream.not-found",
+    413: "upstream.too-large",
+    429: "upstream.rate-limit",
+}
+
+
+def client_status(status: int | None) -> int:
+    """What the client is told where an upstream answered with `status`."""
+    if status is None:
+        return 502
+    return _STATUS.get(status, 400 if 400 <= status < 500 else 502)
+
+
+def error_code(status: int) -> str:
+    """The stable code of an upstream's error, by what the client is told."""
+    return _CODES.get(status, "upstream.error")
+
+
+def error_of(status: int, said: ErrorInfo | None) -> Response:
+    """An upstream's error as a response, so that it is judged like everything else that comes from there.
+
+    What it says of a request is kept; of its own trouble, and of our key, nothing: that is no client's business.
+    """
+    told = client_status(status)
+    message = said.message if said is not None and told < 500 else None
+    message = message or f"The upstream answered with status {status}."
+    return Response(error=ErrorInfo(message=message, code=error_code(told), status=told))
+
+
+__all__ = ["Upstream", "UpstreamError", "client_status", "error_code", "error_of"]
