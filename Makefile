@@ -71,6 +71,11 @@ $(TOOLS)/.regal-$(REGAL_VERSION):
 	  cd "$$source" && CGO_ENABLED=0 go build -mod=readonly -trimpath -o $(REGAL) .
 	touch $@
 
+.PHONY: chromium
+chromium: ## A browser for the tests of the playground, from the system's packages; none is downloaded otherwise
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	  || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+
 .PHONY: demo
 demo: install ## One agent conversation, judged part by part, in the terminal
 	$(BIN)/python examples/demo.py

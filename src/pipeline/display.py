@@ -18,9 +18,9 @@ def visible(text: str) -> str:
     )
 
 
-def escaped_json(value: Any) -> str:
-    """Indented JSON, with every invisible character as an escape."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+def escaped_json(value: Any, *, indent: int | None = 2) -> str:
+    """JSON, indented or on one line, with every invisible character as an escape."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     return "".join(
         character if character in "\n " or unicodedata.category(character)[0] not in "CZ" else _json_escape(character)
         for character in text

@@ -1,0 +1,295 @@
+"""Judges what the page holds, by the real pipeline, and says all that the page shows. Spec: playground.md [PLAY-3] ff.
+
+Everything in the answer that comes from policies or traffic is text for people: invisible characters are spelled out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from time import perf_counter
+from typing import Any, Final, TypeAlias
+
+from cmf.adapters import loss
+from cmf.codec import dumps, loads
+from cmf.errors import CmfError
+from pipeline import policy_set
+from pipeline.assembly import Config, embedded_engine
+from pipeline.case_run import CaseRunner
+from pipeline.cases import Case
+from pipeline.decision import Hit, Mode, ViewDecision
+from pipeline.display import escaped_json, rego_paths, visible
+from pipeline.emission import emit
+from pipeline.engines.base import Engine, EngineResult
+from pipeline.engines.survey import Survey
+from pipeline.entrypoints import is_generated
+from pipeline.errors import EngineError, PipelineError, PolicyError
+from pipeline.playground.state import CASE_FORMAT, PaneError, State, read_case
+from pipeline.policy_set import PolicySet
+from pipeline.runner import Outcome
+
+Json: TypeAlias = dict[str, Any]
+
+KEPT_SETS: Final = 8  # compiled policy sets: who types goes back and forth
+TIMEOUT_SECONDS: Final = 2.0  # for each question to the engine; past it the parts it was about are denied
+MARKS_SECONDS: Final = 2.0
+_EMITTED: Final = {CASE_FORMAT: "openai_chat"}  # a case has no wire format: what would go out is shown in this one
+_LAST: Final = ("extensions", "session", "origins")
+MAX_VIEWS: Final = 500  # that are shown; all are judged
+
+
+class Evaluator:
+    """Judges states; safe to use from any number of threads."""
+
+    def __init__(self) -> None:
+        self._sets: OrderedDict[bytes, Compiled] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def evaluate(self, state: State) -> Json:
+        """The answer: `problems` that keep it from being judged, each with its place, or the whole decision."""
+        problems: list[Json] = []
+        compiled, case = None, None
+        try:
+            compiled = self._compiled(state.contents())
+        except PolicyError as error:
+            problems.append(_problem("policy", error.message, error.path, error.line, error.column, error.hint))
+        try:
+            case = read_case(state)
+        except PaneError as error:
+            problems.append(_problem(error.pane, error.problem, "", error.line, error.column, error.hint))
+        if compiled is None or case is None:
+            return {"problems": problems}
+        try:
+            return {"problems": []} | _judged(compiled, case, _EMITTED.get(state.format, state.format))
+        except PipelineError as error:
+            return {"problems": [_problem("conversation", error.message, error.path, 0, 0, error.hint)]}
+
+    def policies(self, state: State) -> PolicySet:
+        """The policy set of a state. Raises: PolicyError."""
+        return self._compiled(state.contents()).policies
+
+    def _compiled(self, files: Mapping[str, bytes]) -> Compiled:
+        key = _digest(files)
+        with self._lock:
+            if key in self._sets:
+                self._sets.move_to_end(key)
+                return self._sets[key]
+        compiled = Compiled(files)
+        with self._lock:
+            self._sets[key] = compiled
+            while len(self._sets) > KEPT_SETS:
+                self._sets.popitem(last=False)
+        return compiled
+
+
+class Compiled:
+    """A policy set with its engine. Files that are only data are settings over the shipped rules.
+
+    Raises:
+        PolicyError: the set cannot be used: file, line, column and why.
+    """
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        own = any(path.endswith(".rego") for path in files)
+        self.policies = policy_set.load(*([] if own else [policy_set.shipped()]), files)
+        self.engine = embedded_engine(self.policies)
+        survey = Survey([(module.path, module.text) for module in self.policies.modules])
+        self.definitions = {
+            (rule.id, effect.value): [one.place.line for one in found.definitions]
+            for rule in self.policies.rules
+            for effect in rule.effects
+            if (found := survey.rule(("data", *rule.package.split("."), effect.value))) is not None
+        }
+
+
+class Tap:
+    """An engine that keeps what it was asked, whole: what policy saw, of each pass of a run."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.asked: list[tuple[str, Json]] = []
+
+    @property
+    def revision(self) -> str:
+        """That of the engine."""
+        return self._engine.revision
+
+    def evaluate(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
+    ) -> list[EngineResult]:
+        """What the engine says."""
+        common = loads(shared)
+        self.asked += [(name, _merged(common, loads(view))) for name, view in zip(entrypoints, views, strict=True)]
+        return self._engine.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
+
+    async def aevaluate(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
+    ) -> list[EngineResult]:
+        """What the engine says."""
+        return self.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
+
+    def close(self) -> None:
+        """Nothing: the engine is kept for the next run."""
+
+
+def _merged(under: Any, over: Any) -> Any:
+    """`over` on top of `under`, object by object."""
+    if not (isinstance(under, dict) and isinstance(over, dict)):
+        return over
+    return under | {key: _merged(under.get(key), item) for key, item in over.items()}
+
+
+def _digest(files: Mapping[str, bytes]) -> bytes:
+    digest = hashlib.sha256()
+    for path, content in sorted(files.items()):
+        for part in (path.encode(), content):
+            digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.digest()
+
+
+def _problem(pane: str, message: str, file: str, line: int, column: int, hint: str) -> Json:
+    return {
+        "pane": pane,
+        "message": visible(message),
+        "file": visible(file),
+        "line": line,
+        "column": column,
+        "hint": visible(hint),
+    }
+
+
+def _judged(compiled: Compiled, case: Case, target: str) -> Json:
+    tap = Tap(compiled.engine)
+    runner = CaseRunner(compiled.policies, Config(timeout_seconds=TIMEOUT_SECONDS), engine=tap)
+    begin = perf_counter()
+    outcome = runner.judge(case)
+    spent = perf_counter() - begin
+    decision = outcome.decision
+    lines = _lines(compiled, tap.asked)
+    seen: dict[str, Json] = {}
+    for _, document in tap.asked:
+        seen.setdefault(document["path"], document)
+    return {
+        "verdict": decision.verdict.value,
+        "action": decision.action.value,
+        "milliseconds": round(spent * 1000, 1),
+        "revision": decision.revision,
+        "coverage": decision.coverage.to_json(),
+        "labels": [visible(label) for label in sorted(outcome.labels)],
+        "views": [_view(view, seen.get(view.path), compiled, lines) for view in decision.views[:MAX_VIEWS]],
+        "left_out": max(0, len(decision.views) - MAX_VIEWS),
+        "stages": [_hit(stage.hit, compiled, lines) for stage in decision.stages if stage.hit is not None],
+        "rules": _rules(compiled.policies, decision.views, lines),
+        "lines": lines,
+        "findings": [
+            _problem("policy", one.message, one.place.module, one.place.line, one.place.column, one.hint)
+            for one in compiled.policies.findings
+        ],
+        "out": _out(outcome, target),
+    }
+
+
+def _view(view: ViewDecision, document: Json | None, compiled: Compiled, lines: Mapping[str, Json]) -> Json:
+    """A view as policy saw it first, each value with the reference that reaches it, and what was decided."""
+    labels = {hit.fields["label"] for hit in view.hits if "label" in hit.fields}
+    known = (document or {}).get("extensions", {}).get("security", {}).get("labels", [])
+    return {
+        "path": view.path,
+        "kind": view.kind,
+        "role": view.role,
+        "uri": visible(view.uri or ""),
+        "action": view.action,
+        "direction": view.direction,
+        "verdict": view.verdict.value,
+        "outcome": view.outcome.value,
+        "labels": [visible(label) for label in known],
+        "added": [visible(label) for label in sorted(labels - set(known))],
+        "hits": [_hit(hit, compiled, lines) for hit in view.hits],
+        "values": [[path, escaped_json(value)] for path, value in rego_paths(_ordered(document or {}))],
+    }
+
+
+def _ordered(document: Json) -> Json:
+    """What is the view's own before what it shares with others."""
+    return {key: item for key, item in document.items() if key not in _LAST} | {
+        key: document[key] for key in _LAST if key in document
+    }
+
+
+def _hit(hit: Hit, compiled: Compiled, lines: Mapping[str, Json]) -> Json:
+    rule = next((one for one in compiled.policies.rules if one.id == hit.rule), None)
+    shown: Json = {
+        "rule": visible(hit.rule),
+        "code": visible(hit.code),
+        "effect": hit.effect.value,
+        "reason": visible(hit.reason),
+        "severity": hit.severity,
+        "mode": hit.mode.value,
+        "detail": escaped_json({**hit.detail, **hit.fields}, indent=None) if hit.detail or hit.fields else "",
+    }
+    if rule is not None:
+        shown["file"] = rule.path
+        shown["line"] = _line(compiled.definitions.get((rule.id, hit.effect.value), []), lines.get(rule.path))
+    return shown
+
+
+def _line(defined: Sequence[int], marks: Json | None) -> int:
+    """The line of the definition that gave a hit: of several, the first that something reached."""
+    reached = set(marks["covered"]) if marks else set()
+    return next((line for line in defined if line in reached), defined[0] if defined else 0)
+
+
+def _rules(policies: PolicySet, views: Iterable[ViewDecision], lines: Mapping[str, Json]) -> list[Json]:
+    """For each rule that is on: of how many views it was asked, in how many it hit, which of its lines were missed."""
+    listed = list(views)
+    return [
+        {
+            "rule": rule.id,
+            "title": visible(rule.title),
+            "file": rule.path,
+            "mode": rule.mode.value,
+            "asked": sum(view.kind in rule.kinds for view in listed),
+            "hit": sum(any(hit.rule == rule.id for hit in view.hits) for view in listed),
+            "missed": lines[rule.path]["missed"] if rule.path in lines else [],
+        }
+        for rule in policies.rules
+        if rule.mode is not Mode.OFF
+    ]
+
+
+def _lines(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> dict[str, Json]:
+    """For each file, the lines that judging reached and those that it did not; nothing where that cannot be told."""
+    try:
+        report = compiled.engine.coverage(
+            [(entrypoint, dumps(document)) for entrypoint, document in asked],
+            timeout_seconds=MARKS_SECONDS,
+        )
+    except EngineError:
+        return {}
+    written = {module.path for module in compiled.policies.modules if not is_generated(module)}
+    return {
+        file["path"]: {"covered": file["covered"], "missed": file["not_covered"]}
+        for file in report
+        if file["path"] in written
+    }
+
+
+def _out(outcome: Outcome, target: str) -> Json:
+    """What would go out: text of a wire body; or why there is none, which a refusal says by itself."""
+    if outcome.value is None:
+        return {}
+    try:
+        with loss.collecting() as losses:
+            body = emit(outcome, target)
+    except (CmfError, PipelineError) as error:
+        return {"format": target, "problem": visible(str(error))}
+    return {"format": target, "body": escaped_json(body), "losses": list(_losses(losses))}
+
+
+def _losses(losses: Iterable[loss.Loss]) -> Iterator[str]:
+    return (visible(f"{one.block_type}: {one.reason}") for one in losses)
+
+
+__all__ = ["Compiled", "Evaluator", "Tap"]

@@ -1,0 +1,178 @@
+"""What the playground's page holds: policy files, a conversation, who has it. Spec: docs/spec/playground.md [PLAY-2].
+
+It is the content of a case (docs/spec/cases.md), as text that may be wrong yet; here it becomes one, or says why not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import yaml
+
+from cmf import adapters
+from cmf.codec import loads
+from cmf.errors import CmfError, ShapeError
+from cmf.value import Str, Value, value
+from pipeline.cases import Case, case_of
+from pipeline.errors import CaseError, PolicyError
+from pipeline.metadata import load_yaml
+from pipeline.policy_files import DATA_FILES
+
+CASE_FORMAT: Final = "case"
+"""The conversation as a case spells it: a list of messages, or `{conversation, reply, model, tools}`."""
+
+FORMATS: Final = (CASE_FORMAT, "canonical", *adapters.FORMATS)
+MAX_FILES: Final = 200
+MAX_TEXT: Final = 256 * 1024  # characters of the conversation, and of the context
+_SPOKEN: Final = frozenset({"conversation", "reply", "model", "tools"})
+_CONTEXT: Final = frozenset({"subject", "context", "session", "history"})
+
+
+@value
+class PolicyFile(Value):
+    """One file of the policy set: its path in it, and its text."""
+
+    path: Str
+    text: Str
+
+
+@value
+class State(Value):
+    """What the page holds. `format` is one of `FORMATS`; `kind` is request or response, for a wire format."""
+
+    files: tuple[PolicyFile, ...] = ()
+    format: Str = CASE_FORMAT
+    kind: Str = "request"
+    conversation: Str = ""
+    context: Str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as `state_of` reads it."""
+        texts = {name: getattr(self, name) for name in ("format", "kind", "conversation", "context")}
+        return {"files": [{"path": file.path, "text": file.text} for file in self.files], **texts}
+
+    def contents(self) -> dict[str, bytes]:
+        """The policy files by path.
+
+        Raises:
+            PolicyError: too many, one twice, or one whose path is none within a policy set.
+        """
+        if len(self.files) > MAX_FILES:
+            raise PolicyError(f"more than {MAX_FILES} files", hint="try fewer", code="policy.too-many")
+        found: dict[str, bytes] = {}
+        for file in self.files:
+            if file.path in found or not _is_path(file.path):
+                hint = "as in cmf/rules/<category>/<rule>/<rule>.rego or cmf/defaults/data.json, each once"
+                raise PolicyError("not the path of a policy file", path=file.path, hint=hint, code="policy.bad-path")
+            found[file.path] = file.text.encode()
+        return found
+
+
+def _is_path(path: str) -> bool:
+    pure = PurePosixPath(path)
+    named = pure.suffix == ".rego" or pure.name in DATA_FILES
+    return named and path == str(pure) and not pure.is_absolute() and not any(part[0] == "." for part in pure.parts)
+
+
+class PaneError(Exception):
+    """What is wrong with the text of one pane; `line` and `column` count from 1, 0 where it is not told."""
+
+    def __init__(self, pane: str, problem: str, *, line: int = 0, column: int = 0, hint: str = "") -> None:
+        super().__init__(problem)
+        self.pane, self.problem, self.line, self.column, self.hint = pane, problem, line, column, hint
+
+
+def spelled_case(state: State) -> dict[str, Any]:
+    """The keys of the case that the page's conversation and context make: nothing of it names a file.
+
+    Raises:
+        PaneError: a text that is no YAML or JSON, or says what has no place here.
+    """
+    context = _mapping("context", _parsed("context", state.context) or {}, _CONTEXT)
+    if state.format not in FORMATS or state.kind not in ("request", "response"):
+        raise PaneError("conversation", "there is no such format", hint=f"one of {', '.join(FORMATS)}")
+    if state.format != CASE_FORMAT:
+        body = _wire_body(state.conversation)
+        return {"conversation": {"from": state.format, "body": body, "kind": state.kind}, **context}
+    spoken = _parsed("conversation", state.conversation)
+    if isinstance(spoken, dict):
+        spoken = _mapping("conversation", spoken, _SPOKEN)
+        conversation = spoken.get("conversation")
+    else:
+        conversation, spoken = spoken, {}
+    if not isinstance(conversation, list):
+        hint = "write a list of messages, as in `- {role: user, text: hello}`, or choose the wire format"
+        raise PaneError("conversation", "not a list of messages", hint=hint)
+    return {**spoken, "conversation": conversation, **context}
+
+
+def read_case(state: State) -> Case:
+    """The case that the page makes; what is expected of it is of no account.
+
+    Raises:
+        PaneError: as `spelled_case`; a context or conversation that does not fit.
+    """
+    spelled = spelled_case(state)
+    context = {key: spelled[key] for key in _CONTEXT & spelled.keys()}
+    # First with a conversation that fits, so that it is known which pane does not.
+    _fitted("context", {**context, "conversation": [{"role": "user", "text": ""}]})
+    return _fitted("conversation", spelled)
+
+
+def _fitted(pane: str, spelled: Mapping[str, Any]) -> Case:
+    try:
+        return case_of(Path(pane), "", pane, {**spelled, "expect": "allow"})
+    except CaseError as error:
+        where = error.path.partition(f" ({pane})")[2].strip()
+        raise PaneError(pane, f"{error.message} at {where}" if where else error.message, hint=error.hint) from None
+
+
+def _wire_body(text: str) -> Any:
+    _bounded("conversation", text)
+    try:
+        return loads(text.encode())
+    except CmfError as error:
+        raise PaneError("conversation", f"{error.message} {error.path}".strip(), hint=error.hint) from None
+
+
+def _parsed(pane: str, text: str) -> Any:
+    _bounded(pane, text)
+    try:
+        return load_yaml(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
+        raise PaneError(pane, f"not YAML: {problem}", line=line, column=column, hint="check the text there") from None
+
+
+def _bounded(pane: str, text: str) -> None:
+    if len(text) > MAX_TEXT:
+        raise PaneError(pane, f"more than {MAX_TEXT} characters", hint="try it with `cmf eval`")
+
+
+def _mapping(pane: str, body: Any, keys: frozenset[str]) -> dict[str, Any]:
+    listed = ", ".join(sorted(keys))
+    if not isinstance(body, dict):
+        raise PaneError(pane, "not an object", hint=f"write {listed}")
+    unknown = next((str(key) for key in body if key not in keys), None)
+    if unknown is not None:
+        raise PaneError(pane, f"unknown key {unknown!r}", hint=f"one of {listed}")
+    return body
+
+
+def state_of(body: bytes) -> State:
+    """The state in a JSON document.
+
+    Raises:
+        CmfError: it is none.
+    """
+    document = loads(body)
+    if not isinstance(document, dict):
+        raise ShapeError("not an object", path="$", hint="send the state")
+    return State.model_validate(document)
+
+
+__all__ = ["CASE_FORMAT", "FORMATS", "PaneError", "PolicyFile", "State", "read_case", "spelled_case", "state_of"]
