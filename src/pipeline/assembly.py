@@ -24,6 +24,7 @@ from pipeline.policy_set import BuiltinErrors, PolicySet
 from pipeline.runner import APPROVAL_SECONDS, Runner
 from pipeline.sessions import SessionStore
 from pipeline.stage import Stage
+from pipeline.vetting import Recipe, vet
 
 EngineName = Literal["embedded", "opa"]
 
@@ -85,6 +86,25 @@ def load_policies(
         return policies
     sources = load_sources(policies, verification=verification)
     return policy_set.build(sources, entrypoint=entrypoint, builtin_errors=builtin_errors)
+
+
+def vetted(policies: Policies, engine: EngineName, config: Config) -> PolicySet:
+    """The set that `policies` name, once a process of its own has survived it; see `pipeline.vetting`.
+
+    Raises:
+        PolicyError: it is refused, and why.
+    """
+    if isinstance(policies, PolicySet):
+        recipe = Recipe.of(policies, engine=engine)
+    else:
+        recipe = Recipe(
+            sources=load_sources(policies, verification=config.bundle_keys),
+            entrypoint=config.entrypoint,
+            builtin_errors=config.builtin_errors,
+            engine=engine,
+        )
+    vet(recipe)
+    return policies if isinstance(policies, PolicySet) else recipe.build()
 
 
 def load_sources(policies: str | Path | Sequence[str | Path] | None, verification: Verification | None) -> Sources:

@@ -118,6 +118,23 @@ class RoutingConstraintFailure:
     capability: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoliciesChanged:
+    """Another policy set judges from now on; both are named by their revisions."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoliciesRefused:
+    """A policy set that was to take over was refused, and the one before goes on; `place` is `path:line:column`."""
+
+    code: str
+    message: str
+    place: str
+
+
 Event: TypeAlias = (
     HeaderChanged
     | LabelAdded
@@ -128,6 +145,8 @@ Event: TypeAlias = (
     | ApprovalDecided
     | ApprovalUsed
     | Declassified
+    | PoliciesChanged
+    | PoliciesRefused
     | RouteDecided
     | RoutingConstraintFailure
 )

@@ -33,6 +33,7 @@ from pipeline.runner import Outcome
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.stage import Stage, Traffic
+from pipeline.watching import Watcher
 from pipeline.wrapping import Begin, P, R, wrapped
 
 Subject = SubjectExtension | Mapping[str, Any]
@@ -88,6 +89,25 @@ class Guard:
     def events(self) -> Events:
         """Where to subscribe to what happens: `guard.events.subscribe(print)`."""
         return self._pipeline.events
+
+    @property
+    def revision(self) -> str:
+        """The revision of the policies by which runs are judged that begin now."""
+        return self._pipeline.revision
+
+    def reload(self, policies: Policies = None) -> str:
+        """Judge by `policies` from now on (None: those of the constructor, read again); gives their revision.
+
+        They are vetted in a process of their own first, and runs under way end under the policies they began with.
+
+        Raises:
+            PolicyError: they are refused, and everything stays as it is.
+        """
+        return self._pipeline.reload(policies)
+
+    def watch(self) -> Watcher:
+        """Reload whenever the policies' files change, until the watcher is stopped: `with guard.watch(): …`."""
+        return self._pipeline.watch()
 
     async def __aenter__(self) -> Guard:
         return self

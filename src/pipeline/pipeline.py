@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -17,25 +18,28 @@ from cmf.value import to_json
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import session_key
 from pipeline.asking import Answer
-from pipeline.assembly import Config, EngineName, Policies, build_runner
+from pipeline.assembly import Config, EngineName, Policies, build_engine, build_runner, vetted
 from pipeline.context import Context
 from pipeline.engines.base import Engine
 from pipeline.decision import Effect
-from pipeline.errors import ApprovalError, ConfigError, SessionError, StoreError
-from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded
+from pipeline.errors import ApprovalError, ConfigError, PolicyError, SessionError, StoreError
+from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded, PoliciesChanged, PoliciesRefused
 from pipeline.history import Histories, History
 from pipeline.policy_input import SessionFacts
+from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
 from pipeline.recording import UNRECORDED, Recording, Records
 from pipeline.references import judged
 from pipeline.registry import event_entity
 from pipeline.retention import Holder, Keep
-from pipeline.runner import Outcome
+from pipeline.runner import Outcome, Runner
 from pipeline.sealing import Sealer
+from pipeline.serving import Serving
 from pipeline.session_choice import SessionChoice, SessionMode
 from pipeline.session_state import Changes, Count, Taint
 from pipeline.sessions import MemorySessions, SessionStore, unknown_approval
 from pipeline.stage import Stage, Traffic
+from pipeline.watching import Watcher
 
 _REPLY: Final = "reply"
 MAX_CONFLICTS: Final = 64  # how often a run is judged again because its session moved on; then it is refused
@@ -73,7 +77,9 @@ class Pipeline:
     ) -> None:
         settings = config or Config()
         self.events = Events()
-        self._runner = build_runner(policies, engine, settings, stages=stages, events=self.events)
+        self._settings = settings
+        self._policies, self._engine_name = policies, engine
+        self._serving = Serving(build_runner(policies, engine, settings, stages=stages, events=self.events))
         self._sessions = sessions or MemorySessions()
         self._choice = SessionChoice(SessionMode(settings.sessions), self._sessions)
         self._sealer = Sealer(settings.seal_key)
@@ -84,6 +90,54 @@ class Pipeline:
     def run(self, value: Traffic, context: Context | None = None) -> Outcome:
         """The outcome for a message, request or response; a refusal is a value here, never an exception."""
         return self._run(value, context or Context())
+
+    @property
+    def _runner(self) -> Runner:
+        return self._serving.runner
+
+    @property
+    def revision(self) -> str:
+        """The revision of the policies by which runs are judged that begin now."""
+        return self._runner.revision
+
+    def reload(self, policies: Policies = None) -> str:
+        """The revision that judges every run from now on; runs that are under way end under the one before.
+
+        The new set is vetted in a process of its own first (`pipeline.vetting`); what is refused changes nothing.
+
+        Args:
+            policies: as in the constructor; None is what was given there, read again.
+
+        Raises:
+            PolicyError: the set is refused, and why. ConfigError: the pipeline was given an engine, not its name.
+        """
+        if not isinstance(self._engine_name, str):
+            raise ConfigError(
+                "this engine was made elsewhere", code="config.own-engine", hint="name the engine, to have it made anew"
+            )
+        wanted = self._policies if policies is None else policies
+        try:
+            loaded = vetted(wanted, self._engine_name, self._settings)
+            engine = build_engine(loaded, self._engine_name, self._settings)
+        except PolicyError as error:
+            place = ":".join(str(part) for part in (error.path, error.line, error.column) if part)
+            self.events.publish(PoliciesRefused(code=error.code, message=error.message, place=place))
+            raise
+        before = self._serving.swap(loaded, engine)
+        self._policies = wanted
+        self.events.publish(PoliciesChanged(before=before, after=loaded.revision))
+        return loaded.revision
+
+    def watch(self) -> Watcher:
+        """Reload whenever the policies' files change, until the watcher is stopped; refusals are events.
+
+        Raises:
+            ConfigError: the policies came from no files.
+        """
+        places = self._policies
+        if places is None or isinstance(places, PolicySet):
+            raise ConfigError("there is no file to watch", code="config.no-places", hint="give directories or bundles")
+        return Watcher([places] if isinstance(places, str | Path) else list(places), self.reload)
 
     def release(self, approval_id: str, context: Context | None = None) -> Outcome:
         """The outcome for the reply of a model that was suspended, now that a person has approved it.
@@ -116,7 +170,8 @@ class Pipeline:
         try:
             for _ in range(MAX_CONFLICTS):
                 facts, history = self._read(known, approval_id)
-                outcome = self._runner.run(value, known, facts, history)
+                with self._serving.lease() as runner:
+                    outcome = runner.run(value, known, facts, history)
                 if self._commit(value, known, facts, outcome, history):
                     return outcome
         except (StoreError, ConfigError) as error:
@@ -139,7 +194,8 @@ class Pipeline:
         try:
             for _ in range(MAX_CONFLICTS):
                 facts, history = self._read(known, approval_id)
-                outcome = await self._runner.arun(value, known, facts, history)
+                with self._serving.lease() as runner:
+                    outcome = await runner.arun(value, known, facts, history)
                 if self._commit(value, known, facts, outcome, history):
                     return outcome
         except (StoreError, ConfigError) as error:

@@ -37,17 +37,19 @@ _ENTRYPOINT: Final = re.compile(r"data(?:\.[A-Za-z_][A-Za-z0-9_]*){2,}")
 class PolicySet:
     """A loaded policy set.
 
-    `modules` are the files of the set and, after them, the generated ones; `tests` the files that end in `_test.rego`;
-    `data` is merged and frozen; `rules` are all rules, those that are `off` included; `revision` is the SHA-256 of
-    modules and data in hex; `capabilities` is what the rules that are on need to see; `findings` are what is not as it
-    looks in it, and does not keep it from being used; `exceptions` are those from its rules, expired ones included.
+    `modules` are the files of the set and, after them, the generated ones; `sources` is what it was made of, tests
+    included; `own_entrypoint` is that of policies that are not made of rules; `data` is merged and frozen; `rules` are
+    all rules, those that are `off` included; `revision` is the SHA-256 of modules and data in hex; `capabilities` is
+    what the rules that are on need to see; `findings` are what is not as it looks in it, and does not keep it from being
+    used; `exceptions` are those from its rules, expired ones included.
     """
 
     modules: tuple[Module, ...]
-    tests: tuple[Module, ...]
+    sources: Sources
     data: Mapping[str, Any]
     rules: tuple[Rule, ...]
     entrypoints: tuple[str, ...]
+    own_entrypoint: str | None
     parts: Mapping[str, Parts]
     capabilities: frozenset[Capability]
     builtin_errors: BuiltinErrors
@@ -63,6 +65,11 @@ class PolicySet:
     def rules_for(self, kind: ViewKind) -> tuple[Rule, ...]:
         """The rules asked for views of `kind`, by id; those that are `off` are not among them."""
         return tuple(rule for rule in self.rules if kind in rule.kinds and rule.mode is not Mode.OFF)
+
+    @property
+    def tests(self) -> tuple[Module, ...]:
+        """The files that end in `_test.rego`; they judge nothing and are in no revision."""
+        return self.sources.tests
 
     @property
     def modes(self) -> dict[str, Mode]:
@@ -152,12 +159,14 @@ def build(
     _refuse_first(found)
     modules = (*sources.modules, *generated)
     frozen = FrozenDict(sources.data)
+    sources = replace(sources, data=frozen)
     return PolicySet(
         modules=modules,
-        tests=sources.tests,
+        sources=sources,
         data=frozen,
         rules=tuple(rules),
         entrypoints=names,
+        own_entrypoint=entrypoint,
         parts=parts,
         capabilities=capabilities,
         builtin_errors=builtin_errors,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Final, NamedTuple, TypeAlias
@@ -154,19 +155,33 @@ class Runner:
         events: Events | None = None,
         approval_seconds: float = APPROVAL_SECONDS,
     ) -> None:
-        self._policies = policies
-        self._capabilities = policies.capabilities  # worked out from all rules: once, not each pass
-        self._engine = engine
+        self._take_up(policies, engine)
         self._mode = mode
         self._timeout_seconds = timeout_seconds
         self._replacer_key = replacer_key
         self._approval_time = int(approval_seconds * 1_000_000)
         self._events = events or Events()
         self._stages = Stages(stages, self._events, mode)
+
+    def _take_up(self, policies: PolicySet, engine: Engine) -> None:
+        self._policies = policies
+        self._capabilities = policies.capabilities
+        self._engine = engine
         self._entrypoints = {kind: policies.entrypoint(kind) for kind in ViewKind}
         self._rules = {
             rule.id: RuleFacts(severity=rule.severity, mode=Mode(rule.mode.value)) for rule in policies.rules
         }
+
+    def with_policies(self, policies: PolicySet, engine: Engine) -> Runner:
+        """A runner that is like this one, and shares its stages, over another policy set."""
+        other = copy(self)
+        other._take_up(policies, engine)
+        return other
+
+    @property
+    def revision(self) -> str:
+        """That of the policies that it judges by."""
+        return self._policies.revision
 
     def close(self) -> None:
         """Let go of what the engine holds."""

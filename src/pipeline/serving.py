@@ -1,0 +1,64 @@
+"""What serves now, and how it is replaced while it is in use. Spec: docs/spec/policies.md [POL-49]."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipeline.engines.base import Engine
+from pipeline.policy_set import PolicySet
+from pipeline.runner import Runner
+
+
+class Serving:
+    """The runner that judges. A run takes it once and keeps it to its end, so that no decision mixes two sets."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._lock = threading.Lock()
+        self._runner = runner
+        self._users: dict[Runner, int] = {}
+        self._retired: set[Runner] = set()
+
+    @property
+    def runner(self) -> Runner:
+        """The one that serves now; for what is over at once."""
+        return self._runner
+
+    @contextmanager
+    def lease(self) -> Iterator[Runner]:
+        """The one that serves now, which is not closed before the block ends."""
+        with self._lock:
+            runner = self._runner
+            self._users[runner] = self._users.get(runner, 0) + 1
+        try:
+            yield runner
+        finally:
+            with self._lock:
+                self._users[runner] -= 1
+                is_over = self._users[runner] == 0 and runner in self._retired
+                if is_over:
+                    self._forget(runner)
+            if is_over:
+                runner.close()
+
+    def swap(self, policies: PolicySet, engine: Engine) -> str:
+        """Let another set serve every run that begins from now on; gives the revision that served.
+
+        What served is closed when its last run is over.
+        """
+        with self._lock:
+            before = self._runner
+            self._runner = before.with_policies(policies, engine)
+            is_over = self._users.get(before, 0) == 0
+            if is_over:
+                self._users.pop(before, None)
+            else:
+                self._retired.add(before)
+        if is_over:
+            before.close()
+        return before.revision
+
+    def _forget(self, runner: Runner) -> None:
+        del self._users[runner]
+        self._retired.discard(runner)
