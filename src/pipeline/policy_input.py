@@ -25,7 +25,8 @@ class SessionFacts:
 
     The rest is for the pipeline alone: the version that was read [C5], the tool ids as `IdMap.to_json()` has them, for
     each label in force the events that brought it, the labels and events that grants lift [C3], the approvals that
-    still mean something [C10], the moment of reading, in microseconds since the epoch, and the model that the session goes on with [C16].
+    still mean something [C10], the moment of reading, in microseconds since the epoch, and the model that the session
+    goes on with [C16].
     """
 
     labels: frozenset[str] = frozenset()
