@@ -73,7 +73,8 @@ def _value(cls: type[Value]) -> Iterator[str]:
     yield from ("", f"### {cls.__name__}", "", _paragraph(cls), "", "| field | type | default |", "|---|---|---|")
     for name in (field.name for field in dataclasses.fields(cls) if field.metadata.get("dump", True)):
         field = schema["properties"][name]
-        yield f"| `{name}` | {_cell(_type(field))} | {'required' if name in required else _default(cls, name, field)} |"
+        default = "required" if name in required else _default(cls, name, field)
+        yield f"| `{name}` | {_cell(in_words(field))} | {default} |"
 
 
 def _paragraph(holder: Any) -> str:
@@ -97,7 +98,7 @@ def _default(cls: type[Value], name: str, field: dict[str, Any]) -> str:
     return f"`{str(held).lower() if isinstance(held, bool) else held}`"
 
 
-def _type(schema: dict[str, Any]) -> str:
+def in_words(schema: dict[str, Any]) -> str:
     """A JSON Schema in words."""
     if "$ref" in schema:
         return f"`{schema['$ref'].rsplit('/', 1)[-1]}`"
@@ -107,14 +108,14 @@ def _type(schema: dict[str, Any]) -> str:
         return " or ".join(f"`{item}`" for item in schema["enum"])
     for union in ("anyOf", "oneOf"):
         if union in schema:
-            named = [_type(item) for item in schema[union] if item.get("type") != "null"]
+            named = [in_words(item) for item in schema[union] if item.get("type") != "null"]
             return "any part" if len(named) > 10 else " or ".join(dict.fromkeys(named))
     kind = schema.get("type", "any JSON")
     if kind == "array":
-        items = f"array of {_type(schema.get('items', {}))}"
+        items = f"array of {in_words(schema.get('items', {}))}"
         return f"{items}, as a set" if schema.get("uniqueItems") else items
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return f"object of {_type(schema['additionalProperties'])}"
+        return f"object of {in_words(schema['additionalProperties'])}"
     bounds = [f"{word} {schema[key]}" for key, word in (("minimum", "≥"), ("maximum", "≤")) if key in schema]
     return " ".join([*(kind if isinstance(kind, list) else [kind]), *_format(schema), *bounds])
 
@@ -173,13 +174,13 @@ def _policy_input() -> Iterator[str]:
     yield from ("", "## Policy input", "", "What Rego finds under `input`. A value that is absent is not null.", "")
     yield from ("| field | type | there |", "|---|---|---|")
     for name, field in schema["properties"].items():
-        yield f"| `{name}` | {_cell(_type(field))} | {'always' if name in required else 'where it applies'} |"
+        yield f"| `{name}` | {_cell(in_words(field))} | {'always' if name in required else 'where it applies'} |"
         for inner, inner_field in field.get("properties", {}).items():
-            yield f"| `{name}.{inner}` | {_cell(_type(inner_field))} | where it applies |"
+            yield f"| `{name}.{inner}` | {_cell(in_words(inner_field))} | where it applies |"
     items = schema["properties"]["origins"].get("items", {})
     for name, field in items.get("properties", {}).items():
         there = "always" if name in items["required"] else "where it applies"
-        yield f"| `origins[].{name}` | {_cell(_type(field))} | {there} |"
+        yield f"| `origins[].{name}` | {_cell(in_words(field))} | {there} |"
 
 
 def _closed_sets() -> Iterator[str]:
