@@ -12,7 +12,7 @@ from cmf.request import Request
 from cmf.value import replace
 from pipeline.certificate import problem_with, spend
 from pipeline.errors import EmissionError
-from pipeline.runner import Outcome
+from pipeline.outcome import Outcome
 
 
 def emit(outcome: Outcome, target: str) -> Any:

@@ -140,12 +140,13 @@ def _extensions(
         before, after = getattr(given, slot), getattr(returned, slot)
         if after is before or after == before:
             continue
+        own = getattr(original, slot)
         if rule.tier is Tier.MUTABLE:
-            changed[slot] = after
+            changed[slot] = _on_top(own, before, after)
         elif slot == "http":
-            changed[slot] = _http(merge, before, after, f"{path}.http")
+            changed[slot] = _http(merge, own, before, after, f"{path}.http")
         elif slot == "delegation":
-            changed[slot] = _delegation(merge, before, after, f"{path}.delegation")
+            changed[slot] = _delegation(merge, own, before, after, f"{path}.delegation")
         else:
             raise merge.violation(slot, rule.tier, f"{path}.{slot}")
     security = _security(
@@ -164,7 +165,18 @@ def _extensions(
     return original.model_copy(update=changed)
 
 
-def _http(merge: _Merge, before: HttpExtension | None, after: HttpExtension | None, path: str) -> Any:
+def _on_top(own: Mapping[str, Any] | None, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Any:
+    """What a stage made of `before`, key by key on top of what its neighbours made of it meanwhile (`own`) [STG-8]."""
+    if own is before or own == before:
+        return after
+    mine, given, made = own or {}, before or {}, after or {}
+    kept = {name: item for name, item in mine.items() if name in made or name not in given}
+    return kept | {name: item for name, item in made.items() if name not in given or given[name] != item}
+
+
+def _http(
+    merge: _Merge, own: HttpExtension | None, before: HttpExtension | None, after: HttpExtension | None, path: str
+) -> HttpExtension | None:
     if not granted(merge.stage.capabilities, SLOTS["http"].write):
         raise merge.violation("http", Tier.GUARDED, path)
     old: Mapping[str, str] = before.headers if before is not None else {}
@@ -173,16 +185,25 @@ def _http(merge: _Merge, before: HttpExtension | None, after: HttpExtension | No
         if old.get(name) != new.get(name):
             shown = None if is_sensitive(name) else new.get(name)
             merge.headers.append(HeaderChanged(stage=merge.stage.name, name=name, value=shown, removed=name not in new))
-    return after
+    if own is before or own == before:
+        return after
+    return HttpExtension(headers=_on_top(None if own is None else own.headers, old, new))
 
 
 def _delegation(
-    merge: _Merge, before: DelegationExtension | None, after: DelegationExtension | None, path: str
+    merge: _Merge,
+    own: DelegationExtension | None,
+    before: DelegationExtension | None,
+    after: DelegationExtension | None,
+    path: str,
 ) -> DelegationExtension:
-    old = before.chain if before is not None else ()
-    if not merge.may_read("delegation") or after is None or tuple(after.chain[: len(old)]) != tuple(old):
+    old = tuple(before.chain) if before is not None else ()
+    if not merge.may_read("delegation") or after is None or tuple(after.chain[: len(old)]) != old:
         raise merge.violation("delegation", Tier.MONOTONIC, path)
-    return after
+    if own is None or own is before or own == before:
+        return after
+    # A neighbour that ran beside it extended the chain as well: both were there.
+    return replace(own, chain=(*own.chain, *after.chain[len(old) :]))
 
 
 def _security(

@@ -203,3 +203,13 @@ class ConfigError(PipelineError, ValueError):
     """A setting that is missing or cannot be."""
 
     default_code = "config.invalid"
+
+
+def where_from(error: BaseException) -> str:
+    """Which error came from where, for a log: its type and last line of code, since its text may quote content."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    if place is None:
+        return type(error).__name__
+    return f"{type(error).__name__} at {place.tb_frame.f_globals.get('__name__', '?')}:{place.tb_lineno}"

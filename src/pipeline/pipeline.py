@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -12,19 +13,21 @@ from typing import Any, Final
 from cmf.content import ToolCallPart
 from cmf.digests import content_digest
 from cmf.message import Message
-from cmf.request import Response
+from cmf.request import Request, Response
 from cmf.uris import tool_uri
 from cmf.value import to_json
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import session_key
+from pipeline.aside import Aside
 from pipeline.asking import Answer
 from pipeline.assembly import Config, EngineName, Policies, build_engine, build_runner, vetted
 from pipeline.context import Context
-from pipeline.engines.base import Engine
 from pipeline.decision import Effect
-from pipeline.errors import ApprovalError, ConfigError, PolicyError, SessionError, StoreError
+from pipeline.engines.base import Engine
+from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, where_from
 from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded, PoliciesChanged, PoliciesRefused
 from pipeline.history import Histories, History
+from pipeline.outcome import Outcome, Ran
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
@@ -32,7 +35,7 @@ from pipeline.recording import UNRECORDED, Recording, Records
 from pipeline.references import judged
 from pipeline.registry import event_entity
 from pipeline.retention import Holder, Keep
-from pipeline.runner import Outcome, Runner
+from pipeline.runner import Runner
 from pipeline.sealing import Sealer
 from pipeline.serving import Serving
 from pipeline.session_choice import SessionChoice, SessionMode
@@ -42,6 +45,8 @@ from pipeline.stage import Stage, Traffic
 from pipeline.watching import Watcher
 
 _REPLY: Final = "reply"
+_log: Final = logging.getLogger("pipeline.pipeline")
+MAX_NAME: Final = 256  # characters of a name in a session's event: well within what an event may hold
 MAX_CONFLICTS: Final = 64  # how often a run is judged again because its session moved on; then it is refused
 
 
@@ -81,6 +86,7 @@ class Pipeline:
         self._policies, self._engine_name = policies, engine
         self._serving = Serving(build_runner(policies, engine, settings, stages=stages, events=self.events))
         self._sessions = sessions or MemorySessions()
+        self._aside = Aside(waits=self._sessions.waits)
         self._choice = SessionChoice(SessionMode(settings.sessions), self._sessions)
         self._sealer = Sealer(settings.seal_key)
         release = settings.on_record_failure == "release"
@@ -156,27 +162,34 @@ class Pipeline:
     async def arelease(self, approval_id: str, context: Context | None = None) -> Outcome:
         """`release`, awaiting stages and engine."""
         known = context or Context()
-        return await self._arun(self._sealed_reply(approval_id, known), known, approval_id)
+        reply = await self._aside(self._sealed_reply, approval_id, known)
+        return await self._arun(reply, known, approval_id)
 
     def _run(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
         begin = perf_counter_ns()
-        known, refused = self._in_session(value, known)
-        outcome = refused or self._judged(value, known, approval_id)
-        if self._recording is None or self._recording.keep(value, known, outcome, perf_counter_ns() - begin):
-            return outcome
-        return self._runner.closed(value, UNRECORDED)
+        known, refused = self._in_session(_traffic(value), known)
+        ran = refused or self._judged(value, known, approval_id)
+        if self._recording is not None and not self._recording.keep(
+            value, known, ran.outcome, perf_counter_ns() - begin
+        ):
+            return self._runner.closed(value, UNRECORDED)
+        if ran.staged is not None:
+            self._runner.afterwards(ran.staged, known)
+        return ran.outcome
 
-    def _judged(self, value: Traffic, known: Context, approval_id: str | None) -> Outcome:
+    def _judged(self, value: Traffic, known: Context, approval_id: str | None) -> Ran:
         try:
             for _ in range(MAX_CONFLICTS):
                 facts, history = self._read(known, approval_id)
                 with self._serving.lease() as runner:
-                    outcome = runner.run(value, known, facts, history)
-                if self._commit(value, known, facts, outcome, history):
-                    return outcome
-        except (StoreError, ConfigError) as error:
-            return self._runner.closed(value, error.code)
-        return self._runner.closed(value, "session.conflict")
+                    ran = runner.run(value, known, facts, history)
+                changes = self._committed(value, known, facts, ran.outcome, history)
+                if changes is not None:
+                    self._stands(known, facts, ran.outcome, history, changes)
+                    return ran
+        except Exception as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
+            return self._outage(value, error)
+        return Ran(self._runner.closed(value, "session.conflict"))
 
     async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
         """`run`, awaiting stages and engine; concurrent stages run together."""
@@ -184,23 +197,29 @@ class Pipeline:
 
     async def _arun(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
         begin = perf_counter_ns()
-        known, refused = self._in_session(value, known)
-        outcome = refused or await self._ajudged(value, known, approval_id)
-        if self._recording is None or await self._recording.akeep(value, known, outcome, perf_counter_ns() - begin):
-            return outcome
-        return self._runner.closed(value, UNRECORDED)
+        known, refused = await self._aside(self._in_session, _traffic(value), known)
+        ran = refused or await self._ajudged(value, known, approval_id)
+        if self._recording is not None and not await self._recording.akeep(
+            value, known, ran.outcome, perf_counter_ns() - begin
+        ):
+            return self._runner.closed(value, UNRECORDED)
+        if ran.staged is not None:
+            self._runner.afterwards_in_background(ran.staged, known)
+        return ran.outcome
 
-    async def _ajudged(self, value: Traffic, known: Context, approval_id: str | None) -> Outcome:
+    async def _ajudged(self, value: Traffic, known: Context, approval_id: str | None) -> Ran:
         try:
             for _ in range(MAX_CONFLICTS):
-                facts, history = self._read(known, approval_id)
+                facts, history = await self._aside(self._read, known, approval_id)
                 with self._serving.lease() as runner:
-                    outcome = await runner.arun(value, known, facts, history)
-                if self._commit(value, known, facts, outcome, history):
-                    return outcome
-        except (StoreError, ConfigError) as error:
-            return self._runner.closed(value, error.code)
-        return self._runner.closed(value, "session.conflict")
+                    ran = await runner.arun(value, known, facts, history, self._aside)
+                changes = await self._aside(self._committed, value, known, facts, ran.outcome, history)
+                if changes is not None:
+                    self._stands(known, facts, ran.outcome, history, changes)
+                    return ran
+        except Exception as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
+            return self._outage(value, error)
+        return Ran(self._runner.closed(value, "session.conflict"))
 
     def _read(self, context: Context, approval_id: str | None) -> tuple[SessionFacts, History]:
         """What the session is now; ApprovalError where a reply is to be released by an approval that is not usable."""
@@ -211,30 +230,45 @@ class Pipeline:
             raise ApprovalError("this approval cannot be used", code="approval.unusable", hint="look at its status")
         return facts, self._histories.open(context, facts.moment)
 
-    def _in_session(self, value: Traffic, context: Context) -> tuple[Context, Outcome | None]:
+    def _in_session(self, value: Traffic, context: Context) -> tuple[Context, Ran | None]:
         """The context with the run's session; and the refusal, where it cannot have one."""
         try:
             return self._choice.of(value, context), None
-        except SessionError as error:
-            return context, self._runner.closed(value, error.code, rule="pipeline", reason=error.message)
-        except StoreError as error:
-            return context, self._runner.closed(value, error.code)
+        except Exception as error:  # noqa: BLE001  (as above)
+            return context, self._outage(value, error)
 
-    def _commit(
+    def _outage(self, value: Traffic, error: Exception) -> Ran:
+        """The refusal of a run that could not be brought to its end; ApprovalError is the caller's to read."""
+        if isinstance(error, ApprovalError):
+            raise error
+        if isinstance(error, SessionError):  # what the run asks of its session cannot be: trying again changes nothing
+            return Ran(self._runner.closed(value, error.code, rule="pipeline", reason=error.message))
+        if isinstance(error, PipelineError):
+            return Ran(self._runner.closed(value, error.code))
+        _log.error("a run could not be brought to its end: %s", where_from(error))
+        return Ran(self._runner.closed(value, "pipeline.failed"))
+
+    def _committed(
         self, value: Traffic, context: Context, facts: SessionFacts, outcome: Outcome, history: History
-    ) -> bool:
-        """Whether what the outcome means for the session is kept; False where another run was faster [C5]."""
-        if context.session is not None:
-            changes = self._changes(value, context, facts, outcome, history)
-            # What was seen only grows, whatever happened meanwhile; the rest holds for the version that was judged.
-            bound = changes.taints or changes.counts or changes.asked or changes.used
-            if changes.touch_session and not self._kept(context, facts.version if bound else None, changes):
-                history.close(None)
-                return False
-            self._tell(context, changes)
+    ) -> Changes | None:
+        """What the outcome means for the session, once that is kept; None where another run was faster [C5]."""
+        if context.session is None:
+            return Changes()
+        changes = self._changes(value, context, facts, outcome, history)
+        # What was seen only grows, whatever happened meanwhile; the rest holds for the version that was judged.
+        bound = changes.taints or changes.counts or changes.asked or changes.used
+        if changes.touch_session and not self._kept(context, facts.version if bound else None, changes):
+            history.close(None)
+            return None
+        return changes
+
+    def _stands(
+        self, context: Context, facts: SessionFacts, outcome: Outcome, history: History, changes: Changes
+    ) -> None:
+        """Say what came to pass, and go on from there."""
+        self._tell(context, changes)
         history.close(outcome.value)
         self._tell_labels(facts, outcome)
-        return True
 
     def _kept(self, context: Context, version: int | None, changes: Changes) -> bool:
         try:
@@ -315,10 +349,12 @@ class Pipeline:
     def close(self) -> None:
         """Let go of the engine's connections, if it has any."""
         self._runner.close()
+        self._aside.close()
 
     async def aclose(self) -> None:
         """The same, and end what fire-and-forget stages still do."""
         await self._runner.aclose()
+        self._aside.close()
 
 
 def _calls(messages: Iterable[tuple[int | None, Message]], call_id: str | None) -> Iterator[Count]:
@@ -330,11 +366,23 @@ def _calls(messages: Iterable[tuple[int | None, Message]], call_id: str | None) 
         for index, part in calls:
             mark = None if at is None else f"{own}{said}:{at}:{index}"
             uri = tool_uri(part.name, part.namespace)
-            yield Count(name=f"calls:{uri}", amount=Decimal(1), mark=mark, event={"type": "tool_call", "uri": uri})
+            event = {"type": "tool_call", "uri": _named(uri)}
+            yield Count(name=f"calls:{uri}", amount=Decimal(1), mark=mark, event=event)
 
 
 def _events(taints: Iterable[Taint], answer: Answer) -> tuple[dict[str, Any], ...]:
     """What came to pass in the session besides calls: labels, and approvals that were used [SES-21]."""
     labels = sorted({taint.label for taint in taints})
-    used = [{"type": "approval_used", "target": use.target} for use in answer.used]
-    return (*({"type": "label", "label": label} for label in labels), *used)
+    used = [{"type": "approval_used", "target": _named(use.target)} for use in answer.used]
+    return (*({"type": "label", "label": _named(label)} for label in labels), *used)
+
+
+def _named(name: str) -> str:
+    """The name as an event has it: the end of one that is too long for any event is cut off, and that shows."""
+    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
+
+
+def _traffic(value: Traffic) -> Traffic:
+    if not isinstance(value, Message | Request | Response):
+        raise TypeError(f"a message, request or response is judged, no {type(value).__name__}")
+    return value

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final, Protocol
 
 from cmf.identity import Clock
 from pipeline.certificate import digest_of
 from pipeline.context import Context
-from pipeline.errors import StoreError
+from pipeline.errors import PipelineError, where_from
 from pipeline.events import Events, RecordUnavailable
+from pipeline.outcome import Outcome
 from pipeline.record import Record, Run, record_of
-from pipeline.runner import Outcome
 from pipeline.sessions import wall_clock
 from pipeline.stage import Traffic
 
+_log: Final = logging.getLogger("pipeline.recording")
 UNRECORDED: Final = "record.unavailable"
 
 
@@ -42,7 +44,7 @@ class Recording:
         """Whether the outcome of the run on `value` may be given out: its record is durable, or need not be."""
         try:
             self._records.record(self._record(value, context, outcome, run_ns))
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001  (whatever a recorder of the host's own raises, nothing is on record)
             return self._failed(outcome, error)
         return True
 
@@ -50,7 +52,7 @@ class Recording:
         """`keep`, awaiting the record."""
         try:
             await self._records.arecord(self._record(value, context, outcome, run_ns))
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001  (as above)
             return self._failed(outcome, error)
         return True
 
@@ -65,8 +67,10 @@ class Recording:
         )
         return record_of(outcome.decision, context, run)
 
-    def _failed(self, outcome: Outcome, error: StoreError) -> bool:
-        self._events.publish(RecordUnavailable(decision=outcome.decision.id, code=error.code, released=self._release))
+    def _failed(self, outcome: Outcome, error: Exception) -> bool:
+        code = error.code if isinstance(error, PipelineError) else UNRECORDED
+        _log.error("decision %s is not on record: %s", outcome.decision.id, where_from(error))
+        self._events.publish(RecordUnavailable(decision=outcome.decision.id, code=code, released=self._release))
         return self._release
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final, cast
 
-from pipeline.assembly import Config, Policies, embedded_engine, load_policies
+from pipeline.assembly import Config, Policies, build_engine, load_policies
 from pipeline.context import Context
 from pipeline.decision import ENGINE_RULE, SESSION_RULE, Decision, Hit
 from pipeline.engines.base import Engine
@@ -30,7 +30,7 @@ class Replay:
         policies: as for `Guard`.
         profiles: what is known of tools and resources: no file of entries holds that.
         timeout_seconds: for each question to the engine.
-        wrap: makes what stands around the engine, for measurements.
+        engine: one with these policies in it; by default that of a guard.
 
     Raises:
         PolicyError: the policies cannot be used.
@@ -42,10 +42,10 @@ class Replay:
         *,
         profiles: Profiles | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
-        wrap: Callable[[Engine], Engine] = lambda engine: engine,
+        engine: Engine | None = None,
     ) -> None:
         self.policies = load_policies(policies)
-        self._engine = wrap(embedded_engine(self.policies))
+        self._engine = engine or build_engine(self.policies, "embedded", Config())
         self._profiles = profiles
         self._timeout_seconds = timeout_seconds
         self._session = _OnFile(self.revision)

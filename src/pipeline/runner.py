@@ -6,23 +6,24 @@ Spec: docs/spec/pipeline.md.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ulid import ULID
 
 from cmf.decomposition import iter_views
 from cmf.enums import ViewKind
 from cmf.errors import CmfError
-from cmf.message import Message
-from cmf.request import Request, Response
 from cmf.value import replace
 from cmf.view import MessageView
+from pipeline.aside import Aside
 from pipeline.asking import PERSON_SAID_NO, Answer, Wish, asks, fulfilled, settle, wishes
-from pipeline.certificate import Certificate, mint
+from pipeline.certificate import mint
 from pipeline.context import Context
 from pipeline.data_policy import DataRule
 from pipeline.decision import (
@@ -45,13 +46,15 @@ from pipeline.decision import (
 )
 from pipeline.draft import labels_of, messages_of
 from pipeline.effects import Replacer, apply_edits
-from pipeline.engines.base import Engine, EngineResult
-from pipeline.errors import EffectError
+from pipeline.engines.base import Engine, EngineResult, Failed
+from pipeline.errors import EffectError, where_from
 from pipeline.events import Events
 from pipeline.exceptions import Excuses
 from pipeline.fitting import Fitting
 from pipeline.history import History
 from pipeline.ingestion import Ingested, take_in
+from pipeline.outcome import Outcome as Outcome
+from pipeline.outcome import Ran
 from pipeline.passes import Passes
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
@@ -62,43 +65,9 @@ from pipeline.stage import Stage, Traffic
 from pipeline.stages import Staged, Stages
 from pipeline.stamping import Brought, added_labels, stamp
 
+_log: Final = logging.getLogger("pipeline.runner")
 APPROVAL_SECONDS: Final = 3_600.0  # how long an approval holds, from when it was asked for
 MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is refused
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of a run: the decision, and what may be sent on (`value`), if anything; never the original if edited.
-
-    `labels` are those that the session holds now, `events` those that data or words brought, each with its source
-    event; `answer` is what came of wishes for approval; `session` is the one that it belongs to, `session_version`
-    the one that it was judged under [C5]; `timings` are nanoseconds by phase.
-    """
-
-    decision: Decision
-    value: Traffic | None
-    certificate: Certificate | None = None
-    labels: frozenset[str] = frozenset()
-    events: frozenset[tuple[str, str]] = frozenset()
-    answer: Answer | None = None
-    session: str | None = None
-    session_version: int | None = None
-    timings: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-    @property
-    def request(self) -> Request | None:
-        """The value, if it is a request."""
-        return self.value if isinstance(self.value, Request) else None
-
-    @property
-    def response(self) -> Response | None:
-        """The value, if it is a response."""
-        return self.value if isinstance(self.value, Response) else None
-
-    @property
-    def message(self) -> Message | None:
-        """The value, if it is a message."""
-        return self.value if isinstance(self.value, Message) else None
 
 
 class _Batch(NamedTuple):
@@ -109,7 +78,9 @@ class _Batch(NamedTuple):
     views: list[bytes]
 
 
-_Steps: TypeAlias = Generator[_Batch, list[EngineResult], "Outcome"]
+_Asked: TypeAlias = _Batch | Callable[[], Any]
+"""What a run waits for: an engine's answers, or what a store that may have to be waited for has on record."""
+_Steps: TypeAlias = Generator[_Asked, Any, Outcome]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +163,8 @@ class Runner:
         await self._stages.aclose()
         self._engine.close()
 
-    def run(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Outcome:
-        """The outcome for `traffic`. What policy or an engine does never raises: it decides.
+    def run(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Ran:
+        """What came of `traffic`, for `afterwards` too. What policy or an engine does never raises: it decides.
 
         Raises:
             StoreError, ConfigError: the origins of its tool calls cannot be found (`History.origins`).
@@ -205,21 +176,19 @@ class Runner:
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
-            batch = next(steps)
+            asked = next(steps)
             while True:
                 begin = perf_counter_ns()
-                results = self._engine.evaluate(*batch, timeout_seconds=self._timeout_seconds)
-                evaluating += perf_counter_ns() - begin
-                batch = steps.send(results)
+                answer = self._evaluated(asked) if isinstance(asked, _Batch) else asked()
+                evaluating += perf_counter_ns() - begin if isinstance(asked, _Batch) else 0
+                asked = steps.send(answer)
         except StopIteration as done:
-            outcome: Outcome = done.value
-            self._stages.afterwards(staged.value, context)
-            version = session.version if context.session is not None else None
-            timings = {"stages_ns": spent, "evaluate_ns": evaluating}
-            return dataclasses.replace(outcome, session=context.session, session_version=version, timings=timings)
+            return _ran(done.value, staged, context, session, {"stages_ns": spent, "evaluate_ns": evaluating})
 
-    async def arun(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Outcome:
-        """The same, awaiting the engine."""
+    async def arun(
+        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, aside: Aside
+    ) -> Ran:
+        """The same, awaiting stages, engine and, by `aside`, what has to be asked of the store."""
         taken = self._taken_in(traffic, context, session, history)
         context, begin = _without_history(context), perf_counter_ns()
         staged = await self._stages.arun(taken.value, context)
@@ -227,18 +196,34 @@ class Runner:
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
-            batch = next(steps)
+            asked = next(steps)
             while True:
                 begin = perf_counter_ns()
-                results = await self._engine.aevaluate(*batch, timeout_seconds=self._timeout_seconds)
-                evaluating += perf_counter_ns() - begin
-                batch = steps.send(results)
+                answer = await (self._aevaluated(asked) if isinstance(asked, _Batch) else aside(asked))
+                evaluating += perf_counter_ns() - begin if isinstance(asked, _Batch) else 0
+                asked = steps.send(answer)
         except StopIteration as done:
-            outcome: Outcome = done.value
-            self._stages.afterwards_in_background(staged.value, context)
-            version = session.version if context.session is not None else None
-            timings = {"stages_ns": spent, "evaluate_ns": evaluating}
-            return dataclasses.replace(outcome, session=context.session, session_version=version, timings=timings)
+            return _ran(done.value, staged, context, session, {"stages_ns": spent, "evaluate_ns": evaluating})
+
+    def _evaluated(self, batch: _Batch) -> list[EngineResult]:
+        try:
+            return self._engine.evaluate(*batch, timeout_seconds=self._timeout_seconds)
+        except Exception as error:  # noqa: BLE001  (an engine of the host's own that does not keep its word)
+            return _broken(batch, error)
+
+    async def _aevaluated(self, batch: _Batch) -> list[EngineResult]:
+        try:
+            return await self._engine.aevaluate(*batch, timeout_seconds=self._timeout_seconds)
+        except Exception as error:  # noqa: BLE001  (as above)
+            return _broken(batch, error)
+
+    def afterwards(self, staged: Traffic, context: Context) -> None:
+        """Run the stages that nobody waits for."""
+        self._stages.afterwards(staged, _without_history(context))
+
+    def afterwards_in_background(self, staged: Traffic, context: Context) -> None:
+        """The same as tasks."""
+        self._stages.afterwards_in_background(staged, _without_history(context))
 
     def _taken_in(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Ingested:
         taken = take_in(traffic, context, session, history.profiles, history.before)
@@ -262,7 +247,8 @@ class Runner:
         stages = tuple(staged.records)
         if staged.stopped:
             return self._outcome((), _unjudged(value), None, frozenset(), stages)
-        unseen = refusals(references(value), history.seen)
+        referred = references(value)
+        unseen = (yield partial(refusals, referred, history.seen)) if referred else ()
         if unseen:
             return self._outcome((), _unjudged(value), None, frozenset(), (*stages, *unseen))
         # What stages labelled is the session's as well.
@@ -325,14 +311,14 @@ class Runner:
 
     def _judge(
         self, value: Traffic, session: SessionFacts, history: History, law: _Law, fitting: Fitting
-    ) -> Generator[_Batch, list[EngineResult], _Pass]:
+    ) -> Generator[_Asked, Any, _Pass]:
         try:
             views = list(iter_views(value, capabilities=self._capabilities))
         except CmfError as error:
             coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
             return _Pass(views=(), coverage=coverage, labels={})
         calls = any(view.kind is ViewKind.TOOL_CALL for view in views)
-        origins = fitting.look(value, history.origins(value)) if calls else {}
+        origins = fitting.look(value, (yield partial(history.origins, value))) if calls else {}
         results: dict[int, EngineResult] = {}
         for shared, indexes in _by_context(views, session).items():
             entrypoints = [self._entrypoints[views[index].kind] for index in indexes]
@@ -414,6 +400,17 @@ class Runner:
         at = next((index for index, view in enumerate(record) if view.path == path), 0)
         views = tuple(_denied(view, hit) if index == at else view for index, view in enumerate(record))
         return self._outcome(views, coverage, None, frozenset(), stages, answer)
+
+
+def _ran(outcome: Outcome, staged: Staged, context: Context, session: SessionFacts, timings: Mapping[str, int]) -> Ran:
+    version = session.version if context.session is not None else None
+    made = dataclasses.replace(outcome, session=context.session, session_version=version, timings=timings)
+    return Ran(made, staged.value)
+
+
+def _broken(batch: _Batch, error: Exception) -> list[EngineResult]:
+    _log.error("the engine raised %s", where_from(error))
+    return [Failed("engine.failed")] * len(batch.views)
 
 
 def _impossible(code: str) -> Hit:

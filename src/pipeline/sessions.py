@@ -48,7 +48,12 @@ class Moments:
 
 
 class SessionStore(Protocol):
-    """Sessions, budgets and approvals. Safe to use from any thread; every method may raise StoreError."""
+    """Sessions, budgets and approvals. Safe to use from any thread; every method may raise StoreError.
+
+    `waits` says that its methods can make their caller wait, so that coroutines ask it on a thread [PIPE-15].
+    """
+
+    waits: bool = True
 
     def read(self, context: Context) -> SessionFacts:
         """What is known of the context's session, with the version to commit against; nothing without a session."""
@@ -108,6 +113,8 @@ class SessionStore(Protocol):
 
 class MemorySessions(SessionStore):
     """Sessions of this process, until it ends."""
+
+    waits = False
 
     def __init__(self, clock: Clock = wall_clock) -> None:
         self._moments = Moments(clock)

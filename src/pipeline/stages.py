@@ -18,7 +18,7 @@ from pipeline.context import Context
 from pipeline.decision import Effect, Hit, Mode, StageRecord
 from pipeline.draft import drafted, labels_of, messages_of
 from pipeline.enforcement import TierViolationError, merged
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, where_from
 from pipeline.events import Events, LabelAdded
 from pipeline.stage import MAY_REFUSE, Ask, OnError, Refuse, Stage, StageMode, StageResult, Traffic
 
@@ -124,7 +124,7 @@ class Stages:
         begin = time.monotonic()
         result = _begun(stage, given, context)
         if _is_pending(result):
-            result = asyncio.run(_finished(stage, result))
+            result = _not_awaited(stage, result) if _in_loop() else asyncio.run(_finished(stage, result))
         return _in_time(stage, result, begin)
 
     async def _acalled(self, stage: Stage, given: Traffic, context: Context) -> StageResult | _Failure:
@@ -153,9 +153,14 @@ class Stages:
             waiting = set(tasks)
             while waiting and not staged.stopped:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for task in sorted(done, key=lambda one: group.index(tasks[one])):
-                    stage = tasks[task]
-                    self._settle(staged, stage, staged.draft(base, stage.capabilities), task.result())
+                for task in done:
+                    result = _result(task)
+                    if isinstance(result, Refuse | _Failure):
+                        stage = tasks.pop(task)
+                        self._settle(staged, stage, staged.draft(base, stage.capabilities), result)
+            if not staged.stopped:
+                for task, stage in tasks.items():  # in the order of the stages, whichever was done first
+                    self._settle(staged, stage, staged.draft(base, stage.capabilities), _result(task))
         finally:
             for task in tasks:
                 task.cancel()
@@ -217,7 +222,7 @@ class Stages:
     # -- afterwards ----------------------------------------------------------------------------------------------------
 
     def afterwards(self, value: Traffic, context: Context) -> None:
-        """Run the stages that nobody waits for, here and now; they can change and stop nothing."""
+        """Run the stages that nobody waits for, here and now; they can change and stop nothing [STG-10]."""
         for stage in self._afterwards:
             _report(stage, self._called(stage, drafted(value, stage.capabilities), context))
 
@@ -248,11 +253,31 @@ def _groups(stages: Iterable[Stage]) -> Iterator[list[Stage]]:
             yield from ([stage] for stage in neighbours)
 
 
+# Whatever a stage raises, it failed: also what would read as a cancelled task, or as a generator that is to end.
+_RAISED: Final = (Exception, asyncio.CancelledError, GeneratorExit)
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _not_awaited(stage: Stage, result: Any) -> _Failure:
+    """The failure of a stage that has to be awaited where nobody can: `run` under a running loop."""
+    if inspect.iscoroutine(result):
+        result.close()
+    _log.error("stage %s has to be awaited: under a running loop use arun, acheck or adecide", stage.name)
+    return _Failure("stage.not-awaited")
+
+
 def _begun(stage: Stage, given: Traffic, context: Context) -> Any:
     """What the stage returned, or what to await for it."""
     try:
         return stage.call(given, context)
-    except Exception as error:  # noqa: BLE001  (whatever a stage raises, it failed)
+    except _RAISED as error:
         return _failed(stage, error)
 
 
@@ -264,8 +289,16 @@ async def _finished(stage: Stage, result: Awaitable[Any]) -> Any:
     try:
         async with asyncio.timeout(stage.timeout_seconds):
             return await result
-    except Exception as error:  # noqa: BLE001  (whatever a stage raises, it failed)
+    except _RAISED as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise  # whoever waits for the run gave up
         return _failed(stage, error)
+
+
+def _result(task: asyncio.Task[StageResult | _Failure]) -> StageResult | _Failure:
+    """What a task that is done came to; one that cancelled itself failed."""
+    return _Failure("stage.error") if task.cancelled() else task.result()
 
 
 async def _timed(stage: Stage, result: Awaitable[Any], begin: float) -> StageResult | _Failure:
@@ -280,11 +313,10 @@ def _in_time(stage: Stage, result: Any, begin: float) -> StageResult | _Failure:
     return returned
 
 
-def _failed(stage: Stage, error: Exception, code: str = "stage.error") -> _Failure:
+def _failed(stage: Stage, error: BaseException, code: str = "stage.error") -> _Failure:
     if isinstance(error, TimeoutError):
         code = "stage.timeout"
-    # The type alone: the text of somebody else's error may quote content.
-    _log.error("stage %s failed: %s", stage.name, type(error).__name__)
+    _log.error("stage %s failed: %s", stage.name, where_from(error))
     return _Failure(code)
 
 

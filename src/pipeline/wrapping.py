@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from pipeline.context import Context
-from pipeline.runner import Outcome
+from pipeline.outcome import Outcome
 from pipeline.stage import Traffic
 
 P = ParamSpec("P")

@@ -130,7 +130,7 @@ def scripted(tmp_path: Path) -> Scripted:
 def test_a_view_without_an_answer_is_not_covered_and_nothing_is_forwarded(
     scripted: Scripted, answers: list[EngineResult]
 ) -> None:
-    outcome = scripted(answers).run(says("a", "b"), Context(), SessionFacts(), unknown())
+    outcome = scripted(answers).run(says("a", "b"), Context(), SessionFacts(), unknown()).outcome
 
     assert outcome.decision.coverage.evaluated == len(answers)
     assert [one.reason for one in outcome.decision.coverage.skipped] == ["engine.no-answer"] * (2 - len(answers))
@@ -140,7 +140,7 @@ def test_a_view_without_an_answer_is_not_covered_and_nothing_is_forwarded(
 @pytest.mark.spec("PIPE-5")
 def test_an_engine_that_fails_is_a_decision(scripted: Scripted) -> None:
     decision = (
-        scripted([ALLOW, Failed("engine.panic")]).run(says("a", "b"), Context(), SessionFacts(), unknown()).decision
+        scripted([ALLOW, Failed("engine.panic")]).run(says("a", "b"), Context(), SessionFacts(), unknown()).outcome.decision
     )
 
     assert (decision.verdict, decision.action) == (Verdict.DENY, Action.REFUSE)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pipeline.conftest import write_rules
 from tests.pipeline.staging import (
     Make,
     calling,
@@ -15,15 +17,20 @@ from tests.pipeline.staging import (
     stopped,
     text_of,
     with_security,
+    with_slot,
 )
 
 from cmf import (
+    DelegationHop,
+    HttpExtension,
     Message,
     TextPart,
 )
 from cmf.value import replace
-from pipeline import Ask, Config, ConfigError, Context, Mode, Refuse
+from pipeline import Ask, Config, ConfigError, Context, Mode, Pipeline, Refuse
 from pipeline.decision import Action, Verdict
+from pipeline.session_state import Changes
+from pipeline.sessions import MemorySessions
 
 # -- failing -----------------------------------------------------------------------------------------------------------
 
@@ -301,3 +308,139 @@ def test_events_come_in_order_and_a_broken_subscriber_stops_nobody(
     ]
     assert "RuntimeError" in caplog.text
     assert "canary" not in caplog.text + str(seen)
+
+
+# -- what would read as something else ---------------------------------------------------------------------------------
+
+
+async def _cancels(*_: Any) -> None:
+    raise asyncio.CancelledError
+
+
+async def _cancels_itself(*_: Any) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+def _ends(*_: Any) -> None:
+    raise GeneratorExit
+
+
+@pytest.mark.spec("STG-11")
+@pytest.mark.parametrize("call", [_cancels, _ends])
+@pytest.mark.parametrize("mode", ["sequential", "concurrent"])
+async def test_a_stage_cannot_pass_for_a_caller_that_gave_up(pipe: Make, call: Any, mode: str) -> None:
+    stages = [calling(call, name=name, mode=mode) for name in "ab"]
+
+    assert stopped(await pipe(*stages).arun(says("hi"))).hit.code == "stage.error"  # type: ignore[union-attr]
+    assert stopped(await asyncio.to_thread(pipe(*stages).run, says("hi"))).hit.code == "stage.error"  # type: ignore[union-attr]
+
+
+@pytest.mark.spec("STG-11")
+async def test_a_concurrent_stage_that_cancels_its_own_task_failed(pipe: Make) -> None:
+    stages = [calling(call, name=name, mode="concurrent") for name, call in [("a", _cancels_itself), ("b", _nothing)]]
+
+    assert stopped(await pipe(*stages).arun(says("hi"))).hit.code == "stage.error"  # type: ignore[union-attr]
+
+
+async def _nothing(*_: Any) -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.mark.spec("STG-10")
+async def test_a_run_that_is_cancelled_is_cancelled(pipe: Make) -> None:
+    for stages in ([calling(_hang)], [calling(_hang, name=name, mode="concurrent") for name in "ab"]):
+        run = asyncio.create_task(pipe(*stages).arun(says("hi")))
+        await asyncio.sleep(0.01)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.spec("STG-11")
+async def test_a_stage_that_has_to_be_awaited_fails_where_nobody_can(pipe: Make) -> None:
+    class Ready:
+        def __await__(self) -> Any:
+            yield
+
+    for call in (_nothing, lambda *_: Ready()):
+        record = stopped(pipe(calling(call)).run(says("hi")))
+        assert record.hit is not None
+        assert record.hit.code == "stage.not-awaited"
+
+
+@pytest.mark.spec("STG-10")
+async def test_what_concurrent_stages_change_is_all_kept_in_their_order(pipe: Make) -> None:
+    def adds(name: str, pause: float) -> Any:
+        async def call(message: Message, _: Context) -> Message:
+            await asyncio.sleep(pause)
+            assert message.extensions is not None
+            old = message.extensions
+            assert old.http is not None
+            assert old.delegation is not None
+            assert old.custom is not None
+            return with_slot(
+                message,
+                custom={name: 1, "k": old.custom["k"], "both": name},
+                http=HttpExtension(headers={**old.http.headers, f"x-{name}": name, "x-both": name}),
+                delegation=replace(
+                    old.delegation, chain=(*old.delegation.chain, DelegationHop(delegator=name, delegate=name))
+                ),
+            )
+
+        granted = ["write_headers", "read_delegation"]
+        return calling(call, name=name, mode="concurrent", capabilities=granted)
+
+    async def takes(message: Message, _: Context) -> Message:
+        return with_slot(message, custom=None)
+
+    def drops(message: Message, _: Context) -> Message:
+        return with_slot(message, http=None)
+
+    slow_first = [adds("a", 0.02), adds("b", 0), calling(takes, name="t", mode="concurrent")]
+    outcome = await pipe(*slow_first).arun(says("hi"))
+    called = await asyncio.to_thread(pipe(*slow_first).run, says("hi"))
+    assert outcome.message is not None
+    assert called.message is not None
+    found = outcome.message.extensions
+    assert found == called.message.extensions
+    assert found is not None
+    assert found.http is not None
+    assert found.delegation is not None
+    assert [hop.delegator for hop in found.delegation.chain] == ["ann", "a", "b"]
+    assert (found.http.headers["x-a"], found.http.headers["x-b"], found.http.headers["x-both"]) == ("a", "b", "b")
+    assert found.custom == {"a": 1, "b": 1, "both": "b"}
+
+    granted = ["write_headers"]
+    gone = [adds("a", 0), calling(drops, name="d", mode="concurrent", capabilities=granted)]
+    outcome = await asyncio.to_thread(pipe(*gone).run, says("hi"))
+    assert outcome.message is not None
+    assert outcome.message.extensions is not None
+    assert outcome.message.extensions.http == HttpExtension(headers={"x-a": "a", "x-both": "a"})
+
+
+@pytest.mark.spec("STG-10")
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_stages_of_afterwards_run_once_and_only_for_what_was_given_out(tmp_path: Path, awaited: bool) -> None:
+    class Contended(MemorySessions):
+        left = 3
+
+        def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:
+            self.left -= 1
+            return self.left < 0 and super().commit(context, expected_version, changes)
+
+    seen: list[str] = []
+    late = calling(lambda *_: seen.append("late"), mode="fire_and_forget")
+    rule = 'label contains {"code": "l", "reason": "x", "label": "new"}'
+    pipeline = Pipeline([late], policies=write_rules(tmp_path, {"label": rule}), sessions=Contended())
+    context = Context(session="s")
+    if awaited:
+        await pipeline.arun(says("hi"), context)
+        await asyncio.sleep(0.01)
+    else:
+        pipeline.run(says("hi"), context)
+
+    assert seen == ["late"]

@@ -1,0 +1,51 @@
+"""Asking a store from a coroutine: on a thread where it can make its caller wait, directly where it cannot.
+
+Spec: docs/spec/pipeline.md [PIPE-15].
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Final, TypeVar
+
+_T = TypeVar("_T")
+MAX_THREADS: Final = 64  # as many commits can wait for one disk at once, which makes them one [E2]
+
+
+class Aside:
+    """`await aside(f, *args)` is `f(*args)`, without keeping the event loop waiting if `waits`.
+
+    Threads are made when they are first needed. After `close` new ones are.
+    """
+
+    def __init__(self, *, waits: bool) -> None:
+        self._waits = waits
+        self._threads: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    async def __call__(self, call: Callable[..., _T], *args: Any) -> _T:
+        """What the call gives back, or raises."""
+        if not self._waits:
+            return call(*args)
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="pipeline-store")
+            running = asyncio.get_running_loop().run_in_executor(
+                self._threads, partial(copy_context().run, call, *args)
+            )
+        return await running
+
+    def close(self) -> None:
+        """Let go of the threads; what they do is done to its end."""
+        with self._lock:
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False)
+
+
+__all__ = ["Aside"]

@@ -1,0 +1,60 @@
+"""What came of a run: the decision, and what may be sent on. Spec: docs/spec/pipeline.md."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cmf.message import Message
+from cmf.request import Request, Response
+from pipeline.asking import Answer
+from pipeline.certificate import Certificate
+from pipeline.decision import Decision
+from pipeline.stage import Traffic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a run: the decision, and what may be sent on (`value`), if anything; never the original if edited.
+
+    `labels` are those that the session holds now, `events` those that data or words brought, each with its source
+    event; `answer` is what came of wishes for approval; `session` is the one that it belongs to, `session_version`
+    the one that it was judged under [C5]; `timings` are nanoseconds by phase.
+    """
+
+    decision: Decision
+    value: Traffic | None
+    certificate: Certificate | None = None
+    labels: frozenset[str] = frozenset()
+    events: frozenset[tuple[str, str]] = frozenset()
+    answer: Answer | None = None
+    session: str | None = None
+    session_version: int | None = None
+    timings: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def request(self) -> Request | None:
+        """The value, if it is a request."""
+        return self.value if isinstance(self.value, Request) else None
+
+    @property
+    def response(self) -> Response | None:
+        """The value, if it is a response."""
+        return self.value if isinstance(self.value, Response) else None
+
+    @property
+    def message(self) -> Message | None:
+        """The value, if it is a message."""
+        return self.value if isinstance(self.value, Message) else None
+
+
+class Ran(NamedTuple):
+    """An outcome, and what the stages that run after it are given: what the others made; None where none ran."""
+
+    outcome: Outcome
+    staged: Traffic | None = None
+
+
+__all__ = ["Outcome", "Ran"]

@@ -1,0 +1,237 @@
+"""What hosts bring along (stores, recorders, engines) may raise anything: nothing goes out, and nothing is raised."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.pipeline.conftest import write_rules
+
+from cmf import Message, Request, SubjectExtension, TextPart, ToolCallPart
+from pipeline import Config, Context, Guard, Pipeline, PolicyUnavailable
+from pipeline.aside import Aside
+from pipeline.decision import Action
+from pipeline.errors import SessionError, where_from
+from pipeline.events import RecordUnavailable
+from pipeline.policy_input import SessionFacts
+from pipeline.session_state import Changes
+from pipeline.sessions import MemorySessions
+
+HERE = Context(subject=SubjectExtension(id="ann"), session="s")
+LABEL = 'label contains {"code": "l", "reason": "x", "label": input.content} if startswith(input.content, "label")'
+ASK = 'require_approval contains {"code": "a", "reason": "Ask."} if startswith(input.name, "pay")'
+SECRET = "content canary-4711"
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rules(tmp_path_factory.mktemp("policies"), {"label": LABEL, "ask": ASK}, capabilities="read_labels")
+
+
+def says(text: str) -> Message:
+    return Message(role="user", content=[TextPart(text=text)])
+
+
+def calls(name: str) -> Message:
+    return Message(role="assistant", content=[ToolCallPart(name=name, arguments={"x": 1})])
+
+
+class Raising:
+    """A store, engine and recorder whose method `name` raises."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        self.name, self.error = name, error
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == object.__getattribute__(self, "name"):
+            raise object.__getattribute__(self, "error")
+        return object.__getattribute__(self, name)
+
+
+class Store(Raising, MemorySessions):
+    def __init__(self, name: str, error: Exception) -> None:
+        MemorySessions.__init__(self)
+        Raising.__init__(self, name, error)
+
+
+class Engine(Raising):
+    revision = "r"
+
+    def close(self) -> None:
+        pass
+
+
+class Records(Raising):
+    pass
+
+
+FOREIGN = [RuntimeError(SECRET), OSError(5, SECRET), TimeoutError(SECRET), KeyError(SECRET)]
+
+
+async def ran(pipeline: Pipeline, awaited: bool, value: Any, context: Context = HERE) -> Any:
+    return await pipeline.arun(value, context) if awaited else await asyncio.to_thread(pipeline.run, value, context)
+
+
+@pytest.mark.spec("PIPE-5")
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("name", ["read", "commit", "seen"])
+async def test_whatever_a_store_raises_is_an_outage(
+    policies: Path, name: str, error: Exception, awaited: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        pipeline = Pipeline(policies=policies, sessions=Store(name, error), config=Config(sessions="by_prefix"))
+        here = HERE if name != "seen" else Context(subject=HERE.subject)
+        outcome = await ran(pipeline, awaited, Request(messages=[says("label")]), here)
+
+    assert (outcome.value, [hit.code for hit in outcome.decision.reasons]) == (None, ["pipeline.failed"])
+    assert "test_foreign_failures" in caplog.text
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.spec("PIPE-5")
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_whatever_an_engine_raises_is_its_failure(policies: Path, awaited: bool) -> None:
+    engine: Any = Engine("aevaluate" if awaited else "evaluate", RuntimeError(SECRET))
+    outcome = await ran(Pipeline(policies=policies, engine=engine), awaited, says("hi"))
+
+    assert (outcome.value, [hit.code for hit in outcome.decision.reasons]) == (None, ["engine.failed"])
+
+
+@pytest.mark.spec("REC-16")
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
+async def test_whatever_a_recorder_raises_nothing_goes_out(policies: Path, error: Exception, awaited: bool) -> None:
+    recorder: Any = Records("arecord" if awaited else "record", error)
+    pipeline = Pipeline(policies=policies, recorder=recorder)
+    told: list[object] = []
+    pipeline.events.subscribe(told.append)
+    outcome = await ran(pipeline, awaited, says("hi"))
+
+    assert (outcome.value, [hit.code for hit in outcome.decision.reasons]) == (None, ["record.unavailable"])
+    assert [event.code for event in told if isinstance(event, RecordUnavailable)] == ["record.unavailable"]
+
+
+@pytest.mark.spec("GRD-2")
+def test_a_guard_says_that_such_a_failure_is_an_outage(policies: Path) -> None:
+    guard = Guard(policies, sessions=Store("read", RuntimeError(SECRET)))
+    with pytest.raises(PolicyUnavailable) as caught:
+        guard.check(says("hi"), subject=HERE.subject, session="s")
+
+    assert caught.value.retryable
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.spec("PIPE-5")
+def test_what_a_session_refuses_is_no_outage(policies: Path) -> None:
+    pipeline = Pipeline(policies=policies, sessions=Store("commit", SessionError("No.", code="session.x", hint="")))
+    outcome = pipeline.run(says("label"), HERE)
+
+    assert [(hit.rule, hit.code) for hit in outcome.decision.reasons] == [("pipeline", "session.x")]
+
+
+@pytest.mark.spec("SES-21")
+@pytest.mark.parametrize("name", ["t" * 3_000, "\u0001" * 3_000, "ä" * 3_000])
+def test_names_of_any_length_fit_an_event_and_are_not_taken_for_others(policies: Path, name: str) -> None:
+    sessions = MemorySessions()
+    pipeline = Pipeline(policies=policies, sessions=sessions)
+    for value in (calls(name), says(f"label {name}"), Request(messages=[says("hi"), calls(name)])):
+        assert pipeline.run(value, HERE).decision.action is Action.FORWARD
+
+    names = [event.get("uri", event.get("label")) for event in sessions.read(HERE).events]
+    assert len(names) == 3
+    assert all(name.endswith("…") and len(name) == 257 for name in names)
+
+
+def test_what_is_no_traffic_is_a_mistake_of_the_caller(policies: Path) -> None:
+    nothing: Any = "hello"
+    with pytest.raises(TypeError, match="no str"):
+        Pipeline(policies=policies).run(nothing)
+
+
+def test_a_log_names_the_line_that_failed_and_no_text() -> None:
+    assert where_from(RuntimeError(SECRET)) == "RuntimeError"
+    with pytest.raises(RuntimeError) as caught:
+        Raising("x", RuntimeError(SECRET)).x  # noqa: B018
+    assert where_from(caught.value).startswith("RuntimeError at tests.pipeline.test_foreign_failures:")
+    assert SECRET not in where_from(caught.value)
+
+
+# -- stores that make their callers wait -------------------------------------------------------------------------------
+
+
+class Slow(MemorySessions):
+    """A store that is far away."""
+
+    waits = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: set[str] = set()
+
+    def _wait(self) -> None:
+        self.threads.add(threading.current_thread().name)
+        time.sleep(0.05)
+
+    def read(self, context: Context) -> SessionFacts:
+        self._wait()
+        return super().read(context)
+
+    def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:
+        self._wait()
+        return super().commit(context, expected_version, changes)
+
+    def seen(self, context: Context, marks: Any) -> frozenset[str]:
+        self._wait()
+        return super().seen(context, marks)
+
+
+@pytest.mark.spec("PIPE-15")
+async def test_a_store_that_waits_is_never_asked_on_the_loop(policies: Path) -> None:
+    store = Slow()
+    pipeline = Pipeline(policies=policies, sessions=store, config=Config(sessions="by_prefix"))
+    conversation: Sequence[Message] = [says("label"), calls("look"), says("and?")]
+    reply = calls("look")
+
+    outcome = await pipeline.arun(Request(messages=conversation), Context(subject=HERE.subject))
+    outcome = await pipeline.arun(reply, Context(subject=HERE.subject, session=outcome.session, history=conversation))
+
+    assert outcome.decision.action is Action.FORWARD
+    assert store.threads
+    assert all(name.startswith("pipeline-store") for name in store.threads)
+    await pipeline.aclose()
+
+
+@pytest.mark.spec("PIPE-15")
+async def test_many_runs_wait_together_and_leave_no_thread(policies: Path) -> None:
+    store = Slow()
+    pipeline = Pipeline(policies=policies, sessions=store)
+    begin = time.monotonic()
+    await asyncio.gather(
+        *(pipeline.arun(says(f"label {at}"), Context(subject=HERE.subject, session=str(at))) for at in range(16))
+    )
+    # One by one, reads and commits would be 16 x 2 x 50 ms.
+    assert time.monotonic() - begin < 1.2
+    await pipeline.aclose()
+    for thread in threading.enumerate():
+        if thread.name.startswith("pipeline-store"):
+            thread.join(5)
+            assert not thread.is_alive()
+
+
+@pytest.mark.spec("PIPE-15")
+async def test_a_store_that_does_not_wait_costs_no_thread() -> None:
+    here = threading.current_thread()
+    assert await Aside(waits=False)(threading.current_thread) is here
+    aside = Aside(waits=True)
+    assert await aside(threading.current_thread) is not here
+    aside.close()
+    aside.close()
+    assert await aside(threading.current_thread) is not here  # a closed one may be used again
+    aside.close()
