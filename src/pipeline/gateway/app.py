@@ -104,11 +104,12 @@ class Gateway:
         if path in _PROBES:
             await _send(send, self._probe(path, scope["method"]), {})
             return
-        request_id = f"req_{ULID()}"
+        made = ULID()
+        request_id = f"req_{made}"
         told = _Told()
         self._metrics.in_flight += 1
         try:
-            answer = await self._answer(scope, path, request_id, receive, told)
+            answer = await self._answer(scope, path, made, receive, told)
             await _send(send, answer, {"x-request-id": request_id, "request-id": request_id})
         except ClientGone:
             told.status = CLIENT_GONE
@@ -118,7 +119,7 @@ class Gateway:
             self._metrics.count(told.route, told.dialect, told.status, told.code, seconds)
             _log.info("%s", dumps(_line(request_id, told, seconds)).decode())
 
-    async def _answer(self, scope: Scope, path: str, request_id: str, receive: Receive, told: _Told) -> Answer:
+    async def _answer(self, scope: Scope, path: str, made: ULID, receive: Receive, told: _Told) -> Answer:
         dialect = dialects.dialect_near(path)
         try:
             headers = intake.headers_of(scope["headers"])
@@ -138,13 +139,13 @@ class Gateway:
             answer = await self._done(
                 endpoint, headers, receive, told,
                 lambda body: Asked(
-                    endpoint=endpoint, body=body, headers=headers, request_id=request_id, subject=subject,
+                    endpoint=endpoint, body=body, headers=headers, request_id=made, subject=subject,
                     session=intake.session_of(headers), environment=self._environment,
                 ),
             )  # fmt: skip
         except Refusal as refusal:
             told.code = refusal.code
-            answer = _refused(refusal, dialect, request_id)
+            answer = _refused(refusal, dialect, f"req_{made}")
         told.status = answer.status
         told.decision = answer.headers.get("x-cmf-decision-id", "-")
         return answer

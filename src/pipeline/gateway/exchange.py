@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ulid import ULID
+
 from cmf import adapters
 from cmf.codec import dumps
 from cmf.errors import CmfError
@@ -19,6 +21,7 @@ from cmf.value import replace
 from pipeline.context import Context
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError
+from pipeline.gateway.answer_ids import identified
 from pipeline.gateway.dialects import JSON, Endpoint, streamed
 from pipeline.gateway.intake import Receive, unless_gone
 from pipeline.gateway.refusal import Refusal, of_decision, of_unreadable
@@ -47,14 +50,14 @@ class Asked:
     endpoint: Endpoint
     body: Any
     headers: Mapping[str, str]
-    request_id: str
+    request_id: ULID
     subject: SubjectExtension | None = None
     session: str | None = None
     environment: str | None = None
 
     def context(self) -> Context:
         """The facts of the run: none of them is the traffic's word."""
-        own = RequestExtension(environment=self.environment, request_id=self.request_id)
+        own = RequestExtension(environment=self.environment, request_id=f"req_{self.request_id}")
         return Context(subject=self.subject, session=self.session, request=own)
 
 
@@ -130,10 +133,10 @@ async def _asked(road: Road, asked: Asked, request: Request, context: Context, r
 
 
 def _in_words_of(asked: Asked, response: Response) -> Response:
-    """The response; an error of it under the name that the client's dialect has for its status."""
+    """The response with an id; an error under the name that the client's dialect has for its status."""
     error = response.error
     if error is None:
-        return response
+        return identified(response, asked.endpoint.dialect.name, asked.request_id)
     return replace(response, error=replace(error, type=asked.endpoint.dialect.error_type(error.status or 502)))
 
 

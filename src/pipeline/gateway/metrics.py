@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from pipeline.events import Event, RecordUnavailable
@@ -13,16 +13,20 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 
 class Metrics:
-    """What a gateway counted since it began. Every request that came is in `requests` once, under what became of it."""
+    """What a gateway counted since it began. Every request that came is in `requests` once, under what became of it.
 
-    def __init__(self, revisions: Mapping[str, str]) -> None:
+    Args:
+        revisions: the revision of the policies of each route, as it is now.
+    """
+
+    def __init__(self, revisions: Callable[[], Mapping[str, str]]) -> None:
         self.in_flight = 0
         self._requests: Counter[tuple[str, str, str]] = Counter()
         self._refusals: Counter[str] = Counter()
         self._seconds: Counter[float] = Counter()
         self._total_seconds = 0.0
         self._unrecorded: Counter[str] = Counter()
-        self._revisions = dict(revisions)
+        self._revisions = revisions
 
     def heard(self, event: Event) -> None:
         """For `Events.subscribe`: counts what went out, or did not, because it could not be put on record."""
@@ -49,7 +53,7 @@ class Metrics:
         yield from _family("cmf_gateway_in_flight", "gauge", [({}, self.in_flight)])
         unrecorded = [({"outcome": one}, self._unrecorded[one]) for one in ("refused", "released")]
         yield from _family("cmf_gateway_unrecorded_total", "counter", unrecorded)
-        infos = [({"route": route, "revision": revision}, 1) for route, revision in sorted(self._revisions.items())]
+        infos = [({"route": route, "revision": revision}, 1) for route, revision in sorted(self._revisions().items())]
         yield from _family("cmf_policy_info", "gauge", infos)
         yield "# TYPE cmf_gateway_seconds histogram"
         passed = 0

@@ -47,7 +47,7 @@ def built(settings: Settings, environment: Mapping[str, str] | None = None) -> I
             Road(route=route, guard=guards[_law(route, settings)], upstream=upstreams[route.upstream])
             for route in settings.routes
         ]
-        metrics = Metrics({road.route.name: road.guard.revision for road in roads})
+        metrics = Metrics(lambda: {road.route.name: road.guard.revision for road in roads})
         for guard in guards.values():
             guard.events.subscribe(metrics.heard)
         yield Gateway(

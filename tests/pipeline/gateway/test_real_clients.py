@@ -1,0 +1,242 @@
+"""The providers' own SDKs against a gateway on a real socket: whole, streamed, sync, async, refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.servers import ANN, KEY, script, serving
+
+anthropic = pytest.importorskip("anthropic", reason="the provider's own SDK is a development dependency")
+genai = pytest.importorskip("google.genai", reason="the provider's own SDK is a development dependency")
+ollama = pytest.importorskip("ollama", reason="the provider's own SDK is a development dependency")
+openai = pytest.importorskip("openai", reason="the provider's own SDK is a development dependency")
+
+DENY = 'deny contains {"code": "no.forbidden", "reason": "Not this."} if contains(input.content, "forbidden")'
+CALL = {"name": "get_weather", "arguments": {"city": "Zürich"}}
+REPLIES = (
+    {"when": {"says": "weather"}, "text": "I look.", "tool_calls": [CALL]},
+    {"when": {"says": "bad reply"}, "text": "this is forbidden"},
+    {"text": "héllo {said}"},
+)
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
+TOOL = {"name": "get_weather", "description": "Weather", "parameters": PARAMETERS}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home = tmp_path_factory.mktemp("gateway")
+    policies = write_rules(home / "policy", {"forbidden": DENY}, kinds="text")
+    body = {"upstreams": {"up": script(home, *REPLIES)}, "keys": [ANN], "policies": [str(policies)]}
+    with serving(home, body) as address:
+        yield address
+
+
+def says(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+# -- OpenAI ------------------------------------------------------------------------------------------------------------
+
+
+def chat_of(url: str, key: str = KEY) -> Any:
+    return openai.OpenAI(base_url=f"{url}/v1", api_key=key)
+
+
+@pytest.mark.spec("GW-11", "GW-19")
+def test_the_openai_sdk_chats_whole_and_streamed(url: str) -> None:
+    client = chat_of(url)
+
+    whole = client.chat.completions.create(model="m", messages=says("there"))
+    chunks = list(client.chat.completions.create(model="m", messages=says("there"), stream=True))
+
+    assert whole.choices[0].message.content == "héllo there"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "héllo there"
+    assert all(chunk.choices for chunk in chunks), "a chunk without choices is for who asked for usage"
+    assert whole.id.startswith("chatcmpl-01")
+    assert chunks[0].id != whole.id
+
+
+def test_the_openai_sdk_gets_usage_in_a_stream_where_it_asks(url: str) -> None:
+    ask = {"model": "m", "messages": says("there"), "stream": True, "stream_options": {"include_usage": True}}
+
+    *_, last = chat_of(url).chat.completions.create(**ask)
+
+    assert (last.choices, last.usage.total_tokens > 0) == ([], True)
+
+
+def test_the_openai_sdk_gets_a_tool_call_in_a_stream(url: str) -> None:
+    tools = [{"type": "function", "function": TOOL}]
+
+    with chat_of(url).chat.completions.stream(model="m", messages=says("weather?"), tools=tools) as stream:
+        for _ in stream:
+            pass
+        (call,) = stream.get_final_completion().choices[0].message.tool_calls
+
+    assert (call.function.name, json.loads(call.function.arguments)) == ("get_weather", {"city": "Zürich"})
+
+
+async def test_the_async_openai_sdk_streams(url: str) -> None:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
+        chunks = await client.chat.completions.create(model="m", messages=says("there"), stream=True)
+
+        assert "".join([chunk.choices[0].delta.content or "" async for chunk in chunks]) == "héllo there"
+
+
+@pytest.mark.spec("GW-11", "GW-19")
+def test_the_openai_sdk_uses_responses_whole_and_streamed(url: str) -> None:
+    client = chat_of(url)
+
+    whole = client.responses.create(model="m", input="there", store=False)
+    with client.responses.stream(model="m", input="there", store=False) as stream:
+        for _ in stream:
+            pass
+        streamed = stream.get_final_response()
+
+    assert whole.output_text == streamed.output_text == "héllo there"
+    assert whole.id.startswith("resp_01")
+
+
+@pytest.mark.spec("GW-31")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("text", ["forbidden", "bad reply"])
+def test_the_openai_sdk_raises_its_own_error_once_where_policy_refuses(url: str, stream: bool, text: str) -> None:
+    with pytest.raises(openai.PermissionDeniedError) as caught:
+        chat_of(url).chat.completions.create(model="m", messages=says(text), stream=stream)
+
+    assert caught.value.code == "no.forbidden"
+    assert caught.value.type == "policy_violation"
+    assert caught.value.response.headers["x-cmf-decision-id"] in caught.value.message
+    assert caught.value.request_id.startswith("req_")
+    assert "x-stainless-retry-count" not in caught.value.request.headers or (
+        caught.value.request.headers["x-stainless-retry-count"] == "0"
+    )
+
+
+@pytest.mark.spec("GW-20")
+def test_the_openai_sdk_raises_its_own_error_where_the_key_is_wrong(url: str) -> None:
+    with pytest.raises(openai.AuthenticationError):
+        chat_of(url, key="another").chat.completions.create(model="m", messages=says("there"))
+
+
+@pytest.mark.spec("GW-10")
+def test_the_openai_sdk_is_told_what_is_not_served(url: str) -> None:
+    with pytest.raises(openai.NotFoundError, match="Embeddings are not judged"):
+        chat_of(url).embeddings.create(model="m", input="there")
+
+
+def test_the_openai_sdk_lists_models(url: str) -> None:
+    assert list(chat_of(url).models.list()) == []  # the route names a pattern, and no model
+
+
+# -- Anthropic ---------------------------------------------------------------------------------------------------------
+
+
+def messages_of(url: str, key: str = KEY) -> Any:
+    return anthropic.Anthropic(base_url=url, api_key=key)
+
+
+@pytest.mark.spec("GW-11", "GW-19")
+def test_the_anthropic_sdk_whole_and_streamed(url: str) -> None:
+    client = messages_of(url)
+
+    whole = client.messages.create(model="m", max_tokens=64, messages=says("there"))
+    with client.messages.stream(model="m", max_tokens=64, messages=says("there")) as stream:
+        texts = "".join(stream.text_stream)
+
+    assert whole.content[0].text == texts == "héllo there"
+    assert whole.id.startswith("msg_01")
+
+
+def test_the_anthropic_sdk_gets_a_tool_call_in_a_stream(url: str) -> None:
+    tools = [{"name": TOOL["name"], "input_schema": TOOL["parameters"]}]
+
+    with messages_of(url).messages.stream(model="m", max_tokens=64, messages=says("weather?"), tools=tools) as stream:
+        final = stream.get_final_message()
+
+    assert (final.content[1].name, final.content[1].input) == ("get_weather", {"city": "Zürich"})
+    assert final.stop_reason == "tool_use"
+
+
+async def test_the_async_anthropic_sdk_streams_and_counts(url: str) -> None:
+    async with anthropic.AsyncAnthropic(base_url=url, api_key=KEY) as client:
+        async with client.messages.stream(model="m", max_tokens=64, messages=says("there")) as stream:
+            texts = [text async for text in stream.text_stream]
+        count = await client.messages.count_tokens(model="m", messages=says("there"))
+
+    assert "".join(texts) == "héllo there"
+    assert count.input_tokens > 0
+
+
+@pytest.mark.spec("GW-31")
+@pytest.mark.parametrize("text", ["forbidden", "bad reply"])
+def test_the_anthropic_sdk_raises_its_own_error_where_policy_refuses(url: str, text: str) -> None:
+    client = messages_of(url)
+
+    with pytest.raises(anthropic.PermissionDeniedError) as caught:
+        client.messages.create(model="m", max_tokens=64, messages=says(text))
+    with (
+        pytest.raises(anthropic.PermissionDeniedError),
+        client.messages.stream(model="m", max_tokens=64, messages=says(text)),
+    ):
+        pass
+
+    assert caught.value.body["error"]["type"] == "permission_error"
+    assert caught.value.body["error"]["code"] == "no.forbidden"
+    assert caught.value.request_id.startswith("req_")
+
+
+# -- Gemini ------------------------------------------------------------------------------------------------------------
+
+
+def gemini_of(url: str, key: str = KEY) -> Any:
+    return genai.Client(api_key=key, vertexai=False, http_options=genai.types.HttpOptions(base_url=url))
+
+
+@pytest.mark.spec("GW-11", "GW-31")
+def test_googles_sdk_whole_streamed_counted_and_refused(url: str) -> None:
+    client = gemini_of(url)
+
+    whole = client.models.generate_content(model="m", contents="there")
+    streamed = list(client.models.generate_content_stream(model="m", contents="there"))
+    with pytest.raises(genai.errors.ClientError) as caught:
+        client.models.generate_content(model="m", contents="forbidden")
+
+    assert whole.text == "".join(chunk.text or "" for chunk in streamed) == "héllo there"
+    assert client.models.count_tokens(model="m", contents="there").total_tokens > 0
+    assert (caught.value.code, caught.value.status) == (403, "PERMISSION_DENIED")
+
+
+@pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")  # of aiohttp, about what this SDK does
+async def test_googles_async_sdk_streams(url: str) -> None:
+    stream = await gemini_of(url).aio.models.generate_content_stream(model="m", contents="there")
+
+    assert "".join([chunk.text or "" async for chunk in stream]) == "héllo there"
+
+
+# -- Ollama ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("GW-11", "GW-31")
+def test_ollamas_sdk_whole_streamed_and_refused(url: str) -> None:
+    client = ollama.Client(host=url, headers={"authorization": f"Bearer {KEY}"})
+
+    whole = client.chat(model="m", messages=says("there"))
+    streamed = list(client.chat(model="m", messages=says("there"), stream=True))
+    with pytest.raises(ollama.ResponseError) as caught:
+        client.chat(model="m", messages=says("forbidden"))
+
+    assert whole.message.content == "".join(one.message.content or "" for one in streamed) == "héllo there"
+    assert caught.value.status_code == 403
+    assert "no.forbidden" in caught.value.error
+
+
+async def test_ollamas_async_sdk_streams(url: str) -> None:
+    client = ollama.AsyncClient(host=url, headers={"authorization": f"Bearer {KEY}"})
+
+    stream = await client.chat(model="m", messages=says("there"), stream=True)
+
+    assert "".join([one.message.content or "" async for one in stream]) == "héllo there"
