@@ -74,13 +74,13 @@ async function judge() {
   const mine = ++asked;
   document.body.setAttribute("aria-busy", "true");
   const now = state();
-  const answer = await ask("/api/evaluate", now);
+  const [text, answer] = await Promise.all([packed(now), ask("/api/evaluate", now)]);
   if (mine !== asked) return; // something newer is on its way
+  history.replaceState(null, "", text.length > STAYS ? location.pathname : `#s=${text}`);
   document.body.removeAttribute("aria-busy");
   if (answer.error) { verdict("error"); notice(answer.error.message); return; }
   notice("");
   show(answer, now);
-  await keep(now);
 }
 
 function show(answer, now) {
@@ -167,11 +167,6 @@ async function copy(text, what = text) {
 }
 
 // -- the address ---------------------------------------------------------------------------------------------------
-
-async function keep(now) {
-  const text = await packed(now);
-  history.replaceState(null, "", text.length > STAYS ? location.pathname : `#s=${text}`);
-}
 
 async function fromAddress() {
   const parts = fragment(location.hash);
