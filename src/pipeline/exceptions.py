@@ -57,16 +57,35 @@ def read(data: Mapping[str, Any], rules: Collection[str]) -> tuple[RuleException
     Raises:
         PolicyError: one is not as [EXC-1] asks (`policy.bad-exception`): half an exception is no exception.
     """
+    return tuple(_exception(place, entry, rules) for place, entry in enumerate(_spelled(data)))
+
+
+def problems(data: Mapping[str, Any], rules: Collection[str]) -> list[PolicyError]:
+    """All that keeps `data` from being read, where `read` says the first of it; empty if nothing does."""
+    found: list[PolicyError] = []
+    try:
+        for place, entry in enumerate(_spelled(data)):
+            try:
+                _exception(place, entry, rules)
+            except PolicyError as error:
+                found.append(error)
+    except PolicyError as error:
+        found.append(error)
+    return found
+
+
+def _spelled(data: Mapping[str, Any]) -> Sequence[Any]:
     own = data.get("cmf")
     spelled = own.get("exceptions") if isinstance(own, Mapping) else None
     if spelled is None:
         return ()
     if not isinstance(spelled, list):
         _refuse(PATH, "not a list", "write a list of {rule, subject or uri or session, until, owner, reason}")
-    return tuple(_exception(f"{PATH}[{place}]", entry, rules) for place, entry in enumerate(spelled))
+    return spelled
 
 
-def _exception(where: str, entry: Any, rules: Collection[str]) -> RuleException:
+def _exception(place: int, entry: Any, rules: Collection[str]) -> RuleException:
+    where = f"{PATH}[{place}]"
     if not isinstance(entry, Mapping):
         _refuse(where, "not an object", f"write {', '.join(_REQUIRED)} and what it is for")
     for key in entry:
@@ -123,4 +142,4 @@ def _fits(pattern: str | None, value: str | None) -> bool:
     return pattern is None or (value is not None and matches(value, pattern))
 
 
-__all__ = ["Excuses", "RuleException", "read"]
+__all__ = ["PATH", "Excuses", "RuleException", "problems", "read"]

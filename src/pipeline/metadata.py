@@ -6,9 +6,10 @@ Read here, once, when a policy set is loaded; Rego never reads it, because engin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
 import yaml
@@ -116,6 +117,30 @@ def rule_of(module: Module) -> Rule:
     )
 
 
+def problems(module: Module) -> list[PolicyError]:
+    """All that keeps the module from being a rule, where `rule_of` says the first of it; empty if nothing does."""
+    found: list[PolicyError] = []
+    reads: list[Callable[[], object]] = [partial(_names, module), partial(_effects, module)]
+    try:
+        line, said = _annotations(module)
+    except PolicyError as error:
+        found.append(error)
+    else:
+        reads.append(partial(_text, module, line, said, "title"))
+        custom = said.get("custom")
+        if isinstance(custom, dict):
+            found += _key_problems(module, line, custom)
+            reads += [partial(read, module, line, custom) for key, read in _READERS.items() if key in custom]
+        else:
+            reads.append(partial(_custom, module, line, said))
+    for read in reads:
+        try:
+            read()
+        except PolicyError as error:
+            found.append(error)
+    return found
+
+
 def _names(module: Module) -> tuple[str, str]:
     steps = package_of(module).split(".")
     if len(steps) != 4 or ".".join(steps[:2]) != RULES:
@@ -204,15 +229,22 @@ def _custom(module: Module, line: int, annotations: Mapping[str, Any]) -> Mappin
     custom = annotations.get("custom")
     if not isinstance(custom, dict):
         _refuse(module, line, "METADATA has no `custom`", f"give it {', '.join(_REQUIRED)}", "policy.no-metadata")
-    unknown = sorted(str(key) for key in custom if key not in _KEYS)
-    if unknown:
-        hint = f"known keys: {', '.join(sorted(_KEYS))}"
-        _refuse(module, line, f"custom.{unknown[0]} is not known", hint, "policy.bad-metadata")
-    for key in _REQUIRED:
-        if key not in custom:
-            hint = f"add `{key}:` under `custom:`"
-            _refuse(module, line, f"METADATA has no custom.{key}", hint, "policy.no-metadata")
+    for problem in _key_problems(module, line, custom):
+        raise problem
     return custom
+
+
+def _key_problems(module: Module, line: int, custom: Mapping[str, Any]) -> list[PolicyError]:
+    known = f"known keys: {', '.join(sorted(_KEYS))}"
+    unknown = sorted(str(key) for key in custom if key not in _KEYS)
+    return [
+        *(_problem(module, line, f"custom.{key} is not known", known, "policy.bad-metadata") for key in unknown),
+        *(
+            _problem(module, line, f"METADATA has no custom.{key}", "add it under `custom:`", "policy.no-metadata")
+            for key in _REQUIRED
+            if key not in custom
+        ),
+    ]
 
 
 def _text(module: Module, line: int, annotations: Mapping[str, Any], key: str) -> str:
@@ -287,7 +319,24 @@ def _package_line(module: Module) -> int:
     return module.text.count("\n", 0, match.start()) + 1 if match else 1
 
 
+_READERS: Final[Mapping[str, Callable[[Module, int, Mapping[str, Any]], object]]] = {
+    "code": _rule_code,
+    "severity": lambda module, line, custom: _choice(module, line, "severity", Severity, custom["severity"]),
+    "kinds": lambda module, line, custom: list(_choices(module, line, "kinds", ViewKind, custom["kinds"])),
+    "capabilities": lambda module, line, custom: list(
+        _choices(module, line, "capabilities", Capability, custom["capabilities"])
+    ),
+    "mode": lambda module, line, custom: _mode(module, line, custom["mode"]),
+    "standards": lambda module, line, custom: _strings(module, line, "standards", custom["standards"]),
+    "stream": lambda module, line, custom: _stream(module, line, custom["stream"]),
+}
+
+
+def _problem(module: Module, line: int, message: str, hint: str, code: str) -> PolicyError:
+    return PolicyError(message, path=module.path, line=line, hint=hint, code=code)
+
+
 def _refuse(
     module: Module, line: int, message: str, hint: str, code: str, cause: BaseException | None = None
 ) -> NoReturn:
-    raise PolicyError(message, path=module.path, line=line, hint=hint, code=code) from cause
+    raise _problem(module, line, message, hint, code) from cause

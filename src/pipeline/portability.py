@@ -236,6 +236,17 @@ def _unknown_fields(survey: Survey, *, refuses: bool) -> Iterator[Finding]:
                 yield _finding("policy.unknown-field", read.place, message, hint, refuses=refuses)
 
 
+def field_schema(path: Path) -> Mapping[str, Any] | None:
+    """The JSON Schema of what is at `path` below `input`; None where nothing is said of it."""
+    schema = _schema()
+    here: Any = schema
+    for name in path:
+        here = _plain(here, schema["$defs"]).get("properties", {}).get(name)
+        if here is None:
+            return None
+    return _plain(here, schema["$defs"])
+
+
 @cache
 def _schema() -> Mapping[str, Any]:
     return view_schema()

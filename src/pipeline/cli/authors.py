@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+class FindingsAs(StrEnum):
+    """How findings are written."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+    GITHUB = "github"
+    SARIF = "sarif"
+
+
+class BuiltinErrors(StrEnum):
+    """What a failing builtin makes of a view."""
+
+    STRICT = "strict"
+    UNDEFINED = "undefined"
+
 
 Project = Annotated[Path, typer.Argument(metavar="DIR", help="A project, or a policy directory.")]
 
@@ -31,7 +50,43 @@ def fmt(
     run(directory, check=check, diff=diff)
 
 
+def check(
+    directory: Project = Path(),
+    output: Annotated[FindingsAs, typer.Option("--format", help="How to write the findings.")] = FindingsAs.TEXT,
+    entrypoint: Annotated[
+        str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
+    ] = None,
+    builtin_errors: Annotated[
+        BuiltinErrors, typer.Option("--builtin-errors", help="What the set is loaded with.")
+    ] = BuiltinErrors.STRICT,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="CODE", help="Leave these findings out (repeatable).")
+    ] = None,
+    fail_on_warn: Annotated[bool, typer.Option("--fail-on-warn", help="Leave with 1 for warnings too.")] = False,
+    with_opa: Annotated[
+        bool, typer.Option("--with-opa", help="Add what `opa check --strict` finds, with types.")
+    ] = False,
+    with_regal: Annotated[bool, typer.Option("--with-regal", help="Add what Regal finds.")] = False,
+) -> None:
+    """Say everything that is wrong with the policies of DIR, before they judge anything.
+
+    Exit codes: 0 clean, 1 errors, 2 usage, 3 policy does not compile.
+    """
+    from pipeline.cli.check import run
+
+    run(
+        directory,
+        output=output.value,
+        entrypoint=entrypoint,
+        builtin_errors=builtin_errors.value,
+        ignored=ignore or (),
+        fails_on_warnings=fail_on_warn,
+        with_opa=with_opa,
+        with_regal=with_regal,
+    )
+
+
 def add_to(app: typer.Typer) -> None:
     """Make these commands of `app`."""
-    for name, command in (("doc", doc), ("fmt", fmt)):
+    for name, command in (("check", check), ("doc", doc), ("fmt", fmt)):
         app.command(name)(command)

@@ -86,12 +86,14 @@ class Places:
         path = self._rules.get(hit.rule)
         if path is None:
             return ""
-        return f"{self._file(path)}:{_line(self._modules[path], hit)}"
+        return f"{file_of(path, self._directories)}:{_line(self._modules[path], hit)}"
 
-    def _file(self, path: str) -> str:
-        found = next((place / path for place in reversed(self._directories) if (place / path).is_file()), Path(path))
-        here = Path.cwd()
-        return str(found.relative_to(here) if found.is_relative_to(here) else found)
+
+def file_of(path: str, directories: Sequence[Path]) -> str:
+    """The file of a set that `path` names, from here where it is below here; the path itself where it is in none."""
+    found = next((place / path for place in reversed(directories) if (place / path).is_file()), Path(path))
+    here = Path.cwd()
+    return str(found.relative_to(here) if found.is_relative_to(here) else found)
 
 
 _DEFINITION: Final = re.compile(r"^(?P<effect>[a-z_]+)\s+contains\b", re.MULTILINE)
@@ -112,4 +114,4 @@ def _line(module: Module, hit: Hit) -> int:
     return text.count("\n", 0, best[0].start()) + 1 if best else 1
 
 
-__all__ = ["Places", "policies_at", "policy_directory"]
+__all__ = ["Places", "file_of", "policies_at", "policy_directory"]

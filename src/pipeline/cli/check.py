@@ -1,0 +1,163 @@
+"""`cmf check`: everything that is wrong with the policies of a project, at once. Spec: docs/spec/cli.md [CLI-32]."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import typer
+
+from pipeline import policy_set
+from pipeline.checking import Job, check, is_error
+from pipeline.cli.binaries import called, found
+from pipeline.cli.findings import (
+    Finding,
+    JUnitCase,
+    ReportFormat,
+    as_json,
+    write_github,
+    write_json,
+    write_junit,
+    write_sarif,
+    write_text,
+)
+from pipeline.cli.policy_places import file_of, policy_directory
+from pipeline.cli.reading import Exit, fail
+from pipeline.cli.test import case_files
+from pipeline.schemas import schema_of
+
+
+def run(
+    directory: Path,
+    *,
+    output: str,
+    entrypoint: str | None,
+    builtin_errors: str,
+    ignored: Sequence[str],
+    fails_on_warnings: bool,
+    with_opa: bool,
+    with_regal: bool,
+) -> None:
+    """Print the findings; leave with 1 if there are errors, with 3 if the policies do not compile."""
+    folder = policy_directory(directory)
+    if not folder.is_dir():
+        fail(f"{folder}: no such directory; name one", Exit.USAGE)
+    job = Job(
+        places=[folder] if any(folder.rglob("*.rego")) else [policy_set.shipped(), folder],
+        own=[folder],
+        cases=case_files(directory),
+        today=datetime.now(UTC).date(),  # noqa: TID251 - the command is where its clock is read
+        entrypoint=entrypoint,
+        builtin_errors=cast("Literal['strict', 'undefined']", builtin_errors),
+    )
+    report = check(job)
+    listed = [
+        Finding(
+            file=file_of(one.place.module, job.places),
+            message=one.message,
+            code=one.code,
+            severity="error" if is_error(one) else "warning",
+            line=one.place.line,
+            column=one.place.column,
+            hint=one.hint,
+        )
+        for one in report.findings
+    ]
+    listed += _opa(folder) if with_opa else []
+    listed += _regal(folder) if with_regal else []
+    shown = [one for one in listed if one.code not in ignored]
+    _write(shown, output, fails_on_warnings=fails_on_warnings)
+    if not report.compiles:
+        raise typer.Exit(int(Exit.POLICY))
+    failed = any(one.severity == "error" or fails_on_warnings for one in shown)
+    raise typer.Exit(int(Exit.REFUSED if failed else Exit.OK))
+
+
+def _write(findings: Sequence[Finding], output: str, *, fails_on_warnings: bool) -> None:
+    match ReportFormat(output):
+        case ReportFormat.TEXT:
+            write_text(findings)
+            errors = sum(one.severity == "error" for one in findings)
+            typer.echo(f"{errors} errors, {len(findings) - errors} warnings")
+        case ReportFormat.JSON:
+            write_json({"findings": as_json(findings)})
+        case ReportFormat.JUNIT:
+            cases = [_junit_case(one, fails=one.severity == "error" or fails_on_warnings) for one in findings]
+            write_junit("cmf check", cases or [JUnitCase(suite="cmf check", name="clean")])
+        case ReportFormat.GITHUB:
+            write_github(findings)
+        case _:
+            write_sarif(findings)
+
+
+def _junit_case(finding: Finding, *, fails: bool) -> JUnitCase:
+    said = f"{finding.place}: {finding.message}" + (f"; {finding.hint}" if finding.hint else "")
+    return JUnitCase(
+        suite=finding.file, name=finding.code, failure=said if fails else None, skipped=None if fails else said
+    )
+
+
+# -- other people's programs -------------------------------------------------------------------------------------------
+
+
+def _opa(folder: Path) -> list[Finding]:
+    """What OPA's own compiler says, strict, with the schema of our input."""
+    opa = _needed("opa", folder)
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as schema:
+        json.dump(schema_of("view"), schema)
+        schema.flush()
+        done = called(opa, ["check", "--strict", "--bundle", "--format", "json", "--schema", schema.name, folder])
+    errors = _document(done.stdout or done.stderr, "opa").get("errors", []) if done.returncode else []
+    return [
+        Finding(
+            file=_here(one.get("location", {}).get("file", str(folder))),
+            message=one["message"],
+            code=f"opa.{one['code'].replace('_', '-')}",
+            line=one.get("location", {}).get("row", 0),
+            column=one.get("location", {}).get("col", 0),
+        )
+        for one in errors
+    ]
+
+
+def _regal(folder: Path) -> list[Finding]:
+    """What Regal says, as its own configuration has it."""
+    regal = _needed("regal", folder)
+    document = _document(called(regal, ["lint", "--format", "json", folder]).stdout, "regal")
+    return [
+        Finding(
+            file=_here(one["location"]["file"]),
+            message=one["description"],
+            code=f"regal.{one['title']}",
+            severity="error" if one["level"] == "error" else "warning",
+            line=one["location"].get("row", 0),
+            column=one["location"].get("col", 0),
+        )
+        for one in document.get("violations", [])
+    ]
+
+
+def _needed(name: str, folder: Path) -> str:
+    program = found(name, folder)
+    if program is None:
+        fail(f"--with-{name} needs the `{name}` binary, and none is on PATH; leave it out", Exit.USAGE)
+    return program
+
+
+def _document(text: str, name: str) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(text)
+    except ValueError:
+        fail(f"{name} gave no report; run it by hand to see why", Exit.EVALUATION)
+    return document
+
+
+def _here(file: str) -> str:
+    return file_of(file, ())
+
+
+__all__ = ["run"]
