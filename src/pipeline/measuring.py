@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any, Final
 
+from pipeline.assembly import embedded_engine
 from pipeline.engines.base import Engine, EngineResult
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.errors import ReplayError
@@ -67,7 +68,8 @@ def measure(
         PolicyError: the set cannot be used.
     """
     seen = _Seen()
-    replay = Replay(policies, profiles=profiles, wrap=lambda engine: _Watched(engine, seen))
+    # The bare engine: one that remembers verdicts would be asked about each entry once.
+    replay = Replay(policies, profiles=profiles, engine=_Watched(embedded_engine(policies), seen))
     decisions: list[int] = []
     evaluations: list[int] = []
     judged = skipped = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
-from typing import Final, cast
+from typing import Final
 
 from pipeline.assembly import Config, Policies, build_engine, load_policies
 from pipeline.context import Context
@@ -16,7 +16,7 @@ from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.replay_file import Entry, History, shown, summary_of
 from pipeline.session_state import Changes
-from pipeline.sessions import SessionStore
+from pipeline.sessions import MemorySessions
 
 TIMEOUT_SECONDS: Final = 10.0  # nobody waits for a replay, and one that is cut off says nothing
 _UNDEFINED: Final = "engine.undefined"  # an answer of the policies, unlike an engine that fails
@@ -83,7 +83,7 @@ class Replay:
                 policies=self.policies,
                 engine=self._engine,
                 config=Config(timeout_seconds=self._timeout_seconds, history=history),
-                sessions=cast("SessionStore", self._session),
+                sessions=self._session,
                 profiles=self._profiles,
             )
         return self._pipelines[history]
@@ -99,14 +99,15 @@ def _is_outage(hit: Hit) -> bool:
     return hit.rule == SESSION_RULE or (hit.rule == ENGINE_RULE and hit.code != _UNDEFINED)
 
 
-@dataclasses.dataclass(slots=True)
-class _OnFile:
+class _OnFile(MemorySessions):
     """The session of an entry, where a store is asked for it. What a run changes in it, is gone."""
 
-    revision: str
-    entry: Entry | None = None
+    def __init__(self, revision: str) -> None:
+        super().__init__()
+        self.revision = revision
+        self.entry: Entry | None = None
 
-    def read(self, _context: Context) -> SessionFacts:
+    def read(self, context: Context) -> SessionFacts:  # noqa: ARG002 - there is one session at a time
         if self.entry is None:
             return SessionFacts()
         # What a person approved is no matter of the set: it counts as if given under these policies.
@@ -115,10 +116,10 @@ class _OnFile:
         bound = [dataclasses.replace(one, asked=new) for one, new in zip(facts.asked, asked, strict=True)]
         return dataclasses.replace(facts, asked=tuple(bound), approvals=shown(bound, facts.moment))
 
-    def seen(self, _context: Context, marks: Collection[str]) -> frozenset[str]:
+    def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:  # noqa: ARG002
         return frozenset() if self.entry is None else self.entry.seen & frozenset(marks)
 
-    def commit(self, _context: Context, _version: int | None, _changes: Changes) -> bool:
+    def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:  # noqa: ARG002
         return True
 
 
