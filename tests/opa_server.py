@@ -42,14 +42,15 @@ def serving(binary: Path, bundle: Path) -> Iterator[str]:
         [binary, *arguments, "--disable-telemetry"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
-        _await_health(url, process)
+        await_health(url, process)
         yield url
     finally:
         process.terminate()
         process.communicate(timeout=START_SECONDS)
 
 
-def _await_health(url: str, process: subprocess.Popen[bytes]) -> None:
+def await_health(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Return once the server answers; the test fails if it ends or never does."""
     for _ in range(int(START_SECONDS * 20)):
         if process.poll() is not None:
             pytest.fail(f"OPA ended: {process.communicate()[0].decode()}")

@@ -11,10 +11,10 @@ import asyncio
 import io
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 import orjson
@@ -23,8 +23,10 @@ from opa_client import AsyncOpaClient
 from cmf.codec import loads
 from cmf.errors import DecodeError
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
+from pipeline.engines.breaker import Breaker
+from pipeline.engines.push import in_order
 from pipeline.entrypoints import BATCH
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, EngineError
 
 MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024  # as much as the embedded engine lets a result be
 MAX_CONNECTIONS: Final = 64  # kept open to one server; a query waits for one inside its deadline
@@ -32,6 +34,12 @@ MAX_SINGLE_QUERIES: Final = 8  # at once, when a batch that failed is asked view
 
 _READ_BYTES: Final = 64 * 1024
 _JSON: Final = {"Content-Type": "application/json"}
+_TEXT: Final = {"Content-Type": "text/plain"}
+PUSHED: Final = "cmf-set/"
+"""The ids of the modules that `push` puts on a server begin so; others are left alone."""
+
+_BATCH: Final = BATCH.replace(".", "/")
+
 _STRICT: Final = {"strict-builtin-errors": "true"}
 
 
@@ -51,6 +59,7 @@ class OpaServerEngine:
         revision: of the policy set that the server must have; an answer under another one is a failure.
         token: bearer token, if the server asks for one.
         ca_file: certificates that may have signed the server's; by default the system's.
+        breaker: when a server that does not answer is left alone; by default after five faults in a row.
         strict_builtin_errors: a builtin error makes the view failed; otherwise undefined, as in ordinary OPA.
 
     Raises:
@@ -65,10 +74,12 @@ class OpaServerEngine:
         token: str | None = None,
         ca_file: str | None = None,
         strict_builtin_errors: bool = True,
+        breaker: Breaker | None = None,
     ) -> None:
         host, port, is_https = _address(url)
         self._revision = revision
         self._parameters = _STRICT if strict_builtin_errors else {}
+        self._breaker = breaker or Breaker()
         self._new_client = lambda: _Client(
             host=host, port=port, ssl=is_https, cert=ca_file, token=token, retries=0, timeout=None
         )
@@ -96,6 +107,20 @@ class OpaServerEngine:
         loop = self._running_loop()
         question = self._evaluate(entrypoints, shared, views, loop.time() + timeout_seconds)
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, loop))
+
+    def push(
+        self, modules: Sequence[tuple[str, str]], data: Mapping[str, Any], *, timeout_seconds: float = 60.0
+    ) -> None:
+        """Give the server a set: `modules` as (path, text), of which the last one carries the revision, and `data`.
+
+        Until it is there no answer is a decision. What an earlier push left is taken away first.
+
+        Raises:
+            EngineError: the server is not there or refuses something; `path` is the module.
+        """
+        loop = self._running_loop()
+        work = self._push(modules, data, timeout_seconds)
+        asyncio.run_coroutine_threadsafe(work, loop).result()
 
     def close(self) -> None:
         """Close the connections and end the thread. The engine can be used again, and opens new ones."""
@@ -135,12 +160,51 @@ class OpaServerEngine:
             else:
                 items.append(_Item(place, {"entrypoint": entrypoint, "view": document}))
         if items:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._ask(context, items, results)
-            except TimeoutError:
-                pass  # what was not answered stays `TimedOut`
+            await self._ask_in_time(context, items, results, deadline)
         return results
+
+    async def _ask_in_time(
+        self, context: Any, items: Sequence[_Item], results: list[EngineResult], deadline: float
+    ) -> None:
+        now = asyncio.get_running_loop().time
+        if not self._breaker.allows(now()):
+            for item in items:
+                results[item.place] = Failed("engine.circuit-open")
+            return
+        fault = True
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._ask(context, items, results)
+            fault = all(_is_outage(results[item.place]) for item in items)
+        except TimeoutError:
+            pass  # what was not answered stays `TimedOut`
+        finally:
+            self._breaker.note(now(), fault=fault)
+
+    async def _push(self, modules: Sequence[tuple[str, str]], data: Mapping[str, Any], timeout_seconds: float) -> None:
+        *others, last = modules
+        ordered = [*in_order(others), last]
+        place = ""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                client = self._connected()
+                await client.delete_pushed()
+                for key, value in data.items():
+                    place = f"data.{key}"
+                    await client.put(f"data/{quote(key, safe='')}", orjson.dumps(value), _JSON)
+                for path, text in ordered:
+                    place = path
+                    await client.put(f"policies/{quote(PUSHED + path)}", text.encode(), _TEXT)
+        except _StatusError as error:
+            hint = "see the server's log"
+            raise EngineError(
+                f"the server answered {error.status}", path=place, code="engine.push-refused", hint=hint
+            ) from None
+        except (aiohttp.ClientError, OSError) as error:
+            hint = "is the server there?"
+            raise EngineError(
+                f"the server cannot be reached ({type(error).__name__})", code="engine.unavailable", hint=hint
+            ) from None
 
     async def _ask(self, context: Any, items: Sequence[_Item], results: list[EngineResult]) -> None:
         """Put the answer for each item into `results`.
@@ -176,7 +240,7 @@ class OpaServerEngine:
                 raise
             return Failed("engine.unavailable", type(error).__name__)
         except DecodeError:
-            return Failed("engine.bad-result")
+            return Failed("engine.not-json")
         return self._read(body, len(items))
 
     def _read(self, body: object, expected: int) -> list[EngineResult] | Failed | Undefined:
@@ -200,6 +264,17 @@ class OpaServerEngine:
 
 
 _ASK_ONE_BY_ONE: Final = frozenset({"engine.http-status", "engine.result-too-large"})
+
+
+def _is_outage(result: EngineResult) -> bool:
+    """Whether it is the server that is to blame. A 500 is not: a view that breaks a builtin makes one."""
+    match result:
+        case Failed("engine.http-status", status):
+            return status in {"429", "502", "503", "504"}
+        case Failed(code):
+            return code == "engine.unavailable"
+        case _:
+            return False
 
 
 def _result(result: object) -> EngineResult:
@@ -270,7 +345,7 @@ async def _only_200(
     request: aiohttp.ClientRequest, handler: Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 ) -> aiohttp.ClientResponse:
     response = await handler(request)
-    if response.status != 200:
+    if response.status != 200 and not (request.method == "PUT" and response.status == 204):
         response.close()
         raise _StatusError(response.status)
     return response
@@ -288,6 +363,28 @@ class _Client(AsyncOpaClient):  # type: ignore[misc]  # the package is not typed
         body = io.BytesIO(orjson.dumps({"input": input_data}))
         async with self._request("POST", url, data=body, headers=_JSON) as response:
             return await response.json()
+
+    async def delete_pushed(self) -> None:
+        """Take away what was pushed before, users before what they use: a module in use is refused, and tried again."""
+        async with self._request("GET", f"{self.root_url}/policies") as response:
+            names = [str(policy["id"]) for policy in (await response.json())["result"]]
+        # What carries the revision goes first: from then on there is no answer.
+        left = sorted((name for name in names if name.startswith(PUSHED)), key=lambda name: (_BATCH not in name, name))
+        while left:
+            in_use = []
+            for name in left:
+                try:
+                    await self.delete_policy(quote(name))
+                except _StatusError as error:
+                    in_use.append((name, error))
+            if len(in_use) == len(left):
+                raise in_use[0][1]
+            left = [name for name, _ in in_use]
+
+    async def put(self, place: str, content: bytes, headers: dict[str, str]) -> None:
+        """Put a policy or a piece of data; `_StatusError` if the server does not take it."""
+        async with self._request("PUT", f"{self.root_url}/{place}", data=content, headers=headers):
+            pass
 
     def connect(self) -> None:
         """Open the session; to be called on the loop that will use it."""

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import subprocess
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.opa_server import ScriptedServer, free_port, reply, serving, write_bundle
+from tests.opa_server import ScriptedServer, await_health, free_port, reply, serving, write_bundle
 
 from pipeline import policy_set
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
+from pipeline.engines.breaker import Breaker
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.opa_server import MAX_RESPONSE_BYTES, OpaServerEngine
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, EngineError
 from pipeline.policy_set import PolicySet
 
 REVISION = "r1"
@@ -85,18 +89,18 @@ GOOD = {"value": {"deny": []}}
 
 # What a server, a proxy in front of it or somebody in its place may say; none of it is a decision.
 HOSTILE: dict[str, tuple[bytes, str]] = {
-    "an empty body": (b"", "engine.bad-result"),
+    "an empty body": (b"", "engine.not-json"),
     "null": (b"null", "engine.bad-result"),
     "a bare true": (b"true", "engine.bad-result"),
     "a list": (b"[]", "engine.bad-result"),
-    "html": (b"<html>ok</html>", "engine.bad-result"),
-    "half of a body": (answer(GOOD)[:-4], "engine.bad-result"),
-    "two bodies": (answer(GOOD) * 2, "engine.bad-result"),
-    "a key said twice": (b'{"result": {}, "result": {}}', "engine.bad-result"),
-    "not a number": (b'{"result": {"revision": "r1", "results": [{"value": NaN}]}}', "engine.bad-result"),
-    "broken utf-8": (b'{"result": "\xff"}', "engine.bad-result"),
-    "a byte order mark": (b"\xef\xbb\xbf" + answer(GOOD), "engine.bad-result"),
-    "nesting without end": (b'{"result":' * 5000 + b"1" + b"}" * 5000, "engine.bad-result"),
+    "html": (b"<html>ok</html>", "engine.not-json"),
+    "half of a body": (answer(GOOD)[:-4], "engine.not-json"),
+    "two bodies": (answer(GOOD) * 2, "engine.not-json"),
+    "a key said twice": (b'{"result": {}, "result": {}}', "engine.not-json"),
+    "not a number": (b'{"result": {"revision": "r1", "results": [{"value": NaN}]}}', "engine.not-json"),
+    "broken utf-8": (b'{"result": "\xff"}', "engine.not-json"),
+    "a byte order mark": (b"\xef\xbb\xbf" + answer(GOOD), "engine.not-json"),
+    "nesting without end": (b'{"result":' * 5000 + b"1" + b"}" * 5000, "engine.not-json"),
     "a result that is null": (b'{"result": null}', "engine.bad-result"),
     "a result that is true": (b'{"result": true}', "engine.bad-result"),
     "a decision where results belong": (b'{"result": {"deny": []}}', "engine.bad-result"),
@@ -110,7 +114,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a result with another key": (answer({"allow": True}), "engine.bad-result"),
     "another revision": (answer(GOOD, revision="r0"), "engine.other-revision"),
     "a revision that is null": (answer(GOOD, revision=None), "engine.other-revision"),
-    "a compressed body": (gzip.compress(answer(GOOD)), "engine.bad-result"),
+    "a compressed body": (gzip.compress(answer(GOOD)), "engine.not-json"),
 }
 
 
@@ -201,6 +205,87 @@ def test_a_body_that_comes_for_ever_is_too_large() -> None:
     endless = b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n" + chunk * (MAX_RESPONSE_BYTES // (1 << 20) + 2)
     with ScriptedServer(endless) as server:
         assert ask(server.url) == [Failed("engine.result-too-large")]
+
+
+def asks(engine: OpaServerEngine, times: int, seconds: float = SECONDS) -> list[str]:
+    """What becomes of a view each time that it is asked for: a code, or the kind of result."""
+    results = [engine.evaluate([TEXT], SHARED, [VIEW], timeout_seconds=seconds)[0] for _ in range(times)]
+    return [getattr(result, "code", type(result).__name__) for result in results]
+
+
+@pytest.mark.spec("POL-33")
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (ScriptedServer.CLOSE, "engine.unavailable"),
+        (reply(b"busy", 503), "engine.http-status"),
+        (ScriptedServer.HANG, "TimedOut"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_left_alone(said: bytes, code: str) -> None:
+    with ScriptedServer(said) as server:
+        engine = OpaServerEngine(server.url, revision=REVISION, breaker=Breaker(faults=3, first_seconds=60))
+        codes = asks(engine, 6, seconds=0.2)
+        engine.close()
+
+        assert codes == [code] * 3 + ["engine.circuit-open"] * 3
+        assert len(server.requests) == 3
+
+
+@pytest.mark.spec("POL-33")
+def test_a_server_that_comes_back_is_asked_again() -> None:
+    faults = [ScriptedServer.CLOSE] * 3
+    with ScriptedServer(*faults, reply(answer(GOOD))) as server:
+        engine = OpaServerEngine(server.url, revision=REVISION, breaker=Breaker(faults=2, first_seconds=0.2))
+        assert asks(engine, 3) == ["engine.unavailable"] * 2 + ["engine.circuit-open"]
+        time.sleep(0.25)
+        assert asks(engine, 2) == ["engine.unavailable", "engine.circuit-open"]  # one try, and it failed
+        time.sleep(0.45)
+        assert asks(engine, 3) == ["Decided"] * 3
+        engine.close()
+
+
+@pytest.mark.spec("POL-33")
+@pytest.mark.parametrize("said", [reply(b"no", 500), reply(b"[]"), reply(b"{}"), reply(answer(GOOD, revision="r0"))])
+def test_a_server_that_answers_whatever_it_says_is_asked_again(said: bytes) -> None:
+    with ScriptedServer(said) as server:
+        engine = OpaServerEngine(server.url, revision=REVISION, breaker=Breaker(faults=2, first_seconds=60))
+        assert "engine.circuit-open" not in asks(engine, 5)
+        engine.close()
+
+
+@pytest.mark.spec("POL-32")
+def test_each_fault_has_a_code_of_its_own() -> None:
+    """The table of the ways in which a server can fail: none lets anything through, and each can be told."""
+    large = b" " * (MAX_RESPONSE_BYTES + 2 * 1024 * 1024)
+    table = {
+        "slow": ScriptedServer.HANG,
+        "broken off": ScriptedServer.CLOSE,
+        "500": reply(b"oops", 500),
+        "garbage": reply(b"<html>"),
+        "{}": reply(b"{}"),
+        "wrong types": reply(b'{"result": {"revision": "r1", "results": [7]}}'),
+        "10 MB": reply(large),
+        "redirect": b"HTTP/1.1 307 X\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n",
+        "another revision": reply(answer(GOOD, revision="r0")),
+    }
+    codes = {}
+    for fault, said in table.items():
+        with ScriptedServer(said) as server:
+            (result,) = ask(server.url, seconds=0.3 if fault == "slow" else SECONDS)
+            codes[fault] = getattr(result, "code", type(result).__name__)
+
+    assert codes == {
+        "slow": "TimedOut",
+        "broken off": "engine.unavailable",
+        "500": "engine.http-status",
+        "garbage": "engine.not-json",
+        "{}": "Undefined",
+        "wrong types": "engine.bad-result",
+        "10 MB": "engine.result-too-large",
+        "redirect": "engine.redirect",
+        "another revision": "engine.other-revision",
+    }
 
 
 @pytest.mark.spec("POL-31")
@@ -358,3 +443,76 @@ def test_no_views_are_no_results(engine: OpaServerEngine) -> None:
 def _url(engine: OpaServerEngine) -> str:
     client = engine._new_client()
     return f"http://{client.host}:{client.port}"
+
+
+@pytest.fixture
+def empty_server(opa_binary: Path) -> Iterator[str]:
+    """An OPA server without any policy."""
+    port = free_port()
+    arguments = [opa_binary, "run", "--server", "--addr", f"127.0.0.1:{port}", "--log-level", "error"]
+    process = subprocess.Popen([*arguments, "--disable-telemetry"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        await_health(f"http://127.0.0.1:{port}", process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def pushed(policies: PolicySet) -> list[tuple[str, str]]:
+    return [(module.path, module.text) for module in (*policies.modules, policies.batch_module)]
+
+
+def small(tmp_path: Path, mark: str) -> PolicySet:
+    text = TROUBLE.replace("Called it trouble.", mark).replace("cmf.rules.test.trouble", f"cmf.rules.test.{mark}")
+    home = tmp_path / mark / "cmf/rules/test" / mark
+    home.mkdir(parents=True)
+    (home / f"{mark}.rego").write_text(text)
+    return policy_set.load(tmp_path / mark)
+
+
+@pytest.mark.opa
+@pytest.mark.spec("POL-34")
+def test_a_running_server_is_given_one_set_and_then_another(
+    empty_server: str, shipped: PolicySet, tmp_path: Path
+) -> None:
+    view = b'{"kind": "text", "content": "1", "properties": {}}'
+    for policies in (small(tmp_path, "one"), shipped, small(tmp_path, "two")):
+        engine = OpaServerEngine(empty_server, revision=policies.revision)
+        assert not isinstance(engine.evaluate([TEXT], SHARED, [view], timeout_seconds=SECONDS)[0], Decided)
+
+        engine.push(pushed(policies), policies.data)
+
+        assert isinstance(engine.evaluate([TEXT], SHARED, [view], timeout_seconds=SECONDS)[0], Decided)
+        with urllib.request.urlopen(f"{empty_server}/v1/policies") as answer:
+            assert len(json.loads(answer.read())["result"]) == len(policies.modules) + 1
+        engine.close()
+
+
+@pytest.mark.opa
+@pytest.mark.spec("POL-34")
+def test_a_module_that_the_server_refuses_is_named(empty_server: str, tmp_path: Path) -> None:
+    policies = small(tmp_path, "one")
+    modules = [("odd.rego", "package odd\n\nx := nothing.at_all(1)\n"), *pushed(policies)]
+    engine = OpaServerEngine(empty_server, revision=policies.revision)
+
+    with pytest.raises(EngineError) as caught:
+        engine.push(modules, policies.data)
+
+    assert (caught.value.code, caught.value.path) == ("engine.push-refused", "odd.rego")
+    assert engine.evaluate([TEXT], SHARED, [VIEW], timeout_seconds=SECONDS) == [Undefined()]
+    engine.close()
+
+
+@pytest.mark.spec("POL-34")
+def test_modules_in_a_circle_and_servers_that_are_down_are_told() -> None:
+    one, two = "package a\n\nf(x) := data.b.g(x)\n\nh(x) := x\n", "package b\n\ng(x) := data.a.h(x)\n"
+    circle = [("a.rego", one), ("b.rego", two)]
+    last = ("last.rego", "package last\n")
+    engine = OpaServerEngine(f"http://127.0.0.1:{free_port()}", revision=REVISION)
+
+    for modules, code in (([*circle, last], "engine.push-refused"), ([last], "engine.unavailable")):
+        with pytest.raises(EngineError) as caught:
+            engine.push(modules, {})
+        assert caught.value.code == code
+    engine.close()
