@@ -6,6 +6,7 @@ Everything in the answer that comes from policies or traffic is text for people:
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from pipeline.engines.base import Engine, EngineResult
 from pipeline.engines.survey import Survey
 from pipeline.entrypoints import is_generated
 from pipeline.errors import EngineError, PipelineError, PolicyError
+from pipeline.metadata import Rule
 from pipeline.playground.state import CASE_FORMAT, PaneError, State, read_case
 from pipeline.policy_set import PolicySet
 from pipeline.runner import Outcome
@@ -36,6 +38,9 @@ KEPT_SETS: Final = 8  # compiled policy sets: who types goes back and forth
 TIMEOUT_SECONDS: Final = 2.0  # for each question to the engine; past it the parts it was about are denied
 MARKS_SECONDS: Final = 2.0
 _EMITTED: Final = {CASE_FORMAT: "openai_chat"}  # a case has no wire format: what would go out is shown in this one
+_END: Final = 1_000_000  # a line after the last one of any file
+MAX_SHOWN: Final = 200  # characters of a value beside an expression
+_REFERENCE: Final = re.compile(r"\binput(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 _LAST: Final = ("extensions", "session", "origins")
 MAX_VIEWS: Final = 500  # that are shown; all are judged
 
@@ -95,9 +100,16 @@ class Compiled:
         own = any(path.endswith(".rego") for path in files)
         self.policies = policy_set.load(*([] if own else [policy_set.shipped()]), files)
         self.engine = embedded_engine(self.policies)
+        self.texts = {module.path: module.text.splitlines() for module in self.policies.modules}
         survey = Survey([(module.path, module.text) for module in self.policies.modules])
+        starts: dict[str, list[int]] = {}
+        for one in survey.definitions():
+            starts.setdefault(one.place.module, []).append(one.place.line)
         self.definitions = {
-            (rule.id, effect.value): [one.place.line for one in found.definitions]
+            (rule.id, effect.value): [
+                range(one.place.line, min((line for line in starts[rule.path] if line > one.place.line), default=_END))
+                for one in found.definitions
+            ]
             for rule in self.policies.rules
             for effect in rule.effects
             if (found := survey.rule(("data", *rule.package.split("."), effect.value))) is not None
@@ -181,7 +193,7 @@ def _judged(compiled: Compiled, case: Case, target: str) -> Json:
         "views": [_view(view, seen.get(view.path), compiled, lines) for view in decision.views[:MAX_VIEWS]],
         "left_out": max(0, len(decision.views) - MAX_VIEWS),
         "stages": [_hit(stage.hit, compiled, lines) for stage in decision.stages if stage.hit is not None],
-        "rules": _rules(compiled.policies, decision.views, lines),
+        "rules": _rules(compiled, decision.views, seen, lines),
         "lines": lines,
         "findings": [
             _problem("policy", one.message, one.place.module, one.place.line, one.place.column, one.hint)
@@ -235,28 +247,58 @@ def _hit(hit: Hit, compiled: Compiled, lines: Mapping[str, Json]) -> Json:
     return shown
 
 
-def _line(defined: Sequence[int], marks: Json | None) -> int:
+def _line(defined: Sequence[range], marks: Json | None) -> int:
     """The line of the definition that gave a hit: of several, the first that something reached."""
     reached = set(marks["covered"]) if marks else set()
-    return next((line for line in defined if line in reached), defined[0] if defined else 0)
+    return next((one.start for one in defined if one.start in reached), defined[0].start if defined else 0)
 
 
-def _rules(policies: PolicySet, views: Iterable[ViewDecision], lines: Mapping[str, Json]) -> list[Json]:
-    """For each rule that is on: of how many views it was asked, in how many it hit, which of its lines were missed."""
-    listed = list(views)
-    return [
-        {
-            "rule": rule.id,
-            "title": visible(rule.title),
-            "file": rule.path,
-            "mode": rule.mode.value,
-            "asked": sum(view.kind in rule.kinds for view in listed),
-            "hit": sum(any(hit.rule == rule.id for hit in view.hits) for view in listed),
-            "missed": lines[rule.path]["missed"] if rule.path in lines else [],
-        }
-        for rule in policies.rules
-        if rule.mode is not Mode.OFF
-    ]
+def _rules(
+    compiled: Compiled, views: Sequence[ViewDecision], seen: Mapping[str, Json], lines: Mapping[str, Json]
+) -> list[Json]:
+    """For each rule that is on: of how many views it was asked, in how many it hit, and where it stopped."""
+    told = []
+    for rule in compiled.policies.rules:
+        if rule.mode is Mode.OFF:
+            continue
+        asked = [view for view in views if view.kind in rule.kinds]
+        documents = [seen[view.path] for view in asked if view.path in seen]
+        told.append(
+            {
+                "rule": rule.id,
+                "title": visible(rule.title),
+                "file": rule.path,
+                "mode": rule.mode.value,
+                "asked": len(asked),
+                "hit": sum(any(hit.rule == rule.id for hit in view.hits) for view in asked),
+                "stopped": list(_stops(compiled, rule, documents, lines.get(rule.path))),
+            }
+        )
+    return told
+
+
+def _stops(compiled: Compiled, rule: Rule, documents: Sequence[Json], marks: Json | None) -> Iterator[Json]:
+    """Of each definition that gave nothing, the last line that any view reached, with what it looked at there."""
+    covered = sorted(marks["covered"]) if marks else []
+    for effect in rule.effects:
+        for lines in compiled.definitions.get((rule.id, effect.value), []):
+            reached = [line for line in covered if line in lines]
+            if reached and lines.start not in covered:
+                text = compiled.texts[rule.path][reached[-1] - 1].strip()
+                references = dict.fromkeys(_REFERENCE.findall(text))
+                had = {(path, _shown(document, path)): None for path in references for document in documents}
+                yield {"line": reached[-1], "text": visible(text), "had": [list(one) for one in had][:4]}
+
+
+def _shown(document: Json, path: str) -> str:
+    """The value at a reference, short; where there is none, that."""
+    value: Any = document
+    for name in path.split(".")[1:]:
+        if not isinstance(value, dict) or name not in value:
+            return "absent"
+        value = value[name]
+    text = escaped_json(value, indent=None)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def _lines(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> dict[str, Json]:

@@ -55,17 +55,23 @@ def test_a_deny_is_shown_with_rule_place_and_detail(evaluator: Evaluator) -> Non
     (hit,) = [hit for view in answer["views"] for hit in view["hits"]]
     assert (hit["rule"], hit["code"], hit["file"], hit["line"]) == ("words/forbidden", "words.forbidden", PATH, 9)
     assert json.loads(hit["detail"]) == {"role": "user"}
-    assert answer["rules"][0] | {"missed": []} == answer["rules"][0]
+    assert answer["rules"][0]["stopped"] == []
     assert (answer["rules"][0]["asked"], answer["rules"][0]["hit"]) == (1, 1)
 
 
 @pytest.mark.spec("PLAY-5")
-def test_a_rule_that_did_not_hit_says_which_lines_were_not_reached(evaluator: Evaluator) -> None:
+def test_a_rule_that_did_not_hit_says_at_which_expression_with_which_values_it_stopped(evaluator: Evaluator) -> None:
     answer = evaluator.evaluate(state("hello"))
 
     assert (answer["verdict"], answer["rules"][0]["asked"], answer["rules"][0]["hit"]) == ("allow", 1, 0)
     assert 10 in answer["lines"][PATH]["covered"]
-    assert 11 in answer["rules"][0]["missed"]
+    assert 11 in answer["lines"][PATH]["missed"]
+    (stop,) = answer["rules"][0]["stopped"]
+    assert stop == {
+        "line": 10,
+        "text": 'contains(input.content, "xyzzy")',
+        "had": [["input.content", '"hello"']],
+    }
     assert answer["out"]["format"] == "openai_chat"
     assert list(answer["lines"]) == [PATH]
 

@@ -78,7 +78,7 @@ async function judge() {
   if (mine !== asked) return; // something newer is on its way
   history.replaceState(null, "", text.length > STAYS ? location.pathname : `#s=${text}`);
   document.body.removeAttribute("aria-busy");
-  if (answer.error) { verdict("error"); notice(answer.error.message); return; }
+  if (answer.error) { verdict("not_judged"); notice(answer.error.message); return; }
   notice("");
   show(answer, now);
 }
@@ -89,10 +89,10 @@ function show(answer, now) {
   for (const pane of [$("views-body"), $("decision-body")]) pane.classList.toggle("stale", !judged);
   $("save").disabled = !judged;
   if (!judged) {
-    verdict("error");
+    verdict("not_judged");
     const rows = answer.problems.map((problem) => problemElement(problem));
     $("decision-body").replaceChildren(element("p", { class: "wrong" }, "Not judged:"), element("ul", { class: "problems" }, ...rows));
-    $("views-body").replaceChildren();
+    $("views-body").replaceChildren(element("p", { class: "quiet" }, "Nothing to show until it can be judged."));
     return;
   }
   lines = answer.lines;
@@ -265,7 +265,7 @@ deny contains {"code": "mine.first", "reason": "This may not be said."} if {
 async function begin() {
   const shared = await fromAddress();
   const answer = await ask("/api/start");
-  if (answer.error) { verdict("error"); notice(answer.error.message); return; }
+  if (answer.error) { verdict("not_judged"); notice(answer.error.message); return; }
   ({ samples, saves } = answer);
   $("format").replaceChildren(...answer.formats.map((name) => element("option", { value: name }, name === "case" ? "short (YAML)" : name)));
   const groups = Map.groupBy(samples.map((sample, at) => ({ ...sample, at })), (sample) => sample.group);

@@ -54,7 +54,7 @@ export function showDecision(body, answer, typed, go) {
     ...(hits.length ? [element("ul", { class: "hits" }, ...hits)] : [element("p", { class: "quiet" }, "No rule hit.")]),
     ...whyNot(answer, go),
     ...(answer.labels.length ? [element("p", {}, "Labels of the session: ", ...answer.labels.map((label) => element("span", { class: "chip" }, label)))] : []),
-    ...out(answer.out, typed),
+    ...out(answer.out, typed, answer.action === "forward_modified"),
     ...findings(answer.findings, go),
   );
 }
@@ -78,10 +78,16 @@ function whyNot(answer, go) {
   if (!silent.length && !idle) return [];
   const rows = silent.map((rule) => element("li", {}, element("b", {}, rule.rule), element("span", {}, rule.title),
     element("span", { class: "quiet" }, `asked of ${rule.asked}, hit in none`),
-    placeButton(rule.file, rule.missed[0] ?? 0, go)));
+    ...(rule.stopped.length ? rule.stopped.map((stop) => stopElement(rule, stop, go)) : [placeButton(rule.file, 0, go)])));
   return [element("details", { open: silent.length < 6 },
     element("summary", {}, `Why not: ${silent.length} asked without a hit, ${idle} not asked of these kinds`),
     element("ul", { class: "hits" }, ...rows))];
+}
+
+// The last line of a definition that was reached: what is not true there, and the values that it looked at.
+function stopElement(rule, stop, go) {
+  const had = stop.had.map(([path, value]) => element("span", { class: "had" }, element("code", {}, path), " was ", element("code", { class: "value" }, value)));
+  return element("div", { class: "stop" }, placeButton(rule.file, stop.line, go), " ", element("code", {}, stop.text), ...had);
 }
 
 function findings(found, go) {
@@ -93,14 +99,14 @@ function findings(found, go) {
 
 // -- what goes out -------------------------------------------------------------------------------------------------
 
-function out(sent, typed) {
+function out(sent, typed, changed) {
   if (sent.problem) return [element("p", { class: "quiet" }, `As ${sent.format}: ${sent.problem}`)];
   if (!sent.body) return [];
   const lines = typed === null ? null : difference(pretty(typed), pretty(sent.body));
   const shown = lines === null ? [element("pre", {}, sent.body)] : [element("pre", {}, ...lines)];
   const title = lines === null || !lines.length ? `Goes out, as ${sent.format}` : `What was changed, as ${sent.format}`;
   if (lines !== null && !lines.length) shown[0] = element("pre", {}, sent.body);
-  return [element("details", { open: lines !== null && lines.length > 0 }, element("summary", {}, title), ...shown,
+  return [element("details", { open: changed }, element("summary", {}, title), ...shown,
     ...sent.losses.map((loss) => element("p", { class: "wrong" }, `dropped: ${loss}`)))];
 }
 
