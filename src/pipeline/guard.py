@@ -139,7 +139,7 @@ class Guard:
             Denied: policy refused. ApprovalRequired: a person must approve first.
             PolicyUnavailable: policy could not be asked.
         """
-        return _raised(self.run(value, subject=subject, session=session, context=context))
+        return raised(self.run(value, subject=subject, session=session, context=context))
 
     async def acheck(
         self,
@@ -150,7 +150,7 @@ class Guard:
         context: Context | None = None,
     ) -> Outcome:
         """`check`, awaiting the engine."""
-        return _raised(await self.arun(value, subject=subject, session=session, context=context))
+        return raised(await self.arun(value, subject=subject, session=session, context=context))
 
     def decide(
         self,
@@ -393,10 +393,10 @@ class Guard:
 
     def _wrapped(self, function: Callable[P, R], begin: Begin) -> Callable[P, R]:
         def judge(value: Traffic, context: Context) -> Outcome:
-            return _raised(self._pipeline.run(value, context))
+            return raised(self._pipeline.run(value, context))
 
         async def ajudge(value: Traffic, context: Context) -> Outcome:
-            return _raised(await self._pipeline.arun(value, context))
+            return raised(await self._pipeline.arun(value, context))
 
         return wrapped(function, begin, judge, ajudge)
 
@@ -414,7 +414,8 @@ class Guard:
         return known.model_copy(update=given)
 
 
-def _raised(outcome: Outcome) -> Outcome:
+def raised(outcome: Outcome) -> Outcome:
+    """The outcome itself, if it lets something through; else Denied, ApprovalRequired or PolicyUnavailable is raised."""
     decision = outcome.decision
     if decision.action in (Action.FORWARD, Action.FORWARD_MODIFIED):
         return outcome
@@ -428,4 +429,4 @@ def is_outage(decision: Decision) -> bool:
     return bool(decision.reasons) and all(hit.rule in OUTAGE_RULES for hit in decision.reasons)
 
 
-__all__ = ["Config", "Guard", "is_outage"]
+__all__ = ["Config", "Guard", "is_outage", "raised"]
