@@ -108,7 +108,7 @@ KEYS: Final = frozenset(
 )  # fmt: skip
 DEFAULTS: Final = frozenset({"subject", "context", "session", "profiles", "history", "model", "tools"})
 FILE_KEYS: Final = frozenset({"name", "description", "defaults", "cases"})
-_SCHEMA: Final = "docs/spec/cases.md says what may stand there"
+_SCHEMA: Final = "`cmf schema case` says what may stand there"
 MAX_CELLS: Final = 1_000  # cases that one matrix may make
 
 

@@ -77,6 +77,7 @@ class SchemaName(StrEnum):
     MESSAGE = "message"
     DECISION = "decision"
     PROFILES = "profiles"
+    CASE = "case"
 
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or - for standard input.")]
@@ -170,7 +171,7 @@ def view(
 def schema(
     name: Annotated[SchemaName, typer.Argument(help="What to describe.")] = SchemaName.VIEW,
 ) -> None:
-    """Print a JSON Schema: of the policy input, a message, a decision, or tool profiles."""
+    """Print a JSON Schema: of the policy input, a message, a decision, tool profiles, or files of test cases."""
     from pipeline.cli.schema import run
 
     run(name.value)

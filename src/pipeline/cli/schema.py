@@ -6,9 +6,10 @@ import json
 
 import typer
 
+from pipeline.case_schema import case_schema
 from pipeline.schemas import schema_of
 
 
 def run(name: str) -> None:
     """Print one schema, indented."""
-    typer.echo(json.dumps(schema_of(name), indent=2))
+    typer.echo(json.dumps(case_schema() if name == "case" else schema_of(name), indent=2))
