@@ -154,7 +154,9 @@ def test_tests_are_told_one_by_one_with_their_places(write: Write) -> None:
         ("b/b_test.rego", 7, False),
         ("cmf/rules/test/rule/rule_test.rego", 5, True),
         ("cmf/rules/test/rule/rule_test.rego", 7, True),
+        ("cmf/rules/test/rule/rule_test.rego", 9, False),
     ]
+    assert [one.skipped for one in results] == [False] * 5 + [True]
     assert results[1] == Checked("b_test.test_b", "b/b_test.rego", 5, "it does not hold")
     assert results[2].problem == "it is not true"
 

@@ -214,19 +214,28 @@ def run_cases(
         list[Path] | None, typer.Option("--policies", help="Policies (repeatable) instead of those of DIR.")
     ] = None,
     output: Annotated[ReportAs, typer.Option("--format", help="How to write the results.")] = ReportAs.TEXT,
-    select: Annotated[str | None, typer.Option("--run", help="Only cases whose name holds this.")] = None,
+    select: Annotated[str | None, typer.Option("--run", help="Only cases and tests whose name holds this.")] = None,
     coverage: Annotated[bool, typer.Option("--coverage", help="Name the rules that hit in no case.")] = False,
     threshold: Annotated[
         float | None, typer.Option("--threshold", help="Fail if fewer percent of the rules hit in some case.")
     ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on whenever a file changes, until Ctrl-C.")] = False,
 ) -> None:
-    """Judge the cases of DIR: conversations with what is expected of policy.
+    """Judge the cases of DIR, conversations with what is expected of policy, and run the Rego tests of its policies.
 
-    Exit codes: 0 all as expected, 1 something else came out, 2 no cases, 3 policy does not compile.
+    Exit codes: 0 all as expected, 1 something else came out, 2 no cases and no tests, 3 policy does not compile.
     """
     from pipeline.cli.test import run
 
-    run(directory, policies=policies, output=output.value, select=select, shows_coverage=coverage, threshold=threshold)
+    run(
+        directory,
+        policies=policies,
+        output=output.value,
+        select=select,
+        shows_coverage=coverage,
+        threshold=threshold,
+        watches=watch,
+    )
 
 
 @app.command("playground")

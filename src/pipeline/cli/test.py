@@ -1,10 +1,12 @@
-"""`cmf test`: judge the cases of a directory, and say what came out other than expected."""
+"""`cmf test`: judge the cases of a directory and run its Rego tests, and say what came out other than expected."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -16,11 +18,18 @@ from pipeline.assembly import load_policies
 from pipeline.case_run import CaseResult, CaseRunner
 from pipeline.cases import Case, read_cases
 from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit
-from pipeline.cli.policy_places import policy_directory
+from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
 from pipeline.decision import Mode
 from pipeline.display import visible
+from pipeline.policy_set import PolicySet
+from pipeline.policy_tests import Checked, run_tests
+
+_CASE_FILES: Final = ("*.yaml", "*.yml")
+_WATCHED: Final = (".rego", ".yaml", ".yml", ".json")
+_SETTLE_MILLISECONDS: Final = 50  # an editor writes a file in several steps: they are one change
+_Timed: TypeAlias = tuple[CaseResult, float]
 
 
 def run(
@@ -31,34 +40,23 @@ def run(
     select: str | None,
     shows_coverage: bool,
     threshold: float | None,
+    watches: bool = False,
 ) -> None:
-    """Run the cases of `directory`/cases under `directory`/policy; leave with 1 if one failed or coverage is short."""
-    with one_line_errors():
-        loaded = load_policies(policies or policy_directory(directory))
-        chosen = [
-            case for path in case_files(directory) for case in read_cases(path) if select is None or select in case.name
-        ]
-        if not chosen:
-            fail(f"{directory}: no cases; write some in {directory / 'cases'}", Exit.USAGE)
-        runner = CaseRunner(loaded)
-        timed = [_timed(runner, case) for case in chosen]
-        runner.close()
-    results = [result for result, _ in timed]
-    hit = {rule for result in results for rule in result.rules}
-    asked = [rule.id for rule in loaded.rules if rule.mode is not Mode.OFF]
-    coverage = Coverage(asked=len(asked), never=tuple(rule for rule in asked if rule not in hit))
-    short = coverage.percent < (threshold or 0)
-    match ReportFormat(output):
-        case ReportFormat.TEXT:
-            _text(timed, coverage, shows_coverage=shows_coverage or short)
-        case ReportFormat.JSON:
-            _json(timed, coverage)
-        case ReportFormat.JUNIT:
-            _junit(timed)
-        case _:
-            _github(timed)
-    failed = any(result.status == "failed" for result in results)
-    raise typer.Exit(int(Exit.REFUSED if failed or short else Exit.OK))
+    """Run the cases of `directory`/cases and the Rego tests under `directory`/policy.
+
+    It leaves with 1 if one failed or coverage is short. With `watches` it goes on whenever a file changes, until it is
+    interrupted.
+    """
+    places = [*policies] if policies else [policy_directory(directory)]
+
+    def once() -> Exit:
+        with one_line_errors():
+            report = judge(directory, places, select)
+        return _shown(report, output, shows_coverage=shows_coverage, threshold=threshold)
+
+    if watches:
+        _watch(once, [directory, *places])
+    raise typer.Exit(int(once()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +72,54 @@ class Coverage:
         return 100 * (self.asked - len(self.never)) / self.asked if self.asked else 100.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came of all cases, with the seconds each took, and of all Rego tests, with their files as from here."""
+
+    cases: Sequence[_Timed]
+    tests: Sequence[Checked]
+    coverage: Coverage
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of them did not come out as expected."""
+        return any(result.status == "failed" for result, _ in self.cases) or any(test.problem for test in self.tests)
+
+
+def judge(directory: Path, places: Sequence[Path], select: str | None = None) -> Report:
+    """What comes of the project now. `places` hold its policies; of cases and tests those whose names hold `select`.
+
+    Raises:
+        PolicyError, CaseError, ConfigError: policies, cases or profiles cannot be used; typer.Exit: there are none.
+    """
+    loaded = load_policies(places)
+    chosen = [
+        case for path in case_files(directory) for case in read_cases(path) if select is None or select in case.name
+    ]
+    tests = [test for test in _own_tests(loaded, places) if select is None or select in test.name]
+    if not chosen and not tests:
+        fail(f"{directory}: no cases; write some in {directory / 'cases'}", Exit.USAGE)
+    runner = CaseRunner(loaded)
+    try:
+        timed = [_timed(runner, case) for case in chosen]
+    finally:
+        runner.close()
+    hit = {rule for result, _ in timed for rule in result.rules}
+    asked = [rule.id for rule in loaded.rules if rule.mode is not Mode.OFF]
+    coverage = Coverage(asked=len(asked), never=tuple(rule for rule in asked if rule not in hit))
+    return Report(cases=timed, tests=tests, coverage=coverage)
+
+
 def case_files(directory: Path) -> list[Path]:
     """The files of cases of a project, in order of their names."""
     folder = directory / "cases"
     return sorted(path for name in _CASE_FILES for path in folder.rglob(name))
 
 
-_CASE_FILES: Final = ("*.yaml", "*.yml")
-_Timed: TypeAlias = tuple[CaseResult, float]
+def _own_tests(policies: PolicySet, places: Sequence[Path]) -> Iterator[Checked]:
+    """What came of the tests in `places`: those of a library below them are its own business."""
+    for test in run_tests(policies, lambda module: any((place / module.path).is_file() for place in places)):
+        yield dataclasses.replace(test, path=file_of(test.path, places))
 
 
 def _timed(runner: CaseRunner, case: Case) -> _Timed:
@@ -89,23 +127,73 @@ def _timed(runner: CaseRunner, case: Case) -> _Timed:
     return runner.run(case), time.perf_counter() - start
 
 
-def _text(timed: Sequence[_Timed], coverage: Coverage, *, shows_coverage: bool) -> None:
+def _watch(once: Callable[[], Exit], places: Sequence[Path]) -> None:
+    """Call `once` now, and whenever a file of policies or cases changes; it ends by KeyboardInterrupt."""
+    import watchfiles  # needed for this alone, and takes longer to load than the rest to run
+
+    def wanted(_change: watchfiles.Change, path: str) -> bool:
+        hidden = any(part.startswith(".") for part in Path(path).parts[1:])
+        return Path(path).suffix in _WATCHED and not hidden
+
+    changes = watchfiles.watch(*places, watch_filter=wanted, debounce=_SETTLE_MILLISECONDS, step=10)
+    while True:
+        begin = time.perf_counter()
+        with suppress(typer.Exit):  # what is wrong was said; the next change may mend it
+            once()
+        typer.echo(f"took {(time.perf_counter() - begin) * 1e3:.0f} ms; waiting for changes", err=True)
+        changed = next(changes)
+        typer.echo(f"changed: {', '.join(sorted(visible(path) for _, path in changed))}", err=True)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _shown(report: Report, output: str, *, shows_coverage: bool, threshold: float | None) -> Exit:
+    """Print the report; the exit code that says what came out."""
+    short = report.coverage.percent < (threshold or 0)
+    match ReportFormat(output):
+        case ReportFormat.TEXT:
+            _text(report, shows_coverage=shows_coverage or short)
+        case ReportFormat.JSON:
+            _json(report)
+        case ReportFormat.JUNIT:
+            _junit(report)
+        case _:
+            _github(report)
+    return Exit.REFUSED if report.failed or short else Exit.OK
+
+
+def _text(report: Report, *, shows_coverage: bool) -> None:
     out = console()
-    for result, _ in timed:
+    for result, _ in report.cases:
         style, mark = _MARKS[result.status]
         out.print(Text.assemble((mark, style), " ", visible(result.case.name), (f"  {result.case.file}", "dim")))
         for problem in result.problems:
             out.print(Text(f"    {visible(problem)}", "red"))
         for line in _hits(result) if result.status == "failed" else ():
             out.print(Text(f"    {visible(line)}", "dim"))
-    counts = Counter(result.status for result, _ in timed)
+    for test in report.tests:
+        if not test.passed:
+            style, mark = _MARKS[_status(test)]
+            out.print(Text.assemble((mark, style), f" {test.name}", (f"  {test.path}:{test.line}", "dim")))
+        if test.problem:
+            out.print(Text(f"    {visible(test.problem)}", "red"))
+    coverage = report.coverage
+    counts = Counter(result.status for result, _ in report.cases)
     out.print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped", end="; ")
     out.print(f"{coverage.asked - len(coverage.never)} of {coverage.asked} rules hit in some case")
+    if report.tests:
+        run = Counter(map(_status, report.tests))
+        out.print(f"Rego tests: {run['passed']} passed, {run['failed']} failed, {run['skipped']} skipped")
     for rule in coverage.never if shows_coverage else ():
         out.print(Text(f"    never hit: {rule}", "yellow"))
 
 
 _MARKS: Final = {"passed": ("green", "ok  "), "failed": ("bold red", "FAIL"), "skipped": ("yellow", "skip")}
+
+
+def _status(test: Checked) -> str:
+    return "skipped" if test.skipped else "passed" if test.passed else "failed"
 
 
 def _hits(result: CaseResult) -> Iterator[str]:
@@ -117,15 +205,20 @@ def _hits(result: CaseResult) -> Iterator[str]:
         yield "no rule hit"
 
 
-def _json(timed: Sequence[_Timed], coverage: Coverage) -> None:
+def _json(report: Report) -> None:
     cases = [
         {"name": result.case.name, "file": result.case.file, "status": result.status, "problems": list(result.problems)}
-        for result, _ in timed
+        for result, _ in report.cases
     ]
-    write_json({"cases": cases, "coverage": {"rules": coverage.asked, "never_hit": list(coverage.never)}})
+    tests = [
+        {"name": test.name, "file": test.path, "line": test.line, "status": _status(test), "problem": test.problem}
+        for test in report.tests
+    ]
+    coverage = {"rules": report.coverage.asked, "never_hit": list(report.coverage.never)}
+    write_json({"cases": cases, "tests": tests, "coverage": coverage})
 
 
-def _junit(timed: Sequence[_Timed]) -> None:
+def _junit(report: Report) -> None:
     cases = [
         JUnitCase(
             suite=result.case.file,
@@ -134,19 +227,32 @@ def _junit(timed: Sequence[_Timed]) -> None:
             skipped=result.case.skip,
             seconds=seconds,
         )
-        for result, seconds in timed
+        for result, seconds in report.cases
     ]
-    write_junit("cmf test", cases)
+    tests = [
+        JUnitCase(
+            suite=test.path,
+            name=test.name,
+            failure=f"{test.path}:{test.line}: {test.problem}" if test.problem else None,
+            skipped="todo" if test.skipped else None,
+        )
+        for test in report.tests
+    ]
+    write_junit("cmf test", [*cases, *tests])
 
 
-def _github(timed: Sequence[_Timed]) -> None:
-    write_github(
-        [
-            Finding(file=result.case.file, message=f"{result.case.name}: {problem}", code="case.failed")
-            for result, _ in timed
-            for problem in result.problems
-        ]
-    )
+def _github(report: Report) -> None:
+    cases = [
+        Finding(file=result.case.file, message=f"{result.case.name}: {problem}", code="case.failed")
+        for result, _ in report.cases
+        for problem in result.problems
+    ]
+    tests = [
+        Finding(file=test.path, line=test.line, message=f"{test.name}: {test.problem}", code="policy.test-failed")
+        for test in report.tests
+        if test.problem
+    ]
+    write_github([*cases, *tests])
 
 
-__all__ = ["case_files", "run"]
+__all__ = ["Coverage", "Report", "case_files", "judge", "run"]

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import yaml
+from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner, Result
 
 from pipeline import policy_set
 from pipeline.cli import app
+from pipeline.cli.test import judge
 
-SHIPPED = str(policy_set.shipped())
 GOOD = {"name": "good", "conversation": [{"role": "user", "text": "hello"}], "expect": "allow"}
 BAD = {**GOOD, "name": "bad\u202e", "expect": "deny"}
 LATER = {**GOOD, "name": "later", "skip": "not <yet>"}
+NO = 'deny contains {"code": "no", "reason": "x"} if input.content == "no"'
+TESTS = """\
+test_no if count(no.deny) == 1 with input as {"content": "no"}
+
+test_wrong if count(no.deny) == 2 with input as {"content": "no"}
+
+todo_test_later if false
+"""
 
 
 def project(folder: Path, *cases: Any) -> Path:
@@ -26,8 +41,27 @@ def project(folder: Path, *cases: Any) -> Path:
     return folder
 
 
+library: list[Path] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _library(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The shipped policies without their hundreds of tests."""
+    place = tmp_path_factory.mktemp("library") / "policies"
+    shutil.copytree(policy_set.shipped(), place, ignore=shutil.ignore_patterns("*_test.rego"))
+    library.append(place)
+
+
 def cmf_test(folder: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["test", str(folder), "--policies", SHIPPED, *options])
+    return CliRunner().invoke(app, ["test", str(folder), "--policies", str(library[-1]), *options])
+
+
+def rego(folder: Path, tests: str) -> Path:
+    """A project with one rule and its tests, which begin on line 5."""
+    home = write_rules(folder / "policy", {"no": NO}, kinds="text") / "cmf" / "rules" / "test" / "no"
+    head = "package cmf.rules.test.no_test\n\nimport data.cmf.rules.test.no\n\n"
+    (home / "no_test.rego").write_text(head + tests, encoding="utf-8")
+    return folder
 
 
 @pytest.mark.spec("CLI-9")
@@ -82,3 +116,104 @@ def test_results_can_be_read_by_machines(tmp_path: Path) -> None:
     (annotation,) = annotations
     assert annotation.startswith("::error file=")
     assert annotation.endswith("verdict: expected deny, got allow")
+
+
+# -- Rego tests --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-56")
+def test_rego_tests_are_run_and_one_that_fails_is_named_with_its_place(tmp_path: Path) -> None:
+    folder = rego(tmp_path, TESTS)
+
+    result = CliRunner().invoke(app, ["test", str(folder)])
+    good = CliRunner().invoke(app, ["test", str(folder), "--run", "test_no"])
+
+    place = folder / "policy" / "cmf" / "rules" / "test" / "no" / "no_test.rego"
+    assert result.exit_code == 1
+    assert f"FAIL cmf.rules.test.no_test.test_wrong  {place}:7\n    it does not hold\n" in result.stdout
+    assert f"skip cmf.rules.test.no_test.todo_test_later  {place}:9\n" in result.stdout
+    assert "Rego tests: 1 passed, 1 failed, 1 skipped\n" in result.stdout
+    assert (good.exit_code, "Rego tests: 1 passed, 0 failed" in good.stdout) == (0, True)
+
+
+@pytest.mark.spec("CLI-56")
+def test_rego_tests_are_in_every_report(tmp_path: Path) -> None:
+    folder = rego(project(tmp_path, GOOD), TESTS)
+
+    def written(form: str) -> str:
+        return CliRunner().invoke(app, ["test", str(folder), "--format", form]).stdout
+
+    document = json.loads(written("json"))
+    report = ElementTree.fromstring(written("junit"))
+    (annotation,) = written("github").splitlines()
+
+    assert [test["status"] for test in document["tests"]] == ["passed", "failed", "skipped"]
+    assert document["tests"][1]["line"] == 7
+    assert (report.attrib["tests"], report.attrib["failures"]) == ("4", "1")
+    assert annotation.endswith(
+        "no_test.rego,line=7,title=policy.test-failed::cmf.rules.test.no_test.test_wrong: it does not hold"
+    )
+
+
+@pytest.mark.spec("CLI-56")
+def test_the_tests_of_the_shipped_library_are_not_those_of_a_project_that_only_sets_it(tmp_path: Path) -> None:
+    folder = project(tmp_path, GOOD)
+    (folder / "policy" / "cmf" / "defaults").mkdir(parents=True)
+    (folder / "policy" / "cmf" / "defaults" / "data.json").write_text("{}", encoding="utf-8")
+
+    result = CliRunner().invoke(app, ["test", str(folder)])
+
+    assert (result.exit_code, "Rego tests" in result.stdout) == (0, False)
+
+
+# -- watching ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-56")
+@pytest.mark.slow
+def test_watching_goes_on_with_every_change_until_it_is_interrupted(tmp_path: Path) -> None:
+    folder = rego(project(tmp_path / "p", GOOD), TESTS)
+    rule = folder / "policy" / "cmf" / "rules" / "test" / "no" / "no.rego"
+    good, log = rule.read_text(encoding="utf-8"), tmp_path / "log"
+    command = [str(Path(sys.executable).with_name("cmf")), "test", str(folder), "--watch"]
+    with log.open("wb") as out:
+        running = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+
+    def after(words: str, times: int) -> str:
+        deadline = time.monotonic() + 30
+        while (text := log.read_text(encoding="utf-8")).count(words) < times and time.monotonic() < deadline:
+            assert running.poll() is None, text
+            time.sleep(0.05)
+        return text
+
+    try:
+        assert "1 passed, 0 failed" in after("waiting for changes", 1)
+        time.sleep(0.5)  # until the watch stands
+        rule.write_text(good + "\ndeny contains", encoding="utf-8")
+        assert "no.rego:" in after("waiting for changes", 2).partition("changed: ")[2]
+        (folder / "cases" / "notes.txt").write_text("nobody waits for this", encoding="utf-8")
+        rule.write_text(good.replace('"no"}', '"nein"}'), encoding="utf-8")
+        shown = after("waiting for changes", 3)
+    finally:
+        running.send_signal(signal.SIGINT)
+        code = running.wait(timeout=30)
+
+    assert "notes.txt" not in shown
+    assert shown.count("1 passed, 0 failed") == 2
+    assert code == 130
+    assert "Traceback" not in log.read_text(encoding="utf-8")
+
+
+@pytest.mark.spec("CLI-56")
+def test_a_project_is_judged_again_in_less_than_300_milliseconds(tmp_path: Path) -> None:
+    CliRunner().invoke(app, ["init", str(tmp_path / "p")])
+    place = tmp_path / "p"
+    judge(place, [place / "policy"])
+    taken = []
+
+    for _ in range(5):
+        begin = time.process_time()
+        judge(place, [place / "policy"])
+        taken.append(time.process_time() - begin)
+
+    assert min(taken) < 0.3
