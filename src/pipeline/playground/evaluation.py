@@ -28,9 +28,9 @@ from pipeline.engines.survey import Survey
 from pipeline.entrypoints import is_generated
 from pipeline.errors import EngineError, PipelineError, PolicyError
 from pipeline.metadata import Rule
+from pipeline.outcome import Outcome
 from pipeline.playground.state import CASE_FORMAT, PaneError, State, read_case
 from pipeline.policy_set import PolicySet
-from pipeline.runner import Outcome
 
 Json: TypeAlias = dict[str, Any]
 

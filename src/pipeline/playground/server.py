@@ -144,7 +144,14 @@ class Answers:
 
     def _start(self) -> Json:
         saves = self._project is not None and not self._readonly
-        return {"samples": samples(self._project), "formats": list(FORMATS), "saves": saves, "readonly": self._readonly}
+        sets: list[Json] = []  # many samples have the same policies: each set is sent once
+        offered = []
+        for sample in samples(self._project):
+            files = sample["state"].pop("files")
+            if files not in sets:
+                sets.append(files)
+            offered.append(sample | {"set": sets.index(files)})
+        return {"sets": sets, "samples": offered, "formats": list(FORMATS), "saves": saves, "readonly": self._readonly}
 
     async def evaluate(self, request: Request) -> Response:
         """The decision about a state."""

@@ -173,6 +173,8 @@ def test_its_own_page_is_answered(page: TestClient, project: Project) -> None:
     assert answer.json()["verdict"] == "deny"
     assert (start["saves"], start["readonly"]) == (False, False)
     assert "case" in start["formats"]
+    assert all(start["sets"][sample["set"]] for sample in start["samples"])
+    assert len(start["sets"]) < len(start["samples"])
     assert client(project).get("/api/start", headers=ASKS).json()["saves"] is True
 
 

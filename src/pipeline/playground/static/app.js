@@ -11,7 +11,8 @@ const $ = (id) => document.getElementById(id);
 
 let files = [];
 let current = 0;
-let samples = [];
+let samples = []; // each with the number of its set of policy files
+let sets = [];
 let saves = false;
 let lines = {};
 let timer = 0;
@@ -198,7 +199,7 @@ $("sample").addEventListener("change", () => {
   const chosen = samples[$("sample").value];
   if (!chosen) return;
   history.pushState(null, "", location.href); // going back brings what was there before
-  load(chosen.state);
+  load({ ...chosen.state, files: sets[chosen.set] });
   judge();
 });
 $("file").addEventListener("change", () => { showFile(Number($("file").value)); later(); });
@@ -266,14 +267,14 @@ async function begin() {
   const shared = await fromAddress();
   const answer = await ask("/api/start");
   if (answer.error) { verdict("not_judged"); notice(answer.error.message); return; }
-  ({ samples, saves } = answer);
+  ({ samples, sets, saves } = answer);
   $("format").replaceChildren(...answer.formats.map((name) => element("option", { value: name }, name === "case" ? "short (YAML)" : name)));
   const groups = Map.groupBy(samples.map((sample, at) => ({ ...sample, at })), (sample) => sample.group);
   for (const [group, own] of groups) {
     $("sample").append(element("optgroup", { label: group }, ...own.map((sample) => element("option", { value: sample.at }, sample.name))));
   }
   $("save").hidden = !saves;
-  load(shared ?? samples[0].state);
+  load(shared ?? { ...samples[0].state, files: sets[samples[0].set] });
   await judge();
 }
 
