@@ -8,31 +8,43 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
+from cmf.codec import dumps
 from cmf.message import Message
 from cmf.request import Request, Response
 
 _KEY: Final = secrets.token_bytes(32)  # of this process: a certificate is never valid outside it, nor read from a wire
 MAX_UNSPENT: Final = 65_536  # certificates that wait to be used; past it the oldest is forgotten, and so refused
-_unspent: dict[str, None] = {}
+MAX_AGE_SECONDS: Final = 600.0  # what was judged longer ago has to be judged again: policy and session went on
+_unspent: dict[str, float] = {}  # run → when its certificate was made, on the monotonic clock
+
+
+class Bound(NamedTuple):
+    """By which run something was judged, for which target, by what, and in which session at which version."""
+
+    run: str
+    target: str
+    revision: str
+    mode: str
+    session: str
+    session_version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What was judged (`digest`), by which run, revision and mode, and whether every view was evaluated."""
+    """What was judged (`digest`), under what, and whether every view was evaluated."""
 
-    run: str
+    bound: Bound
     digest: str
-    revision: str
-    mode: str
     complete: bool
     seal: str = field(repr=False)
 
     def facts(self) -> bytes:
         """What the seal covers."""
-        return "\n".join((self.run, self.digest, self.revision, self.mode, str(self.complete))).encode()
+        return dumps([*self.bound, self.digest, self.complete])
 
 
 def digest_of(value: Message | Request | Response) -> str:
@@ -40,33 +52,37 @@ def digest_of(value: Message | Request | Response) -> str:
     return hashlib.sha256(value.model_dump_json()).hexdigest()
 
 
-def mint(value: Message | Request | Response, *, run: str, revision: str, mode: str, complete: bool) -> Certificate:
+def mint(value: Message | Request | Response, bound: Bound, *, complete: bool) -> Certificate:
     """A certificate for `value`. For `pipeline.runner` only; the import floors see to that."""
-    unsealed = Certificate(run=run, digest=digest_of(value), revision=revision, mode=mode, complete=complete, seal="")
-    seal = hmac.new(_KEY, unsealed.facts(), hashlib.sha256).hexdigest()
-    _unspent[run] = None
+    unsealed = Certificate(bound=bound, digest=digest_of(value), complete=complete, seal="")
+    _unspent[bound.run] = time.monotonic()
     while len(_unspent) > MAX_UNSPENT:
         _unspent.pop(next(iter(_unspent)), None)
-    return Certificate(run=run, digest=unsealed.digest, revision=revision, mode=mode, complete=complete, seal=seal)
+    return Certificate(bound=bound, digest=unsealed.digest, complete=complete, seal=_seal(unsealed))
 
 
-def problem_with(certificate: Certificate | None, value: Message | Request | Response) -> str:
-    """Why `value` may not be emitted under `certificate`: a code, or "" where it may."""
+def problem_with(certificate: Certificate | None, bound: Bound, value: Message | Request | Response) -> str:
+    """Why `value` may not be emitted under `certificate` as what came of `bound`: a code, or "" where it may."""
     if certificate is None:
         return "emit.no-certificate"
-    seal = hmac.new(_KEY, certificate.facts(), hashlib.sha256).hexdigest()
-    if not hmac.compare_digest(seal, certificate.seal):
+    if not hmac.compare_digest(_seal(certificate), certificate.seal):
         return "emit.forged-certificate"
+    if certificate.bound != bound:
+        return "emit.other-run"
     if not certificate.complete:
         return "emit.incomplete-coverage"
     if certificate.digest != digest_of(value):
         return "emit.other-value"
-    return "" if certificate.run in _unspent else "emit.spent-certificate"
+    minted = _unspent.get(bound.run)
+    if minted is None:
+        return "emit.spent-certificate"
+    return "" if time.monotonic() - minted <= MAX_AGE_SECONDS else "emit.stale-certificate"
 
 
 def spend(certificate: Certificate) -> bool:
     """Use the certificate up; False where somebody else was faster, and then nothing may go out."""
-    return _unspent.pop(certificate.run, _GONE) is None
+    return _unspent.pop(certificate.bound.run, None) is not None
 
 
-_GONE: Final = object()
+def _seal(certificate: Certificate) -> str:
+    return hmac.new(_KEY, certificate.facts(), hashlib.sha256).hexdigest()

@@ -12,7 +12,7 @@ from cmf.request import Request
 from cmf.value import replace
 from pipeline.certificate import problem_with, spend
 from pipeline.errors import EmissionError
-from pipeline.outcome import Outcome
+from pipeline.outcome import Outcome, bound
 
 
 def emit(outcome: Outcome, target: str) -> Any:
@@ -41,7 +41,7 @@ def _emitted(outcome: Outcome, encode: Callable[[Any], Any]) -> Any:
     value = outcome.value
     if value is None:
         raise EmissionError("policy let nothing through", code="emit.refused", hint="read the decision")
-    problem = problem_with(outcome.certificate, value)
+    problem = problem_with(outcome.certificate, bound(outcome), value)
     if problem or outcome.certificate is None:
         raise EmissionError("the value was not judged as it stands", code=problem, hint="run it through the pipeline")
     body = encode(value)

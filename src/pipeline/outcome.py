@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cmf.message import Message
 from cmf.request import Request, Response
 from pipeline.asking import Answer
-from pipeline.certificate import Certificate
+from pipeline.certificate import Bound, Certificate
 from pipeline.decision import Decision
 from pipeline.stage import Traffic
 
@@ -57,4 +57,17 @@ class Ran(NamedTuple):
     staged: Traffic | None = None
 
 
-__all__ = ["Outcome", "Ran"]
+def bound(outcome: Outcome) -> Bound:
+    """What a certificate of this outcome is bound to, besides its value [C6]."""
+    decision = outcome.decision
+    return Bound(
+        run=decision.id,
+        target=next((view.uri for view in decision.views if view.uri is not None), ""),
+        revision=decision.revision,
+        mode=decision.mode.value,
+        session=outcome.session or "",
+        session_version=-1 if outcome.session_version is None else outcome.session_version,
+    )
+
+
+__all__ = ["Outcome", "Ran", "bound"]

@@ -54,7 +54,7 @@ from pipeline.fitting import Fitting
 from pipeline.history import History
 from pipeline.ingestion import Ingested, take_in
 from pipeline.outcome import Outcome as Outcome
-from pipeline.outcome import Ran
+from pipeline.outcome import Ran, bound
 from pipeline.passes import Passes
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
@@ -366,12 +366,7 @@ class Runner:
             stages=stages,
             approvals=() if answer is None else answer.refs,
         )
-        if value is None:
-            return Outcome(decision=decision, value=None, answer=answer)
-        certificate = mint(
-            value, run=decision.id, revision=decision.revision, mode=self._mode.value, complete=coverage.full
-        )
-        return Outcome(decision=decision, value=value, certificate=certificate, labels=labels, answer=answer)
+        return Outcome(decision=decision, value=value, labels=labels, answer=answer)
 
     def closed(
         self, value: Traffic, code: str, *, rule: str = SESSION_RULE, reason: str = "Policy could not be asked."
@@ -405,6 +400,10 @@ class Runner:
 def _ran(outcome: Outcome, staged: Staged, context: Context, session: SessionFacts, timings: Mapping[str, int]) -> Ran:
     version = session.version if context.session is not None else None
     made = dataclasses.replace(outcome, session=context.session, session_version=version, timings=timings)
+    if made.value is not None:  # the one place where certificates are made [C6]
+        made = dataclasses.replace(
+            made, certificate=mint(made.value, bound(made), complete=made.decision.coverage.full)
+        )
     return Ran(made, staged.value)
 
 

@@ -119,7 +119,7 @@ class MemorySessions(SessionStore):
     def __init__(self, clock: Clock = wall_clock) -> None:
         self._moments = Moments(clock)
         self._states: dict[SessionKey, SessionState] = {}
-        self._marks: dict[SessionKey, frozenset[str]] = {}
+        self._marks: dict[SessionKey, set[str]] = {}
         self._budgets: dict[tuple[str, str, str, str], Budget] = {}
         self._asked: dict[str, SessionKey] = {}
         self._sealed: dict[str, tuple[int, bytes]] = {}
@@ -146,9 +146,10 @@ class MemorySessions(SessionStore):
             if any(asked.id in self._asked for asked in kept.asked):
                 raise asked_before()
             if kept.touch_session:
-                marks = self._marks.get(key, frozenset())
+                marks = self._marks.get(key, set())
                 self._states[key] = state.after(kept, key, self._moments.now(), kept.count_marks & marks)
-                self._marks[key] = marks | kept.seen | kept.count_marks
+                # In place: a session has a mark for all that was said in it, and copying them each time would add up.
+                self._marks.setdefault(key, marks).update(kept.seen, kept.count_marks)
             self._budgets.update(budgets)
             self._asked.update((asked.id, key) for asked in kept.asked)
             self._seal(kept)
@@ -176,7 +177,7 @@ class MemorySessions(SessionStore):
     def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:
         """See `SessionStore`."""
         with self._lock:
-            return self._marks.get(session_key(context), frozenset()) & frozenset(marks)
+            return frozenset(marks) & self._marks.get(session_key(context), set())
 
     def budget(self, context: Context, scope: BudgetScope, name: str) -> Budget:
         """See `SessionStore`."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from tests.pipeline.conftest import Rules
 
-from cmf import Choice, Message, Request, Response, TextPart
+from cmf import Choice, Message, Request, Response, SubjectExtension, TextPart
 from pipeline import EmissionError, Guard, certificate, emission, emit
-from pipeline.certificate import mint
+from pipeline.certificate import Bound, mint
 from pipeline.emission import with_wire_model
-from pipeline.runner import Outcome
+from pipeline.outcome import Outcome, bound
 
 DENY = 'deny contains {"code": "d", "reason": "No."} if input.content == "no"'
 
@@ -92,17 +94,65 @@ def test_certificates_that_nobody_uses_are_forgotten_and_then_refused(
 
 @pytest.mark.spec("PIPE-6")
 def test_incomplete_coverage_is_not_sent(guard: Guard) -> None:
-    unfinished = mint(request(), run="r", revision="r", mode="enforce", complete=False)
+    outcome = guard.run(request())
+    unfinished = mint(request(), bound(outcome), complete=False)
 
-    assert refused(guard.run(request()), value=request(), certificate=unfinished) == "emit.incomplete-coverage"
+    assert refused(outcome, value=request(), certificate=unfinished) == "emit.incomplete-coverage"
+
+
+@pytest.mark.spec("PIPE-6")
+def test_what_was_judged_long_ago_is_not_sent(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome, now = guard.run(request()), time.monotonic()
+    monkeypatch.setattr(certificate.time, "monotonic", lambda: now + certificate.MAX_AGE_SECONDS + 1)
+
+    assert refused(outcome) == "emit.stale-certificate"
+
+
+@pytest.mark.spec("PIPE-6")
+@pytest.mark.parametrize("same", ["subject", "session", "model"])
+def test_the_certificate_of_one_run_is_none_for_another_though_it_says_the_same(guard: Guard, same: str) -> None:
+    """Another run of the same words can have had another session, target, mode or policy."""
+    model = "openai:gpt-x" if same != "model" else "openai:gpt-y"
+    session = "s" if same != "session" else "t"
+    one = guard.run(request(), subject=SubjectExtension(id="ann"), session="s")
+    other = guard.run(request(model=model), subject=SubjectExtension(id="ann"), session=session)
+
+    assert refused(one, certificate=other.certificate) == "emit.other-run"
+    assert refused(other, session="u") == "emit.other-run"
+    assert refused(other, session_version=7) == "emit.other-run"
+    assert refused(other, decision=one.decision) == "emit.other-run"
 
 
 @pytest.mark.spec("PIPE-7")
-@pytest.mark.parametrize(
-    "change",
-    [{"run": "other"}, {"digest": "0" * 64}, {"revision": "x"}, {"mode": "observe"}, {"complete": False}, {"seal": ""}],
-)
-def test_a_certificate_with_any_field_changed_is_forged(guard: Guard, change: dict[str, object]) -> None:
+def test_a_certificate_says_what_it_is_for(guard: Guard) -> None:
+    outcome = guard.run(request(), session="s")
+    assert outcome.certificate is not None
+
+    bound_to = outcome.certificate.bound
+    assert bound_to.target == "llm://openai/gpt-x"
+    assert (bound_to.run, bound_to.revision, bound_to.mode) == (
+        outcome.decision.id,
+        outcome.decision.revision,
+        "enforce",
+    )
+    assert (bound_to.session, bound_to.session_version) == ("s", 0)
+
+
+@pytest.mark.spec("PIPE-7")
+@pytest.mark.parametrize("field", Bound._fields)
+def test_a_certificate_bound_to_something_else_is_forged(guard: Guard, field: str) -> None:
+    outcome = guard.run(request())
+    assert outcome.certificate is not None
+    changed = outcome.certificate.bound._replace(**{field: 7 if field == "session_version" else "x"})
+
+    assert refused(outcome, certificate=dataclasses.replace(outcome.certificate, bound=changed)) == (
+        "emit.forged-certificate"
+    )
+
+
+@pytest.mark.spec("PIPE-7")
+@pytest.mark.parametrize("change", [{"digest": "0" * 64}, {"complete": False}, {"seal": ""}])
+def test_a_certificate_with_any_field_changed_is_forged(guard: Guard, change: dict[str, Any]) -> None:
     outcome = guard.run(request())
     assert outcome.certificate is not None
 
@@ -114,15 +164,11 @@ def test_a_field_cannot_be_moved_into_its_neighbour(guard: Guard) -> None:
     """What is sealed is the fields, not their concatenation."""
     outcome = guard.run(request())
     assert outcome.certificate is not None
-    shifted = dataclasses.replace(
-        outcome.certificate,
-        run=f"{outcome.certificate.run}\n{outcome.certificate.digest}",
-        digest=outcome.certificate.revision,
-        revision=outcome.certificate.mode,
-        mode=str(outcome.certificate.complete),
-    )
-
-    assert refused(outcome, certificate=shifted) == "emit.forged-certificate"
+    own = outcome.certificate.bound
+    for joint in ("", "\n", '","'):
+        moved = own._replace(run=f"{own.run}{joint}{own.target}", target=own.revision, revision=own.mode, mode="")
+        shifted = dataclasses.replace(outcome.certificate, bound=moved)
+        assert refused(outcome, certificate=shifted) == "emit.forged-certificate"
 
 
 @pytest.mark.spec("PIPE-8")
