@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 
+from tests.house.transcript import Reader, steps
 from tests.house.tree import ROOT, tracked_files
 
 BLOCK = re.compile(r"^```(?P<language>[a-z]+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -18,7 +17,6 @@ LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)#\s]+)(?:#[^)]*)?\)")
 TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md"]
 README = ROOT / "README.md"
-CMF = Path(sysconfig.get_path("scripts")) / "cmf"
 
 
 def _blocks(path: Path, language: str) -> list[str]:
@@ -36,17 +34,13 @@ def test_the_readme_s_python_runs_as_it_stands(code: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.native
-@pytest.mark.parametrize("block", _blocks(README, "console"))
-def test_the_readme_s_commands_print_what_it_shows(block: str, tmp_path: Path) -> None:
-    """`$ ` starts a command, the lines after it are its output; `…` stands for whatever is there."""
-    for shown in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-        command, _, expected = shown.partition("\n")
-        if not command.startswith(("cmf ", "echo ")):
-            continue
-        shell = f'cmf() {{ "{CMF}" "$@"; }}; {command}'
-        done = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-        pattern = re.sub(r"([\[\]*?])", r"[\1]", expected.strip()).replace("…", "*")
-        assert fnmatch.fnmatchcase(done.stdout.strip(), pattern), f"{command}\n{done.stdout}{done.stderr}"
+def test_the_readme_s_commands_print_what_it_shows(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    commands = steps(README)
+
+    assert commands
+    for step in commands:
+        assert (problem := reader.do(step)) is None, problem
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
