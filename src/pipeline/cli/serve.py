@@ -45,6 +45,7 @@ def serve(*, config: Path, demo: bool, port: int | None, quiet: bool) -> None:
 
 def server_of(gateway: Gateway) -> uvicorn.Server:
     """The HTTP server: strict, silent about itself, and it lets what is in work end."""
+    logging.getLogger("uvicorn.access").disabled = True  # its lines hold paths, which are the client's words
     return uvicorn.Server(
         uvicorn.Config(
             gateway,

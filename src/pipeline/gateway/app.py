@@ -144,9 +144,9 @@ class Gateway:
                 ),
             )  # fmt: skip
         except Refusal as refusal:
-            told.code = refusal.code
             answer = _refused(refusal, dialect, f"req_{made}")
         told.status = answer.status
+        told.code = answer.headers.get("x-cmf-code")
         told.decision = answer.headers.get("x-cmf-decision-id", "-")
         return answer
 

@@ -24,6 +24,7 @@ from pipeline.metadata import load_yaml
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 PREFIX: Final = "CMF_"
+STORE: Final = "cmf.db"  # beside the file, where it names none
 _PATHS: Final = ("policies", "profiles", "store", "script", "file")
 
 
@@ -49,6 +50,7 @@ def load(file: Path, environment: Mapping[str, str] | None = None) -> Loaded:
     body = _read(file)
     sources = {path: "file" for path, _ in _plain_leaves(body, "")}
     _override(body, os.environ if environment is None else environment, sources)
+    body.setdefault("store", STORE)
     _anchor(body, file.absolute().parent)
     try:
         settings = Settings.model_validate(body)

@@ -78,6 +78,9 @@ def read_request(asked: Asked) -> Request:
         Refusal: 400, with the place, for what is no request of this dialect, or names no model.
     """
     endpoint = asked.endpoint
+    streams = asked.body.get("stream") if isinstance(asked.body, dict) else None
+    if streams is not None and type(streams) is not bool:  # what is not true to us may be true to an upstream
+        raise Refusal(400, "request.stream", "`stream` is neither true nor false.")
     passed = {name: asked.headers[name] for name in _PASSED_HEADERS if name in asked.headers}
     try:
         adapter = adapters.get(endpoint.dialect.name)
@@ -150,6 +153,7 @@ def _written(asked: Asked, request: Request, outcome: Outcome) -> Answer:
     try:
         if response.error is not None:
             status = response.error.status or 502
+            headers["x-cmf-code"] = response.error.code or "upstream.error"
             if status == 503:
                 headers["retry-after"] = "5"
             return Answer(status=status, media_type=JSON, body=dumps(emit(outcome, dialect.name)), headers=headers)

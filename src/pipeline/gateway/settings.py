@@ -143,7 +143,7 @@ class Settings(_Section):
     mode: Mode = Mode.ENFORCE
     environment: str | None = None
     policy_seconds: Seconds = 1.0
-    store: Path = Path("cmf.db")
+    store: Path
     sessions: SessionSettings = SessionSettings()
     seal_key: Secret | None = None
     history: Literal["claimed", "trusted"] = "claimed"

@@ -83,7 +83,7 @@ def error_of(status: int, said: ErrorInfo | None) -> Response:
     """
     told = client_status(status)
     message = said.message if said is not None and told < 500 else None
-    message = message or f"The upstream answered with status {status}."
+    message = message or "The upstream gave an error instead of an answer."
     return Response(error=ErrorInfo(message=message, code=error_code(told), status=told))
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -118,6 +120,23 @@ class Bare:
             self.left.set()
         finally:
             writer.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until something is so; fail after ten seconds."""
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def asking(url: str, path: str, body: bytes) -> socket.socket:
+    """A connection on which a request was sent, and nothing read."""
+    parts = urlsplit(url)
+    client = socket.create_connection((parts.hostname, parts.port))
+    head = f"POST {path} HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    client.sendall(head.encode() + body)
+    return client
 
 
 def http_reply(body: bytes, *, status: str = "200 OK", kind: str = "application/json", more: bytes = b"") -> bytes:

@@ -212,9 +212,14 @@ def test_googles_sdk_whole_streamed_counted_and_refused(url: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")  # of aiohttp, about what this SDK does
 async def test_googles_async_sdk_streams(url: str) -> None:
-    stream = await gemini_of(url).aio.models.generate_content_stream(model="m", contents="there")
+    client = gemini_of(url)
 
-    assert "".join([chunk.text or "" async for chunk in stream]) == "héllo there"
+    stream = await client.aio.models.generate_content_stream(model="m", contents="there")
+    texts = [chunk.text or "" async for chunk in stream]
+    await client.aio.aclose()
+    client.close()
+
+    assert "".join(texts) == "héllo there"
 
 
 # -- Ollama ------------------------------------------------------------------------------------------------------------
@@ -230,6 +235,8 @@ def test_ollamas_sdk_whole_streamed_and_refused(url: str) -> None:
         client.chat(model="m", messages=says("forbidden"))
 
     assert whole.message.content == "".join(one.message.content or "" for one in streamed) == "héllo there"
+    client._client.close()  # this SDK has no other way
+
     assert caught.value.status_code == 403
     assert "no.forbidden" in caught.value.error
 
@@ -238,5 +245,7 @@ async def test_ollamas_async_sdk_streams(url: str) -> None:
     client = ollama.AsyncClient(host=url, headers={"authorization": f"Bearer {KEY}"})
 
     stream = await client.chat(model="m", messages=says("there"), stream=True)
+    texts = [one.message.content or "" async for one in stream]
+    await client._client.aclose()  # this SDK has no other way
 
-    assert "".join([one.message.content or "" async for one in stream]) == "héllo there"
+    assert "".join(texts) == "héllo there"

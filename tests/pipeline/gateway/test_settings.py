@@ -1,0 +1,185 @@
+"""Settings say what is wrong with them, where, and what was meant; and secrets stay where they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.pipeline.gateway.servers import ANN, script
+
+from pipeline.errors import ConfigError
+from pipeline.gateway import config_file
+from pipeline.gateway.service import built
+from pipeline.gateway.settings import Secret
+
+WHOLE = {
+    "upstreams": {"up": {"dialect": "ollama", "base_url": "http://h:1/"}},
+    "routes": [{"name": "all", "upstream": "up"}],
+    "anonymous": True,
+}
+
+
+def up(dialect: str = "ollama", **fields: object) -> dict[str, object]:
+    return {"upstreams": {"up": {"dialect": dialect, **fields}}}
+
+
+def route(**fields: object) -> dict[str, object]:
+    return {"routes": [{"name": "a", "upstream": "up", **fields}]}
+
+
+def loaded(home: Path, body: object, environment: dict[str, str] | None = None) -> config_file.Loaded:
+    file = home / "cmf.yaml"
+    file.write_text(body if isinstance(body, str) else yaml.safe_dump(body), encoding="utf-8")
+    return config_file.load(file, environment or {})
+
+
+@pytest.mark.spec("GW-1", "GW-3", "GW-4")
+@pytest.mark.parametrize(
+    ("change", "code", "place", "words"),
+    [
+        ({"rotues": []}, "config.unknown-key", "rotues", "did you mean `routes`?"),
+        ({"listen": {"prot": 1}}, "config.unknown-key", "listen.prot", "did you mean `port`?"),
+        (up(base_url="http://h", keys=1), "config.unknown-key", "upstreams.up.keys", "`key`"),
+        (route(modles=[]), "config.unknown-key", "routes[0].modles", "did you mean `models`?"),
+        ({"zzz": 1}, "config.unknown-key", "zzz", "there are listen, upstreams"),
+        ({"listen": {"port": 70000}}, "config.invalid", "listen.port", "less than or equal"),
+        ({"routes": []}, "config.invalid", "routes", "at least 1"),
+        ({"routes": [{"name": "a", "upstream": "nowhere"}]}, "config.invalid", "", "names no upstream"),
+        ({"routes": [{"name": "a", "upstream": "up"}] * 2}, "config.invalid", "", "a route is there twice"),
+        ({"mode": "off"}, "config.invalid", "", "no route goes without judgement"),
+        (route(mode="off"), "config.invalid", "", "no route goes without judgement"),
+        ({"anonymous": False}, "config.invalid", "", "nobody can ask"),
+        ({"keys": [ANN, ANN | {"name": "b"}]}, "config.invalid", "", "a hash is there twice"),
+        ({"keys": [ANN | {"hash": "cmf_plain"}]}, "config.invalid", "keys[0].hash", "pattern"),
+        ({"keys": [ANN | {"subject": {"roles": []}}]}, "config.invalid", "keys[0]", "needs an `id`"),
+        (up(base_url="http://h", key="sk-canary"), "config.invalid", "upstreams.up.key", ""),
+        (up(base_url="http://h", key={}), "config.invalid", "key", "`env` or `file`"),
+        (up("ollama", base_url="http://u:sk-canary@h"), "config.invalid", "base_url", "a place of its own"),
+        (up("openai_chat", base_url="https://h/v1"), "config.invalid", "base_url", "brings its own"),
+        (up("ollama", base_url="ftp://h"), "config.invalid", "base_url", "http"),
+        (up(), "config.invalid", "upstreams.up", "`script`"),
+        (up(script="s"), "config.invalid", "upstreams.up", "a script has no"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place(
+    tmp_path: Path, change: dict[str, object], code: str, place: str, words: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, WHOLE | change)
+
+    assert caught.value.code == code
+    assert str(tmp_path / "cmf.yaml") in caught.value.path
+    assert place in caught.value.path
+    assert words in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.spec("GW-1")
+@pytest.mark.parametrize("text", ["routes: [", "a: 1\na: 2\n", "[1]", "", "\udcff", "&a [*a]"])
+def test_what_is_no_mapping_in_strict_yaml_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "cmf.yaml"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+    with pytest.raises(ConfigError) as caught:
+        config_file.load(file, {})
+
+    assert caught.value.code in ("config.unreadable", "config.invalid")
+
+
+def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        config_file.load(tmp_path / "none.yaml", {})
+    with pytest.raises(ConfigError, match="too large"):
+        loaded(tmp_path, "#" * (config_file.MAX_FILE_BYTES + 1))
+
+
+@pytest.mark.spec("GW-2")
+def test_the_environment_stands_over_the_file_and_both_are_named(tmp_path: Path) -> None:
+    own = {
+        "CMF_LISTEN__PORT": "9000",
+        "CMF_UPSTREAMS__UP__BASE_URL": "http://other:2",
+        "CMF_POLICIES": "[p1, /p2]",
+        "OTHER": "x",
+    }
+
+    found = loaded(tmp_path, WHOLE | {"listen": {"port": 1, "host": "::1"}, "policies": ["old"]}, own)
+
+    assert found.settings.listen.port == 9000
+    assert found.settings.upstreams["up"].base_url == "http://other:2"
+    assert found.settings.policies == (tmp_path / "p1", Path("/p2"))
+    rows = {path: (value, source) for path, value, source in found.effective()}
+    assert rows["listen.port"] == ("9000", "CMF_LISTEN__PORT")
+    assert rows["listen.host"] == ("::1", "file")
+    assert rows["policies[0]"] == (str(tmp_path / "p1"), "CMF_POLICIES")
+    assert rows["upstreams.up.dialect"] == ("ollama", "file")
+    assert rows["limits.concurrent"] == ("256", "default")
+    assert rows["store"] == (str(tmp_path / "cmf.db"), "default")
+
+
+@pytest.mark.spec("GW-1", "GW-2")
+@pytest.mark.parametrize(
+    ("variable", "value", "code"),
+    [
+        ("CMF_LISTEM__PORT", "1", "config.unknown-key"),
+        ("CMF_LISTEN__PROT", "1", "config.unknown-key"),
+        ("CMF_LISTEN__PORT", "many", "config.invalid"),
+        ("CMF_LISTEN__PORT", "[", "config.unreadable"),
+        ("CMF_ROUTES__0__NAME", "x", "config.invalid"),
+    ],
+)
+def test_a_variable_that_says_nothing_is_refused_by_its_name(
+    tmp_path: Path, variable: str, value: str, code: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, WHOLE, {variable: value})
+
+    assert caught.value.code == code
+    assert variable in caught.value.path
+
+
+@pytest.mark.spec("GW-3")
+def test_a_secret_is_read_from_its_place_or_ends_the_beginning(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(" sk-1 \n", encoding="utf-8")
+
+    assert config_file.secret_of(Secret(file=file), {}) == "sk-1"
+    assert config_file.secret_of(Secret(env="K"), {"K": "sk-2"}) == "sk-2"
+    for secret in (Secret(env="K"), Secret(file=tmp_path / "none")):
+        with pytest.raises(ConfigError) as caught:
+            config_file.secret_of(secret, {})
+        assert caught.value.code == "config.no-secret"
+    with pytest.raises(ConfigError):
+        config_file.secret_of(Secret(env="K"), {"K": "two\nlines"})
+
+
+@pytest.mark.spec("GW-3")
+def test_what_holds_names_secrets_and_shows_none(tmp_path: Path) -> None:
+    upstream = {"dialect": "ollama", "base_url": "http://h", "key": {"env": "KEY"}}
+
+    rows = {path: value for path, value, _ in loaded(tmp_path, WHOLE | {"upstreams": {"up": upstream}}).effective()}
+
+    assert rows["upstreams.up.key"] == "env:KEY"
+
+
+@pytest.mark.spec("GW-3")
+@pytest.mark.parametrize("key", ["", "00", "zz" * 32])
+def test_a_seal_key_that_is_none_ends_the_beginning(tmp_path: Path, key: str) -> None:
+    found = loaded(tmp_path, WHOLE | {"seal_key": {"env": "SEAL"}})
+
+    with pytest.raises(ConfigError), built(found.settings, {"SEAL": key}):
+        pass
+
+
+@pytest.mark.spec("GW-50")
+@pytest.mark.parametrize("replies", [[], [{"txet": "x"}], [{"error": {"status": 200, "message": ""}}]])
+def test_a_script_that_is_none_ends_the_beginning(tmp_path: Path, replies: list[dict[str, object]]) -> None:
+    found = loaded(tmp_path, WHOLE | {"upstreams": {"up": script(tmp_path, *replies)}})
+
+    with pytest.raises(ConfigError) as caught, built(found.settings, {}):
+        pass
+
+    assert caught.value.code == "config.script"
+    (tmp_path / "script.yaml").unlink()
+    with pytest.raises(ConfigError, match="cannot be read"), built(found.settings, {}):
+        pass

@@ -1,0 +1,255 @@
+"""What an upstream can do wrong, and what of it reaches a client: from a bare upstream that sends any bytes at all."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.servers import Bare, asking, http_reply, script, serving, until
+from tests.pipeline.gateway.test_crossing import CLIENTS, asks, post
+
+CHAT = "/v1/chat/completions"
+HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+ANSWER = {
+    "id": "chatcmpl-9",
+    "object": "chat.completion",
+    "created": 9,
+    "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}],
+}
+CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 9, "model": "m"}
+WHOLE = json.dumps(ANSWER).encode()
+
+
+def chunks(*texts: str, end: bool = True, noise: bytes = b"") -> bytes:
+    deltas: list[dict[str, Any]] = [{"index": 0, "delta": {"role": "assistant", "content": text}} for text in texts]
+    if end:
+        deltas.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    events = [b"data: " + json.dumps(CHUNK | {"choices": [one]}).encode() + b"\n\n" for one in deltas]
+    return noise.join(events) + (b"data: [DONE]\n\n" if end else b"")
+
+
+@contextmanager
+def before(home: Path, bare: Bare, **more: Any) -> Iterator[str]:
+    """A gateway's address, whose upstream is the bare one."""
+    policies = write_rules(home / "policy", {"none": 'deny contains {"code": "x", "reason": "x"} if false'})
+    with bare.running() as address:
+        settings = {"dialect": "openai_chat", "base_url": address, **more.pop("upstream", {})}
+        body = {"upstreams": {"up": settings}, "policies": [str(policies)], **more}
+        with serving(home, body, {"KEY": "sk-our-own-key"}) as url:
+            yield url
+
+
+@pytest.mark.spec("GW-41", "GW-16")
+@pytest.mark.parametrize(
+    ("reply", "status", "code"),
+    [
+        (http_reply(b"<html>", kind="text/html"), 502, "upstream.unreadable"),
+        (http_reply(WHOLE[:-1]), 502, "upstream.unreadable"),
+        (http_reply(WHOLE.replace(b'"created": 9', b'"created": 9, "id": "twice"')), 502, "upstream.unreadable"),
+        (http_reply(b"[]"), 502, "upstream.error"),
+        (http_reply(WHOLE, more=b"content-encoding: gzip\r\n"), 502, "upstream.unreadable"),
+        (http_reply(b"", status="302 Found", more=b"location: http://127.0.0.1:1/\r\n"), 502, "upstream.unreadable"),
+        (http_reply(b"x" * 9000), 502, "upstream.too-large"),
+        (http_reply(chunks("x" * 9000), kind="text/event-stream"), 502, "upstream.unreadable"),
+        (http_reply(chunks("half", end=False), kind="text/event-stream"), 502, "upstream.cut"),
+        (http_reply(b"", kind="text/event-stream"), 502, "upstream.cut"),
+        (http_reply(b'data: {"a":1,"a":2}\n\n', kind="text/event-stream"), 502, "upstream.unreadable"),
+        (http_reply(WHOLE)[:-9], 502, "upstream.unreachable"),
+        (b"rubbish\r\n\r\n", 502, "upstream.unreachable"),
+        (b"", 502, "upstream.unreachable"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_502_and_quotes_nothing(tmp_path: Path, reply: bytes, status: int, code: str) -> None:
+    with before(tmp_path, Bare(reply), limits={"reply_bytes": 8192}) as url:
+        found, headers, raw = post(url, CHAT, HELLO)
+
+    assert (found, headers["x-cmf-code"]) == (status, code)
+    assert json.loads(raw)["error"]["type"] == "server_error"
+
+
+@pytest.mark.spec("GW-40")
+@pytest.mark.parametrize(
+    ("upstream", "told"),
+    [
+        ("400 Bad Request", 400),
+        ("401 Unauthorized", 502),
+        ("403 Forbidden", 502),
+        ("404 Not Found", 404),
+        ("422 Unprocessable", 400),
+        ("429 Too Many", 429),
+        ("500 Oops", 502),
+        ("503 Busy", 503),
+        ("529 Overloaded", 503),
+    ],
+)
+def test_an_upstreams_error_is_the_clients_own(tmp_path: Path, upstream: str, told: int) -> None:
+    body = json.dumps({"error": {"message": "it said this", "type": "odd_type", "code": "odd_code"}}).encode()
+
+    with before(tmp_path, Bare(http_reply(body, status=upstream))) as url:
+        for client in CLIENTS:
+            status, headers, raw = post(url, *asks(client, "m", "hi", stream=False))
+
+            assert status == told
+            assert headers["x-cmf-decision-id"].startswith("dec_")
+            assert headers["x-cmf-code"].startswith("upstream.")
+            assert (b"it said this" in raw) is (told < 500)
+            assert b"odd_" not in raw
+            assert (headers["retry-after"] is not None) is (told == 503)
+
+
+@pytest.mark.spec("GW-40")
+def test_what_an_upstream_says_of_an_error_is_judged(tmp_path: Path) -> None:
+    rule = 'deny contains {"code": "no.secret", "reason": "No."} if contains(input.content, "s3cret")'
+    policies = write_rules(tmp_path / "p2", {"secret": rule}, kinds="response")
+    body = json.dumps({"error": {"message": "s3cret inside", "type": "t"}}).encode()
+
+    with before(tmp_path, Bare(http_reply(body, status="400 Bad")), policies=[str(policies)]) as url:
+        status, headers, raw = post(url, CHAT, HELLO)
+
+    assert (status, headers["x-cmf-code"]) == (403, "no.secret")
+    assert b"s3cret" not in raw
+
+
+@pytest.mark.spec("GW-14")
+@pytest.mark.parametrize("stream", [False, True])
+def test_no_byte_of_an_upstream_gets_through(tmp_path: Path, stream: bool) -> None:
+    noise = b": canary-comment\n\n"
+    head = b"x-canary: canary-header\r\nset-cookie: canary=1\r\nx-request-id: canary-request\r\n"
+    streamed = chunks("fi", "ne", noise=noise).replace(
+        b"data: [DONE]", b"event: canary-event\nid: canary-id\ndata: [DONE]"
+    )
+    reply = http_reply(streamed, kind="text/event-stream", more=head) if stream else http_reply(WHOLE, more=head)
+
+    with before(tmp_path, Bare(reply)) as url:
+        status, headers, raw = post(url, CHAT, HELLO | {"stream": stream})
+
+    assert status == 200
+    assert b"fi" in raw
+    assert b"canary" not in raw
+    assert "canary" not in str(headers)
+
+
+@pytest.mark.spec("GW-14", "GW-3")
+def test_an_upstream_is_sent_its_key_and_nothing_of_the_clients_headers(tmp_path: Path) -> None:
+    bare = Bare(http_reply(WHOLE))
+    own = {"authorization": "Bearer none", "x-canary": "canary", "cookie": "canary=1", "user-agent": "canary"}
+
+    with before(tmp_path, bare, upstream={"key": {"env": "KEY"}}) as url:
+        post(url, CHAT, HELLO, {name: text for name, text in own.items() if name != "authorization"})
+
+    (heard,) = bare.heard
+    head, _, body = heard.partition(b"\r\n\r\n")
+    names = {line.split(b":")[0].lower() for line in head.split(b"\r\n")[1:]}
+    assert head.startswith(b"POST /v1/chat/completions HTTP/1.1")
+    assert b"authorization: bearer sk-our-own-key" in head.lower()
+    assert names == {
+        b"host",
+        b"content-type",
+        b"content-length",
+        b"accept",
+        b"accept-encoding",
+        b"authorization",
+        b"user-agent",
+    }
+    assert b"canary" not in heard
+    assert json.loads(body) == HELLO
+
+
+@pytest.mark.spec("GW-11")
+def test_a_route_asks_for_the_model_that_it_names(tmp_path: Path) -> None:
+    bare = Bare(http_reply(WHOLE))
+
+    with before(
+        tmp_path, bare, routes=[{"name": "a", "upstream": "up", "models": ["house"], "model": "real:7b"}]
+    ) as url:
+        status, _, _ = post(url, CHAT, HELLO | {"model": "house"})
+
+    assert status == 200
+    assert json.loads(bare.heard[0].partition(b"\r\n\r\n")[2])["model"] == "real:7b"
+
+
+@pytest.mark.spec("GW-41")
+def test_an_upstream_that_is_not_there_is_502_and_a_silent_one_504(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    silent = Bare(b"", hangs=True)
+
+    with before(tmp_path, silent, upstream={"base_url": nobody}) as url:
+        absent, _, _ = post(url, CHAT, HELLO)
+    with before(tmp_path, silent, upstream={"silent_seconds": 0.2}) as url:
+        quiet, headers, _ = post(url, CHAT, HELLO)
+
+    assert absent == 502
+    assert (quiet, headers["x-cmf-code"]) == (504, "upstream.timeout")
+
+
+@pytest.mark.spec("GW-15")
+def test_a_client_that_goes_away_lets_the_upstream_go(tmp_path: Path) -> None:
+    bare = Bare(b"", hangs=True)
+
+    with before(tmp_path, bare) as url:
+        client = asking(url, CHAT, json.dumps(HELLO).encode())
+        until(lambda: bare.heard)
+        began = time.monotonic()
+        client.close()
+
+        assert bare.left.wait(5)
+        assert time.monotonic() - began < 1
+
+
+@pytest.mark.spec("GW-34")
+def test_more_than_may_be_in_work_are_told_to_wait(tmp_path: Path) -> None:
+    bare = Bare(b"", hangs=True)
+
+    with before(tmp_path, bare, limits={"concurrent": 1}, upstream={"silent_seconds": 30}) as url:
+        client = asking(url, CHAT, json.dumps(HELLO).encode())
+        until(lambda: bare.heard)
+
+        status, headers, _ = post(url, CHAT, HELLO)
+        client.close()
+
+    assert (status, headers["x-cmf-code"], headers["retry-after"]) == (503, "gateway.busy", "1")
+
+
+@pytest.mark.spec("GW-50")
+def test_a_script_gives_the_first_reply_that_fits(tmp_path: Path) -> None:
+    replies = (
+        {"when": {"says": "ONCE"}, "text": "first", "times": 1},
+        {"when": {"says": "once", "model": "a*"}, "text": "for a"},
+        {"when": {"result_of": "fetch"}, "text": "after fetch"},
+        {"when": {"says": "wrong"}, "error": {"status": 429, "message": "slow down"}},
+        {"when": {"says": "cut"}, "cut": True},
+        {"when": {"says": "late"}, "text": "late", "delay_seconds": 0.2},
+    )
+    policies = write_rules(tmp_path / "policy", {"none": 'deny contains {"code": "x", "reason": "x"} if false'})
+    with serving(tmp_path, {"upstreams": {"up": script(tmp_path, *replies)}, "policies": [str(policies)]}) as url:
+
+        def reply(text: str, model: str = "m", **message: Any) -> Any:
+            messages = [{"role": "user", "content": text}, *message.get("more", ())]
+            status, headers, raw = post(url, CHAT, {"model": model, "messages": messages})
+            return (
+                json.loads(raw)["choices"][0]["message"]["content"]
+                if status == 200
+                else (status, headers["x-cmf-code"])
+            )
+
+        call = {"id": "c1", "type": "function", "function": {"name": "fetch", "arguments": "{}"}}
+        results = ({"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c1", "content": "x"})
+        assert reply("once") == "first"
+        assert reply("once", "ab") == "for a"
+        assert reply("once") == (502, "upstream.no-reply")
+        assert reply("go", more=results) == "after fetch"
+        assert reply("wrong") == (429, "upstream.rate-limit")
+        assert reply("cut") == (502, "upstream.cut")
+        began = time.monotonic()
+        assert reply("late") == "late"
+        assert time.monotonic() - began >= 0.2

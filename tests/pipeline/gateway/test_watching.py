@@ -1,0 +1,81 @@
+"""What whoever runs the gateway can see of it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.servers import script, serving, until
+from tests.pipeline.gateway.test_crossing import post
+
+from pipeline.events import RecordUnavailable
+from pipeline.gateway.metrics import Metrics
+
+CHAT = "/v1/chat/completions"
+DENY = 'deny contains {"code": "no.forbidden", "reason": "Not this."} if contains(input.content, "forbidden")'
+
+
+def get(url: str, path: str, method: str = "GET") -> tuple[int, str]:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+    try:
+        connection.request(method, path)
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode()
+    finally:
+        connection.close()
+
+
+@pytest.mark.spec("GW-60")
+def test_it_is_ready_once_the_store_can_be_read_and_says_by_which_policies_it_judges(tmp_path: Path) -> None:
+    with serving(tmp_path, {"upstreams": {"up": script(tmp_path, {"text": "x"})}}) as url:
+        alive, ready = get(url, "/healthz"), get(url, "/readyz")
+        wrong = get(url, "/readyz", "DELETE")
+
+    assert alive == (200, '{"status":"ok"}')
+    assert ready[0] == 200
+    assert len(json.loads(ready[1])["revisions"]["all"]) == 64
+    assert wrong[0] == 405
+
+
+@pytest.mark.spec("GW-61")
+def test_every_request_is_counted_once_under_what_became_of_it(tmp_path: Path) -> None:
+    policies = write_rules(tmp_path / "policy", {"forbidden": DENY}, kinds="text")
+    replies = ({"when": {"says": "fail"}, "error": {"status": 500, "message": "x"}}, {"text": "x"})
+    body = {"upstreams": {"up": script(tmp_path, *replies)}, "policies": [str(policies)]}
+    with serving(tmp_path, body) as url:
+
+        def ask(text: str) -> None:
+            post(
+                url, CHAT, {"model": "m", "messages": [{"role": "user", "content": text}]}, {"x-cmf-session-id": "who"}
+            )
+
+        for text in ("hi", "hi", "forbidden", "fail"):
+            ask(text)
+        post(url, CHAT, "no request")
+        post(url, "/v1/files", {})
+        until(lambda: "cmf_gateway_seconds_count 6" in get(url, "/metrics")[1])
+        text = get(url, "/metrics")[1]
+
+    own = 'route="all",dialect="openai_chat",outcome='
+    assert f'cmf_gateway_requests_total{{{own}"answered"}} 2' in text
+    assert f'cmf_gateway_requests_total{{{own}"denied"}} 1' in text
+    assert f'cmf_gateway_requests_total{{{own}"failed"}} 1' in text
+    assert 'cmf_gateway_requests_total{route="-",dialect="openai_chat",outcome="refused"} 1' in text
+    assert 'cmf_gateway_requests_total{route="-",dialect="-",outcome="refused"} 1' in text
+    assert 'cmf_gateway_refusals_total{code="no.forbidden"} 1' in text
+    assert "cmf_gateway_in_flight 0" in text
+    assert 'cmf_gateway_unrecorded_total{outcome="released"} 0' in text
+    assert "who" not in text
+
+
+@pytest.mark.spec("GW-61")
+def test_what_went_out_without_a_record_is_counted() -> None:
+    metrics = Metrics(dict)
+
+    metrics.heard(RecordUnavailable(decision="d", code="store.busy", released=True))
+
+    assert 'cmf_gateway_unrecorded_total{outcome="released"} 1' in metrics.text()
