@@ -103,9 +103,10 @@ check-rust: # --release shares build scripts and macros with the module that `ma
 
 .PHONY: check-policies
 check-policies: opa regal
-	$(OPA) fmt --diff --fail policies
+	$(OPA) fmt --diff --fail policies examples/cookbook src/pipeline/templates
 	$(OPA) check --strict --bundle --capabilities policies/capabilities.json policies
 	$(REGAL) lint policies
+	$(REGAL) lint --config-file src/pipeline/templates/common/dot-regal/config.yaml examples/cookbook src/pipeline/templates
 
 .PHONY: format
 format: $(VENV)/.locked ## Rewrite Python, Rust and Rego in house format

@@ -98,7 +98,8 @@ def judge(directory: Path, places: Sequence[Path], select: str | None = None) ->
     ]
     tests = [test for test in _own_tests(loaded, places) if select is None or select in test.name]
     if not chosen and not tests:
-        fail(f"{directory}: no cases; write some in {directory / 'cases'}", Exit.USAGE)
+        hint = f"write some in {directory / 'cases'}" if select is None else f"no name holds {select!r}"
+        fail(f"{directory}: no cases; {hint}", Exit.USAGE)
     runner = CaseRunner(loaded)
     try:
         timed = [_timed(runner, case) for case in chosen]

@@ -163,6 +163,14 @@ def test_json_is_one_valid_document_with_the_wire_form(run: Run, text: str) -> N
     assert (document["request"] and document["request"]["content"][0]["text"]) == expected
 
 
+def test_a_rule_that_finds_its_own_edits_again_is_told_so(run: Run, tmp_path: Path) -> None:
+    again = {"again": 'redact contains {"code": "m", "reason": "x", "spans": [[0, 1]]} if input.kind == "text"'}
+
+    printed = run(HELLO, directory=write_rules(tmp_path / "again", again, kinds="text")).stdout
+
+    assert "finds its own edits again: let its pattern not match what it leaves. [pipeline.no-fixed-point]" in printed
+
+
 @pytest.mark.spec("CLI-4")
 def test_text_output_is_plain_in_a_pipe_and_shows_each_view(run: Run) -> None:
     output = run(says("secret plan")).stdout
