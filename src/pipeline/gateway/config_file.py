@@ -173,7 +173,10 @@ def _spelt(steps: tuple[int | str, ...]) -> str:
 
 
 def _source(path: str, sources: Mapping[str, str]) -> str:
-    """Where the value at `path`, or what holds it, was said."""
+    """Where the value at `path`, or something in it, or what holds it, was said."""
+    within = next((source for known, source in sources.items() if known.startswith(f"{path}.")), None)
+    if within is not None:
+        return within
     while path:
         if path in sources:
             return sources[path]

@@ -1,0 +1,138 @@
+"""`cmf serve` and `cmf config`, as people use them by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.pipeline.gateway.servers import until
+from tests.pipeline.gateway.test_crossing import post
+from typer.testing import CliRunner, Result
+
+from pipeline.cli import app
+from pipeline.gateway.identity import hash_of
+
+UP = {"dialect": "anthropic_messages", "base_url": "https://h", "key": {"env": "NO_SUCH_KEY"}}
+SETTINGS = {"upstreams": {"up": UP}, "routes": [{"name": "all", "upstream": "up"}], "anonymous": True}
+
+
+@pytest.fixture(autouse=True)
+def _only_what_the_test_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proofs have variables of their own (tests/conftest.py), which no gateway knows."""
+    for name in [name for name in os.environ if name.startswith("CMF_")]:
+        monkeypatch.delenv(name)
+
+
+def cmf(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    file = tmp_path / "cmf.yaml"
+    file.write_text(yaml.safe_dump(SETTINGS), encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.spec("CLI-60", "GW-2", "GW-3")
+def test_show_prints_each_value_and_where_it_was_said(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CMF_LISTEN__PORT", "7001")
+    monkeypatch.setenv("NO_SUCH_KEY", "sk-canary")
+
+    text, document = cmf("config", "show", "-c", config), cmf("config", "show", "-c", config, "--format", "json")
+
+    assert text.exit_code == document.exit_code == 0
+    assert ["listen.port", "7001", "CMF_LISTEN__PORT"] in [line.split() for line in text.stdout.splitlines()]
+    assert json.loads(document.stdout)["upstreams.up.key"] == {"value": "env:NO_SUCH_KEY", "source": "file"}
+    assert "canary" not in text.output + document.output
+
+
+@pytest.mark.spec("CLI-60", "GW-5")
+def test_check_reads_all_that_serving_reads_and_changes_nothing(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = cmf("config", "check", "-c", config)
+    monkeypatch.setenv("NO_SUCH_KEY", "sk-canary")
+    found = cmf("config", "check", "-c", config)
+
+    assert (missing.exit_code, found.exit_code) == (2, 0)
+    assert "env:NO_SUCH_KEY" in missing.output
+    assert found.stdout == "ok: 1 route, 1 upstream\n"
+    assert [file.name for file in Path(config).parent.iterdir()] == ["cmf.yaml"]
+
+
+@pytest.mark.spec("CLI-60", "GW-5")
+def test_check_compiles_every_policy_set(config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_SUCH_KEY", "x")
+    broken = tmp_path / "p"
+    broken.mkdir()
+    (broken / "a.rego").write_text("package cmf.rules.a.a\n\ndeny contains x if {", encoding="utf-8")
+    Path(config).write_text(yaml.safe_dump(SETTINGS | {"policies": ["p"]}), encoding="utf-8")
+
+    result = cmf("config", "check", "-c", config)
+
+    assert result.exit_code == 3
+    assert "a.rego" in result.output
+
+
+@pytest.mark.spec("CLI-60", "GW-21")
+def test_a_key_is_shown_once_and_kept_as_its_hash(config: str) -> None:
+    made = cmf("config", "key", "ci", "--subject", "ci-runner", "--role", "agent")
+
+    key = made.stderr.strip().rpartition(" ")[2]
+    assert yaml.safe_load(made.stdout) == [
+        {"name": "ci", "hash": hash_of(key), "subject": {"id": "ci-runner", "roles": ["agent"]}}
+    ]
+    assert key not in made.stdout
+    assert len(key) > 40
+
+
+@pytest.mark.spec("CLI-61")
+@pytest.mark.parametrize("words", [["-c", "/no/such/file"], ["--demo", "--port", "TAKEN"]])
+def test_what_cannot_be_served_is_one_line_and_2(words: list[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+
+        result = cmf("serve", *(port if word == "TAKEN" else word for word in words))
+
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.spec("CLI-61", "GW-50")
+@pytest.mark.slow
+def test_the_demo_serves_until_it_is_interrupted_and_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from pipeline.cli import main; main()", "serve", "--demo", "--port", "0"]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as served:
+        assert served.stdout is not None
+        url = served.stdout.readline().strip().removeprefix("gateway: ")
+        body = {"model": "demo", "messages": [{"role": "user", "content": "AKIAIOSFODNN7EXAMPLE"}]}
+        until(lambda: _answers(url))
+        status, _, raw = post(url, "/v1/chat/completions", body, {"authorization": "Bearer demo"})
+        served.send_signal(signal.SIGINT)
+        _, errors = served.communicate(timeout=30)
+
+    assert (status, served.returncode) == (200, 0)
+    assert json.loads(raw)["choices"][0]["message"]["content"] == "You said: [MASKED]"
+    assert '"status":200' in errors
+    assert "Traceback" not in errors
+    assert [one.name for one in scratch.iterdir()] == []
+
+
+def _answers(url: str) -> bool:
+    try:
+        return post(url, "/healthz", None)[0] == 405
+    except OSError:
+        return False
