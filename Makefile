@@ -17,7 +17,7 @@ REGAL := $(TOOLS)/bin/regal
 WORKERS ?= 2
 COVERAGE := 97
 # What enforces a decision has no line and no branch that a test does not reach [F1].
-ENFORCEMENT := src/pipeline/runner.py,src/pipeline/effects.py,src/pipeline/passes.py,src/pipeline/emission.py,src/pipeline/certificate.py,$\
+ENFORCEMENT := src/pipeline/runner.py,src/pipeline/outcome.py,src/pipeline/aside.py,src/pipeline/effects.py,src/pipeline/passes.py,src/pipeline/emission.py,src/pipeline/certificate.py,$\
   src/pipeline/decision.py,src/pipeline/guard.py,src/pipeline/policy_input.py,src/pipeline/engines/base.py,src/cmf/tiers.py,$\
   src/pipeline/draft.py,src/pipeline/enforcement.py,src/pipeline/stage.py,src/pipeline/stages.py,$\
   src/pipeline/history.py,src/pipeline/claims.py,src/pipeline/recording.py,src/pipeline/session_choice.py,src/pipeline/fitting.py,$\

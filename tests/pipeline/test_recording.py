@@ -14,6 +14,7 @@ from tests.pipeline.test_pipeline import Broken
 
 from cmf import Message, Request, SubjectExtension, ToolCallPart
 from pipeline import Config, Context, Guard, Pipeline, PolicyUnavailable, as_stage
+from pipeline.approvals import Approvals
 from pipeline.certificate import digest_of
 from pipeline.decision import Action
 from pipeline.errors import StoreBusy, StoreError
@@ -21,6 +22,7 @@ from pipeline.events import RecordUnavailable
 from pipeline.record import Record
 from pipeline.recorder import Recorder
 from pipeline.runner import Outcome
+from pipeline.sessions import MemorySessions
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
 
@@ -184,3 +186,33 @@ def test_the_record_of_a_stage_that_stopped_a_run_says_which_and_with_what_code(
     assert b"CONTENT" not in record.body
     (stage,) = json.loads(record.body)["result"]["stages"]
     assert (stage["stage"], stage["hit"]["code"]) == ("failing", "stage.error")
+
+
+class Fails:
+    """A recorder that fails when it is told to."""
+
+    failing = False
+
+    def record(self, record: Record) -> None:
+        if self.failing:
+            raise StoreError("full", code="store.unavailable", hint="")
+
+    async def arecord(self, record: Record) -> None:
+        self.record(record)
+
+
+@pytest.mark.spec("REC-16")
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_what_was_committed_before_the_record_failed_is_never_used_again(policies: Path, awaited: bool) -> None:
+    recorder, sessions = Fails(), MemorySessions()
+    pipeline = Pipeline(policies=policies, sessions=sessions, recorder=recorder)
+    call = Message(role="assistant", content=[ToolCallPart(name="pay", arguments={"x": 1})])
+    (waiting,) = (await ran(pipeline, awaited, call)).decision.approval_ids
+    Approvals(sessions).approve(waiting, SubjectExtension(id="eve", permissions={"cmf:approve"}))
+
+    recorder.failing = True
+    assert (await ran(pipeline, awaited, call)).value is None
+    recorder.failing = False
+    again = await ran(pipeline, awaited, call)
+    assert (again.value, again.decision.action) == (None, Action.SUSPEND)
+    assert again.decision.approval_ids != (waiting,)
