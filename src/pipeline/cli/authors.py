@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pipeline.cli.app import File, From, Kind, KindOption, OutputFormat
+
 
 class FindingsAs(StrEnum):
     """How findings are written."""
@@ -86,7 +88,43 @@ def check(
     )
 
 
+def why(
+    file: File,
+    source: From,
+    kind: KindOption = Kind.REQUEST,
+    policies: Annotated[
+        list[Path] | None, typer.Option("--policies", help="A policy directory (repeatable), as for eval.")
+    ] = None,
+    context: Annotated[Path | None, typer.Option("--context", help="Who asks, and where: JSON or YAML.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Who asks: an id.")] = None,
+    view: Annotated[
+        str | None, typer.Option("--view", help="Only this view: its place in the list, or its path.")
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option("--rule", help="Only this rule, and all of it: <category>/<rule>.")
+    ] = None,
+    output: Annotated[OutputFormat, typer.Option("--format", help="How to write it.")] = OutputFormat.TEXT,
+) -> None:
+    """Explain a judgement: which rules hit and with what, and at which expression the others stopped.
+
+    Exit codes: 0 explained, 2 usage, 3 policy does not compile, 4 input not readable.
+    """
+    from pipeline.cli.why import run
+
+    run(
+        file,
+        source=source.value,
+        kind=kind.value,
+        policies=policies,
+        context=context,
+        subject=subject,
+        view=view,
+        rule=rule,
+        as_json=output is OutputFormat.JSON,
+    )
+
+
 def add_to(app: typer.Typer) -> None:
     """Make these commands of `app`."""
-    for name, command in (("check", check), ("doc", doc), ("fmt", fmt)):
+    for name, command in (("check", check), ("why", why), ("doc", doc), ("fmt", fmt)):
         app.command(name)(command)

@@ -1,0 +1,233 @@
+"""`cmf why`: which rules hit a view and with what, and where the others stopped. Spec: docs/spec/cli.md [CLI-33]."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from cmf.enums import ViewKind
+from pipeline import policy_set
+from pipeline.assembly import Config, build_engine, load_policies
+from pipeline.cli.policy_places import file_of
+from pipeline.cli.reading import Exit, fail, one_line_errors, read_context, read_traffic
+from pipeline.cli.rendering import console
+from pipeline.decision import Decision, Effect, ViewDecision
+from pipeline.display import escaped_json, visible
+from pipeline.pipeline import Pipeline
+from pipeline.playground.evaluation import Tap
+from pipeline.policy_set import PolicySet
+from pipeline.why import Body, Failing, RuleWhy, Why
+
+LONGEST: Final = 160  # characters of a value that are shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One view, and what each rule that was looked at did about it."""
+
+    view: ViewDecision
+    rules: tuple[RuleWhy, ...]
+
+
+def run(
+    file: str,
+    *,
+    source: str,
+    kind: str,
+    policies: Sequence[Path] | None,
+    context: Path | None,
+    subject: str | None,
+    view: str | None,
+    rule: str | None,
+    as_json: bool,
+) -> None:
+    """Judge `file` and explain each view, or the one that is named, by each rule that was asked, or the one."""
+    with one_line_errors():
+        loaded = load_policies(policies)
+        with one_line_errors(str(context or "")):
+            known = read_context(context)
+        with one_line_errors(file):
+            traffic = read_traffic(file, source, kind)
+        if subject is not None:
+            known = known.model_copy(update={"subject": {"id": subject}})
+        if rule is not None:
+            _check_rule(loaded, rule)
+        tap = Tap(build_engine(loaded, "embedded", Config()))
+        decision = Pipeline(policies=loaded, engine=tap).run(traffic, known).decision
+        views = _chosen(decision, view)
+        why, seen = Why(loaded), _documents(tap)
+        told = [Told(view=one, rules=tuple(_rules(why, loaded, one, rule, seen.get(one.path, [])))) for one in views]
+    places = {each.id: file_of(each.path, [policy_set.shipped(), *(policies or ())]) for each in loaded.rules}
+    if as_json:
+        typer.echo(json.dumps(_document(decision, told, places), ensure_ascii=False, indent=1))
+    else:
+        _show(told, places, rule)
+
+
+def _chosen(decision: Decision, view: str | None) -> Sequence[ViewDecision]:
+    """The views to explain: all, or the one at a place or a path."""
+    if view is None:
+        return decision.views
+    found = [one for place, one in enumerate(decision.views) if view in (one.path, str(place))]
+    if not found:
+        fail(f"there is no view {visible(view)}; there are 0 to {len(decision.views) - 1}", Exit.USAGE)
+    return found
+
+
+def _check_rule(policies: PolicySet, rule: str) -> None:
+    known = [one.id for one in policies.rules]
+    if rule not in known:
+        near = difflib.get_close_matches(rule, known, 1)
+        fail(f"there is no rule {visible(rule)}; {f'did you mean {near[0]}?' if near else 'see `cmf doc`'}", Exit.USAGE)
+
+
+def _documents(tap: Tap) -> dict[str, list[Mapping[str, Any]]]:
+    """What policy saw of each view: once, or each time that it was another thing."""
+    seen: dict[str, list[Mapping[str, Any]]] = {}
+    for _, document in tap.asked:
+        listed = seen.setdefault(document["path"], [])
+        if document not in listed:
+            listed.append(document)
+    return seen
+
+
+def _rules(
+    why: Why, policies: PolicySet, view: ViewDecision, rule: str | None, documents: Sequence[Mapping[str, Any]]
+) -> Iterator[RuleWhy]:
+    """Each rule on the first of the documents that it hits, or on the first."""
+    asked = [one.id for one in policies.rules_for(ViewKind(view.kind)) if rule in (None, one.id)]
+    told = [why.rules(document, only=asked) for document in documents]
+    for of_one in zip(*told, strict=True):
+        yield next((one for one in of_one if one.hits), of_one[0])
+
+
+# -- for programs ------------------------------------------------------------------------------------------------------
+
+
+def _document(decision: Decision, told: Sequence[Told], places: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "verdict": decision.verdict.value,
+        "action": decision.action.value,
+        "views": [
+            {
+                "path": one.view.path,
+                "kind": one.view.kind,
+                "uri": one.view.uri,
+                "verdict": one.view.verdict.value,
+                "rules": [
+                    {"rule": each.rule, "file": places[each.rule], "hit": bool(each.hits), "bodies": _bodies(each)}
+                    for each in one.rules
+                ],
+            }
+            for one in told
+        ],
+    }
+
+
+def _bodies(rule: RuleWhy) -> list[dict[str, Any]]:
+    return [{"effect": effect.value, **_body(body)} for effect, bodies in rule.bodies.items() for body in bodies]
+
+
+def _body(body: Body) -> dict[str, Any]:
+    return {
+        "name": body.name,
+        "line": body.place.line,
+        "held": body.held,
+        "of": body.of,
+        "ways": [dict(way) for way in body.ways],
+        "values": list(body.values),
+        "failing": [
+            {
+                "expression": one.text,
+                "line": one.place.line,
+                "operands": [{"text": each.text, "known": each.known, "value": each.value} for each in one.operands],
+                "bindings": dict(one.bindings),
+                "error": one.error,
+                "behind": [_body(each) for each in one.behind],
+            }
+            for one in body.failing
+        ],
+    }
+
+
+# -- for people --------------------------------------------------------------------------------------------------------
+
+
+def _show(told: Sequence[Told], places: Mapping[str, str], rule: str | None) -> None:
+    out = console()
+    for one in told:
+        uri = "" if one.view.uri is None else f"  {visible(one.view.uri)}"
+        verdict = one.view.verdict.value
+        out.print(Text.assemble((visible(one.view.path), "bold"), f"  {one.view.kind}{uri}  {verdict}"))
+        far = 0
+        for each in sorted(one.rules, key=lambda rule: not rule.hits):
+            shown = _worth_telling(each, whole=rule is not None)
+            far += not shown
+            for effect, body in shown:
+                _show_body(out, f"{each.rule}  {visible(places[each.rule])}:{body.place.line}", effect, body)
+        if rule is not None and not one.rules:
+            out.print(Text(f"  {rule} is not asked about it", "dim"))
+        elif far:
+            out.print(Text(f"  {far} rules stopped at their first expression", "dim"))
+
+
+def _worth_telling(rule: RuleWhy, *, whole: bool) -> Sequence[tuple[Effect, Body]]:
+    """Of a rule that hit, how; of one that did not, the body that came furthest, if it came past its beginning."""
+    if whole:
+        return (*rule.hits, *rule.near_misses)
+    return rule.hits or [(effect, body) for effect, body in rule.near_misses[:1] if body.held]
+
+
+def _show_body(out: Console, where: str, effect: Effect, body: Body) -> None:
+    style, word = ("bold red", "hit ") if body.holds else ("yellow", "near" if body.held else "no  ")
+    passed = "" if body.holds else f"  {body.held} of {body.of} hold"
+    out.print(Text.assemble("  ", (word, style), f"  {where}  {effect.value}{passed}"))
+    for line in _lines(body, "        "):
+        out.print(Text(line))
+
+
+def _lines(body: Body, indent: str) -> Iterator[str]:
+    for way in body.ways:
+        if way:
+            yield indent + ", ".join(f"{visible(name)} = {_value(item)}" for name, item in way.items())
+    for text in dict.fromkeys(map(_value, body.values)):
+        yield f"{indent}gives {text}"
+    if body.failing:
+        yield from _failing_lines(body.failing, indent)
+
+
+def _failing_lines(failing: Sequence[Failing], indent: str) -> Iterator[str]:
+    """The expression once, with the values that its operands had in any of the ways in which it failed."""
+    first = failing[0]
+    error = f" ({first.error})" if first.error else ""
+    yield f"{indent}line {first.place.line}: {_plain(first.text)}{error}"
+    values: dict[str, dict[str, None]] = {}
+    for one in failing:
+        for operand in one.operands:
+            shown = _value(operand.value) if operand.known else "undefined"
+            values.setdefault(_plain(operand.text), {})[shown] = None
+    for text, seen in values.items():
+        yield f"{indent}  {text} = {' or '.join(seen)}"
+    for body in first.behind:
+        yield f"{indent}  {body.name}, line {body.place.line}, {'holds' if body.holds else 'does not hold'}"
+        yield from _lines(body, f"{indent}    ")
+
+
+def _plain(text: str) -> str:
+    return visible(" ".join(text.split()))
+
+
+def _value(value: Any) -> str:
+    text = escaped_json(value, indent=None)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+__all__ = ["run"]

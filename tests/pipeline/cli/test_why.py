@@ -1,0 +1,142 @@
+"""`cmf why`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipeline.cli import app
+
+RUN = CliRunner()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    RUN.invoke(app, ["init", str(tmp_path / "p"), "--template", "tools"])
+    return tmp_path / "p"
+
+
+def why(project: Path, *options: str, file: str = "cases/mail.json", text: str | None = None) -> Result:
+    where = file if file == "-" else str(project / file)
+    command = ["why", where, "--from", "openai_chat", "--policies", str(project / "policy"), *options]
+    return RUN.invoke(app, command, input=text)
+
+
+@pytest.mark.spec("CLI-33")
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--view", "9"), 2),
+        (("--view", "messages[9]"), 2),
+        (("--rule", "tools/by_rol"), 2),
+        (("--context", "none.yaml"), 4),
+    ],
+)
+def test_what_is_not_there_is_one_line(project: Path, options: tuple[str, ...], code: int) -> None:
+    result = why(project, *options)
+
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1)
+
+
+@pytest.mark.spec("CLI-33")
+def test_bad_policies_and_bad_input_are_one_line(project: Path) -> None:
+    unread = why(project, file="-", text="{")
+    (project / "policy" / "a.rego").write_text("package a\nx :=", encoding="utf-8")
+    uncompiled = why(project)
+
+    assert (unread.exit_code, uncompiled.exit_code) == (4, 3)
+    assert all(one.stderr.count("\n") == 1 and not one.stdout for one in (unread, uncompiled))
+
+
+@pytest.mark.spec("CLI-33")
+def test_hits_come_with_their_values_and_misses_with_where_they_stopped(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+
+    lines = why(project).stdout.splitlines()
+
+    sent = lines.index("messages[2].content[0]  tool_call  tool://_/send_mail  allow")
+    deleted = lines.index("messages[2].content[1]  tool_call  tool://_/delete_draft  deny")
+    assert lines[sent + 1 : deleted] == [
+        "  near  tools/ask_first  policy/cmf/rules/tools/ask_first/ask_first.rego:10  require_approval  1 of 3 hold",
+        "        line 15: startswith(input.name, beginning)",
+        '          input.name = "send_mail"',
+        '          beginning = "delete_" or "remove_" or "drop_"',
+        "  1 rules stopped at their first expression",
+    ]
+    assert '        beginning = "delete_"' in lines[deleted:]
+    assert "  hit   tools/by_role  policy/cmf/rules/tools/by_role/by_role.rego:11  deny" in lines[deleted:]
+    assert (
+        '        gives {"code": "tools.ask-first", "reason": "A person has to approve this first."}' in lines[deleted:]
+    )
+
+
+@pytest.mark.spec("CLI-33")
+def test_one_view_and_one_rule_are_told_whole(project: Path) -> None:
+    one = why(project, "--view", "3", "--rule", "tools/by_role").stdout
+    other = why(project, "--view", "messages[0].content[0]", "--rule", "tools/by_role").stdout
+
+    assert one.startswith("messages[2].content[0]  tool_call")
+    assert "no    tools/by_role" in one
+    assert "data.cmf.defaults.tools.by_role[input.name] = undefined" in one
+    assert other.splitlines()[1:] == ["  tools/by_role is not asked about it"]
+
+
+@pytest.mark.spec("CLI-33")
+def test_who_asks_is_what_the_host_says(project: Path) -> None:
+    (project / "ann.yaml").write_text("subject: {id: ann, roles: [editor]}", encoding="utf-8")
+
+    def verdicts(*options: str) -> list[str]:
+        shown = why(project, "--format", "json", *options).stdout
+        return [view["verdict"] for view in json.loads(shown)["views"]]
+
+    assert verdicts("--subject", "ann")[-1] == "deny"
+    assert verdicts("--context", str(project / "ann.yaml"))[-1] == "require_approval"
+
+
+@pytest.mark.spec("CLI-33")
+def test_json_has_all_of_it_and_standard_input_is_read(project: Path) -> None:
+    text = (project / "cases" / "mail.json").read_text(encoding="utf-8")
+
+    document = json.loads(why(project, "--format", "json", file="-", text=text).stdout)
+
+    (hit,) = [one for one in document["views"][-1]["rules"] if one["rule"] == "tools/by_role"]
+    assert (document["verdict"], document["action"], hit["hit"]) == ("deny", "refuse", True)
+    assert hit["file"].endswith("by_role.rego")
+    (body,) = [one for one in hit["bodies"] if one["ways"]]
+    assert (body["effect"], body["ways"]) == ("deny", [{"needed": ["editor"]}])
+    assert body["values"][0]["code"] == "tools.by-role"
+    (missed,) = [one for one in document["views"][-2]["rules"] if one["rule"] == "tools/ask_first"]
+    assert missed["bodies"][0]["failing"][0]["operands"][0] == {
+        "text": "input.name",
+        "known": True,
+        "value": "send_mail",
+    }
+
+
+@pytest.mark.spec("CLI-33")
+def test_what_came_from_the_traffic_is_shown_as_text_only_and_cut(project: Path) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "x\u202e" + "y" * 500, "arguments": "{}"}}
+    body = {"model": "m", "messages": [{"role": "assistant", "content": None, "tool_calls": [call]}]}
+
+    shown = why(project, "--view", "1", file="-", text=json.dumps(body)).stdout
+
+    assert "\u202e" not in shown
+    assert max(map(len, shown.splitlines()[1:])) < 250
+
+
+@pytest.mark.spec("CLI-33")
+def test_the_helpers_that_an_expression_asks_are_followed(project: Path) -> None:
+    command = ["why", str(project / "cases" / "mail.json"), "--from", "openai_chat", "--view", "3"]
+
+    lines = RUN.invoke(app, [*command, "--rule", "provenance/asked_for"]).stdout.splitlines()
+
+    asked = next(
+        number for number, line in enumerate(lines) if line.endswith("cmf.lib.origins._acts, line 25, does not hold")
+    )
+    assert lines[asked + 1].strip() == "line 25: call.sink"
+    assert lines[asked + 2].strip() == "call.sink = undefined"
