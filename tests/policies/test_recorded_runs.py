@@ -26,7 +26,7 @@ def replayed(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.proof
-@pytest.mark.spec("POL-50")
+@pytest.mark.spec("POL-60")
 def test_attacks_are_stopped_and_honest_runs_kept(proof_row: Callable[..., None]) -> None:
     figures = replayed("agentdojo_dev.jsonl.gz")
 
@@ -41,7 +41,7 @@ def test_attacks_are_stopped_and_honest_runs_kept(proof_row: Callable[..., None]
 
 
 @pytest.mark.proof
-@pytest.mark.spec("POL-50")
+@pytest.mark.spec("POL-60")
 def test_honest_work_without_profiles_is_left_alone(proof_row: Callable[..., None]) -> None:
     figures = replayed("tau_airline_honest.jsonl.gz")
 
