@@ -335,7 +335,9 @@ def documents() -> Iterator[dict[str, Any]]:
 
 def bare() -> Iterator[dict[str, Any]]:
     """Policy inputs of every kind with nothing but what has to be there."""
-    messages = [{"role": role, "content": [part], "extensions": _BARE_EXTENSIONS} for role, part in _BARE_PARTS]
+    messages: list[dict[str, Any]] = [
+        {"role": role, "content": [part], "extensions": _BARE_EXTENSIONS} for role, part in _BARE_PARTS
+    ]
     messages[0]["extensions"] = {**_BARE_EXTENSIONS, "delegation": {}}
     origins = [{"path": "", "type": "call", "sources": [dict(ORIGINS[0]["sources"][0])]}]
     yield from _inputs(
