@@ -23,6 +23,7 @@ from pipeline.context import Context
 from pipeline.decision import Decision
 from pipeline.errors import ReplayError
 from pipeline.policy_input import SessionFacts
+from pipeline.references import RULE as BY_REFERENCE
 from pipeline.stage import Traffic
 
 VERSION: Final = 1
@@ -104,13 +105,18 @@ def entry_of(
 
 
 def summary_of(decision: Decision) -> dict[str, Any]:
-    """What is kept of a decision: verdict, action, hits by view, and the stages that had a part in it."""
-    stages = [one.stage for one in decision.stages if one.changed or one.hit is not None or one.error is not None]
+    """What is kept of a decision: verdict, action, hits by view, and the stages that had a part in it.
+
+    A refusal of what is only referred to is the pipeline's own and comes again: it is complete, and no host's stage.
+    """
+    referring = [one for one in decision.stages if one.hit is not None and one.hit.rule == BY_REFERENCE]
+    others = [one for one in decision.stages if one not in referring]
+    stages = [one.stage for one in others if one.changed or one.hit is not None or one.error is not None]
     shown = {
         "revision": decision.revision,
         "verdict": decision.verdict.value,
         "action": decision.action.value,
-        "complete": decision.coverage.full,
+        "complete": decision.coverage.full or bool(referring),
         "views": [
             {
                 "path": view.path,
