@@ -415,7 +415,7 @@ class Guard:
 
 
 def raised(outcome: Outcome) -> Outcome:
-    """The outcome itself, if it lets something through; else Denied, ApprovalRequired or PolicyUnavailable is raised."""
+    """The outcome itself, if it lets something through; else Denied, ApprovalRequired or PolicyUnavailable."""
     decision = outcome.decision
     if decision.action in (Action.FORWARD, Action.FORWARD_MODIFIED):
         return outcome

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -88,7 +88,8 @@ def _spread(
     waiting: deque[Future[list[Compared]]] = deque()
     try:
         for chunk in _chunks(found):
-            waiting.append(pool.submit(_compare, chunk))
+            with _interrupts_held():
+                waiting.append(pool.submit(_compare, chunk))
             if len(waiting) >= 4 * count:  # no more than this is held in memory
                 yield waiting.popleft().result()
         while waiting:
@@ -100,6 +101,16 @@ def _spread(
         pool.shutdown(cancel_futures=True)
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Inside, Ctrl-C waits. A process that is started inside never hears of it, not even while it is being loaded."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _chunks(found: Iterable[bytes]) -> Iterator[list[bytes]]:
     lines = iter(found)
     while chunk := list(islice(lines, CHUNK)):
@@ -107,8 +118,6 @@ def _chunks(found: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _begin(base: PolicySet, head: PolicySet, profiles: Path | None) -> None:
-    # Whoever presses Ctrl-C is answered by the process that was started; it ends the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _sides.append(_sides_of(base, head, profiles))
 
 

@@ -59,7 +59,8 @@ class Pipeline:
         stages: in the order in which they run.
         policies: a directory, several, a loaded set, or None for the shipped policies; see `load_policies`.
         sessions: where sessions are kept; by default in this process.
-        engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`), or one of your own with these policies in it.
+        engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`), or one of your own with these
+            policies in it.
         config: mode, deadline and the rest.
         profiles: what is known of tools and resources: how far their results are trusted, and what arguments are for.
         recorder: where every run is put on record before its outcome is given out; by default nowhere.

@@ -38,10 +38,10 @@ class PolicySet:
     """A loaded policy set.
 
     `modules` are the files of the set and, after them, the generated ones; `sources` is what it was made of, tests
-    included; `own_entrypoint` is that of policies that are not made of rules; `data` is merged and frozen; `rules` are
-    all rules, those that are `off` included; `revision` is the SHA-256 of modules and data in hex; `capabilities` is
-    what the rules that are on need to see; `findings` are what is not as it looks in it, and does not keep it from being
-    used; `exceptions` are those from its rules, expired ones included.
+    included; `own_entrypoint` is that of policies that are not made of rules; `data` is merged and frozen; `rules`
+    are all rules, those that are `off` included; `revision` is the SHA-256 of modules and data in hex; `capabilities`
+    is what the rules that are on need to see; `findings` are what is not as it looks in it, and does not keep it from
+    being used; `exceptions` are those from its rules, expired ones included.
     """
 
     modules: tuple[Module, ...]

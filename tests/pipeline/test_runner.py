@@ -140,7 +140,9 @@ def test_a_view_without_an_answer_is_not_covered_and_nothing_is_forwarded(
 @pytest.mark.spec("PIPE-5")
 def test_an_engine_that_fails_is_a_decision(scripted: Scripted) -> None:
     decision = (
-        scripted([ALLOW, Failed("engine.panic")]).run(says("a", "b"), Context(), SessionFacts(), unknown()).outcome.decision
+        scripted([ALLOW, Failed("engine.panic")])
+        .run(says("a", "b"), Context(), SessionFacts(), unknown())
+        .outcome.decision
     )
 
     assert (decision.verdict, decision.action) == (Verdict.DENY, Action.REFUSE)

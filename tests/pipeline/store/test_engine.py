@@ -110,7 +110,8 @@ def test_opening_again_keeps_what_is_there(tmp_path: Path) -> None:
     file = tmp_path / "s.sqlite3"
     open_engine(url(file)).dispose()
     with sqlite3.connect(file) as connection:
-        connection.execute("INSERT INTO session_state (subject, session, version, updated_at) VALUES ('id:ann', 's1', 4, 0)")
+        columns = "(subject, session, version, updated_at)"
+        connection.execute(f"INSERT INTO session_state {columns} VALUES ('id:ann', 's1', 4, 0)")
 
     engine = open_engine(url(file))
 
