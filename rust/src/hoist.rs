@@ -1,12 +1,39 @@
 //! Policy text as the compiler has to read it [ENG-11].
 //!
-//! In this release the compiler refuses `some k, v in xs[_]`: one statement, two loops. So the inner loop becomes a
+//! In this release it reads `lib.rule`, where `lib` is imported, as the whole package and takes one member of it: every
+//! rule of the package is evaluated. So imported names are written out: `data.lib.rule`.
+//!
+//! And the compiler refuses `some k, v in xs[_]`: one statement, two loops. So the inner loop becomes a
 //! statement of its own: `cmf_in_1__ := xs[_]; some k, v in cmf_in_1__`. Lines stay where they are.
 #![forbid(unsafe_code)]
 
 use crate::distinct::has_bracket_variable;
+use crate::names::{dotted, Names};
+use crate::outline::mentions;
 use crate::repair::{apply, range, Edit};
 use regorus::unstable::{Expr, Literal, Module, Query, Ref, Rule, RuleHead};
+
+/// The module's text with imported names written out, or None if it has none.
+pub fn written_out(module: &Module) -> Option<String> {
+    let names = Names::of(module);
+    let mut edits = Vec::new();
+    for rule in &module.policy {
+        for (span, target) in mentions(rule, &names).imported {
+            let Some((start, end)) = range(&span) else { continue };
+            // Only what stands there as a word: the parser's span of a text in a reference is another.
+            if names.imported(span.text()).is_some() && target.iter().all(|name| is_word(name)) {
+                edits.push(Edit { start, end, text: dotted(&target) });
+            }
+        }
+    }
+    edits.sort_by_key(|edit| edit.start);
+    edits.dedup_by_key(|edit| edit.start);
+    apply(module, edits)
+}
+
+fn is_word(name: &str) -> bool {
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with(|c: char| c.is_ascii_digit())
+}
 
 /// The module's text with every such loop apart, or None if it has none.
 pub fn hoisted(module: &Module) -> Option<String> {

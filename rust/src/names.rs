@@ -102,6 +102,11 @@ impl Names {
         path
     }
 
+    /// What an import makes the name stand for.
+    pub fn imported(&self, name: &str) -> Option<&[String]> {
+        self.aliases.get(name).map(Vec::as_slice)
+    }
+
     pub fn call_name(&self, path: &[String]) -> String {
         let Some((root, rest)) = path.split_first() else { return String::new() };
         match self.aliases.get(root) {

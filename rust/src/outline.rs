@@ -18,8 +18,10 @@ pub struct Reference {
 
 /// What OPA asks for before it asks whether a negated expression holds: if it is not there, nothing holds.
 pub struct Hoisted {
-    /// From the root; None for a member of a local.
+    /// From the root; None for a member of a local, and for a call.
     pub path: Option<Vec<Step>>,
+    /// The function, if it is a call inside of another expression.
+    pub call: Option<String>,
     pub span: Span,
 }
 
@@ -55,6 +57,8 @@ pub struct Mentions {
     pub discarded: Option<Span>,
     pub minus_of_expression: Option<Span>,
     pub hoisted: Vec<Hoisted>,
+    /// The first names of references that an import gave, and what they stand for.
+    pub imported: Vec<(Span, Vec<String>)>,
     /// Whole numbers beyond ±2^53.
     pub long_numbers: Vec<Span>,
     /// Whether the body can hold in more than one way, outside of comprehensions.
@@ -86,6 +90,8 @@ struct Walker<'a> {
     quantified: Vec<BTreeSet<String>>,
     /// Inside of a negated expression, where OPA asks for references first.
     hoisting: bool,
+    /// The next call is what is negated, and not inside of it.
+    outermost: bool,
 }
 
 impl<'a> Walker<'a> {
@@ -97,6 +103,7 @@ impl<'a> Walker<'a> {
             depth: 0,
             quantified: Vec::new(),
             hoisting: false,
+            outermost: false,
         }
     }
 
@@ -226,6 +233,7 @@ impl<'a> Walker<'a> {
             other => is_plain(other),
         };
         self.hoisting = !is_alone;
+        self.outermost = matches!(expr, Expr::Call { .. });
         self.expr(expr);
         self.hoisting = false;
     }
@@ -307,6 +315,11 @@ impl<'a> Walker<'a> {
     fn call(&mut self, fcn: &Expr, params: &[Ref<Expr>], is_statement: bool) {
         let path = fixed_path(fcn).unwrap_or_default();
         let name = self.names.call_name(&path);
+        let is_inside = self.hoisting && !std::mem::replace(&mut self.outermost, false);
+        if is_inside {
+            let span = first_span(fcn).clone();
+            self.found.hoisted.push(Hoisted { path: None, call: Some(name.clone()), span });
+        }
         let looked_up = looked_up(&name, params).filter(|_| !self.is_local("input"));
         self.found.calls.push(Call {
             name,
@@ -347,15 +360,18 @@ impl<'a> Walker<'a> {
         let Some((Step::Name(root), _)) = path.first() else { return };
         let span = first_span(expr);
         if self.hoisting && self.is_local(root) && path.len() > 1 {
-            self.found.hoisted.push(Hoisted { path: None, span: span.clone() });
+            self.found.hoisted.push(Hoisted { path: None, call: None, span: span.clone() });
         }
         if self.is_local(root) || root.starts_with('_') && root.chars().all(|c| c == '_') {
             return;
         }
+        if let Some(target) = self.names.imported(root).filter(|_| path.len() > 1) {
+            self.found.imported.push((span.clone(), target.to_vec()));
+        }
         let mut absolute: Vec<Step> = self.names.root(root).into_iter().map(Step::Name).collect();
         absolute.extend(path.iter().skip(1).map(|(step, _)| step.clone()));
         if self.hoisting {
-            self.found.hoisted.push(Hoisted { path: Some(absolute.clone()), span: span.clone() });
+            self.found.hoisted.push(Hoisted { path: Some(absolute.clone()), call: None, span: span.clone() });
         }
         self.found.references.push(Reference { path: absolute, span: span.clone() });
     }

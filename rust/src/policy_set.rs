@@ -112,14 +112,19 @@ impl PolicySet {
                 },
             });
         }
-        // What could not be read again is interpreted.
-        match rewritten(&mut engine, modules, &set.data, options, hoist::hoisted).unwrap_or(None) {
-            Some(mut rewritten) => set.compile_program(&mut rewritten, &graph.to_check()),
-            None => set.compile_program(&mut engine, &graph.to_check()),
+        // What could not be read again is compiled as it stands, or interpreted.
+        let mut compiled: Option<Rewritten> = None;
+        for rewrite in [hoist::written_out, hoist::hoisted] {
+            let (engine, modules) =
+                compiled.as_mut().map_or((&mut engine, modules), |(engine, modules)| (engine, modules.as_slice()));
+            if let Ok(Some(better)) = rewritten(engine, modules, &set.data, options, rewrite) {
+                compiled = Some(better);
+            }
         }
-        let mut interpreter = rewritten(&mut engine, modules, &set.data, options, repair::repaired)?.unwrap_or(engine);
-        add_guards(&mut interpreter)?;
-        set.interpreter = interpreter;
+        set.compile_program(compiled.as_mut().map_or(&mut engine, |(engine, _)| engine), &graph.to_check());
+        let repaired = rewritten(&mut engine, modules, &set.data, options, repair::repaired)?;
+        set.interpreter = repaired.map_or(engine, |(engine, _)| engine);
+        add_guards(&mut set.interpreter)?;
         Ok(set)
     }
 
@@ -201,6 +206,9 @@ pub(crate) fn engine_of(modules: &[(String, String)], options: Options) -> Resul
     Ok(engine)
 }
 
+/// An engine, and the modules that it has read.
+type Rewritten = (Engine, Vec<(String, String)>);
+
 /// An engine that reads the modules as `rewrite` gives them, or None if that changes nothing.
 fn rewritten(
     engine: &mut Engine,
@@ -208,7 +216,7 @@ fn rewritten(
     data: &Value,
     options: Options,
     rewrite: fn(&Module) -> Option<String>,
-) -> Result<Option<Engine>, PolicyFault> {
+) -> Result<Option<Rewritten>, PolicyFault> {
     let texts: Vec<Option<String>> = engine.get_modules().iter().map(|module| rewrite(module)).collect();
     if texts.iter().all(Option::is_none) {
         return Ok(None);
@@ -218,7 +226,7 @@ fn rewritten(
     let mut engine = engine_of(&modules, options)?;
     engine.add_data(data.clone()).map_err(|error| PolicyFault::from_engine("policy.data", &error))?;
     prepare(&mut engine)?;
-    Ok(Some(engine))
+    Ok(Some((engine, modules)))
 }
 
 fn compile(engine: &mut Engine, names: &[String], to_check: &BTreeSet<String>) -> Result<Hardened, String> {

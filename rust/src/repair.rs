@@ -82,7 +82,7 @@ fn repair(rule: &Rule, names: &Names, edits: &mut Vec<Edit>) {
 }
 
 /// The bytes of the value in a head.
-fn term_of(head: &RuleHead) -> Option<(usize, usize)> {
+pub fn term_of(head: &RuleHead) -> Option<(usize, usize)> {
     match head {
         RuleHead::Set { span, refr, key: Some(_) } => {
             let (start, end) = range(span)?;
@@ -97,7 +97,7 @@ fn term_of(head: &RuleHead) -> Option<(usize, usize)> {
 }
 
 /// The bytes behind `:=` or `=`.
-fn assigned(assign: &RuleAssign) -> Option<(usize, usize)> {
+pub fn assigned(assign: &RuleAssign) -> Option<(usize, usize)> {
     let (start, end) = range(&assign.span)?;
     let operator = if assign.span.text().starts_with(":=") { 2 } else { 1 };
     Some((start + operator, end))

@@ -8,7 +8,7 @@ use crate::known::{known, Known};
 use crate::names::{assigned_names, first_span, head_of, locals, pattern_names, Names, Step};
 use crate::outline::{mentions, Mentions};
 use crate::policy_set::{check_modules, engine_of, Options};
-use crate::repair::{is_defined, range};
+use crate::repair::{assigned, is_defined, range, term_of};
 use crate::stack::{on_large_stack, NO_STACK};
 use crate::vet::Graph;
 use crate::watch;
@@ -91,7 +91,7 @@ fn definition(rule: &Rule, names: &Names, graph: &Graph, module: &Module) -> Val
         "always": is_default || head.is_set || head.computed_key.is_some() || unconditional && !head.is_function,
         "known": head.value.filter(|_| bodies.is_empty()).map(|value| known_json(&known(value, names))),
         "arguments": head.arguments.iter().map(|argument| span_of(argument)).collect::<Vec<_>>(),
-        "value": head.value.map(|value| span_of(value)),
+        "value": head_value(rule).map(|(start, end)| json!([start, end])),
         "with": found.with.is_some(),
         "bodies": bodies.iter().map(|body| body_json(body, &scope)).collect::<Vec<_>>(),
         "reads": reads(&found),
@@ -99,6 +99,14 @@ fn definition(rule: &Rule, names: &Names, graph: &Graph, module: &Module) -> Val
         "hoisted": hoisted(&found),
         "long_numbers": found.long_numbers.iter().map(place).collect::<Vec<_>>(),
     })
+}
+
+/// The bytes of the value in a head, if it gives one.
+fn head_value(rule: &Rule) -> Option<(usize, usize)> {
+    match rule {
+        Rule::Spec { head, .. } => term_of(head),
+        Rule::Default { .. } => None,
+    }
 }
 
 fn place(span: &Span) -> Value {
@@ -132,7 +140,7 @@ fn calls(found: &Mentions) -> Vec<Value> {
 fn hoisted(found: &Mentions) -> Vec<Value> {
     let one = |entry: &crate::outline::Hoisted| {
         let path = entry.path.as_ref().map(|path| path_json(path).0);
-        json!({"path": path, "line": entry.span.line, "column": entry.span.col})
+        json!({"path": path, "call": entry.call, "line": entry.span.line, "column": entry.span.col})
     };
     found.hoisted.iter().map(one).collect()
 }
@@ -172,7 +180,7 @@ impl Scope<'_> {
 fn body_json(body: &RuleBody, scope: &Scope<'_>) -> Value {
     json!({
         "else": body.is_else,
-        "value": body.assign.as_ref().map(|assign| span_of(&assign.value)),
+        "value": body.assign.as_ref().and_then(assigned).map(|(start, end)| json!([start, end])),
         "span": range(&body.query.span).map(|(start, end)| json!([start, end])),
         "statements": statements(&body.query, scope),
     })
@@ -180,11 +188,19 @@ fn body_json(body: &RuleBody, scope: &Scope<'_>) -> Value {
 
 fn statements(query: &Query, scope: &Scope<'_>) -> Vec<Value> {
     let declared = locals(query);
-    query.stmts.iter().map(|statement| statement_json(statement, &declared, scope)).collect()
+    // What `some` alone declares gets its value where a bracket first goes through members.
+    let mut assigned = BTreeSet::new();
+    query.stmts.iter().for_each(|statement| assigned_names(&statement.literal, &mut assigned));
+    query.stmts.iter().map(|statement| statement_json(statement, &declared, &assigned, scope)).collect()
 }
 
-fn statement_json(statement: &LiteralStmt, declared: &BTreeSet<String>, scope: &Scope<'_>) -> Value {
-    let mut found = Parts::new(scope, declared);
+fn statement_json(
+    statement: &LiteralStmt,
+    declared: &BTreeSet<String>,
+    assigned: &BTreeSet<String>,
+    scope: &Scope<'_>,
+) -> Value {
+    let mut found = Parts::new(scope, declared, assigned);
     found.literal(&statement.literal);
     let mut binds = BTreeSet::new();
     assigned_names(&statement.literal, &mut binds);
@@ -212,14 +228,16 @@ fn statement_json(statement: &LiteralStmt, declared: &BTreeSet<String>, scope: &
 struct Parts<'a> {
     scope: &'a Scope<'a>,
     declared: &'a BTreeSet<String>,
+    assigned: &'a BTreeSet<String>,
     operands: Vec<Value>,
     needs: BTreeSet<String>,
     unified: BTreeSet<String>,
 }
 
 impl<'a> Parts<'a> {
-    fn new(scope: &'a Scope<'a>, declared: &'a BTreeSet<String>) -> Self {
-        Self { scope, declared, operands: Vec::new(), needs: BTreeSet::new(), unified: BTreeSet::new() }
+    fn new(scope: &'a Scope<'a>, declared: &'a BTreeSet<String>, assigned: &'a BTreeSet<String>) -> Self {
+        let (needs, unified) = (BTreeSet::new(), BTreeSet::new());
+        Self { scope, declared, assigned, operands: Vec::new(), needs, unified }
     }
 
     fn literal(&mut self, literal: &Literal) {
@@ -263,15 +281,19 @@ impl<'a> Parts<'a> {
     /// An expression whose value says something: no constant, and none that goes through members.
     fn operand(&mut self, expr: &Expr) {
         self.mention(expr);
-        let is_loop = crate::distinct::has_bracket_variable(expr);
-        if crate::names::constant(expr).is_none() && !is_loop {
+        // The parser's spans of literals with brackets begin too late.
+        let is_named = matches!(
+            expr,
+            Expr::Var { .. } | Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Call { .. } | Expr::ArithExpr { .. }
+        );
+        if is_named && !crate::distinct::has_bracket_variable(expr) {
             self.operands.push(span_of(expr));
         }
     }
 
     fn nested(&mut self, query: &Query) {
         let inner = locals(query);
-        let mut found = Parts::new(self.scope, self.declared);
+        let mut found = Parts::new(self.scope, self.declared, self.assigned);
         query.stmts.iter().for_each(|statement| found.literal(&statement.literal));
         self.needs.extend(found.needs.difference(&inner).cloned());
     }
@@ -282,7 +304,7 @@ impl<'a> Parts<'a> {
         match expr {
             Expr::Var { span, .. } => {
                 let name = span.text();
-                if self.declared.contains(name) || self.scope.arguments.contains(name) {
+                if self.declared.contains(name) || self.scope.arguments.contains(name) || self.scope.is_variable(name) {
                     self.needs.insert(name.to_owned());
                 }
             }
@@ -292,7 +314,7 @@ impl<'a> Parts<'a> {
                 match index.as_ref() {
                     Expr::Var { span, .. } if self.scope.is_variable(span.text()) => {
                         let name = span.text().to_owned();
-                        if !self.declared.contains(&name) && !self.scope.arguments.contains(&name) {
+                        if !self.assigned.contains(&name) && !self.scope.arguments.contains(&name) {
                             self.unified.insert(name);
                         } else {
                             self.needs.insert(name);

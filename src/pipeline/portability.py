@@ -102,7 +102,11 @@ def findings(survey: Survey, data: Mapping[str, Any], rules: Sequence[Rule], *, 
             only our own input could make wrong.
         strict: whether a builtin that fails makes the view failed; if not, each rule that could vanish is found [D5].
     """
-    found = [*_dialect(survey, data), *_settings(survey, data), *_negations(survey, data, refuses=bool(rules))]
+    found = [
+        *_dialect(survey, data),
+        *_settings(survey, data),
+        *_negations(survey, data, refuses=bool(rules), strict=strict),
+    ]
     found += _unknown_fields(survey, refuses=bool(rules))
     for rule in rules:
         found += _unseen(survey, rule)
@@ -161,17 +165,28 @@ def _dialect(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
                 yield _finding("policy.regex-dialect", call.place, message, instead)
 
 
-def _negations(survey: Survey, data: Mapping[str, Any], *, refuses: bool) -> Iterator[Finding]:
-    """`not f(input.missing)` holds here and not in OPA, which asks for `input.missing` before it negates."""
+def _negations(survey: Survey, data: Mapping[str, Any], *, refuses: bool, strict: bool) -> Iterator[Finding]:
+    """`not f(input.missing)` holds here and not in OPA, which asks for `input.missing` before it negates.
+
+    So it is with `not f(g(x))` where `g(x)` has no value: what has one cannot be told, and a builtin that fails is a
+    failure on both engines if they are strict.
+    """
     for definition in survey.definitions():
-        for path, place in definition.hoisted:
-            certain = path is None or path[0] == "input"
-            if path is not None and not certain and _is_defined(survey, data, path):
+        for path, call, place in definition.hoisted:
+            if call is not None:
+                if call in _BUILTINS and (strict or call in _NEVER_FAIL):
+                    continue
+                what = f"{call} has no value"
+            elif path is None:
+                what = "the member is missing"
+            elif path[0] != "input" and _is_defined(survey, data, path):
                 continue
+            else:
+                what = f"{'.'.join(path)} is missing"
             yield _finding(
                 "policy.negated-reference",
                 place,
-                f"OPA does not negate this where {'.'.join(path) if path else 'the member'} is missing",
+                f"OPA does not negate this where {what}",
                 "put what is negated into a rule of its own: `_holds if …`, then `not _holds`",
                 refuses=refuses and path is not None,
             )
@@ -188,7 +203,7 @@ def _is_defined(survey: Survey, data: Mapping[str, Any], path: Path) -> bool:
 
 
 def _vanishing(survey: Survey) -> Iterator[Finding]:
-    can_fail = frozenset(allowed_builtins()) - _NEVER_FAIL
+    can_fail = _BUILTINS - _NEVER_FAIL
     for rule in survey.rules:
         effect = rule.path[-1]
         if effect not in {Effect.DENY, Effect.REQUIRE_APPROVAL, "allow"}:
@@ -201,6 +216,7 @@ def _vanishing(survey: Survey) -> Iterator[Finding]:
                     yield _finding("policy.may-vanish", call.place, message, hint, refuses=False)
 
 
+_BUILTINS: Final = frozenset(allowed_builtins())
 _NEVER_FAIL: Final = frozenset(
     {"is_array", "is_boolean", "is_null", "is_number", "is_object", "is_set", "is_string", "json.is_valid"}
     | {"object.get", "type_name", "json.marshal", "base64.is_valid", "regex.is_valid", "semver.is_valid"}

@@ -21,9 +21,9 @@ from pipeline.approvals import Approvals
 from pipeline.assembly import open_sessions
 from pipeline.authority import APPROVE, DECLASSIFY
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
-from pipeline.display import escaped_json, visible
 from pipeline.context import Context
 from pipeline.declassification import ALL_ON_RECORD, declassify
+from pipeline.display import escaped_json, visible
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhd])")

@@ -53,5 +53,9 @@ class Breaker:
         elif self._pause == 0.0 and self._faults >= self._limit:
             self._open(now, self._first)
 
+    def give_up(self) -> None:
+        """Whoever was told yes does not ask after all: somebody else may."""
+        self._trying = False
+
     def _open(self, now: float, pause: float) -> None:
         self._pause, self._until, self._trying = pause, now + pause, False

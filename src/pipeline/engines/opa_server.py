@@ -171,15 +171,16 @@ class OpaServerEngine:
             for item in items:
                 results[item.place] = Failed("engine.circuit-open")
             return
-        fault = True
         try:
             async with asyncio.timeout_at(deadline):
                 await self._ask(context, items, results)
             fault = all(_is_outage(results[item.place]) for item in items)
         except TimeoutError:
-            pass  # what was not answered stays `TimedOut`
-        finally:
-            self._breaker.note(now(), fault=fault)
+            fault = True  # what was not answered stays `TimedOut`
+        except BaseException:
+            self._breaker.give_up()
+            raise
+        self._breaker.note(now(), fault=fault)
 
     async def _push(self, modules: Sequence[tuple[str, str]], data: Mapping[str, Any], timeout_seconds: float) -> None:
         *others, last = modules

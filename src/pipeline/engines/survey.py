@@ -62,12 +62,22 @@ class Call:
     place: Place
 
 
+class Hoisted(NamedTuple):
+    """What OPA asks for before it asks whether a negated expression holds.
+
+    `path` is None for a member of a local variable, and for a call inside of another expression, whose name is `call`.
+    """
+
+    path: Path | None
+    call: str | None
+    place: Place
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     """One definition of a rule.
 
-    `always` says that it has a value whatever the input is; `hoisted` are the references that OPA asks for before it
-    asks whether a negated expression holds (path None: a member of a local variable); `raw` is the survey's own
+    `always` says that it has a value whatever the input is; `raw` is the survey's own
     entry, with the bodies.
     """
 
@@ -78,7 +88,7 @@ class Definition:
     known: Any
     reads: tuple[Read, ...]
     calls: tuple[Call, ...]
-    hoisted: tuple[tuple[Path | None, Place], ...]
+    hoisted: tuple[Hoisted, ...]
     long_numbers: tuple[Place, ...]
     raw: Mapping[str, Any]
 
@@ -218,7 +228,9 @@ def _definition(entry: Mapping[str, Any]) -> Definition:
         known=entry["known"],
         reads=tuple(Read(tuple(read["path"]), read["whole"], place(read)) for read in entry["reads"]),
         calls=tuple(Call(call["name"], tuple(call["arguments"]), place(call)) for call in entry["calls"]),
-        hoisted=tuple((tuple(one["path"]) if one["path"] else None, place(one)) for one in entry["hoisted"]),
+        hoisted=tuple(
+            Hoisted(tuple(one["path"]) if one["path"] else None, one["call"], place(one)) for one in entry["hoisted"]
+        ),
         long_numbers=tuple(map(place, entry["long_numbers"])),
         raw=entry,
     )

@@ -119,3 +119,54 @@ def test_two_loops_in_one_statement_and_constant_keys_are_compiled(rules: str) -
 )
 def test_comprehensions_whose_keys_may_meet_are_interpreted(rules: str) -> None:
     assert engine_of(rules, "x", compiled=True).form == "interpreted"
+
+
+IMPORTING = """package t
+
+import data.lib.tools
+import data.lib.tools.fine as ok
+import data.settings as given
+import input.obj as things
+
+a := [tools.fine, ok, given.limit, things.p, tools.double(2)]
+
+b := [item | some item in tools.members; item > tools.fine]
+
+c if not tools.missing
+
+d contains tools.members[_] if tools["fine"] == 3
+
+e := item if { item := given.limit }
+"""
+IMPORTED = """package lib.tools
+
+fine := 3
+
+members := {3, 4}
+
+missing if input.nothing
+
+broken := to_number(input.s)
+
+double(n) := n * 2
+"""
+
+
+@pytest.mark.spec("ENG-11")
+@pytest.mark.opa
+def test_imported_names_mean_what_they_name_and_nothing_beside_it(opa_binary: Path, tmp_path: Path) -> None:
+    modules, data = [("t.rego", IMPORTING), ("lib.rego", IMPORTED)], {"settings": {"limit": 5}}
+    for path, text in modules:
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    (tmp_path / "data.json").write_text(json.dumps(data), encoding="utf-8")
+    (tmp_path / "input.json").write_text(json.dumps(DOCUMENT), encoding="utf-8")
+    command = [opa_binary, "eval", "--data", tmp_path, "--input", tmp_path / "input.json", "data.t"]
+    answer = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    theirs = answer["result"][0]["expressions"][0]["value"]
+
+    for compiled in (True, False):
+        engine = EmbeddedEngine(
+            modules, data, [f"data.t.{name}" for name in "abcde"], use_compiled=compiled, check_every=0
+        )
+        assert {name: result_of(engine, name) for name in "abcde"} == {name: Decided(theirs[name]) for name in "abcde"}
+        assert engine.form == ("compiled" if compiled else "interpreted")
