@@ -112,17 +112,12 @@ impl PolicySet {
                 },
             });
         }
-        // What could not be read again is compiled as it stands, or interpreted.
-        let mut compiled: Option<Rewritten> = None;
-        for rewrite in [hoist::written_out, hoist::hoisted] {
-            let (engine, modules) =
-                compiled.as_mut().map_or((&mut engine, modules), |(engine, modules)| (engine, modules.as_slice()));
-            if let Ok(Some(better)) = rewritten(engine, modules, &set.data, options, rewrite) {
-                compiled = Some(better);
-            }
-        }
-        set.compile_program(compiled.as_mut().map_or(&mut engine, |(engine, _)| engine), &graph.to_check());
-        let repaired = rewritten(&mut engine, modules, &set.data, options, repair::repaired)?;
+        let written_out = rewritten(&mut engine, modules, &set.data, options, hoist::written_out).unwrap_or(None);
+        let (mut engine, modules) = written_out.unwrap_or_else(|| (engine, modules.to_vec()));
+        // What could not be read again is interpreted.
+        let mut hoisted = rewritten(&mut engine, &modules, &set.data, options, hoist::hoisted).unwrap_or(None);
+        set.compile_program(hoisted.as_mut().map_or(&mut engine, |(engine, _)| engine), &graph.to_check());
+        let repaired = rewritten(&mut engine, &modules, &set.data, options, repair::repaired)?;
         set.interpreter = repaired.map_or(engine, |(engine, _)| engine);
         add_guards(&mut set.interpreter)?;
         Ok(set)
