@@ -7,25 +7,24 @@
 use crate::failure::{position, Failure, Outcome};
 use crate::json::{self, JsonFault};
 use crate::policy_set::PolicySet;
+use crate::programs::Program;
 use crate::stack::{on_large_stack, MAX_TIMEOUT, NO_STACK};
-use crate::strict::Hardened;
 use crate::watch;
 use crate::written::{self, Unwritable};
 use regorus::rvm::vm::VmError;
-use regorus::rvm::RegoVM;
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, LimitError, Value};
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Instructions of the compiled form in one evaluation; the clock stops it long before.
-const MAX_INSTRUCTIONS: usize = 100_000_000;
 /// Steps between two looks at the clock. The interpreter's own operators are not bounded in size, so it looks at every
 /// step: what doubles with each step is then stopped within a few times the time it had.
 const MACHINE_INTERVAL: NonZeroU32 = NonZeroU32::MIN.saturating_add(15);
 pub const INTERPRETER_INTERVAL: NonZeroU32 = NonZeroU32::MIN;
+
+/// Bytes of a view with which a machine is kept for the next one.
+const MAX_KEPT_BYTES: usize = 64 << 10;
 
 /// Codes for the interpreter's own complaints, by how they begin; what follows may quote input and is never kept.
 const INTERPRETER_CODES: &[(&str, &str)] = &[
@@ -57,11 +56,13 @@ impl PolicySet {
     pub fn evaluate(&self, entrypoints: &[String], shared: &[u8], views: &[&[u8]], timeout: Duration) -> Vec<Outcome> {
         let deadline = Instant::now().checked_add(timeout.min(MAX_TIMEOUT));
         let outcomes = on_large_stack(|| {
+            let bytes = shared.len();
             let shared = match json::parse_object(shared, self.options.max_input_bytes) {
                 Ok(value) => value,
                 Err(fault) => return vec![refused_input("shared", fault); views.len()],
             };
-            let mut batch = Batch { set: self, deadline, machine: None, interpreter: None, parsed: None };
+            let mut batch =
+                Batch { set: self, deadline, interpreter: None, parsed: None, shared_bytes: bytes, is_small: false };
             let mut outcomes = Vec::with_capacity(views.len());
             for (position, view) in views.iter().enumerate() {
                 let name = entrypoints.get(position).map_or("", String::as_str);
@@ -77,10 +78,12 @@ impl PolicySet {
 struct Batch<'a> {
     set: &'a PolicySet,
     deadline: Option<Instant>,
-    machine: Option<RegoVM>,
     interpreter: Option<Engine>,
     /// The view before, merged: one view may be asked of several entrypoints.
     parsed: Option<(*const u8, usize, Value)>,
+    shared_bytes: usize,
+    /// Whether a machine may be kept with what it holds of the view.
+    is_small: bool,
 }
 
 impl Batch<'_> {
@@ -96,20 +99,21 @@ impl Batch<'_> {
         if self.left().is_none() {
             return Outcome::TimedOut;
         }
+        self.is_small = self.shared_bytes + view.len() <= MAX_KEPT_BYTES;
         let input = match self.input(shared, view) {
             Ok(input) => input,
             Err(fault) => return refused_input("view", fault),
         };
-        let compiled = entrypoint.interpreted_because.is_none() && !self.set.interpret_only.load(Ordering::Relaxed);
-        let Some(hardened) = self.set.compiled.as_ref().filter(|_| compiled) else {
+        let program = entrypoint.program.and_then(|place| self.set.programs.get(place));
+        let Some(program) = program.filter(|_| !self.set.interpret_only.load(Ordering::Relaxed)) else {
             return self.interpret(name, input);
         };
         let count = self.set.decisions.fetch_add(1, Ordering::Relaxed);
         let every = self.set.options.check_every;
         if every == 0 || count % every != 0 {
-            return self.execute(hardened, name, input);
+            return self.execute(program, name, input);
         }
-        let outcome = self.execute(hardened, name, input.clone());
+        let outcome = self.execute(program, name, input.clone());
         let other = self.interpret(name, input);
         self.compare(outcome, &other, name)
     }
@@ -146,14 +150,10 @@ impl Batch<'_> {
         ExecutionTimerConfig { limit: self.left().unwrap_or(Duration::ZERO), check_interval }
     }
 
-    fn execute(&mut self, compiled: &Hardened, name: &str, input: Value) -> Outcome {
+    fn execute(&mut self, program: &Program, name: &str, input: Value) -> Outcome {
         let timer = self.timer(MACHINE_INTERVAL);
-        let mut machine = match self.machine.take() {
-            Some(machine) => machine,
-            None => match new_machine(compiled, &self.set.data) {
-                Some(machine) => machine,
-                None => return Outcome::Failed(Failure::new("engine.internal", "data")),
-            },
+        let Some(mut machine) = program.machine(&self.set.data) else {
+            return Outcome::Failed(Failure::new("engine.internal", "data"));
         };
         machine.set_execution_timer_config(Some(timer));
         machine.set_input(input);
@@ -164,9 +164,10 @@ impl Batch<'_> {
             // The machine's state is unknown: it goes.
             return Outcome::Failed(Failure::new("engine.panic", name));
         };
-        let rule = compiled.rule_at(machine.get_pc());
-        machine.set_input(Value::Undefined);
-        self.machine = Some(machine);
+        let rule = program.rule_at(machine.get_pc());
+        if result.is_ok() && self.is_small {
+            program.take_back(machine);
+        }
         match (failure, result) {
             _ if late => Outcome::TimedOut,
             (Some(failure), _) => Outcome::Failed(Failure::new(failure.code, format!("{} in {rule}", failure.detail))),
@@ -241,12 +242,4 @@ fn place(text: &str) -> String {
 
 fn refused_input(part: &str, fault: JsonFault) -> Outcome {
     Outcome::Failed(Failure::new(fault.code, format!("{part}, byte {}", fault.offset)))
-}
-
-fn new_machine(compiled: &Hardened, data: &Value) -> Option<RegoVM> {
-    let mut machine = RegoVM::new();
-    machine.load_program(Arc::clone(&compiled.program));
-    machine.set_max_instructions(MAX_INSTRUCTIONS);
-    machine.set_data(data.clone()).ok()?;
-    Some(machine)
 }

@@ -1,6 +1,6 @@
 //! The embedded Rego engine of cmf-pipeline [docs/spec/engines.md].
 //!
-//! `policy_set` compiles and `batch` evaluates. `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be
+//! `policy_set` and `programs` compile, `batch` evaluates. `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be
 //! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, and
 //! `dialect` patterns those of OPA; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
 //! and `written` the only way out; `tooling` is for authors, `python` the binding.
@@ -19,6 +19,7 @@ pub mod outline;
 pub mod patterns;
 pub mod policy_set;
 pub mod prescan;
+pub mod programs;
 pub mod repair;
 pub mod stack;
 pub mod strict;

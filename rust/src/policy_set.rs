@@ -3,11 +3,10 @@
 
 use crate::failure::PolicyFault;
 use crate::json::{self, JsonFault};
+use crate::programs::{self, Program, Texts, Wanted};
 use crate::stack::{on_large_stack, NO_STACK};
-use crate::strict::{self, Hardened};
 use crate::vet::Graph;
 use crate::{builtins, hoist, prescan, repair, watch};
-use regorus::languages::rego::compiler::Compiler;
 use regorus::unstable::{Expr, Module, Ref, Source, Span};
 use regorus::{Engine, Value};
 use std::collections::BTreeSet;
@@ -45,6 +44,8 @@ pub(crate) struct Entrypoint {
     pub name: String,
     /// Why it is interpreted, or None where the compiled form serves it.
     pub interpreted_because: Option<String>,
+    /// Which of the set's programs serves it otherwise.
+    pub program: Option<usize>,
 }
 
 pub struct PolicySet {
@@ -52,7 +53,7 @@ pub struct PolicySet {
     pub(crate) entrypoints: Vec<Entrypoint>,
     /// Prepared, with the guarded builtins; cloned for each call, which shares all but the evaluation's own state.
     pub(crate) interpreter: Engine,
-    pub(crate) compiled: Option<Hardened>,
+    pub(crate) programs: Vec<Program>,
     pub(crate) data: Value,
     pub(crate) decisions: AtomicU64,
     pub(crate) differences: AtomicU64,
@@ -95,18 +96,19 @@ impl PolicySet {
         let mut set = Self {
             options,
             entrypoints: Vec::new(),
-            compiled: None,
+            programs: Vec::new(),
             data,
             decisions: AtomicU64::new(0),
             differences: AtomicU64::new(0),
             interpret_only: AtomicBool::new(false),
             interpreter: Engine::new(),
         };
-        for (name, node) in entrypoints.iter().zip(nodes) {
+        for (name, node) in entrypoints.iter().zip(&nodes) {
             set.entrypoints.push(Entrypoint {
                 name: name.clone(),
+                program: None,
                 interpreted_because: if options.use_compiled {
-                    graph.unfit(node)
+                    graph.unfit(*node)
                 } else {
                     Some("asked for".to_owned())
                 },
@@ -116,7 +118,11 @@ impl PolicySet {
         let (mut engine, modules) = written_out.unwrap_or_else(|| (engine, modules.to_vec()));
         // What could not be read again is interpreted.
         let mut hoisted = rewritten(&mut engine, &modules, &set.data, options, hoist::hoisted).unwrap_or(None);
-        set.compile_program(hoisted.as_mut().map_or(&mut engine, |(engine, _)| engine), &graph.to_check());
+        let (compiler, texts) = match &mut hoisted {
+            Some((engine, modules)) => (engine, modules.as_slice()),
+            None => (&mut engine, modules.as_slice()),
+        };
+        set.compile_programs(compiler, texts, &graph, &nodes);
         let repaired = rewritten(&mut engine, &modules, &set.data, options, repair::repaired)?;
         set.interpreter = repaired.map_or(engine, |(engine, _)| engine);
         add_guards(&mut set.interpreter)?;
@@ -124,35 +130,23 @@ impl PolicySet {
     }
 
     /// Compiles the entrypoints that may be; those the compiler refuses are interpreted and say why.
-    fn compile_program(&mut self, engine: &mut Engine, to_check: &BTreeSet<String>) {
-        let mut fit = self.fit();
-        if let Err(reason) = compile(engine, &fit, to_check) {
-            for entrypoint in &mut self.entrypoints {
-                if entrypoint.interpreted_because.is_none() {
-                    let alone = compile(engine, std::slice::from_ref(&entrypoint.name), to_check);
-                    entrypoint.interpreted_because =
-                        alone.err().map(|reason| format!("the compiler refused: {reason}"));
-                }
-            }
-            if self.fit().len() == fit.len() {
-                // Each compiles alone and not all together: too large for one program.
-                self.entrypoints.iter_mut().for_each(|entrypoint| {
-                    entrypoint.interpreted_because.get_or_insert_with(|| format!("the compiler refused: {reason}"));
-                });
-            }
-            fit = self.fit();
+    fn compile_programs(&mut self, engine: &mut Engine, modules: &[(String, String)], graph: &Graph, nodes: &[usize]) {
+        let fit = self.entrypoints.iter().zip(nodes).filter(|(entrypoint, _)| entrypoint.interpreted_because.is_none());
+        let wanted: Vec<Wanted> = fit
+            .map(|(entrypoint, node)| Wanted { name: entrypoint.name.clone(), modules: graph.modules(*node) })
+            .collect();
+        if wanted.is_empty() {
+            return;
         }
-        self.compiled = compile(engine, &fit, to_check).ok();
-        if self.compiled.is_none() {
-            for entrypoint in &mut self.entrypoints {
-                entrypoint.interpreted_because.get_or_insert_with(|| "the compiler refused".to_owned());
+        let texts = Texts { modules, data: &self.data, options: self.options, to_check: &graph.to_check() };
+        let compiled = programs::compile(engine, &texts, wanted);
+        self.programs = compiled.programs;
+        for entrypoint in &mut self.entrypoints {
+            entrypoint.program = compiled.served.get(&entrypoint.name).copied();
+            if let Some(reason) = compiled.refused.get(&entrypoint.name) {
+                entrypoint.interpreted_because.get_or_insert_with(|| reason.clone());
             }
         }
-    }
-
-    fn fit(&self) -> Vec<String> {
-        let fit = self.entrypoints.iter().filter(|entrypoint| entrypoint.interpreted_because.is_none());
-        fit.map(|entrypoint| entrypoint.name.clone()).collect()
     }
 
     /// Each entrypoint and why it is interpreted, or None where the compiled form serves it.
@@ -224,25 +218,12 @@ fn rewritten(
     Ok(Some((engine, modules)))
 }
 
-fn compile(engine: &mut Engine, names: &[String], to_check: &BTreeSet<String>) -> Result<Hardened, String> {
-    let first = names.first().ok_or("no entrypoint")?;
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let policy =
-        engine.compile_with_entrypoint(&first.as_str().into()).map_err(|error| one_line(&error.to_string()))?;
-    let program = Compiler::compile_from_policy(&policy, &names).map_err(|error| one_line(&error.to_string()))?;
-    strict::harden(&program, to_check).ok_or_else(|| "a step that cannot be guarded".to_owned())
-}
-
 fn data_fault(fault: JsonFault) -> PolicyFault {
     PolicyFault::new("policy.data", format!("data is refused: {} at byte {}", fault.code, fault.offset))
 }
 
-fn one_line(text: &str) -> String {
-    PolicyFault::from_engine("", &anyhow::anyhow!(text.to_owned())).message
-}
-
 /// Makes the analyser run now: its complaints belong to load, not to the first request.
-fn prepare(engine: &mut Engine) -> Result<(), PolicyFault> {
+pub(crate) fn prepare(engine: &mut Engine) -> Result<(), PolicyFault> {
     engine
         .eval_query("true".to_owned(), false)
         .map(|_| ())

@@ -271,6 +271,11 @@ impl Graph {
         self.nodes.iter().filter(|node| node.may_disagree).map(|node| dotted(&node.path)).collect()
     }
 
+    /// The modules, by their place in the set, with the rules that this one can ask for.
+    pub fn modules(&self, entrypoint: usize) -> BTreeSet<usize> {
+        self.reachable(entrypoint).into_iter().flat_map(|node| &self.nodes[node].modules).copied().collect()
+    }
+
     fn reachable(&self, from: usize) -> BTreeSet<usize> {
         let mut seen = BTreeSet::from([from]);
         let mut next = vec![from];
