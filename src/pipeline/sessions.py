@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections import OrderedDict
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -18,10 +19,12 @@ from cmf.identity import Clock
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval, SessionKey, asked_before, session_key
 from pipeline.context import Context
-from pipeline.errors import ApprovalError
+from pipeline.errors import ApprovalError, StoreError
 from pipeline.policy_input import SessionFacts
 from pipeline.session_state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
 
+MAX_SESSIONS: Final = 100_000  # that one process keeps in memory; of budgets and approvals as many
+MAX_MARKS: Final = 1_000_000  # of all sessions of a process together; a mark is some 150 bytes
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = _EPOCH.resolution
 
@@ -112,11 +115,26 @@ class SessionStore(Protocol):
 
 
 class MemorySessions(SessionStore):
-    """Sessions of this process, until it ends."""
+    """Sessions of this process, until it ends; bounded [SES-22].
+
+    Where there is no room, a session that holds nothing but marks gives way, the one that changed longest ago first:
+    what was said in it counts as never judged here. What holds a label, a count, an event, a tool id, a grant or an
+    approval is never dropped: when nothing can give way, the change is refused.
+
+    Args:
+        clock: the time, in UTC.
+        max_sessions: sessions at most, and as many budgets and approvals.
+        max_marks: marks of all sessions together.
+    """
 
     waits = False
 
-    def __init__(self, clock: Clock = wall_clock) -> None:
+    def __init__(
+        self, clock: Clock = wall_clock, *, max_sessions: int = MAX_SESSIONS, max_marks: int = MAX_MARKS
+    ) -> None:
+        self._max_sessions, self._max_marks = max_sessions, max_marks
+        self._light: OrderedDict[SessionKey, None] = OrderedDict()  # sessions that may give way, the oldest first
+        self._mark_count = 0
         self._moments = Moments(clock)
         self._states: dict[SessionKey, SessionState] = {}
         self._marks: dict[SessionKey, set[str]] = {}
@@ -145,15 +163,54 @@ class MemorySessions(SessionStore):
             settle(budgets, kept, key)
             if any(asked.id in self._asked for asked in kept.asked):
                 raise asked_before()
+            after = None
             if kept.touch_session:
                 marks = self._marks.get(key, set())
-                self._states[key] = state.after(kept, key, self._moments.now(), kept.count_marks & marks)
-                # In place: a session has a mark for all that was said in it, and copying them each time would add up.
-                self._marks.setdefault(key, marks).update(kept.seen, kept.count_marks)
+                after = state.after(kept, key, self._moments.now(), kept.count_marks & marks)
+            self._make_room(key, kept, budgets)
+            if after is not None:
+                self._keep(key, after, kept.seen | kept.count_marks)
             self._budgets.update(budgets)
             self._asked.update((asked.id, key) for asked in kept.asked)
             self._seal(kept)
         return True
+
+    def _make_room(self, key: SessionKey, changes: Changes, budgets: Collection[tuple[str, str, str, str]]) -> None:
+        """Let what can give way do so; StoreError where that is not enough, and nothing was changed."""
+        new_session = changes.touch_session and key not in self._states
+        fresh = len((changes.seen | changes.count_marks) - self._marks.get(key, set()))
+        new_budgets = len(set(budgets) - self._budgets.keys())
+        if len(self._budgets) + new_budgets > self._max_sessions and new_budgets:
+            raise _full("budgets")
+        if len(self._asked) + len(changes.asked) > self._max_sessions and changes.asked:
+            raise _full("approvals")
+        going: list[SessionKey] = []
+        freed = 0
+        spare = iter(self._light)
+        while (len(self._states) - len(going) + new_session > self._max_sessions and new_session) or (
+            fresh and self._mark_count - freed + fresh > self._max_marks
+        ):
+            one = next(spare, None)
+            if one is None:
+                raise _full("sessions")
+            if one != key:
+                going.append(one)
+                freed += len(self._marks.get(one, ()))
+        for one in going:
+            del self._light[one], self._states[one]
+            self._marks.pop(one, None)
+        self._mark_count -= freed
+
+    def _keep(self, key: SessionKey, state: SessionState, marks: Collection[str]) -> None:
+        self._states[key] = state
+        # In place: a session has a mark for all that was said in it, and copying them each time would add up.
+        own = self._marks.setdefault(key, set())
+        before = len(own)
+        own.update(marks)
+        self._mark_count += len(own) - before
+        self._light.pop(key, None)
+        if _may_give_way(key, state):
+            self._light[key] = None
 
     def _seal(self, changes: Changes) -> None:
         for use in changes.used:
@@ -209,6 +266,17 @@ class MemorySessions(SessionStore):
 
     def close(self) -> None:
         """See `SessionStore`; nothing is held."""
+
+
+def _may_give_way(key: SessionKey, state: SessionState) -> bool:
+    """Whether nothing that restricts is lost with the session; those with names of the house (`~…`) lead to others."""
+    held = (state.taints, state.grants, state.counters, state.events, state.tool_ids, state.approvals)
+    return not any(held) and state.active_model is None and not (key.session or "").startswith("~")
+
+
+def _full(what: str) -> StoreError:
+    hint = "keep sessions in a database or on a Redis server"
+    return StoreError(f"this process keeps no more {what}", code="store.full", hint=hint)
 
 
 def settle(budgets: dict[tuple[str, str, str, str], Budget], changes: Changes, key: SessionKey) -> None:
