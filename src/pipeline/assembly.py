@@ -77,6 +77,8 @@ def load_policies(
 ) -> PolicySet:
     """The policy set that `policies` name: a directory, several (later ones add and replace), or None for the shipped.
 
+    The word `"shipped"` is the directory of the shipped ones: `["shipped", "mine"]` are those and one's own.
+
     Directories that hold only data are the settings of an operator who writes no rules: they go over the shipped set.
 
     Raises:
@@ -111,9 +113,10 @@ def load_sources(policies: str | Path | Sequence[str | Path] | None, verificatio
     """What `policies` name, read and not yet compiled; see `load_policies`."""
     if policies is None:
         return policy_files.read(policy_set.shipped())
-    directories = [policies] if isinstance(policies, str | Path) else list(policies)
-    if not any(path for directory in directories for path in Path(directory).rglob("*.rego")) and any(
-        path for directory in directories for name in policy_set.DATA_FILES for path in Path(directory).rglob(name)
+    named = [policies] if isinstance(policies, str | Path) else list(policies)
+    directories = [policy_files.place_of(one) for one in named]
+    if not any(path for directory in directories for path in directory.rglob("*.rego")) and any(
+        path for directory in directories for name in policy_set.DATA_FILES for path in directory.rglob(name)
     ):
         directories.insert(0, policy_set.shipped())
     return policy_files.read(*directories, verification=verification)

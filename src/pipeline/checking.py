@@ -90,9 +90,11 @@ def check(job: Job) -> Report:
     rules = _rules(modules)
     found += _banned(survey)
     found += portability.findings(survey, sources.data, rules, strict=job.builtin_errors == "strict")
-    found += unused.findings(survey, sources, rules, lambda path: _said(job.places, path))
+    unheard = unused.findings(survey, sources, rules, lambda path: _said(job.places, path))
+    # A setting that no file says came with the library, which need not read all of it.
+    found += [one for one in unheard if one.code != "check.unused-setting" or one.place.line]
     found += _exceptions(job, sources, rules)
-    found += [_off(rule) for rule in rules if rule.mode is Mode.OFF]
+    found += [_off(rule) for rule in _in_their_modes(rules, sources) if rule.mode is Mode.OFF]
     try:
         policies = policy_set.build(sources, entrypoint=job.entrypoint, builtin_errors=job.builtin_errors)
         build_engine(policies, "embedded", Config(builtin_errors=job.builtin_errors))
@@ -160,21 +162,43 @@ def _banned(survey: Survey) -> Iterator[Finding]:
     """Calls of what the embedded engine does not compute: all of them, where compiling stops at the first."""
     allowed = frozenset(allowed_builtins())
     packages = {module["path"]: tuple(module["package"]) for module in survey.modules}
+    functions = [rule.path for rule in survey.rules if rule.is_function]
     for definition in survey.definitions():
         for call in definition.calls:
-            is_own = survey.rule(unused.callee(packages[call.place.module], call)) is not None
-            if call.name not in allowed and not is_own:
-                near = difflib.get_close_matches(call.name, allowed, 1)
-                hint = f"did you mean {near[0]}?" if near else HINTS["policy.banned-builtin"]
-                message = f"{call.name} is not evaluated by the embedded engine"
-                yield _error("policy.banned-builtin", call.place, message, hint)
+            package = packages[call.place.module]
+            if call.name in allowed or survey.rule(unused.callee(package, call)) is not None:
+                continue
+            is_own = call.name.startswith("data.")
+            known = (
+                [".".join(path) for path in functions if path[-1][0] != "_"]
+                if is_own
+                else _callable(functions, package, allowed)
+            )
+            near = difflib.get_close_matches(call.name, known, 1)
+            code, message = "policy.banned-builtin", f"{call.name} is not evaluated by the embedded engine"
+            if is_own or ("." not in call.name and call.name not in _OF_OPA):
+                code, message = "policy.unknown-function", f"no function {call.name}"
+            yield _error(code, call.place, message, f"did you mean {near[0]}?" if near else HINTS[code])
 
 
-# -- rules and data ----------------------------------------------------------------------------------------------------
+_OF_OPA: Final = frozenset({"cast_array", "print", "re_match", "set_diff", "trace"})
+"""Builtins that OPA has and the engine here has not, of those whose names hold no dot."""
+
+
+def _callable(functions: Iterable[DataPath], package: DataPath, allowed: Iterable[str]) -> list[str]:
+    """What a name without `data.` can mean in a package."""
+    return [*(path[-1] for path in functions if path[:-1] == package), *allowed]
+
+
+def _in_their_modes(rules: Sequence[Rule], sources: Sources) -> Sequence[Rule]:
+    try:
+        return policy_set.with_said_modes(rules, sources.data)
+    except PolicyError:
+        return rules  # building the set says what is wrong with them
 
 
 def _off(rule: Rule) -> Finding:
-    hint = "write `mode: observe`, or take it out"
+    hint = "give it mode observe, or take it out"
     return _warning("check.rule-off", Place(rule.path, 1, 1), f"{rule.id} is off: nothing asks it", hint)
 
 

@@ -204,27 +204,36 @@ def _redact_pointer(part: Any, pointer: str, how: str, path: str, replacer: Repl
 def _rewritten(part: Any, pointer: str, value: Any, path: str) -> Any:
     if not isinstance(part, ToolCallPart | PromptRequestPart):
         raise EffectError("only arguments can be rewritten", path=path, code="effect.bad-pointer")
-    return _edit_arguments(part, _tokens(pointer)[1:], lambda _: value, path)
+    return _edit_arguments(part, _tokens(pointer)[1:], lambda _: value, path, adds=True)
 
 
 def _edit_arguments(
-    part: ToolCallPart | PromptRequestPart, tokens: list[str], change: Callable[[Any], Any], path: str
+    part: ToolCallPart | PromptRequestPart,
+    tokens: list[str],
+    change: Callable[[Any], Any],
+    path: str,
+    *,
+    adds: bool = False,
 ) -> Any:
     if part.arguments is None:
         raise EffectError("the call has no readable arguments", path=path, code="effect.no-arguments")
-    return part.edited(arguments=FrozenDict(_at(thaw(part.arguments), tokens, change, path)))
+    return part.edited(arguments=FrozenDict(_at(thaw(part.arguments), tokens, change, path, adds=adds)))
 
 
 _GONE: Final = object()
 
 
-def _at(root: Any, tokens: list[str], change: Callable[[Any], Any], path: str) -> Any:
-    """`root`, which is a fresh copy, with `change` applied to what the tokens name."""
+def _at(root: Any, tokens: list[str], change: Callable[[Any], Any], path: str, *, adds: bool = False) -> Any:
+    """`root`, which is a fresh copy, with `change` applied to what the tokens name.
+
+    With `adds` the last of them may be new to an object; `change` is then given None.
+    """
     holder = root
     for token in tokens[:-1]:
         holder = _step(holder, token, path)
     last = tokens[-1]
-    done = change(_step(holder, last, path))
+    is_new = adds and isinstance(holder, dict) and last not in holder
+    done = change(None if is_new else _step(holder, last, path))
     key: Any = int(last) if isinstance(holder, list) else last
     if done is _GONE:
         del holder[key]

@@ -21,6 +21,7 @@ from cmf.errors import DecodeError
 from pipeline import entrypoints
 from pipeline.bundle_signature import Verification, verify
 from pipeline.errors import PolicyError
+from pipeline.library import WORD, missing, shipped
 from pipeline.metadata import Module, load_yaml, package_of
 
 Data: TypeAlias = dict[str, Any]
@@ -53,7 +54,8 @@ def read(
     """The sources in `places`, directories or bundles (`.tar.gz`); later ones add to and replace what came before.
 
     Args:
-        places: at least one; also the contents of files by their paths, where they are in no directory.
+        places: at least one; also the contents of files by their paths, where they are in no directory. The word
+            `"shipped"` is the directory of the shipped ones.
         inline: path → Rego of a caller who is no operator: it may add packages, and shadow none.
         verification: the keys by which every bundle has to be signed.
 
@@ -64,7 +66,7 @@ def read(
     tests: dict[str, Module] = {}
     data: Data = {}
     for place in places:
-        files = place if isinstance(place, Mapping) else _files(Path(place), verification)
+        files = place if isinstance(place, Mapping) else _files(place_of(place), verification)
         for path, content in files.items():
             if path.endswith(".rego"):
                 (tests if path.endswith("_test.rego") else modules)[path] = Module(path, _text(content, path))
@@ -73,9 +75,17 @@ def read(
     if not modules:
         raise PolicyError("there is no policy in it", hint="put a .rego file there", code="policy.empty")
     _check_packages(modules.values())
+    library, settings = missing(modules.values(), data)
+    modules |= {module.path: module for module in library}
+    _merge(data, settings, "", replacing=True)
     added = _inline(inline or {}, modules.values(), data)
     ordered = sorted([*modules.values(), *added], key=lambda module: module.path)
     return Sources(modules=tuple(ordered), tests=tuple(tests[path] for path in sorted(tests)), data=data)
+
+
+def place_of(place: str | Path) -> Path:
+    """The directory or bundle that `place` names. The word `shipped` is no directory; `./shipped`, as text, is one."""
+    return shipped() if place == WORD else Path(place)
 
 
 def _files(place: Path, verification: Verification | None) -> Files:

@@ -5,8 +5,8 @@ Spec: docs/spec/policies.md [POL-1] to [POL-12], [POL-25] to [POL-29].
 
 from __future__ import annotations
 
+import difflib
 import hashlib
-import importlib.resources
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +23,16 @@ from pipeline.engines.survey import Survey
 from pipeline.entrypoints import Parts
 from pipeline.errors import PolicyError
 from pipeline.exceptions import RuleException
+from pipeline.library import shipped
 from pipeline.metadata import Module, Rule, package_of, rule_of
 from pipeline.policy_files import DATA_FILES, Data, Sources, read
 from pipeline.portability import Finding
 
 BuiltinErrors = Literal["strict", "undefined"]
 """What a failing builtin makes of a view: `strict`, a failure; `undefined`, what ordinary OPA policies rely on [D5]."""
+
+MODES: Final = "data.cmf.modes"
+"""Where a set's data say the modes of its rules, over what METADATA says."""
 
 _ENTRYPOINT: Final = re.compile(r"data(?:\.[A-Za-z_][A-Za-z0-9_]*){2,}")
 
@@ -92,15 +96,6 @@ class PolicySet:
         return sorted({*packages, *self.data})
 
 
-def shipped() -> Path:
-    """The directory of the policies that come with this package, installed or in a checkout."""
-    path = Path(str(importlib.resources.files("pipeline").joinpath("_policies"))).resolve()
-    if not path.is_dir():
-        hint = "install the package again"
-        raise PolicyError("the shipped policies are missing", hint=hint, code="policy.not-shipped")
-    return path
-
-
 def load(
     *places: str | Path | Mapping[str, bytes],
     entrypoint: str | None = None,
@@ -147,7 +142,7 @@ def build(
         names: tuple[str, ...] = (entrypoints.DECISION,)
         capabilities = portability.needed(survey, tuple(entrypoint.split(".")))
     else:
-        rules = _with_modes(_rules(sources.modules), modes or {})
+        rules = _with_modes(with_said_modes(_rules(sources.modules), sources.data), modes or {})
         on = [rule for rule in rules if rule.mode is not Mode.OFF]
         survey = _survey(sources)
         parts, modules_of_parts = _in_parts(on, survey)
@@ -236,13 +231,35 @@ def _rules(modules: Iterable[Module]) -> list[Rule]:
     return [rules[name] for name in sorted(rules)]
 
 
+def with_said_modes(rules: Sequence[Rule], data: Mapping[str, Any]) -> list[Rule]:
+    """The rules in the modes that the set's data say: `data.cmf.modes`, by id or `<category>/*` [POL-53].
+
+    Raises:
+        PolicyError: it names what is no rule or no mode (`policy.unknown-mode`).
+    """
+    own = data.get("cmf")
+    said = own.get("modes", {}) if isinstance(own, Mapping) else {}
+    if not isinstance(said, Mapping):
+        hint = "write `<category>/<rule>: observe`"
+        raise PolicyError("modes are no object", path=MODES, hint=hint, code="policy.unknown-mode")
+    modes: dict[str, Mode | str] = {}
+    # What names fewer rules wins: all, a category, one.
+    for name, mode in sorted(said.items(), key=lambda item: (item[0] != "*", not item[0].endswith("/*"))):
+        named = [rule.id for rule in rules if name in (rule.id, rule.id.partition("/")[0] + "/*", "*")]
+        modes |= dict.fromkeys(named or [name], "off" if mode is False else str(mode))
+    return _with_modes(rules, modes)
+
+
 def _with_modes(rules: Iterable[Rule], modes: Mapping[str, Mode | str]) -> list[Rule]:
     known = {rule.id: rule for rule in rules}
     for name, mode in modes.items():
-        if name not in known or mode not in set(Mode):
-            what = f"mode {str(mode)!r}" if name in known else f"rule {name!r}"
-            hint = f"modes: {', '.join(Mode)}; rules: {', '.join(known)}"
-            raise PolicyError(f"{what} is not known", hint=hint, code="policy.unknown-mode")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else "write <category>/<rule>, as `cmf check` and `cmf doc` do"
+            raise PolicyError(f"rule {name!r} is not known", path=MODES, hint=hint, code="policy.unknown-mode")
+        if mode not in set(Mode):
+            hint = f"one of {', '.join(Mode)}"
+            raise PolicyError(f"mode {str(mode)!r} is not known", path=MODES, hint=hint, code="policy.unknown-mode")
         known[name] = replace(known[name], mode=Mode(mode))
     return list(known.values())
 
@@ -279,4 +296,4 @@ def _canonical(value: Any) -> bytes:
     return dumps(value)
 
 
-__all__ = ["DATA_FILES", "BuiltinErrors", "Data", "PolicySet", "build", "load", "shipped"]
+__all__ = ["DATA_FILES", "MODES", "BuiltinErrors", "Data", "PolicySet", "build", "load", "shipped", "with_said_modes"]

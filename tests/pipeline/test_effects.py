@@ -217,6 +217,28 @@ def test_a_rewrite_sets_the_value() -> None:
     assert done.content[0].arguments == {"limit": 10, "q": "x"}
 
 
+@pytest.mark.spec("EFF-9")
+@pytest.mark.parametrize("pointer", ["/arguments/a/b", "/arguments/list/1", "/arguments/list/-", "/arguments/q/x"])
+def test_a_rewrite_adds_nothing_where_there_is_no_object(pointer: str) -> None:
+    call = ToolCallPart(name="f", arguments={"q": "x", "list": [1]})
+
+    with pytest.raises(EffectError, match="names nothing"):
+        edited(user(call), asked("content[0]", Effect.REWRITE, pointer=pointer, value=10))
+
+
+@pytest.mark.spec("EFF-9")
+def test_a_rewrite_adds_an_argument() -> None:
+    call = ToolCallPart(name="f", arguments={"q": {"text": "x"}})
+
+    done = edited(
+        user(call),
+        asked("content[0]", Effect.REWRITE, pointer="/arguments/limit", value=10),
+    )
+    assert done.content[0].arguments == {"limit": 10, "q": {"text": "x"}}
+    done = edited(done, asked("content[0]", Effect.REWRITE, pointer="/arguments/q/lang~1region", value=None))
+    assert done.content[0].arguments == {"limit": 10, "q": {"text": "x", "lang/region": None}}
+
+
 @pytest.mark.spec("EFF-5")
 def test_what_rode_along_is_left_behind_by_an_edit() -> None:
     assert cut(TextPart(text="ab", extra={"w": {"cache_control": {}}}), 0, 1).extra is None

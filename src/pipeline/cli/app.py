@@ -10,7 +10,7 @@ import typer
 
 from cmf.adapters import FORMATS
 from pipeline.cli import replaying, serving
-from pipeline.cli.replaying import ReportAs
+from pipeline.cli.replaying import PolicyOption, ReportAs
 
 app = typer.Typer(
     name="cmf",
@@ -99,10 +99,7 @@ def evaluate(
     source: From,
     to: Annotated[Wire | None, typer.Option("--to", help="The format to emit; by default that of FILE.")] = None,
     kind: KindOption = Kind.REQUEST,
-    policies: Annotated[
-        list[Path] | None,
-        typer.Option("--policies", help="A policy directory (repeatable); only data: settings over the shipped ones."),
-    ] = None,
+    policies: PolicyOption = None,
     context: Annotated[Path | None, typer.Option("--context", help="Who asks, and where: JSON or YAML.")] = None,
     output: Annotated[OutputFormat, typer.Option("--format", help="How to write the result.")] = OutputFormat.TEXT,
     engine: Annotated[
@@ -210,9 +207,7 @@ def run_cases(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="A project: policies in DIR/policy, cases in DIR/cases.")
     ] = Path(),
-    policies: Annotated[
-        list[Path] | None, typer.Option("--policies", help="Policies (repeatable) instead of those of DIR.")
-    ] = None,
+    policies: PolicyOption = None,
     output: Annotated[ReportAs, typer.Option("--format", help="How to write the results.")] = ReportAs.TEXT,
     select: Annotated[str | None, typer.Option("--run", help="Only cases and tests whose name holds this.")] = None,
     coverage: Annotated[bool, typer.Option("--coverage", help="Name the rules that hit in no case.")] = False,
@@ -262,9 +257,7 @@ app.add_typer(bundle, name="bundle")
 @bundle.command("build")
 def build(
     directory: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the bundle.")],
-    policies: Annotated[
-        list[Path] | None, typer.Option("--policies", help="A policy directory (repeatable), as for eval.")
-    ] = None,
+    policies: PolicyOption = None,
 ) -> None:
     """Write a policy set as an OPA bundle directory: `opa run --server --bundle OUT` then serves it."""
     from pipeline.cli.bundle import run

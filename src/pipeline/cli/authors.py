@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.app import File, From, Kind, KindOption, OutputFormat
+from pipeline.cli.replaying import PolicyOption
 
 
 class FindingsAs(StrEnum):
@@ -92,9 +93,7 @@ def why(
     file: File,
     source: From,
     kind: KindOption = Kind.REQUEST,
-    policies: Annotated[
-        list[Path] | None, typer.Option("--policies", help="A policy directory (repeatable), as for eval.")
-    ] = None,
+    policies: PolicyOption = None,
     context: Annotated[Path | None, typer.Option("--context", help="Who asks, and where: JSON or YAML.")] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Who asks: an id.")] = None,
     view: Annotated[

@@ -25,10 +25,25 @@ class FiguresAs(StrEnum):
     JSON = "json"
 
 
+def policy_place(text: str) -> Path:
+    """The place that the word `shipped`, or a path, names; a directory of that name is `./shipped`."""
+    if text != "shipped":
+        return Path(text)
+    from pipeline.library import shipped
+
+    return shipped()
+
+
 Records = Annotated[Path, typer.Option("--records", help="Judged inputs, from `cmf eval --record`; .gz too.")]
 ProfilesOption = Annotated[Path | None, typer.Option("--profiles", help="What is known of tools: JSON or YAML.")]
 PolicyOption = Annotated[
-    list[Path] | None, typer.Option("--policies", help="A policy directory (repeatable), as for eval.")
+    list[Path] | None,
+    typer.Option(
+        "--policies",
+        metavar="DIR",
+        parser=policy_place,
+        help="Policies (repeatable): a directory, a bundle, or the word shipped; data alone goes over the shipped.",
+    ),
 ]
 case = typer.Typer(help="Test cases.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -122,4 +137,4 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(case, name="case")
 
 
-__all__ = ["ReportAs", "add_to"]
+__all__ = ["PolicyOption", "ReportAs", "add_to", "policy_place"]
