@@ -134,7 +134,7 @@ class Gateway:
                 raise Refusal(405, "http.method", f"This path takes {endpoint.method}.", headers=allow)
             if self._metrics.in_flight > self._limits.concurrent:
                 raise Refusal(503, "gateway.busy", "Too much is in work: try again.", headers={"retry-after": "1"})
-            subject = self._identities.subject(headers)
+            subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])
             intake.check_query(query, endpoint)
             answer = await self._done(
                 endpoint, headers, receive, told,

@@ -1,4 +1,4 @@
-"""Who asks: the key that a request presents, and the subject that goes with it. Spec: docs/spec/gateway.md [GW-20] ff.
+"""Who asks: what a request presents, and the subject that goes with it. Spec: gateway.md [GW-20], [GW-140] ff.
 
 Keys are made here, from 256 random bits, so that one round of SHA-256 is enough to keep: there is nothing to guess.
 """
@@ -6,14 +6,19 @@ Keys are made here, from 256 random bits, so that one round of SHA-256 is enough
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any, Final
 
 from cmf.security import SubjectExtension
+from pipeline.gateway.access import PROXY_SECRET_HEADER, Key, Proxy
 from pipeline.gateway.refusal import Refusal
-from pipeline.gateway.settings import Key
+from pipeline.gateway.tokens import Tokens, is_name, is_token
 
-_BEARER = "bearer "
+_BEARER: Final = "bearer "
+_CHALLENGE: Final = {"www-authenticate": "Bearer"}
 
 
 def new_key() -> str:
@@ -26,42 +31,124 @@ def hash_of(key: str) -> str:
     return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
-class Identities:
-    """Subjects by key."""
+class TrustedProxy:
+    """A proxy in front that has authenticated people.
 
-    def __init__(self, keys: Iterable[Key], *, anonymous: bool) -> None:
-        self._subjects = {key.hash: SubjectExtension.model_validate(key.subject) for key in keys}
-        self._anonymous = anonymous
+    Args:
+        settings: where it is, and which of its headers say what.
+        secret: what it also shows; None where its address is enough.
+    """
 
-    def subject(self, headers: Mapping[str, str]) -> SubjectExtension | None:
-        """Who asks; None for nobody known, where that is allowed.
+    def __init__(self, settings: Proxy, secret: str | None) -> None:
+        self._settings = settings
+        self._secret = secret
+
+    def subject(self, headers: Mapping[str, str], peer: str | None) -> SubjectExtension | None:
+        """Who the proxy says; None where it says nobody.
 
         Raises:
-            Refusal: 401 without a key, or with one that nobody has; 400 with two that differ.
+            Refusal: 401 for its headers from somewhere else, or headers that say no names.
         """
-        presented = set(_presented(headers))
-        if len(presented) > 1:
-            raise Refusal(400, "auth.ambiguous", "The request presents two keys that differ.")
+        said = [name for name in self._settings.headers if name in headers]
+        if not said:
+            return None
+        if not self._is_it(headers, peer):
+            raise Refusal(401, "auth.untrusted-header", "Headers say who asks, and not from where they may.")
+        fields: dict[str, Any] = {"id": headers.get(self._settings.id, "").strip()}
+        if not is_name(fields["id"]):
+            raise Refusal(401, "auth.header", "The headers say no name.")
+        fields["id"] = self._settings.prefix + fields["id"]
+        for field in ("roles", "permissions", "teams"):
+            name = getattr(self._settings, field)
+            if name in headers:
+                names = {one.strip() for one in headers[name].split(",")} - {""}
+                if not all(map(is_name, names)):
+                    raise Refusal(401, "auth.header", "The headers say no name.")
+                fields[field] = sorted(names)
+        return SubjectExtension.model_validate(fields)
+
+    def _is_it(self, headers: Mapping[str, str], peer: str | None) -> bool:
+        address = _address(peer)
+        if address is None or not any(address in network for network in self._settings.peers):
+            return False
+        shown = headers.get(PROXY_SECRET_HEADER, "")
+        return self._secret is None or hmac.compare_digest(shown.encode("latin-1"), self._secret.encode())
+
+
+class Identities:
+    """Subjects by what requests present.
+
+    Args:
+        keys: those of clients.
+        anonymous: whether nobody known may ask.
+        tokens: of issuers; None where none is taken.
+        proxy: in front; None where there is none.
+    """
+
+    def __init__(
+        self,
+        keys: Iterable[Key],
+        *,
+        anonymous: bool,
+        tokens: Tokens | None = None,
+        proxy: TrustedProxy | None = None,
+    ) -> None:
+        self._subjects = {key.hash: SubjectExtension.model_validate(key.subject) for key in keys}
+        self._anonymous = anonymous
+        self._tokens = tokens
+        self._proxy = proxy
+
+    async def subject(self, headers: Mapping[str, str], peer: str | None = None) -> SubjectExtension | None:
+        """Who asks; None for nobody known, where that is allowed.
+
+        Args:
+            headers: of the request, by lower-case name.
+            peer: the address that the connection comes from.
+
+        Raises:
+            Refusal: 401 with nothing, or with what nobody has; 400 with two things that differ; 503 where a token
+                cannot be checked just now.
+        """
+        presented = set(presented_in(headers))
+        told = None if self._proxy is None else self._proxy.subject(headers, peer)
+        if len(presented) + (told is not None) > 1:
+            raise Refusal(400, "auth.ambiguous", "The request says in two ways who asks.")
+        if told is not None:
+            return told
         if not presented:
             if self._anonymous:
                 return None
-            raise Refusal(401, "auth.missing", "Present a key of this gateway.")
+            raise Refusal(401, "auth.missing", "Present a key of this gateway.", headers=_CHALLENGE)
+        return await self._known(presented.pop())
+
+    async def _known(self, presented: str) -> SubjectExtension:
         # The hash is looked up, not the key: how long that takes says nothing about any key.
-        subject = self._subjects.get(hash_of(presented.pop()))
-        if subject is None:
-            raise Refusal(401, "auth.unknown", "This key is not one of this gateway.")
-        return subject
+        subject = self._subjects.get(hash_of(presented))
+        if subject is not None:
+            return subject
+        if self._tokens is not None and is_token(presented):
+            return await self._tokens.subject(presented)
+        raise Refusal(401, "auth.unknown", "This key is not one of this gateway.", headers=_CHALLENGE)
 
 
-def _presented(headers: Mapping[str, str]) -> Iterable[str]:
+def presented_in(headers: Mapping[str, str]) -> Iterable[str]:
+    """The keys and tokens that a request presents. Refusal 401 for an `Authorization` of another kind."""
     bearer = headers.get("authorization")
     if bearer is not None:
         if bearer[: len(_BEARER)].lower() != _BEARER:
-            raise Refusal(401, "auth.scheme", "Present the key as a bearer token.")
+            raise Refusal(401, "auth.scheme", "Present the key as a bearer token.", headers=_CHALLENGE)
         yield bearer[len(_BEARER) :].strip()
     for name in ("x-api-key", "x-goog-api-key"):
         if name in headers:
             yield headers[name].strip()
 
 
-__all__ = ["Identities", "hash_of", "new_key"]
+def _address(peer: str | None) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ip_address(peer or "")
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+__all__ = ["Identities", "TrustedProxy", "hash_of", "new_key", "presented_in"]

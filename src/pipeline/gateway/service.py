@@ -14,11 +14,12 @@ from pipeline.gateway.app import Gateway
 from pipeline.gateway.config_file import secret_of
 from pipeline.gateway.exchange import Road
 from pipeline.gateway.http_upstream import HttpUpstream
-from pipeline.gateway.identity import Identities
+from pipeline.gateway.identity import Identities, TrustedProxy
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.scripted import ScriptedUpstream, load_script
 from pipeline.gateway.settings import Route, Settings
 from pipeline.gateway.settings import Upstream as UpstreamSettings
+from pipeline.gateway.tokens import Tokens
 from pipeline.gateway.upstream import Upstream
 from pipeline.guard import Guard
 from pipeline.profiles import Profiles
@@ -52,12 +53,24 @@ def built(settings: Settings, environment: Mapping[str, str] | None = None) -> I
             guard.events.subscribe(metrics.heard)
         yield Gateway(
             roads,
-            Identities(settings.keys, anonymous=settings.anonymous),
+            identities(settings, environment),
             limits=settings.limits,
             metrics=metrics,
             ready=lambda: _ready(sessions),
             environment=settings.environment,
         )
+
+
+def identities(settings: Settings, environment: Mapping[str, str] | None = None) -> Identities:
+    """Who may ask, as settings say; ConfigError for keys or secrets that are not there."""
+    tokens = Tokens(settings.issuers) if settings.issuers else None
+    if tokens is not None:
+        tokens.check()
+    proxy = None
+    if settings.proxy is not None:
+        secret = settings.proxy.secret
+        proxy = TrustedProxy(settings.proxy, None if secret is None else secret_of(secret, environment))
+    return Identities(settings.keys, anonymous=settings.anonymous, tokens=tokens, proxy=proxy)
 
 
 _Law = tuple[tuple[Path, ...] | None, Mode]

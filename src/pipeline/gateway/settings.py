@@ -4,49 +4,25 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from cmf.security import SubjectExtension
 from pipeline.decision import Mode
+from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
+from pipeline.gateway.sections import Name, Seconds, Secret, Section
 
 DialectName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama"]
 UpstreamDialect = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama", "openrouter"]
 SCRIPTED: Final = "scripted"
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
-
-class _Section(BaseModel):
-    """A part of the file: what it does not know it refuses."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class Listen(_Section):
+class Listen(Section):
     """Where clients reach the gateway."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8600
-
-
-class Secret(_Section):
-    """Where a secret is read from when the gateway starts; the secret itself never stands in the file."""
-
-    env: str | None = None
-    file: Path | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Secret:
-        if (self.env is None) == (self.file is None):
-            raise ValueError("give `env` or `file`, one of them")
-        return self
-
-    def __str__(self) -> str:
-        return f"env:{self.env}" if self.env is not None else f"file:{self.file}"
 
 
 def _origin(url: str) -> str:
@@ -60,7 +36,7 @@ def _origin(url: str) -> str:
     return url.rstrip("/")
 
 
-class Upstream(_Section):
+class Upstream(Section):
     """A provider, spoken to in its own dialect; or a `script` that plays one."""
 
     dialect: UpstreamDialect | None = None
@@ -81,16 +57,28 @@ class Upstream(_Section):
         return self
 
 
-class Limits(_Section):
+class Limits(Section):
     """Bounds on what one client can cost."""
 
     body_bytes: Annotated[int, Field(ge=1_024, le=32 * 1024 * 1024)] = 16 * 1024 * 1024
     body_seconds: Seconds = 30.0
     reply_bytes: Annotated[int, Field(ge=1_024, le=64 * 1024 * 1024)] = 32 * 1024 * 1024
     concurrent: Annotated[int, Field(ge=1, le=65_536)] = 256  # requests in work at once; more are told to wait
+    connections: Annotated[int, Field(ge=1, le=65_536)] = 1_024  # open at once, idle ones too
+    head_seconds: Seconds = 15.0  # until a request's headers are there
+    stalled_seconds: Seconds = 60.0  # without a client taking any of its answer
 
 
-class Route(_Section):
+class RouteLimits(Section):
+    """Bounds on one route, in each process; what is not said is bounded by `limits` alone."""
+
+    body_bytes: Annotated[int, Field(ge=1_024, le=32 * 1024 * 1024)] | None = None
+    concurrent: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None  # requests of one subject
+    burst: Annotated[int, Field(ge=1, le=1_000_000)] | None = None  # at once of those; by default all of them
+
+
+class Route(Section):
     """Which requests go to which upstream, and under which policies they are judged. The first that fits is taken."""
 
     name: Name
@@ -101,6 +89,7 @@ class Route(_Section):
     policies: tuple[Path, ...] | None = None
     mode: Mode | None = None
     stream: Literal["buffer"] = "buffer"
+    limits: RouteLimits = RouteLimits()
 
     def fits(self, dialect: str, model: str) -> bool:
         """Whether a request in `dialect` for `model` takes this route."""
@@ -109,34 +98,44 @@ class Route(_Section):
         return any(fnmatchcase(model, pattern) for pattern in self.models)
 
 
-class Key(_Section):
-    """A key that clients present, as its hash, and who they are with it."""
-
-    name: Name
-    hash: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-    subject: Annotated[dict[str, Any], AfterValidator(lambda said: SubjectExtension.model_validate(said) and said)]
-
-    @model_validator(mode="after")
-    def _named(self) -> Key:
-        if not self.subject.get("id"):
-            raise ValueError("the subject needs an `id`")
-        return self
-
-
-class SessionSettings(_Section):
+class SessionSettings(Section):
     """Where sessions are kept, and what becomes of requests without one."""
 
     store: str | None = None  # by default in the gateway's own store
     choice: Literal["by_id", "by_prefix", "required"] = "by_id"
 
 
-class Settings(_Section):
+class AdminKey(Section):
+    """A key of somebody who runs the gateway; no client's key is one."""
+
+    name: Name
+    hash: KeyHash
+
+
+class Admin(Section):
+    """A port of its own for whoever runs the gateway: metrics, probes and, with keys, what can be done."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)]
+    keys: tuple[AdminKey, ...] = ()
+
+
+class Telemetry(Section):
+    """Where spans and metrics go (OpenTelemetry, extra `otel`); what the environment's `OTEL_…` says holds besides."""
+
+    endpoint: str | None = None  # OTLP over HTTP, http://host:4318; by default as the environment says
+    genai_names: bool = False  # also the names of the draft conventions for guardrails
+
+
+class Settings(Section):
     """The whole of `cmf.yaml`. Paths are relative to the file."""
 
     listen: Listen = Listen()
     upstreams: dict[Name, Upstream]
     routes: Annotated[tuple[Route, ...], Field(min_length=1)]
     keys: tuple[Key, ...] = ()
+    issuers: tuple[Issuer, ...] = ()
+    proxy: Proxy | None = None
     anonymous: bool = False
     policies: tuple[Path, ...] | None = None
     profiles: tuple[Path, ...] = ()
@@ -148,6 +147,11 @@ class Settings(_Section):
     seal_key: Secret | None = None
     history: Literal["claimed", "trusted"] = "claimed"
     limits: Limits = Limits()
+    admin: Admin | None = None
+    workers: Annotated[int, Field(ge=1, le=64)] = 1  # processes that serve
+    grace_seconds: Seconds = 20.0  # what is in work when it is to end may take so long
+    watch: bool = True  # read policies again when their files change
+    telemetry: Telemetry | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> Settings:
@@ -159,25 +163,34 @@ class Settings(_Section):
         for what, names in (
             ("route", [route.name for route in self.routes]),
             ("key", [key.name for key in self.keys]),
-            ("hash", [key.hash for key in self.keys]),
+            (
+                "hash",
+                [*(key.hash for key in self.keys), *(key.hash for key in (self.admin.keys if self.admin else ()))],
+            ),
+            ("issuer", [one.name for one in self.issuers]),
+            ("issuer", [one.issuer for one in self.issuers]),
         ):
             if len(set(names)) != len(names):
                 raise ValueError(f"a {what} is there twice")
-        if not self.keys and not self.anonymous:
-            raise ValueError("nobody can ask: give `keys` (cmf config key), or say `anonymous: true`")
+        if not (self.keys or self.issuers or self.proxy or self.anonymous):
+            raise ValueError("nobody can ask: give `keys` (cmf config key), `issuers`, or say `anonymous: true`")
         return self
 
 
 __all__ = [
     "SCRIPTED",
+    "Admin",
+    "AdminKey",
     "DialectName",
     "Key",
     "Limits",
     "Listen",
     "Route",
+    "RouteLimits",
     "Secret",
     "SessionSettings",
     "Settings",
+    "Telemetry",
     "Upstream",
     "UpstreamDialect",
 ]

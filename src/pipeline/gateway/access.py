@@ -1,0 +1,144 @@
+"""What `cmf.yaml` says of who may ask: keys, tokens of issuers, a proxy in front. Spec: [GW-20], [GW-140] ff."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from cmf.security import SubjectExtension
+from pipeline.gateway.sections import Name, Seconds, Secret, Section
+
+# Signatures with a public key alone: whoever can check a token cannot make one, and `none` is no signature.
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]  # fmt: skip
+ClaimPath = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=256)], ...], Field(min_length=1, max_length=8)
+]
+KEY_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key")
+PROXY_SECRET_HEADER: Final = "x-cmf-proxy-secret"
+KeyHash = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+HeaderName = Annotated[str, Field(pattern=r"^x-[a-z0-9-]{1,60}$")]
+
+
+class Key(Section):
+    """A key that clients present, as its hash, and who they are with it."""
+
+    name: Name
+    hash: KeyHash
+    subject: Annotated[dict[str, Any], AfterValidator(lambda said: SubjectExtension.model_validate(said) and said)]
+
+    @model_validator(mode="after")
+    def _named(self) -> Key:
+        if not self.subject.get("id"):
+            raise ValueError("the subject needs an `id`")
+        return self
+
+
+def _fetched(url: str) -> str:
+    parts = urlsplit(url)
+    if not parts.hostname or parts.username is not None or parts.fragment:
+        raise ValueError("write https://host/path")
+    if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
+        raise ValueError("keys are fetched over https; http only from this machine")
+    return url
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class KeySource(Section):
+    """Where an issuer's public keys (a JWK set) are: in a file, or at the one URL that is ever fetched for it."""
+
+    file: Path | None = None
+    url: Annotated[str, AfterValidator(_fetched)] | None = None
+    refresh_seconds: Seconds = 300.0  # then they are read again
+    stale_seconds: Seconds = 3_600.0  # how long they hold when that fails
+    again_seconds: Seconds = 10.0  # at most so often for a key that is not among them
+
+    @model_validator(mode="after")
+    def _one(self) -> KeySource:
+        if (self.file is None) == (self.url is None):
+            raise ValueError("give `file` or `url`, one of them")
+        if self.stale_seconds < self.refresh_seconds:
+            raise ValueError("`stale_seconds` is not less than `refresh_seconds`")
+        return self
+
+
+class Claims(Section):
+    """Which claims of a token say who the subject is; a claim within others is named by a list of steps."""
+
+    id: ClaimPath = ("sub",)
+    roles: ClaimPath | None = None
+    permissions: ClaimPath | None = None
+    teams: ClaimPath | None = None
+    kept: tuple[str, ...] = ()  # claims that policy sees as they are
+
+    @field_validator("id", "roles", "permissions", "teams", mode="before")
+    @classmethod
+    def _steps(cls, said: Any) -> Any:
+        return (said,) if isinstance(said, str) else said
+
+
+class Issuer(Section):
+    """Whose tokens (JWT) are taken, for which audience, and what is read of them."""
+
+    name: Name
+    issuer: Annotated[str, Field(min_length=1, max_length=512)]
+    audience: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)]
+    keys: KeySource
+    leeway_seconds: Annotated[float, Field(ge=0, le=300)] = 30.0  # how far two clocks may differ
+    claims: Claims = Claims()
+    prefix: str | None = None  # before subject ids; by default the issuer's name: no two share a subject
+
+    @property
+    def subject_prefix(self) -> str:
+        """What the ids of this issuer's subjects begin with."""
+        return f"{self.name}:" if self.prefix is None else self.prefix
+
+
+class Proxy(Section):
+    """A proxy in front that has authenticated people: from these addresses alone, these headers say who asks."""
+
+    peers: Annotated[tuple[IPv4Network | IPv6Network, ...], Field(min_length=1)]
+    secret: Secret | None = None  # also shown by the proxy, in `x-cmf-proxy-secret`
+    id: HeaderName
+    roles: HeaderName | None = None
+    permissions: HeaderName | None = None
+    teams: HeaderName | None = None
+    prefix: str = "proxy:"
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """All headers that say who asks."""
+        named = (self.id, self.roles, self.permissions, self.teams)
+        return tuple(name for name in named if name is not None)
+
+    @model_validator(mode="after")
+    def _apart(self) -> Proxy:
+        taken = (*KEY_HEADERS, PROXY_SECRET_HEADER, "x-cmf-session-id", "x-cmf-approval-id")
+        if len({*self.headers, *taken}) != len(self.headers) + len(taken):
+            raise ValueError("each header says one thing, and none of the gateway's own")
+        return self
+
+
+__all__ = [
+    "KEY_HEADERS",
+    "PROXY_SECRET_HEADER",
+    "Algorithm",
+    "Claims",
+    "Issuer",
+    "Key",
+    "KeyHash",
+    "KeySource",
+    "Proxy",
+]

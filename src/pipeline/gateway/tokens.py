@@ -1,0 +1,148 @@
+"""Tokens of issuers (JWT): checked under the issuer's own keys, and read as a subject. Spec: gateway.md [GW-140]."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import jwt
+
+from cmf.codec import dumps, loads
+from cmf.errors import DecodeError
+from cmf.security import SubjectExtension
+from pipeline.gateway.access import Issuer
+from pipeline.gateway.key_sets import KeySet, KeysUnavailable
+from pipeline.gateway.refusal import OUTAGE_SECONDS, Refusal
+
+MAX_TOKEN: Final = 16 * 1024  # characters
+MAX_NAMES: Final = 256  # roles, permissions or teams of one subject
+MAX_NAME: Final = 256  # characters of one
+MAX_KEPT_BYTES: Final = 4_096  # of the claims that policy sees, as JSON
+_SHAPE: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+_REQUIRED: Final = ["exp", "iss", "aud"]
+
+
+def is_token(presented: str) -> bool:
+    """Whether it has the form of a token, and not that of a key."""
+    return _SHAPE.fullmatch(presented) is not None
+
+
+class Tokens:
+    """What issuers signed.
+
+    Args:
+        issuers: those that are taken.
+        key_sets: the keys of each, by the issuer's name; by default as its settings say.
+    """
+
+    def __init__(self, issuers: Iterable[Issuer], *, key_sets: Mapping[str, KeySet] | None = None) -> None:
+        self._issuers = {one.issuer: one for one in issuers}
+        made = {one.name: KeySet(one.keys) for one in self._issuers.values()}
+        self._key_sets = {**made, **(key_sets or {})}
+
+    def check(self) -> None:
+        """Nothing, if all keys in files can be used; ConfigError if not."""
+        for keys in self._key_sets.values():
+            keys.check()
+
+    async def subject(self, token: str) -> SubjectExtension:
+        """Who the token says, once it is known that its issuer says so, for us, and now.
+
+        Raises:
+            Refusal: 401 `auth.token`, or `auth.expired`; 503 where the issuer's keys cannot be had.
+        """
+        header, claims = _parts(token)
+        issuer = self._issuers.get(str(claims.get("iss")))
+        algorithm, kid = header.get("alg"), header.get("kid")
+        # What the token says of itself only chooses among what settings allow.
+        if issuer is None or algorithm not in issuer.algorithms or not isinstance(kid, str) or "crit" in header:
+            raise _refused()
+        try:
+            key = await self._key_sets[issuer.name].key(kid, algorithm)
+        except KeysUnavailable:
+            wait = {"retry-after": str(OUTAGE_SECONDS)}
+            raise Refusal(503, "auth.keys", "Tokens cannot be checked just now.", headers=wait) from None
+        if key is None:
+            raise _refused()
+        _verify(token, key, algorithm, issuer)
+        return _subject(claims, issuer)
+
+
+def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and claims, strictly read: nothing in them can be taken in two ways. Neither is believed yet."""
+    if len(token) > MAX_TOKEN or not is_token(token):
+        raise _refused()
+    try:
+        header, claims = (loads(_decoded(part)) for part in token.split(".")[:2])
+    except (DecodeError, ValueError):
+        raise _refused() from None
+    if not isinstance(header, dict) or not isinstance(claims, dict):
+        raise _refused()
+    return header, claims
+
+
+def _decoded(part: str) -> bytes:
+    return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+
+
+def _verify(token: str, key: jwt.PyJWK, algorithm: str, issuer: Issuer) -> None:
+    try:
+        jwt.decode(
+            token,
+            key=key,
+            algorithms=[algorithm],
+            audience=list(issuer.audience),
+            issuer=issuer.issuer,
+            leeway=issuer.leeway_seconds,
+            options={"require": _REQUIRED},
+        )
+    except jwt.ExpiredSignatureError:
+        raise _refused("auth.expired", "This token is too old.") from None
+    except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError):
+        raise _refused() from None
+
+
+def _subject(claims: Mapping[str, Any], issuer: Issuer) -> SubjectExtension:
+    wanted = issuer.claims
+    named = _at(claims, wanted.id)
+    if not isinstance(named, str) or not is_name(named):
+        raise _refused()
+    kept = {name: claims[name] for name in wanted.kept if name in claims}
+    if kept and len(dumps(kept)) > MAX_KEPT_BYTES:
+        raise _refused()
+    fields: dict[str, Any] = {"id": f"{issuer.subject_prefix}{named}"} | ({"claims": kept} if kept else {})
+    for field, path in (("roles", wanted.roles), ("permissions", wanted.permissions), ("teams", wanted.teams)):
+        said = None if path is None else _at(claims, path)
+        if said is not None:
+            fields[field] = _names(said)
+    return SubjectExtension.model_validate(fields)
+
+
+def _at(claims: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """The claim at the end of the steps; None where it is not there."""
+    value: Any = claims
+    for step in path:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def _names(said: Any) -> list[str]:
+    """The names in a claim: a list of them, or one text with spaces between them."""
+    names = said.split() if isinstance(said, str) else said
+    if not isinstance(names, list) or len(names) > MAX_NAMES or not all(map(is_name, names)):
+        raise _refused()
+    return sorted(set(names))
+
+
+def is_name(said: object) -> bool:
+    """Whether it can be the name of a subject, role, permission or team."""
+    return isinstance(said, str) and 0 < len(said) <= MAX_NAME and said.isprintable() and said == said.strip()
+
+
+def _refused(code: str = "auth.token", message: str = "This token is not taken.") -> Refusal:
+    return Refusal(401, code, message, headers={"www-authenticate": 'Bearer error="invalid_token"'})
+
+
+__all__ = ["MAX_TOKEN", "Tokens", "is_name", "is_token"]
