@@ -41,7 +41,9 @@ path to each value; `cmf schema view` prints the JSON Schema, which `cmf` holds 
 
 **Absent is not null, and not empty.** A field that does not apply, is not known or was not granted is not there, and an
 expression that reads it is undefined: a body that needs it does not hold, and `not` of it does. So write what is
-allowed, and deny `not` that; then what is missing is denied. In the extensions, what is at its default is absent too.
+allowed, and deny `not` that; then what is missing is denied. In the extensions, what is at its default is absent
+too (`extensions.llm.capabilities` of a model without any); the access profile and the data policy of a view,
+`extensions.security.object` and `.data_policy`, are always whole.
 
 **Capabilities.** What is marked with one is there only for rules that name it in their METADATA:
 `capabilities: [read_roles]`. A rule that reads it without is refused when it is loaded.

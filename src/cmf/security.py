@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import dataclasses
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -62,6 +63,23 @@ class DataPolicy(Value):
     denied_actions: tuple[Str, ...] = ()
     retention: RetentionPolicy | None = None
 
+
+def spelled_out(entry: ObjectSecurityProfile | DataPolicy | RetentionPolicy) -> dict[str, Any]:
+    """The fields of a profile as policy sees them: those at their default too, and none that is None.
+
+    A rule that asks whether access is kept by the host must not depend on whether somebody wrote so [VIEW-19].
+    """
+    return {
+        name: spelled_out(held) if isinstance(held, RetentionPolicy) else held
+        for name in _FIELDS[type(entry)]
+        if (held := getattr(entry, name)) is not None
+    }
+
+
+_FIELDS: Final = {
+    cls: tuple(field.name for field in dataclasses.fields(cls))
+    for cls in (ObjectSecurityProfile, DataPolicy, RetentionPolicy)
+}
 
 Objects = Annotated[dict[Str, ObjectSecurityProfile], AfterValidator(frozen_mapping)]
 DataPolicies = Annotated[dict[Str, DataPolicy], AfterValidator(frozen_mapping)]

@@ -15,7 +15,7 @@ from cmf.errors import CapabilityError
 from cmf.facts import KINDS, SAFE_PROPERTIES, Shower, exact_json
 from cmf.frozen import FrozenDict
 from cmf.projection import Scope
-from cmf.security import DataPolicy, ObjectSecurityProfile, SubjectExtension
+from cmf.security import DataPolicy, ObjectSecurityProfile, SubjectExtension, spelled_out
 from cmf.uris import matches
 from cmf.value import to_bytes, to_json
 
@@ -86,14 +86,15 @@ class MessageView:
                 properties["message"] = message
             shown["properties"] = properties
             if (keys or self._container is not None) and (entity := scope.entity(keys, self._container)):
-                shown["extensions"] = {"security": entity}
+                shown["extensions"] = {"security": {name: spelled_out(entry) for name, entry in entity.items()}}
             _put_shown(self, shown)
         return shown
 
     def _entity(self) -> Mapping[str, Any]:
-        extensions: Mapping[str, Any] = self._own.get("extensions", _NOTHING)
-        entity: Mapping[str, Any] = extensions.get("security", _NOTHING)
-        return entity
+        if "extensions" not in self._own:
+            return _NOTHING
+        _, keys = self._show(self._part, {})
+        return self._scope.entity(keys, self._container)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a view cannot be changed")

@@ -44,6 +44,7 @@ from cmf import (
 from cmf.decomposition import MAX_NESTING
 from cmf.errors import ShapeError, UnmappedPartError
 from cmf.facts import KINDS
+from cmf.security import RetentionPolicy
 from tests.cmf.strategies import messages
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
@@ -521,6 +522,29 @@ def test_a_bare_name_is_no_key_where_a_namespaced_one_could_be_meant() -> None:
     assert only(ToolCallPart(name="f"), extensions=Extensions(security=by_uri)).to_dict()["extensions"]["security"][
         "object"
     ]
+
+
+@pytest.mark.spec("VIEW-19")
+def test_profiles_are_whole_in_the_input_and_what_is_not_given_is_absent() -> None:
+    security = SecurityExtension(
+        objects={"f": ObjectSecurityProfile()},
+        data={"f": DataPolicy(retention=RetentionPolicy(max_age_seconds=60)), "g": DataPolicy(allowed_actions=())},
+    )
+    view = only(ToolCallPart(name="f"), extensions=Extensions(security=security))
+
+    shown = view.to_opa_input()["input"]["extensions"]["security"]
+
+    assert shown["object"] == {"managed_by": "host", "permissions": [], "data_scope": []}
+    assert shown["data_policy"] == {
+        "apply_labels": [],
+        "denied_actions": [],
+        "retention": {"max_age_seconds": 60, "policy": "persistent"},
+    }
+    assert json.loads(view.to_bytes())["extensions"]["security"]["object"] == shown["object"]
+    assert (view.object, view.data_policy) == (security.objects["f"], security.data["f"])
+    other = only(ToolCallPart(name="g"), extensions=Extensions(security=security)).to_dict()["extensions"]["security"]
+    assert other["data_policy"] == {"apply_labels": [], "allowed_actions": [], "denied_actions": []}
+    assert "object" not in other
 
 
 @pytest.mark.spec("VIEW-20")

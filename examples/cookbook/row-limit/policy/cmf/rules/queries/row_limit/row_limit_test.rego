@@ -16,10 +16,12 @@ _denied(uri, arguments) := count(hits) if {
 
 test_rewrites_what_is_too_much if _values({"limit": 1000000}) == {["/arguments/limit", 100]}
 
-test_denied_when_the_limit_is_missing if {
-	_denied("tool://_/query", {}) == 1
-	_denied("tool://_/query", {"limit": "all"}) == 1
+test_adds_the_bound_when_it_is_missing if {
+	_values({}) == {["/arguments/limit", 100]}
+	_denied("tool://_/query", {}) == 0
 }
+
+test_denied_when_it_is_no_number if _denied("tool://_/query", {"limit": "all"}) == 1
 
 test_allowed_within_the_bound_and_for_other_tools if {
 	_values({"limit": 100}) == set()
