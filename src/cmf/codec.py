@@ -25,6 +25,7 @@ _STRICT = _OPTIONS | orjson.OPT_STRICT_INTEGER
 _EXPONENT = "e+" if b"e+" in orjson.dumps(1e22) else "e"
 _SPACES = b" \t\n\r"
 _CONTAINERS = frozenset({dict, list})
+_SHALLOW = 5 * MAX_DEPTH - 3
 _WORTH_SEALING = 2048  # looking for brackets in more text takes longer than freezing most of what it holds
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -76,6 +77,17 @@ def dumps(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
         return orjson.dumps(value, default, _OPTIONS)
     except orjson.JSONEncodeError:
         return _slow_dumps(value, default)
+
+
+def dumps_sorted(value: Any, default: Callable[[Any], Any]) -> bytes | None:
+    """`value` as `dumps` gives it, with the keys in the order of their code points.
+
+    None where it has an integer beyond ±(2^53 - 1), or no such form.
+    """
+    try:
+        return orjson.dumps(value, default, _STRICT | orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        return None
 
 
 def dumps_told(value: Any) -> tuple[str, bool]:
@@ -137,11 +149,11 @@ def frozen_object(text: str) -> tuple[FrozenDict | None, int]:
             or spelt.replace(b" ", b"") == raw.replace(b" ", b"")
             or spelt.translate(None, _SPACES) == raw.translate(None, _SPACES)
         ):
-            spelling = len(raw) - len(spelt)
+            size = len(spelt)
             # A level takes two bytes if it is an array, and else five; the innermost one may do with two.
-            if len(spelt) <= 5 * MAX_DEPTH and 3 * spelt.count(b"[") + len(spelt) + 3 <= 5 * MAX_DEPTH:
-                return sealed(value), spelling
-            return sealed_object(value, MAX_DEPTH, spelt), spelling
+            if size + 3 * spelt.count(b"[") <= _SHALLOW:
+                return sealed(value), len(raw) - size
+            return sealed_object(value, MAX_DEPTH, spelt), len(raw) - size
     except (ValueError, ShapeError):
         pass  # not text, no JSON, too deep: `loads` has the last word
     found = loads_object(text)

@@ -7,6 +7,7 @@ tagged exact string, because RFC 8785 would round it, and two amounts must never
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any, Final
 
 import rfc8785
@@ -16,16 +17,19 @@ from cmf.content import Part, PromptResultPart, ToolCallPart, ToolResultPart
 from cmf.message import Message
 from cmf.pairing import Pairing
 from cmf.request import Request, Response
-from cmf.value import Value, fields_of, to_json
+from cmf.value import Value, fields_of, sorted_bytes, to_json
 
 MAX_EXACT: Final = 2**53 - 1
 _TAGS: Final = ("int:", "str:")
+_ODD_NUMBER: Final = re.compile(rb"[:,\[]-?[0-9]+(?:\.0[^0-9]|(?:\.[0-9]+)?[eE])")
+_BEYOND_BMP: Final = re.compile(rb"[\xf0-\xf4]")
 _MINTED: Final = frozenset({"id", "session_id", "parent_id", "created_at", "status", "schema_version", "extensions"})
 
 
 def canonical_bytes(value: Any) -> bytes:
     """RFC 8785 bytes of a JSON value, or of a value of the format; large integers as tagged exact strings."""
-    return dumps(_canonical(value))
+    plain = sorted_bytes(value)
+    return dumps(_canonical(value)) if plain is None or _may_differ(plain) else plain
 
 
 def value_hash(value: Value) -> str:
@@ -78,6 +82,21 @@ def _said_part(part: Part, pairing: Pairing) -> dict[str, Any]:
     if isinstance(part, PromptResultPart):
         fields["messages"] = [_said_message(message, pairing) for message in part.messages]
     return fields
+
+
+def _may_differ(plain: bytes) -> bool:
+    """Whether RFC 8785 could spell or order otherwise what a plain writer with sorted keys gave, or this module tags it.
+
+    That is whole numbers with a point, exponents and keys beyond the BMP; what is not finite was written as null.
+    """
+    return (
+        plain[:1] not in (b"{", b"[")
+        or b"null" in plain
+        or b'"int:' in plain
+        or b'"str:' in plain
+        or _ODD_NUMBER.search(plain) is not None
+        or (not plain.isascii() and _BEYOND_BMP.search(plain) is not None)
+    )
 
 
 def _canonical(value: Any) -> Any:

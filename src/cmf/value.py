@@ -20,7 +20,7 @@ import pydantic
 import pydantic.dataclasses
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 
-from cmf.codec import dumps, loads
+from cmf.codec import dumps, dumps_sorted, loads
 from cmf.enums import ContentType
 from cmf.errors import ShapeError
 from cmf.frozen import FrozenDict
@@ -305,6 +305,11 @@ def to_bytes(item: Any) -> bytes:
     The same bytes as of `to_json`, without making those objects: a fifth of the time.
     """
     return dumps(item, _encode)
+
+
+def sorted_bytes(item: Any) -> bytes | None:
+    """The same with the keys of all objects in the order of their code points; None where an integer is not small."""
+    return dumps_sorted(item, _encode)
 
 
 def _encode(item: Any) -> Any:

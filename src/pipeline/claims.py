@@ -129,7 +129,8 @@ class Claims:
                 call = [answered.namespace, answered.name, answered.arguments, answered.arguments_raw]
                 if part.tool_name == answered.name:
                     said.pop("tool_name")  # some wires repeat it, others leave it out
-        return hashlib.sha256(canonical_bytes([role.value, said, call])).hexdigest()
+        answering = [] if call is None else [call]
+        return hashlib.sha256(canonical_bytes([role.value, said, *answering])).hexdigest()
 
 
 __all__ = ["Calls", "Claims", "needs_record", "prefixes"]

@@ -118,7 +118,10 @@ def shape(path: Path) -> str:
 
 def pointer(path: Sequence[str | int]) -> str:
     """`path` as a JSON pointer (RFC 6901)."""
-    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
+    text = "".join([f"/{step}" for step in path])
+    if "~" in text or text.count("/") > len(path):
+        return "".join([f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path])
+    return text
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:

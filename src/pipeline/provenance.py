@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from cmf.content import Part, PromptResultPart, ResourcePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
@@ -241,8 +241,8 @@ class Index:
         profile = self._profiles.find(call.name, call.namespace)
         entries = [self._call_entry(profile), *self._read_before()]
         for path, content in _values(call, every=True):
-            key = path[-1:] == (Mark.KEY,)
-            at = tuple(step for step in path if not isinstance(step, Mark))
+            key = bool(path) and path[-1] is Mark.KEY  # no other mark is in the path of a value
+            at = cast("tuple[str | int, ...]", path[:-1] if key else path)
             use = profile.use_of(at) if profile is not None and path else "control"
             kind = "key" if key else _type_of(content, path)
             entries.append(self._entry(pointer(at), kind, use, content))
@@ -257,7 +257,11 @@ class Index:
     def _entry(self, path: str, kind: str, use: str, content: Any) -> Origin:
         sources, complete, more = self._sources(content)
         entry: Origin = {"path": path, "type": kind, "use": use, "sources": sources}
-        return entry | ({} if complete else {"complete": False}) | ({"more": more} if more else {})
+        if not complete:
+            entry["complete"] = False
+        if more:
+            entry["more"] = more
+        return entry
 
     def _read_before(self) -> list[Origin]:
         """What others could have written and the model has read: one entry, or none while there is nothing."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cmf.codec import dumps, dumps_told
 from cmf.digests import MAX_EXACT, canonical_bytes
 from cmf.facts import exact_json
-from cmf.value import to_bytes
+from cmf.value import to_bytes, to_json
 from tests.cmf.test_properties import values
 
 exact = st.integers(-MAX_EXACT, MAX_EXACT) | st.floats(-MAX_EXACT, MAX_EXACT)
@@ -39,6 +39,11 @@ def test_canonical_bytes_are_those_of_the_reference_writer(value: Any) -> None:
         ([1e-5, 1e-7, 1.0, -0.0, 123456789.125], "[0.00001,1e-7,1,0,123456789.125]"),
         ([2**53, -(2**70), 1e300], None),
         ("int:1", '"str:int:1"'),
+        ("a", '"a"'),
+        (1.5, "1.5"),
+        (2.0, "2"),
+        ({"b": [1, -2.0, None], "a": 'say "int:1"'}, '{"a":"say \\"int:1\\"","b":[1,-2,null]}'),
+        ({"a": [1.5e3], "B": {"d": "12:3.5", "c": True}}, '{"B":{"c":true,"d":"12:3.5"},"a":[1500]}'),
         ({"str:a": "\u2028\x7f\x1f"}, '{"str:str:a":"\u2028\x7f\\u001f"}'),
     ],
 )
@@ -46,6 +51,19 @@ def test_what_json_writers_spell_differently_has_one_spelling(value: Any, text: 
     expected = text if text is not None else dumps([f"int:{int(number)}" for number in value]).decode()
 
     assert canonical_bytes(value).decode() == expected
+
+
+@pytest.mark.spec("ID-8")
+@pytest.mark.parametrize("value", [float("nan"), [float("inf")], {"a": float("nan")}])
+def test_a_number_that_is_not_finite_has_no_canonical_form(value: Any) -> None:
+    with pytest.raises(rfc8785.FloatDomainError):
+        canonical_bytes(value)
+
+
+@pytest.mark.spec("ID-8")
+@given(values)
+def test_a_value_has_the_canonical_bytes_of_its_json_form(value: Any) -> None:
+    assert canonical_bytes(value) == canonical_bytes(to_json(value))
 
 
 @pytest.mark.spec("MSG-3")
