@@ -85,7 +85,7 @@ def _said_part(part: Part, pairing: Pairing) -> dict[str, Any]:
 
 
 def _may_differ(plain: bytes) -> bool:
-    """Whether RFC 8785 could spell or order what a plain writer with sorted keys gave otherwise, or what is tagged here.
+    """Whether RFC 8785 could spell or order what a plain writer with sorted keys gave otherwise, or it is to be tagged.
 
     That is whole numbers with a point, exponents and keys beyond the BMP; what is not finite was written as null.
     """
