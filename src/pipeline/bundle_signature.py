@@ -30,13 +30,13 @@ from pipeline.metadata import load_yaml
 _DEFAULT: Final = "_default"  # what `opa build` writes for its own way of signing
 _STRUCTURED: Final = frozenset({"data.json", "data.yaml", "data.yml", ".manifest"})
 _DIGESTS: Final = {"SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
-_HASHES: Final[dict[str, hashes.HashAlgorithm]] = {
+HASHES: Final[dict[str, hashes.HashAlgorithm]] = {
     "256": hashes.SHA256(),
     "384": hashes.SHA384(),
     "512": hashes.SHA512(),
 }
-_CURVES: Final = {"256": ("secp256r1", 32), "384": ("secp384r1", 48), "512": ("secp521r1", 66)}
-ALGORITHMS: Final = tuple(f"{family}{bits}" for family in ("ES", "HS", "PS", "RS") for bits in _HASHES)
+CURVES: Final = {"256": ("secp256r1", 32), "384": ("secp384r1", 48), "512": ("secp521r1", 66)}
+ALGORITHMS: Final = tuple(f"{family}{bits}" for family in ("ES", "HS", "PS", "RS") for bits in HASHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,16 @@ def _decoded(piece: str) -> bytes:
     return base64.b64decode(piece + "=" * (-len(piece) % 4), altchars=b"-_", validate=True)
 
 
+def claims(signatures: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a signature says of itself, header and payload, believed by nobody: for people who look.
+
+    Raises:
+        PolicyError: it is none (`policy.bad-signature`).
+    """
+    header, payload, _, _ = _parts(_token(signatures))
+    return header, payload
+
+
 def _key(header: Mapping[str, Any], payload: Mapping[str, Any], verification: Verification) -> Key:
     name = verification.key_id or header.get("kid") or payload.get("keyid")
     if name is None and len(verification.keys) == 1:
@@ -144,7 +154,7 @@ def _holds_rsa(key: Key, signed: bytes, mark: bytes, bits: str) -> bool:
 
 
 def _holds_pss(key: Key, signed: bytes, mark: bytes, bits: str) -> bool:
-    digest = _HASHES[bits]
+    digest = HASHES[bits]
     return _holds_padded(key, signed, mark, bits, padding.PSS(padding.MGF1(digest), digest.digest_size))
 
 
@@ -153,7 +163,7 @@ def _holds_padded(key: Key, signed: bytes, mark: bytes, bits: str, pad: padding.
     if not isinstance(public, rsa.RSAPublicKey):
         _bad_key("the key is not one of RSA")
     try:
-        public.verify(mark, signed, pad, _HASHES[bits])
+        public.verify(mark, signed, pad, HASHES[bits])
     except InvalidSignature:
         return False
     return True
@@ -161,14 +171,14 @@ def _holds_padded(key: Key, signed: bytes, mark: bytes, bits: str, pad: padding.
 
 def _holds_curve(key: Key, signed: bytes, mark: bytes, bits: str) -> bool:
     public = _public(key)
-    curve, size = _CURVES[bits]
+    curve, size = CURVES[bits]
     if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != curve:
         _bad_key(f"the key is not one of {curve}")
     if len(mark) != 2 * size:
         return False
     pair = utils.encode_dss_signature(int.from_bytes(mark[:size]), int.from_bytes(mark[size:]))
     try:
-        public.verify(pair, signed, ec.ECDSA(_HASHES[bits]))
+        public.verify(pair, signed, ec.ECDSA(HASHES[bits]))
     except InvalidSignature:
         return False
     return True
@@ -208,12 +218,12 @@ def _check_files(files: Mapping[str, bytes], named: object) -> None:
     for name, content in files.items():
         algorithm = _DIGESTS.get(str(expected[name].get("algorithm")))
         if algorithm is None or not hmac.compare_digest(
-            hashlib.new(algorithm, _signed_form(name, content)).hexdigest(), str(expected[name].get("hash"))
+            hashlib.new(algorithm, signed_form(name, content)).hexdigest(), str(expected[name].get("hash"))
         ):
             _refuse(f"{name} is not as it was signed")
 
 
-def _signed_form(name: str, content: bytes) -> bytes:
+def signed_form(name: str, content: bytes) -> bytes:
     """The bytes that are digested: of a structured file its values with sorted keys, as Go spells them."""
     if PurePosixPath(name).name not in _STRUCTURED:
         return content

@@ -166,17 +166,25 @@ def _text(content: bytes, path: str) -> str:
 # -- bundles -----------------------------------------------------------------------------------------------------------
 
 
+def bundle_files(place: Path) -> Files:
+    """Every file of an OPA bundle, manifest and signatures too, as they are: nothing is verified.
+
+    Raises:
+        PolicyError: a `.tar.gz` that is none (`policy.bad-bundle`), no such place (`policy.no-directory`).
+    """
+    if not place.exists():
+        raise PolicyError("no such bundle", path=str(place), hint="name one", code="policy.no-directory")
+    if place.is_file():
+        return _unpacked(place)
+    root = place.resolve()
+    return {
+        path.relative_to(root).as_posix(): _content(path, root) for path in sorted(root.rglob("*")) if path.is_file()
+    }
+
+
 def _bundle(place: Path, verification: Verification | None) -> Files:
     """The policies and data of an OPA bundle, once its signature and manifest hold."""
-    if place.is_dir():
-        root = place.resolve()
-        files = {
-            path.relative_to(root).as_posix(): _content(path, root)
-            for path in sorted(root.rglob("*"))
-            if path.is_file()
-        }
-    else:
-        files = _unpacked(place)
+    files = bundle_files(place)
     signatures = files.pop(SIGNATURES, None)
     if verification is not None:
         verify(files, signatures, verification)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cmf.adapters import FORMATS
-from pipeline.cli import replaying, serving
+from pipeline.cli import bundling, replaying, serving
 from pipeline.cli.replaying import PolicyOption, ReportAs
 
 app = typer.Typer(
@@ -249,21 +249,7 @@ def playground(
 
 replaying.add_to(app)
 serving.add_to(app)
-
-bundle = typer.Typer(help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(bundle, name="bundle")
-
-
-@bundle.command("build")
-def build(
-    directory: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the bundle.")],
-    policies: PolicyOption = None,
-) -> None:
-    """Write a policy set as an OPA bundle directory: `opa run --server --bundle OUT` then serves it."""
-    from pipeline.cli.bundle import run
-
-    run(directory, policies=policies)
-
+bundling.add_to(app)
 
 approvals = typer.Typer(help="What waits for a person.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(approvals, name="approvals")

@@ -1,24 +1,202 @@
-"""`cmf bundle`: policy sets for an OPA server."""
+"""`cmf bundle`: policy sets as OPA bundles: made, signed, verified, looked into. Spec: docs/spec/cli.md [CLI-7] ff."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Final
 
 import typer
+from rich.text import Text
 
+from pipeline import policy_set
 from pipeline.assembly import load_policies
+from pipeline.bundle_signature import Key, Verification, claims, verify
+from pipeline.bundle_signing import SigningKey, packed, sign
+from pipeline.cli.findings import write_json
 from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.cli.rendering import console
+from pipeline.display import visible
+from pipeline.errors import PolicyError
+from pipeline.policy_files import MANIFEST, SIGNATURES, Files, bundle_files
+from pipeline.policy_set import PolicySet
+
+ARCHIVES: Final = (".tar.gz", ".tgz")
 
 
-def run(directory: Path, *, policies: Sequence[Path] | None) -> None:
-    """Write the bundle and say its revision."""
+def build(out: Path, *, policies: Sequence[Path] | None, key: SigningKey | None = None) -> None:
+    """Write the bundle, signed where a key is given, and say its revision."""
     with one_line_errors():
         loaded = load_policies(policies)
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        fail(f"{directory}: is not an empty directory; name a new one", Exit.USAGE)
-    for name, content in loaded.bundle().items():
-        path = directory / name
+        files = loaded.bundle()
+        if key is not None:
+            files[SIGNATURES] = sign(files, key)
+    if out.name.endswith(ARCHIVES):
+        if out.exists():
+            fail(f"{out}: is there already; name a new one", Exit.USAGE)
+        _replace(out, packed(files))
+    else:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            fail(f"{out}: is not an empty directory; name a new one", Exit.USAGE)
+        for name, content in files.items():
+            _replace(out / name, content)
+    typer.echo(f"{out}: revision {loaded.revision}{'' if key is None else f', signed with {key.algorithm}'}")
+
+
+def sign_bundle(bundle: Path, key: SigningKey) -> None:
+    """Sign the bundle where it is; a signature that it had is replaced."""
+    with one_line_errors():
+        files = bundle_files(bundle)
+        files.pop(SIGNATURES, None)
+        if MANIFEST not in files:
+            fail(f"{bundle}: is no bundle, it has no {MANIFEST}; make one with `cmf bundle build`", Exit.USAGE)
+        files[SIGNATURES] = sign(files, key)
+    if bundle.is_dir():
+        _replace(bundle / SIGNATURES, files[SIGNATURES])
+    else:
+        _replace(bundle, packed(files))
+    typer.echo(f"{bundle}: {len(files) - 1} files signed with {key.algorithm}")
+
+
+def verify_bundle(bundle: Path, key: Key) -> None:
+    """Say whether the key signed exactly what is there, and whether that can be used; leaves with 1 if it did not."""
+    verification = Verification({"key": key}, key_id="key")
+    try:
+        with one_line_errors():
+            files = bundle_files(bundle)
+        signatures = files.pop(SIGNATURES, None)
+        verify(files, signatures, verification)
+    except PolicyError as error:
+        fail(f"{bundle}: {error}", Exit.REFUSED if error.code == "policy.bad-signature" else Exit.POLICY)
+    with one_line_errors():
+        loaded = policy_set.load(bundle, verification=verification)
+    typer.echo(f"{bundle}: signed by this key; {len(files)} files, revision {loaded.revision}")
+
+
+def inspect(bundle: Path, *, as_json: bool) -> None:
+    """Show what is in a bundle, and whether it can be used; no signature is verified."""
+    with one_line_errors():
+        files = bundle_files(bundle)
+        signatures = files.pop(SIGNATURES, None)
+        signature = None if signatures is None else _signature(signatures)
+        loaded = _loaded(files)
+    manifest = _manifest(files)
+    said = manifest.get("revision") if isinstance(manifest, dict) else None
+    if as_json:
+        write_json(_document(loaded, files, manifest, signature))
+        return
+    out = console()
+    fits = "as it says" if said == loaded.revision else f"the manifest says {visible(str(said)) if said else 'none'}"
+    out.print(Text.assemble("revision   ", (loaded.revision, "bold"), f"  ({fits})"))
+    if isinstance(manifest, dict) and manifest.get("roots"):
+        out.print(f"roots      {', '.join(visible(str(root)) for root in manifest['roots'])}")
+    out.print(f"signature  {'none' if signature is None else _in_words(signature)}")
+    for rule in loaded.rules:
+        line = f"{rule.id}  {rule.severity}  {rule.mode.value}  {visible(rule.title)}"
+        out.print(Text.assemble("rule       ", line))
+    for one in loaded.exceptions:
+        out.print(f"exception  {visible(one.rule)} until {one.until}, {visible(one.owner)}")
+    for name, content in sorted(files.items()):
+        out.print(Text(f"{len(content):>9}  {visible(name)}", "dim"))
+
+
+def _document(loaded: PolicySet, files: Files, manifest: Any, signature: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "revision": loaded.revision,
+        "manifest": manifest,
+        "signature": signature,
+        "rules": [
+            {"id": rule.id, "title": rule.title, "severity": rule.severity, "mode": rule.mode.value}
+            for rule in loaded.rules
+        ],
+        "exceptions": len(loaded.exceptions),
+        "files": {name: len(content) for name, content in sorted(files.items())},
+    }
+
+
+def _loaded(files: Files) -> PolicySet:
+    """The set without its signature; one that is of no rules, with all that it says of itself."""
+    wanted = {name: content for name, content in files.items() if name.endswith(".rego") or _is_data(name)}
+    return policy_set.load(wanted)
+
+
+def _is_data(name: str) -> bool:
+    return name.rpartition("/")[2] in policy_set.DATA_FILES
+
+
+def _manifest(files: Files) -> Any:
+    try:
+        return json.loads(files.get(MANIFEST, b"{}"))
+    except ValueError:
+        return None
+
+
+def _signature(signatures: bytes) -> dict[str, Any]:
+    header, payload = claims(signatures)
+    named = payload.get("files")
+    return {
+        "algorithm": str(header.get("alg")),
+        "key_id": header.get("kid") or payload.get("keyid"),
+        "scope": payload.get("scope"),
+        "files": len(named) if isinstance(named, list) else 0,
+    }
+
+
+def _in_words(signature: dict[str, Any]) -> str:
+    named = "" if signature["key_id"] is None else f", key {visible(str(signature['key_id']))}"
+    scope = "" if signature["scope"] is None else f", for {visible(str(signature['scope']))}"
+    return f"{visible(signature['algorithm'])}{named}{scope}, of {signature['files']} files (not verified)"
+
+
+def read_signing_key(path: Path, algorithm: str, key_id: str, scope: str) -> SigningKey:
+    """The key in a file."""
+    return SigningKey(_key_text(path), algorithm=algorithm, key_id=key_id, scope=scope)
+
+
+def read_key(path: Path, algorithm: str, scope: str) -> Key:
+    """The key in a file."""
+    return Key(_key_text(path), algorithm=algorithm, scope=scope)
+
+
+def _key_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError):
+        fail(f"{path}: the key cannot be read; name a file with it", Exit.USAGE)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write the whole file or none of it."""
+    written = ""
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    typer.echo(f"{directory}: revision {loaded.revision}")
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".cmf-", delete=False) as file:
+            written = file.name
+            file.write(content)
+        Path(written).chmod(0o666 & ~_umask())
+        Path(written).replace(path)
+    except OSError as error:
+        _gone(written)
+        fail(f"{path}: cannot be written: {error.strerror}; choose another place", Exit.USAGE)
+    except BaseException:  # Ctrl-C leaves no half of it
+        _gone(written)
+        raise
+
+
+def _gone(name: str) -> None:
+    if name:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+__all__ = ["build", "inspect", "read_key", "read_signing_key", "sign_bundle", "verify_bundle"]

@@ -1,0 +1,115 @@
+"""The commands `cmf bundle …` and their options; what they do is imported late."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.cli.replaying import FiguresAs, PolicyOption
+
+
+class Algorithm(StrEnum):
+    """How a bundle is signed."""
+
+    RS256 = "RS256"
+    RS384 = "RS384"
+    RS512 = "RS512"
+    PS256 = "PS256"
+    PS384 = "PS384"
+    PS512 = "PS512"
+    ES256 = "ES256"
+    ES384 = "ES384"
+    ES512 = "ES512"
+    HS256 = "HS256"
+    HS384 = "HS384"
+    HS512 = "HS512"
+
+
+Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A directory, or a .tar.gz.")]
+PrivateKey = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key in PEM; for HS…, the secret.")]
+AlgorithmOption = Annotated[Algorithm, typer.Option("--algorithm", help="Of the key, as OPA names it.")]
+KeyId = Annotated[str, typer.Option("--key-id", help="What OPA's configuration calls the key.")]
+Scope = Annotated[str, typer.Option("--scope", help="What the signature is for.")]
+
+bundle = typer.Typer(help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@bundle.command("build")
+def build(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new directory, or a new .tar.gz.")],
+    policies: PolicyOption = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE", help="Sign it: the private key in PEM; for HS…, the secret.")
+    ] = None,
+    algorithm: AlgorithmOption = Algorithm.RS256,
+    key_id: KeyId = "",
+    scope: Scope = "",
+) -> None:
+    """Write a policy set as an OPA bundle: `opa run --server --bundle OUT` then serves it.
+
+    Exit codes: 0 written, 2 usage, 3 policy or key cannot be used.
+    """
+    from pipeline.cli import bundle as does
+
+    signing = None if key is None else does.read_signing_key(key, algorithm.value, key_id, scope)
+    does.build(out, policies=policies, key=signing)
+
+
+@bundle.command("sign")
+def sign(
+    bundle: Bundle,
+    key: PrivateKey,
+    algorithm: AlgorithmOption = Algorithm.RS256,
+    key_id: KeyId = "",
+    scope: Scope = "",
+) -> None:
+    """Sign a bundle where it is, as `opa sign` does.
+
+    Exit codes: 0 signed, 2 usage, 3 bundle or key cannot be used.
+    """
+    from pipeline.cli import bundle as does
+
+    does.sign_bundle(bundle, does.read_signing_key(key, algorithm.value, key_id, scope))
+
+
+@bundle.command("verify")
+def verify(
+    bundle: Bundle,
+    key: Annotated[
+        Path, typer.Option("--key", metavar="FILE", help="The public key or certificate in PEM; for HS…, the secret.")
+    ],
+    algorithm: AlgorithmOption = Algorithm.RS256,
+    scope: Scope = "",
+) -> None:
+    """Say whether this key signed exactly what is in a bundle.
+
+    Exit codes: 0 it did, 1 it did not, 2 usage, 3 bundle or key cannot be used.
+    """
+    from pipeline.cli import bundle as does
+
+    does.verify_bundle(bundle, does.read_key(key, algorithm.value, scope))
+
+
+@bundle.command("inspect")
+def inspect(
+    bundle: Bundle,
+    output: Annotated[FiguresAs, typer.Option("--format", help="How to write it.")] = FiguresAs.TEXT,
+) -> None:
+    """Show what is in a bundle: revision, roots, signature, rules, files.
+
+    Exit codes: 0 shown, 3 bundle cannot be used.
+    """
+    from pipeline.cli import bundle as does
+
+    does.inspect(bundle, as_json=output is FiguresAs.JSON)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the commands into `app`."""
+    app.add_typer(bundle, name="bundle")
+
+
+__all__ = ["add_to"]
