@@ -30,7 +30,7 @@ def serve(*, config: Path, demo: bool, port: int | None, quiet: bool) -> None:
     """Serve until it is interrupted, and then let what is in work end."""
     with one_line_errors(), _settings(config, demo=demo) as settings:
         listen = settings.listen if port is None else settings.listen.model_copy(update={"port": port})
-        _log_to_standard_error(quiet=quiet)
+        log_to_standard_error(quiet=quiet)
         with built(settings) as gateway, _listening(listen) as listening:
             host, bound = listening.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
@@ -121,7 +121,8 @@ def _listening(listen: Listen) -> Iterator[socket.socket]:
         yield listening
 
 
-def _log_to_standard_error(*, quiet: bool) -> None:
+def log_to_standard_error(*, quiet: bool) -> None:
+    """Write the log of what is served, one line each, beside what the command says."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     log = logging.getLogger("pipeline")
@@ -129,4 +130,4 @@ def _log_to_standard_error(*, quiet: bool) -> None:
     log.setLevel(logging.WARNING if quiet else logging.INFO)
 
 
-__all__ = ["check", "make_key", "serve", "server_of", "show"]
+__all__ = ["check", "log_to_standard_error", "make_key", "serve", "server_of", "show"]

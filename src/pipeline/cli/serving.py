@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pipeline.cli import proxying
+
 
 class ShownAs(StrEnum):
     """How settings are written."""
@@ -71,6 +73,7 @@ def add_to(app: typer.Typer) -> None:
     """Make these commands part of `app`."""
     app.command("serve")(serve)
     app.add_typer(config_commands, name="config")
+    proxying.add_to(app)
 
 
 __all__ = ["add_to"]

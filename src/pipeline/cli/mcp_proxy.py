@@ -1,0 +1,132 @@
+"""`cmf mcp-proxy`: an MCP server behind policy. Spec: docs/spec/mcp-proxy.md."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import time
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from ulid import ULID
+
+from cmf.security import SubjectExtension
+from pipeline.assembly import Config, Policies
+from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.cli.serve import log_to_standard_error
+from pipeline.context import Context
+from pipeline.decision import Mode
+from pipeline.gateway.config_file import secret_of
+from pipeline.gateway.settings import Secret
+from pipeline.guard import Guard
+from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES
+from pipeline.mcp_proxy.http_server import Address, HttpServer, connections
+from pipeline.mcp_proxy.link import Link
+from pipeline.mcp_proxy.pins import Pins
+from pipeline.mcp_proxy.pipes import Pipes
+from pipeline.mcp_proxy.process import Process
+from pipeline.mcp_proxy.stdio_proxy import ProcessServer, Server, StdioProxy, UrlServer
+from pipeline.profiles import Profiles
+from pipeline.recorder import Recorder
+from pipeline.store.database import Store
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_READS, _WRITES = 0, 1
+POLICY_SECONDS: Final = 5.0  # somebody's own machine may be busy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the command was told."""
+
+    command: tuple[str, ...] = ()
+    url: str | None = None
+    key_env: str | None = None
+    name: str | None = None
+    policies: list[Path] | None = None
+    mode: Literal["enforce", "observe"] = "enforce"
+    profiles: tuple[Path, ...] = ()
+    pins: Path | None = None
+    store: Path | None = None
+    session: str | None = None
+    subject: str | None = None
+    roles: tuple[str, ...] = ()
+    answer_seconds: float = 300.0
+    quiet: bool = False
+
+
+def run(wanted: Wanted) -> None:
+    """Serve one client on standard input and output until either side ends."""
+    _check(wanted)
+    with one_line_errors(), ExitStack() as opened:
+        log_to_standard_error(quiet=wanted.quiet)
+        address = None if wanted.url is None else _address(wanted, wanted.url)
+        store = None if wanted.store is None else opened.enter_context(Store.at(wanted.store))
+        policies: Policies = None if wanted.policies is None else list(wanted.policies)
+        guard = opened.enter_context(
+            Guard(
+                policies,
+                config=Config(mode=Mode(wanted.mode), timeout_seconds=POLICY_SECONDS),
+                sessions=None if store is None else store.sessions(),
+                profiles=Profiles.load(*wanted.profiles),
+                recorder=None if store is None else Recorder(store),
+            )
+        )
+        link = Link(
+            guard,
+            _context(wanted),
+            server=wanted.name,
+            pins=Pins(wanted.pins),
+            clock=time.monotonic,
+            answer_seconds=wanted.answer_seconds,
+            enforce=wanted.mode == "enforce",
+        )
+        ended = asyncio.run(_serve(link, wanted, address))
+    if not ended:
+        fail("the server ended first", Exit.REFUSED)
+
+
+async def _serve(link: Link, wanted: Wanted, address: Address | None) -> bool:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as opened:
+        server: Server
+        if address is None:
+            server = ProcessServer(await Process.begin(wanted.command, None, MAX_MESSAGE_BYTES))
+        else:
+            http = await opened.enter_async_context(connections())
+            server = UrlServer(HttpServer(http, address), link)
+        return await StdioProxy(link, Pipes(_READS, _WRITES, MAX_MESSAGE_BYTES), server).run(stop)
+
+
+def _check(wanted: Wanted) -> None:
+    if (wanted.url is None) == (not wanted.command):
+        fail("give the server's command after --, or --url, one of them", Exit.USAGE)
+    if wanted.name is not None and not _NAME.fullmatch(wanted.name):
+        fail("the name is up to 64 letters, digits and ._-", Exit.USAGE)
+    if wanted.key_env is not None and wanted.url is None:
+        fail("--key-env goes with --url; a command has its own environment", Exit.USAGE)
+
+
+def _address(wanted: Wanted, url: str) -> Address:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None or parts.fragment:
+        fail("the URL is http:// or https://, without a key in it", Exit.USAGE)
+    headers = {}
+    if wanted.key_env is not None:
+        headers["authorization"] = f"Bearer {secret_of(Secret(env=wanted.key_env))}"
+    return Address(url=url, headers=headers)
+
+
+def _context(wanted: Wanted) -> Context:
+    subject = None if wanted.subject is None else SubjectExtension(id=wanted.subject, roles=frozenset(wanted.roles))
+    return Context(subject=subject, session=wanted.session or f"mcp_{ULID()}")
+
+
+__all__ = ["Wanted", "run"]

@@ -1,0 +1,74 @@
+"""The command `mcp-proxy`: its options; what it does is imported late."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class ProxyMode(StrEnum):
+    """What is done about what policy says."""
+
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
+
+
+def mcp_proxy(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND", help="What begins the server, after --.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", help="A server over streamable HTTP, instead of a command.")
+    ] = None,
+    key_env: Annotated[
+        str | None, typer.Option("--key-env", help="The variable with the server's bearer token.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="What the server is called: tool://NAME/…")] = None,
+    policies: Annotated[list[Path] | None, typer.Option("--policies", help="A policy directory (repeatable).")] = None,
+    mode: Annotated[ProxyMode, typer.Option("--mode", help="Whether policy is enforced.")] = ProxyMode.ENFORCE,
+    profiles: Annotated[list[Path] | None, typer.Option("--profiles", help="Tool profiles (repeatable).")] = None,
+    pins: Annotated[Path | None, typer.Option("--pins", help="Where definitions of tools are pinned.")] = None,
+    store: Annotated[Path | None, typer.Option("--store", help="Where sessions and records are kept: a file.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="The session's id; by default a new one.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Who the client is: an id.")] = None,
+    role: Annotated[list[str] | None, typer.Option("--role", help="A role of the client (repeatable).")] = None,
+    answer_seconds: Annotated[
+        float, typer.Option("--answer-seconds", min=0.1, max=86_400, help="How long a call may stay unanswered.")
+    ] = 300.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log nothing of what is let go.")] = False,
+) -> None:
+    """Stand between an MCP client on standard input and output and one server; every message is judged.
+
+    Exit codes: 0 ended, 1 the server ended first, 2 usage, 3 policy does not compile, 5 the store cannot be opened.
+    """
+    from pipeline.cli import mcp_proxy as work
+
+    work.run(
+        work.Wanted(
+            command=tuple(command or ()),
+            url=url,
+            key_env=key_env,
+            name=name,
+            policies=policies,
+            mode=mode.value,
+            profiles=tuple(profiles or ()),
+            pins=pins,
+            store=store,
+            session=session,
+            subject=subject,
+            roles=tuple(role or ()),
+            answer_seconds=answer_seconds,
+            quiet=quiet,
+        )
+    )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make this command part of `app`."""
+    app.command("mcp-proxy")(mcp_proxy)
+
+
+__all__ = ["add_to"]

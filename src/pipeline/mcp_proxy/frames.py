@@ -1,0 +1,207 @@
+"""One JSON-RPC message as it arrives, read strictly: what two readers could take differently is refused.
+
+Spec: docs/spec/mcp-proxy.md [MCPX-1] ff. Readers of MCP in the field fold case (`Name` is `name` to them), so a key
+that is a word of the protocol in other letters is refused like one that is there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from cmf.codec import loads
+from cmf.errors import DecodeError
+
+MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+MAX_BATCH: Final = 100
+MAX_ID_CHARS: Final = 256
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+INVALID_PARAMS: Final = -32602
+
+Id = str | int
+
+
+class Kind(StrEnum):
+    """What a message is."""
+
+    CALL = "call"
+    NOTIFICATION = "notification"
+    ANSWER = "answer"
+
+
+class FrameError(Exception):
+    """Why a message is not read.
+
+    Attributes:
+        number: JSON-RPC's number for it. code: stable, for programs.
+        id: whose answer this is; None where the message cannot be told from another by its id.
+    """
+
+    def __init__(self, number: int, code: str, message: str, id: Id | None = None) -> None:
+        super().__init__(code)
+        self.number = number
+        self.code = code
+        self.message = message
+        self.id = id
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A message of known form: `id` of calls and answers, `method` of calls and notifications."""
+
+    kind: Kind
+    body: dict[str, Any]
+    id: Id | None = None
+    method: str = ""
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The params; none where there are none."""
+        params = self.body.get("params")
+        return params if isinstance(params, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages that came as one."""
+
+    frames: tuple[Frame, ...]
+
+
+_WORDS: Final = frozenset(
+    {
+        "jsonrpc", "id", "method", "params", "result", "error", "code", "message", "data",
+        "name", "arguments", "uri", "_meta", "progressToken", "cursor", "nextCursor", "requestId", "reason", "level",
+        "ref", "argument", "value", "messages", "role", "content", "type", "text", "blob", "mimeType", "contents",
+        "structuredContent", "isError", "tools", "description", "inputSchema", "outputSchema", "annotations", "title",
+        "resources", "resourceTemplates", "uriTemplate", "prompts", "prompt", "instructions", "capabilities",
+        "protocolVersion", "clientInfo", "serverInfo", "systemPrompt", "maxTokens", "temperature", "stopSequences",
+        "modelPreferences", "includeContext", "model", "stopReason", "requestedSchema", "action", "mode", "url",
+        "roots", "resource", "input", "toolUseId", "toolChoice", "task", "taskId", "tasks", "status",
+        "statusMessage", "ttl", "completion", "values", "progress", "total", "resultType", "inputRequests",
+        "inputResponses", "requestState",
+    }
+)  # fmt: skip
+_FOLDED: Final = {word.casefold(): word for word in _WORDS}
+_FREE: Final = frozenset(
+    {
+        "_meta", "structuredContent", "data", "inputSchema", "outputSchema", "requestedSchema", "capabilities",
+        "inputRequests", "inputResponses", "metadata", "experimental", "extensions",
+    }
+)  # fmt: skip
+"""Keys whose values have keys of their own making."""
+_ARGUMENTS: Final = frozenset({"arguments", "input"})
+"""Keys whose values have names of a tool's making, which the tool may read without regard for case."""
+_KEYS: Final = {
+    Kind.CALL: frozenset({"jsonrpc", "id", "method", "params"}),
+    Kind.NOTIFICATION: frozenset({"jsonrpc", "method", "params"}),
+    Kind.ANSWER: frozenset({"jsonrpc", "id", "result", "error"}),
+}
+
+
+def read(raw: bytes, *, max_bytes: int = MAX_MESSAGE_BYTES) -> Frame | Batch:
+    """The message, or the batch of them, that these bytes spell.
+
+    Raises:
+        FrameError: mcp.unreadable (no strict JSON), mcp.invalid (no JSON-RPC message), mcp.ambiguous-key.
+    """
+    try:
+        body = loads(raw, max_bytes=max_bytes)
+    except DecodeError as error:
+        raise FrameError(PARSE_ERROR, "mcp.unreadable", f"This is no strict JSON: {error.code}.") from None
+    return frame_of(body)
+
+
+def frame_of(body: Any) -> Frame | Batch:
+    """The same of a JSON value that was read strictly already."""
+    if not isinstance(body, list):
+        return _frame(body)
+    if not 0 < len(body) <= MAX_BATCH:
+        raise _invalid(f"A batch has 1 to {MAX_BATCH} messages.")
+    return Batch(tuple(_frame(one) for one in body))
+
+
+def _frame(body: Any) -> Frame:
+    if not isinstance(body, dict):
+        raise _invalid("A message is an object.")
+    if body.get("jsonrpc") != "2.0":
+        raise _invalid('`jsonrpc` is not "2.0".')
+    kind = _kind(body)
+    if not body.keys() <= _KEYS[kind]:
+        raise _invalid("The message has keys that JSON-RPC does not know.")
+    named = body.get("id")
+    if kind is not Kind.NOTIFICATION and not is_id(named):
+        raise _invalid("The id is neither a text nor an integer.")
+    method = body.get("method", "")
+    if not isinstance(method, str) or len(method) > MAX_ID_CHARS:
+        raise _invalid("The method is not a name.")
+    own = named if kind is Kind.CALL else None
+    said = body.get("params" if kind is not Kind.ANSWER else "result" if "result" in body else "error", {})
+    if not isinstance(said, dict):
+        raise _invalid("Params, results and errors are objects.", own)
+    for key in _ambiguous(said):
+        shown = f"The key `{key}`" if key.isprintable() and len(key) <= 64 else "A key"
+        raise FrameError(INVALID_REQUEST, "mcp.ambiguous-key", f"{shown} is like another one.", own)
+    if kind is Kind.ANSWER and "error" in body:
+        _check_error(said)
+    return Frame(kind, body, named, method)
+
+
+def _kind(body: dict[str, Any]) -> Kind:
+    if "method" in body:
+        return Kind.CALL if "id" in body else Kind.NOTIFICATION
+    if ("result" in body) == ("error" in body):
+        raise _invalid("The message is neither a call nor one answer.")
+    return Kind.ANSWER
+
+
+def _check_error(error: dict[str, Any]) -> None:
+    if type(error.get("code")) is not int or not isinstance(error.get("message"), str):
+        raise _invalid("An error has a number and a message.")
+
+
+def is_id(id: Any) -> bool:
+    """Whether this can be the id of a call: MCP knows texts and integers, and no null."""
+    return (type(id) is int and abs(id) < 2**53) or (isinstance(id, str) and len(id) <= MAX_ID_CHARS)
+
+
+def _ambiguous(value: Any) -> Iterator[str]:
+    """Keys that a reader without regard for case takes for others."""
+    stack: list[tuple[Any, bool]] = [(value, True)]
+    while stack:
+        node, ours = stack.pop()
+        if isinstance(node, list):
+            stack += [(each, ours) for each in node]
+        elif isinstance(node, dict):
+            seen: set[str] = set()
+            for key, inner in node.items():
+                fold = key.casefold()
+                if fold in seen or (ours and _FOLDED.get(fold, key) != key):
+                    yield key
+                seen.add(fold)
+                if key not in _FREE:
+                    stack.append((inner, ours and key not in _ARGUMENTS))
+
+
+def _invalid(message: str, id: Id | None = None) -> FrameError:
+    return FrameError(INVALID_REQUEST, "mcp.invalid", message, id)
+
+
+__all__ = [
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "MAX_MESSAGE_BYTES",
+    "PARSE_ERROR",
+    "Batch",
+    "Frame",
+    "FrameError",
+    "Id",
+    "Kind",
+    "frame_of",
+    "is_id",
+    "read",
+]

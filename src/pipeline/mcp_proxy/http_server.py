@@ -1,0 +1,184 @@
+"""A server of MCP over streamable HTTP, as whoever asks it sees it. No byte of it is passed on. Spec: mcp-proxy.md.
+
+It yields JSON values as they come, strictly read; whether they are messages, and may go on, is for the link to say.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+from yarl import URL
+
+from cmf import adapters
+from cmf.adapters.base import WireEvent
+from cmf.adapters.sse import SseReader
+from cmf.codec import dumps, loads
+from cmf.errors import CmfError
+from pipeline.mcp_proxy import refusals
+from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES
+from pipeline.mcp_proxy.refusals import Refused
+
+_log: Final = logging.getLogger("pipeline.mcp")
+SESSION: Final = "mcp-session-id"
+VERSION: Final = "mcp-protocol-version"
+JSON: Final = "application/json"
+SSE: Final = "text/event-stream"
+MAX_STREAM_BYTES: Final = 1 << 40  # a stream of notifications has no end; each event is bounded
+_SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,256}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a server is, what it is asked with, and how long it may take."""
+
+    url: str
+    headers: Mapping[str, str]
+    connect_seconds: float = 10.0
+    silent_seconds: float = 300.0
+    message_bytes: int = MAX_MESSAGE_BYTES
+
+
+@asynccontextmanager
+async def connections() -> AsyncIterator[aiohttp.ClientSession]:
+    """Connections to servers: no proxy of the environment is used, no cookie kept, no body unpacked."""
+    async with aiohttp.ClientSession(
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+        auto_decompress=False,
+        skip_auto_headers=("user-agent", "accept", "content-type", "accept-encoding"),
+        connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+    ) as session:
+        yield session
+
+
+class HttpServer:
+    """One session with one server; `session` is the server's own id for it, once it has given one."""
+
+    def __init__(self, http: aiohttp.ClientSession, address: Address) -> None:
+        self._http = http
+        self._address = address
+        self._adapter = adapters.get("mcp")
+        self.session: str | None = None
+        self.version: str | None = None
+
+    async def post(self, body: dict[str, Any]) -> AsyncGenerator[Any, None]:
+        """What the server says to a message: values as they come, none for what needs no answer.
+
+        Raises:
+            Refused: it cannot be reached or read, or refuses the HTTP request without saying why in JSON-RPC.
+        """
+        call = self._adapter.to_http(self._adapter.from_wire_request(body)) if "method" in body else None
+        own = {name.lower(): text for name, text in call.headers.items()} if call is not None else {}
+        headers = {**own, **self._headers(), "content-type": JSON, "accept": f"{JSON}, {SSE}"}
+        first = body.get("method") == "initialize"
+        if first:
+            headers.pop(VERSION, None)
+        async for value in self._asked("POST", headers, dumps(body), first=first):
+            yield value
+
+    async def listen(self) -> AsyncGenerator[Any, None]:
+        """What the server says of its own accord; Refused with code mcp.no-stream where it says nothing."""
+        async for value in self._asked("GET", {**self._headers(), "accept": SSE}, None):
+            yield value
+
+    async def end(self) -> None:
+        """Tell the server that the session is over; whether it listens is its own affair."""
+        if self.session is not None:
+            with suppress(Refused):
+                async for _ in self._asked("DELETE", self._headers(), None):
+                    pass
+            self.session = None
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"user-agent": "cmf-pipeline", "accept-encoding": "identity", **self._address.headers}
+        if self.session is not None:
+            headers[SESSION] = self.session
+        if self.version is not None:
+            headers[VERSION] = self.version
+        return headers
+
+    async def _asked(
+        self, method: str, headers: Mapping[str, str], data: bytes | None, *, first: bool = False
+    ) -> AsyncGenerator[Any, None]:
+        where = self._address
+        lasting = None if method == "GET" else where.silent_seconds
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=where.connect_seconds, sock_read=lasting)
+        try:
+            async with self._http.request(
+                method, URL(where.url, encoded=True), data=data, headers=headers, timeout=timeout, allow_redirects=False
+            ) as reply:
+                if first:
+                    self._begin(reply)
+                async for value in self._read(reply, method):
+                    yield value
+        except TimeoutError:
+            raise Refused(
+                refusals.TIMEOUT, "mcp.timeout", "The server did not answer in time.", retryable=True
+            ) from None
+        except (aiohttp.ClientError, OSError):
+            raise _closed("mcp.unreachable", "The server cannot be reached, or broke off.") from None
+        except CmfError:
+            raise _unreadable() from None
+
+    def _begin(self, reply: aiohttp.ClientResponse) -> None:
+        given = reply.headers.getall(SESSION, [])
+        if len(given) > 1 or any(not _SESSION_ID.fullmatch(one) for one in given):
+            raise _unreadable()
+        self.session = given[0] if given else None
+
+    async def _read(self, reply: aiohttp.ClientResponse, method: str) -> AsyncGenerator[Any, None]:
+        if reply.headers.get("content-encoding", "identity").lower() != "identity":
+            raise _unreadable()
+        kind = reply.content_type
+        if reply.status == 202 or (method == "DELETE" and reply.status < 300):
+            return
+        if method == "GET" and reply.status == 405:
+            raise Refused(refusals.REFUSED, "mcp.no-stream", "The server has no stream of its own.")
+        if reply.status == 404 and self.session is not None:
+            raise _closed("mcp.session-lost", "The server knows this session no more.")
+        if kind == JSON and method == "POST" and reply.status in (200, 400, 404):
+            yield loads(await self._whole(reply), max_bytes=self._address.message_bytes)
+        elif kind == SSE and reply.status == 200:
+            async for value in self._streamed(reply):
+                yield value
+        else:
+            _log.info('{"mcp":"mcp.http-status","status":%d}', reply.status)
+            raise _unreadable()
+
+    async def _whole(self, reply: aiohttp.ClientResponse) -> bytes:
+        pieces = bytearray()
+        async for chunk in reply.content.iter_any():
+            pieces += chunk
+            if len(pieces) > self._address.message_bytes:
+                raise _closed("mcp.too-large", "The server's message is too large.")
+        return bytes(pieces)
+
+    async def _streamed(self, reply: aiohttp.ClientResponse) -> AsyncGenerator[Any, None]:
+        reader = SseReader(max_event_bytes=self._address.message_bytes, max_stream_bytes=MAX_STREAM_BYTES)
+        async for chunk in reply.content.iter_any():
+            for event in reader.feed(chunk):
+                if _says(event):
+                    yield event["data"]
+        # An event without the blank line that ends it may be half of one: it is not read.
+
+
+def _says(event: WireEvent) -> bool:
+    """Whether an event is a message; one without data only sets an id to resume from."""
+    return event.get("data", "") != "" and event.get("event", "message") == "message"
+
+
+def _closed(code: str, message: str) -> Refused:
+    return Refused(refusals.CLOSED, code, message, retryable=True)
+
+
+def _unreadable() -> Refused:
+    return _closed("mcp.unreadable", "What the server says cannot be read.")
+
+
+__all__ = ["JSON", "SESSION", "SSE", "VERSION", "Address", "HttpServer", "connections"]

@@ -1,0 +1,233 @@
+"""Between a client at standard input and output and one server: a process, or one over HTTP. Spec: mcp-proxy.md."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from cmf.codec import dumps
+from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, frame_of, read
+from pipeline.mcp_proxy.http_server import HttpServer
+from pipeline.mcp_proxy.link import Link, Side, Step
+from pipeline.mcp_proxy.pipes import ClientGone, Pipes
+from pipeline.mcp_proxy.process import GRACE_SECONDS, Process, ServerGone
+from pipeline.mcp_proxy.refusals import Refused, of_frame
+
+_log: Final = logging.getLogger("pipeline.mcp")
+LOOK_SECONDS: Final = 0.25  # how often it is looked for calls that were not answered
+RETRY_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The answer to this call will not come."""
+
+    minted: str
+
+
+Heard = Frame | Batch | Cut
+
+
+class Server(Protocol):
+    """What is behind the proxy."""
+
+    async def send(self, body: Mapping[str, Any]) -> None:
+        """Send a message; ServerGone where nobody takes it."""
+        ...
+
+    def heard(self) -> AsyncIterator[Heard]:
+        """What it says, until it is gone. FrameError where what it says is no message: then it is not listened to."""
+        ...
+
+    async def end(self) -> None:
+        """End it."""
+        ...
+
+
+class ProcessServer:
+    """A process, as a server."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def send(self, body: Mapping[str, Any]) -> None:
+        """See `Server`."""
+        await self._process.send(body)
+
+    async def heard(self) -> AsyncIterator[Heard]:
+        """See `Server`. A line that does not begin like a message is a print that went astray, and left out."""
+        async for line in self._process.lines():
+            if line.lstrip()[:1] in (b"{", b"["):
+                yield read(line)
+            else:
+                _log.info('{"mcp":"mcp.stray-line","from":"server"}')
+
+    async def end(self) -> None:
+        """See `Server`."""
+        await self._process.end()
+
+
+class UrlServer:
+    """A server over HTTP, as one that speaks of its own accord: its streams are heard together."""
+
+    def __init__(self, server: HttpServer, link: Link) -> None:
+        self._server = server
+        self._link = link
+        self._heard: asyncio.Queue[Heard | FrameError] = asyncio.Queue(maxsize=16)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def send(self, body: Mapping[str, Any]) -> None:
+        """See `Server`."""
+        if self._link.version is not None and body.get("method") != "initialize":
+            self._server.version = self._link.version
+        whole = self._whole(dict(body))
+        if "id" in body and "method" in body and body["method"] != "initialize":
+            self._begin(whole)
+        else:  # what comes next may rest on it
+            await whole
+        if body.get("method") == "notifications/initialized":
+            self._begin(self._listen())
+
+    async def heard(self) -> AsyncIterator[Heard]:
+        """See `Server`."""
+        while True:
+            said = await self._heard.get()
+            if isinstance(said, FrameError):
+                raise said
+            yield said
+
+    async def end(self) -> None:
+        """See `Server`."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._server.end(), GRACE_SECONDS)
+
+    def _begin(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _whole(self, body: dict[str, Any]) -> None:
+        """Post a message, and hear what comes back."""
+        try:
+            async with aclosing(self._server.post(body)) as values:
+                async for value in values:
+                    await self._hear(value, body)
+        except Refused as refused:
+            _log.info('{"mcp":"%s","from":"server"}', refused.code)
+        if "method" in body and "id" in body:
+            await self._heard.put(Cut(body["id"]))  # nothing, where the answer came
+
+    async def _hear(self, value: Any, asked: Mapping[str, Any] | None = None) -> None:
+        try:
+            await self._heard.put(frame_of(owned(value, asked)))
+        except FrameError as error:
+            await self._heard.put(error)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with aclosing(self._server.listen()) as values:
+                    async for value in values:
+                        await self._hear(value)
+            except Refused as refused:
+                if refused.code == "mcp.no-stream":
+                    return
+                _log.info('{"mcp":"%s","from":"server"}', refused.code)
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+def owned(value: Any, asked: Mapping[str, Any] | None) -> Any:
+    """The value; an error without an id, which says that the request could not be read, as that of `asked`."""
+    if asked is None or not isinstance(value, dict) or "error" not in value or value.get("id") is not None:
+        return value
+    return {**value, "id": asked.get("id")}
+
+
+class StdioProxy:
+    """One client, one server."""
+
+    def __init__(self, link: Link, client: Pipes, server: Server) -> None:
+        self._link = link
+        self._client = client
+        self._server = server
+
+    async def run(self, stop: asyncio.Event) -> bool:
+        """Until the client ends, or is told to, or the server is gone: whether it ended as it should."""
+        hearing = asyncio.ensure_future(self._from_client())
+        serving = asyncio.ensure_future(self._from_server())
+        looking = asyncio.ensure_future(self._look())
+        stopping = asyncio.ensure_future(stop.wait())
+        tasks = (hearing, serving, looking, stopping)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if hearing.done() and not stop.is_set() and not serving.done():
+                await self._answers(serving)
+        finally:
+            for task in tasks:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            await self._server.end()
+            with suppress(ClientGone, TimeoutError):
+                for body in self._link.ended():
+                    await asyncio.wait_for(self._client.write(dumps(body)), GRACE_SECONDS)
+        for error in done:
+            if isinstance(error, Exception) and not isinstance(error, ClientGone | ServerGone | FrameError):
+                raise error
+        return stop.is_set() or (hearing.done() and not hearing.cancelled() and hearing.exception() is None)
+
+    async def _answers(self, serving: asyncio.Future[None]) -> None:
+        """Give the server time to answer what it was asked before its client ended."""
+        for _ in range(int(GRACE_SECONDS / 0.02)):
+            if not self._link.waiting or serving.done():
+                return
+            await asyncio.wait({serving}, timeout=0.02)
+
+    async def _from_client(self) -> None:
+        lines = self._client.lines()
+        while True:
+            try:
+                line = await anext(lines)
+            except StopAsyncIteration:
+                return
+            except FrameError as error:
+                await self._client.write(dumps(of_frame(error)))
+                raise
+            try:
+                heard = read(line)
+            except FrameError as error:
+                _log.info('{"mcp":"%s","from":"client"}', error.code)
+                await self._client.write(dumps(of_frame(error)))
+                continue
+            step = await self._link.hear(Side.CLIENT, heard)
+            await self._pass(step.onward, step.back)
+
+    async def _from_server(self) -> None:
+        async with aclosing(self._server.heard()) as said:  # type: ignore[type-var]
+            async for heard in said:
+                if isinstance(heard, Cut):
+                    await self._pass((), tuple(self._link.cut(heard.minted)))
+                    continue
+                step = await self._link.hear(Side.SERVER, heard)
+                await self._pass(step.back, step.onward)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            late: Step = self._link.expired()
+            await self._pass(late.back, late.onward)
+
+    async def _pass(self, to_server: tuple[dict[str, Any], ...], to_client: tuple[dict[str, Any], ...]) -> None:
+        for body in to_client:
+            await self._client.write(dumps(body))
+        for body in to_server:
+            await self._server.send(body)
+
+
+__all__ = ["Cut", "Heard", "ProcessServer", "Server", "StdioProxy", "UrlServer", "owned"]
