@@ -13,7 +13,9 @@ from typer.testing import CliRunner, Result
 
 from pipeline.assembly import load_policies
 from pipeline.bundle_signature import ALGORITHMS
+from pipeline.bundle_signing import packed
 from pipeline.cli import app
+from pipeline.policy_files import bundle_files
 
 RUN = CliRunner()
 POLICIES = Path(__file__).resolve().parents[3] / "examples" / "policies"
@@ -122,16 +124,17 @@ def test_what_is_signed_here_is_verified_here(tmp_path: Path, algorithm: str) ->
 def test_opa_verifies_it_too(tmp_path: Path, algorithm: str, opa_binary: Path) -> None:
     private, public = keys(tmp_path, algorithm)
     given = private.read_text(encoding="utf-8").strip() if algorithm.startswith("HS") else public
-    bundle = made(tmp_path / "b", "--key", private, "--algorithm", algorithm, "--key-id", "k", "--scope", "read")
-    command = [opa_binary, "build", "--bundle", ".", "--verification-key", given, "--verification-key-id", "k"]
+    options = ("--key", private, "--algorithm", algorithm, "--key-id", "k", "--scope", "read")
+    bundle = made(tmp_path / "b.tar.gz", *options)
+    command = [opa_binary, "build", "--bundle", bundle, "--verification-key", given, "--verification-key-id", "k"]
     command += ["--signing-key", private, "--signing-alg", algorithm, "--scope", "read"]
     command += ["--output", tmp_path / "again.tar.gz"]
 
-    good = subprocess.run(command, capture_output=True, text=True, check=False, cwd=bundle)
+    good = subprocess.run(command, capture_output=True, text=True, check=False)
     assert good.returncode == 0, good.stdout + good.stderr
-    module = next(bundle.rglob("*.rego"))
-    module.write_text(module.read_text(encoding="utf-8") + "\n# more", encoding="utf-8")
-    bad = subprocess.run(command, capture_output=True, text=True, check=False, cwd=bundle)
+    files = bundle_files(bundle)
+    bundle.write_bytes(packed({name: text + b"\n" * name.endswith(".rego") for name, text in files.items()}))
+    bad = subprocess.run(command, capture_output=True, text=True, check=False)
     assert bad.returncode != 0
     assert "digest mismatch" in bad.stdout + bad.stderr
 
