@@ -19,6 +19,8 @@ from pipeline.gateway.dialects import JSON, Dialect, Does, Endpoint
 from pipeline.gateway.exchange import Answer, Asked, Road, exchange, read_request
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
+from pipeline.gateway.mcp import PATH as MCP_PATH
+from pipeline.gateway.mcp import McpGateway
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.settings import Limits
@@ -48,6 +50,7 @@ class Gateway:
         metrics: where it counts.
         ready: nothing if the gateway could judge now; else PipelineError is raised.
         environment: what policy is told of where this runs.
+        mcp: the MCP servers, under `/mcp/`.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Gateway:
         metrics: Metrics,
         ready: Callable[[], None],
         environment: str | None = None,
+        mcp: McpGateway | None = None,
     ) -> None:
         self._roads = tuple(roads)
         self._identities = identities
@@ -66,17 +70,22 @@ class Gateway:
         self._metrics = metrics
         self._ready = ready
         self._environment = environment
+        self._mcp = mcp
         self._open = False
 
     async def open(self) -> None:
         """Begin: every upstream gets its connections."""
         for upstream in {id(road.upstream): road.upstream for road in self._roads}.values():
             await upstream.open()
+        if self._mcp is not None:
+            await self._mcp.open()
         self._open = True
 
     async def close(self) -> None:
         """End: no connection is left."""
         self._open = False
+        if self._mcp is not None:
+            await self._mcp.close()
         for upstream in {id(road.upstream): road.upstream for road in self._roads}.values():
             await upstream.close()
 
@@ -101,6 +110,9 @@ class Gateway:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         begin = perf_counter()
         path = _path(scope)
+        if self._mcp is not None and path.startswith(MCP_PATH):
+            await self._mcp(scope, path, receive, send)
+            return
         if path in _PROBES:
             await _send(send, self._probe(path, scope["method"]), {})
             return

@@ -15,6 +15,8 @@ from pipeline.gateway.config_file import secret_of
 from pipeline.gateway.exchange import Road
 from pipeline.gateway.http_upstream import HttpUpstream
 from pipeline.gateway.identity import Identities, TrustedProxy
+from pipeline.gateway.mcp import McpGateway, endpoints_of
+from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.scripted import ScriptedUpstream, load_script
 from pipeline.gateway.settings import Route, Settings
@@ -51,13 +53,21 @@ def built(settings: Settings, environment: Mapping[str, str] | None = None) -> I
         metrics = Metrics(lambda: {road.route.name: road.guard.revision for road in roads})
         for guard in guards.values():
             guard.events.subscribe(metrics.heard)
+        who = identities(settings, environment)
         yield Gateway(
             roads,
-            identities(settings, environment),
+            who,
             limits=settings.limits,
             metrics=metrics,
             ready=lambda: _ready(sessions),
             environment=settings.environment,
+            mcp=McpGateway(
+                endpoints_of(settings, lambda one: guards[_law(one, settings)], environment),
+                who,
+                limits=settings.limits,
+                metrics=metrics,
+                environment=settings.environment,
+            ),
         )
 
 
@@ -76,7 +86,7 @@ def identities(settings: Settings, environment: Mapping[str, str] | None = None)
 _Law = tuple[tuple[Path, ...] | None, Mode]
 
 
-def _law(route: Route, settings: Settings) -> _Law:
+def _law(route: Route | McpServer, settings: Settings) -> _Law:
     """What judges on a route: routes with the same share a guard."""
     policies = settings.policies if route.policies is None else route.policies
     return policies, route.mode or settings.mode
@@ -88,7 +98,8 @@ def _guards(
     key = None if settings.seal_key is None else _seal_key(secret_of(settings.seal_key, environment))
     profiles = Profiles.load(*settings.profiles)
     guards: dict[_Law, Guard] = {}
-    for law in {_law(route, settings): None for route in settings.routes}:
+    judged: tuple[Route | McpServer, ...] = (*settings.routes, *settings.mcp.values())
+    for law in {_law(one, settings): None for one in judged}:
         directories, mode = law
         policies: Policies = None if directories is None else list(directories)
         config = Config(

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.decision import Mode
 from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
+from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.sections import Name, Seconds, Secret, Section
 
 DialectName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama"]
@@ -131,8 +132,9 @@ class Settings(Section):
     """The whole of `cmf.yaml`. Paths are relative to the file."""
 
     listen: Listen = Listen()
-    upstreams: dict[Name, Upstream]
-    routes: Annotated[tuple[Route, ...], Field(min_length=1)]
+    upstreams: dict[Name, Upstream] = {}
+    routes: tuple[Route, ...] = ()
+    mcp: dict[Name, McpServer] = {}  # servers of MCP, at /mcp/<name>
     keys: tuple[Key, ...] = ()
     issuers: tuple[Issuer, ...] = ()
     proxy: Proxy | None = None
@@ -160,6 +162,12 @@ class Settings(Section):
                 raise ValueError(f"route {route.name} names no upstream there is")
             if route.mode is Mode.OFF or self.mode is Mode.OFF:
                 raise ValueError("no route goes without judgement: mode is enforce or observe")
+        if self.mcp and self.workers > 1:
+            raise ValueError("sessions of MCP live in one process: `workers` is 1 with `mcp`")
+        if not self.routes and not self.mcp:
+            raise ValueError("nothing is served: give `routes`, or `mcp`")
+        if any(server.mode is Mode.OFF for server in self.mcp.values()):
+            raise ValueError("no MCP server goes without judgement: mode is enforce or observe")
         for what, names in (
             ("route", [route.name for route in self.routes]),
             ("key", [key.name for key in self.keys]),

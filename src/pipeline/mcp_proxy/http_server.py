@@ -83,7 +83,7 @@ class HttpServer:
             yield value
 
     async def listen(self) -> AsyncGenerator[Any, None]:
-        """What the server says of its own accord; Refused with code mcp.no-stream where it says nothing."""
+        """None once it is heard, then what the server says of its own accord; Refused, mcp.no-stream, for nothing."""
         async for value in self._asked("GET", {**self._headers(), "accept": SSE}, None):
             yield value
 
@@ -118,9 +118,7 @@ class HttpServer:
                 async for value in self._read(reply, method):
                     yield value
         except TimeoutError:
-            raise Refused(
-                refusals.TIMEOUT, "mcp.timeout", "The server did not answer in time.", retryable=True
-            ) from None
+            raise refusals.too_late() from None
         except (aiohttp.ClientError, OSError):
             raise _closed("mcp.unreachable", "The server cannot be reached, or broke off.") from None
         except CmfError:
@@ -145,6 +143,8 @@ class HttpServer:
         if kind == JSON and method == "POST" and reply.status in (200, 400, 404):
             yield loads(await self._whole(reply), max_bytes=self._address.message_bytes)
         elif kind == SSE and reply.status == 200:
+            if method == "GET":
+                yield None
             async for value in self._streamed(reply):
                 yield value
         else:

@@ -49,7 +49,7 @@ class Judge:
 
     def __init__(self, guard: Guard, context: Context, server: str | None) -> None:
         self._guard = guard
-        self._context = context
+        self.context = context
         self._server = server
         self._adapter = adapters.get(FORMAT)
 
@@ -87,9 +87,9 @@ class Judge:
         return written if repeated is None else _repeated(written, *repeated)
 
     def _context_of(self, body: Mapping[str, Any]) -> Context:
-        own = RequestExtension(environment=self._context.environment, request_id=f"req_{ULID()}")
+        own = RequestExtension(environment=self.context.environment, request_id=f"req_{ULID()}")
         minted = body.get("id")
-        return replace(self._context, request=own, call_id=minted if isinstance(minted, str) else None)
+        return replace(self.context, request=own, call_id=minted if isinstance(minted, str) else None)
 
     # -- names ---------------------------------------------------------------------------------------------------------
 

@@ -110,6 +110,14 @@ class Link:
         self.version: str | None = None
         """The protocol's revision, once both sides agreed on one."""
 
+    def renew(self, context: Context) -> None:
+        """What is known of the client from now on."""
+        self._judge.context = context
+
+    def is_open(self, minted: str) -> bool:
+        """Whether this call of the client waits for an answer."""
+        return minted in self._callers[Side.CLIENT].open
+
     @property
     def waiting(self) -> int:
         """How many calls of the client wait for an answer."""
@@ -279,10 +287,9 @@ class Link:
 
     def expired(self) -> Step:
         """For calls of the client that were not answered in time: an error to it, and to the server that it is over."""
-        now = self._clock()
-        caller = self._callers[Side.CLIENT]
+        now, caller = self._clock(), self._callers[Side.CLIENT]
         late = [minted for minted, opened in caller.open.items() if opened.until <= now]
-        refused = Refused(refusals.TIMEOUT, "mcp.timeout", "The server did not answer in time.", retryable=True)
+        refused = refusals.too_late()
         answers, notices = [], []
         for minted in late:
             begins = caller.open[minted].method == "initialize"
@@ -293,10 +300,10 @@ class Link:
             notices.append({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
         return Step(onward=tuple(answers), back=tuple(notices))
 
-    def cut(self, minted: str) -> Iterator[dict[str, Any]]:
+    def cut(self, minted: str, why: Refused | None = None) -> Iterator[dict[str, Any]]:
         """The error for one call of the client whose answer will not come; nothing where it came."""
-        if minted in self._callers[Side.CLIENT].open:
-            yield self._closed(Side.CLIENT, minted, _gone())
+        if self.is_open(minted):
+            yield self._closed(Side.CLIENT, minted, why or _gone())
 
     def ended(self) -> tuple[dict[str, Any], ...]:
         """The errors for all calls of the client that are open, where the server is gone."""

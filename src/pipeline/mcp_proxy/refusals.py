@@ -62,6 +62,11 @@ def of_decision(error: DecisionError) -> Refused:
     return Refused(REFUSED, error.code, f"{message} (decision {error.decision_id})", **told)
 
 
+def too_late() -> Refused:
+    """No answer came in time."""
+    return Refused(TIMEOUT, "mcp.timeout", "The server did not answer in time.", retryable=True)
+
+
 def of_unreadable(error: CmfError) -> Refused:
     """What is no message of MCP, or cannot be said in it."""
     where = f" at {error.path}" if error.path else ""
@@ -107,4 +112,5 @@ __all__ = [
     "of_frame",
     "of_unreadable",
     "refusal_body",
+    "too_late",
 ]

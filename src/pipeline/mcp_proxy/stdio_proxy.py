@@ -134,6 +134,7 @@ class UrlServer:
         while True:
             try:
                 async with aclosing(self._server.listen()) as values:
+                    await anext(values)
                     async for value in values:
                         await self._hear(value)
             except Refused as refused:

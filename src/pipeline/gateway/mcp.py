@@ -1,0 +1,419 @@
+"""MCP servers behind the gateway: streamable HTTP on both sides, every message judged. Spec: mcp-proxy.md."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+from ulid import ULID
+
+from cmf.codec import dumps
+from cmf.security import SubjectExtension
+from pipeline.context import Context
+from pipeline.decision import Mode
+from pipeline.gateway import intake
+from pipeline.gateway.config_file import secret_of
+from pipeline.gateway.identity import Identities
+from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
+from pipeline.gateway.mcp_answers import McpReply
+from pipeline.gateway.mcp_sessions import McpSession, McpSessions
+from pipeline.gateway.mcp_settings import McpServer
+from pipeline.gateway.metrics import Metrics
+from pipeline.gateway.refusal import Refusal
+from pipeline.gateway.settings import Limits, Settings
+from pipeline.guard import Guard
+from pipeline.mcp_proxy import refusals
+from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, Kind, frame_of
+from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE, VERSION, Address, HttpServer, connections
+from pipeline.mcp_proxy.link import VERSIONS, Link, Side, Step
+from pipeline.mcp_proxy.pins import Pins
+from pipeline.mcp_proxy.refusals import VERSION_KEY, Refused, of_frame
+from pipeline.mcp_proxy.stdio_proxy import owned
+
+_log: Final = logging.getLogger("pipeline.gateway")
+PATH: Final = "/mcp/"
+DIALECT: Final = "mcp"
+CLIENT_GONE: Final = 499
+END_SECONDS: Final = 2.0
+_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
+_LASTING: Final = "subscriptions/listen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One server, with what judges what it and its clients say."""
+
+    name: str
+    settings: McpServer
+    guard: Guard
+    address: Address
+    pins: Pins
+    enforce: bool
+
+
+def endpoints_of(
+    settings: Settings, guard_of: Callable[[McpServer], Guard], environment: Mapping[str, str] | None
+) -> dict[str, Endpoint]:
+    """The servers of these settings, each with its guard, its key and its pins.
+
+    Raises:
+        ConfigError: a key or pins that are not there.
+    """
+    made = {}
+    for name, one in settings.mcp.items():
+        key = None if one.key is None else secret_of(one.key, environment)
+        address = Address(
+            url=one.url,
+            headers={} if key is None else {"authorization": f"Bearer {key}"},
+            connect_seconds=one.connect_seconds,
+            silent_seconds=one.answer_seconds,
+            message_bytes=settings.limits.reply_bytes,
+        )
+        made[name] = Endpoint(
+            name=name,
+            settings=one,
+            guard=guard_of(one),
+            address=address,
+            pins=Pins(one.pins),
+            enforce=(one.mode or settings.mode) is Mode.ENFORCE,
+        )
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """One HTTP request, and who sent it."""
+
+    endpoint: Endpoint
+    sessions: McpSessions
+    headers: Mapping[str, str]
+    subject: SubjectExtension | None
+    receive: Receive
+    reply: McpReply
+
+
+class McpGateway:
+    """All MCP servers of a gateway.
+
+    Args:
+        endpoints: by name: `/mcp/<name>`.
+        identities: who may ask. limits: bounds on what one client can cost. metrics: where it counts.
+        environment: what policy is told of where this runs.
+    """
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, Endpoint],
+        identities: Identities,
+        *,
+        limits: Limits,
+        metrics: Metrics,
+        environment: str | None = None,
+    ) -> None:
+        self._endpoints = dict(endpoints)
+        self._identities = identities
+        self._limits = limits
+        self._metrics = metrics
+        self._environment = environment
+        self._sessions = {
+            name: McpSessions(time.monotonic, limit=one.settings.sessions, idle_seconds=one.settings.idle_seconds)
+            for name, one in self._endpoints.items()
+        }
+        self._opened = AsyncExitStack()
+        self._http: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Begin, within the running loop."""
+        self._http = await self._opened.enter_async_context(connections())
+
+    async def close(self) -> None:
+        """End all sessions, and let go of all connections."""
+        left = [session for sessions in self._sessions.values() for session in sessions.all()]
+        await asyncio.gather(*map(_end, left))
+        await self._opened.aclose()
+        self._http = None
+
+    async def __call__(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
+        """One HTTP request at a path under `/mcp/`."""
+        begin = time.perf_counter()
+        request_id = f"req_{ULID()}"
+        reply = McpReply(send, {"x-request-id": request_id}, stalled_seconds=self._limits.stalled_seconds)
+        name, code, status = path.removeprefix(PATH), None, 0
+        lasts = scope["method"] == "GET"
+        self._metrics.in_flight += not lasts
+        try:
+            await self._answer(scope, name, receive, reply)
+            status = reply.status
+        except Refusal as refusal:
+            code, status = refusal.code, refusal.status
+            with suppress(ClientGone):
+                await reply.refuse(refusal)
+        except ClientGone:
+            status = CLIENT_GONE
+        finally:
+            self._metrics.in_flight -= not lasts
+            seconds = time.perf_counter() - begin
+            route = name if name in self._endpoints else "-"
+            self._metrics.count(route, DIALECT, status, code, seconds)
+            line = {"request": request_id, "route": route, "dialect": DIALECT, "status": status, "code": code}
+            _log.info("%s", dumps({**line, "ms": round(seconds * 1000, 3)}).decode())
+
+    async def _answer(self, scope: Scope, name: str, receive: Receive, reply: McpReply) -> None:
+        endpoint = self._endpoints.get(name)
+        if endpoint is None:
+            raise Refusal(404, "route.unknown", "No MCP server is served at this path.")
+        headers = intake.headers_of(scope["headers"])
+        if scope.get("query_string"):
+            raise Refusal(400, "http.query", "The query says something that is not known here.")
+        if "origin" in headers and headers["origin"] not in endpoint.settings.origins:
+            raise Refusal(403, "mcp.origin", "Pages of this origin may not ask.")
+        if self._metrics.in_flight > self._limits.concurrent:
+            raise Refusal(503, "gateway.busy", "Too much is in work: try again.", headers={"retry-after": "1"})
+        subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])
+        if "last-event-id" in headers:
+            raise Refusal(400, "mcp.no-resume", "Streams are not resumed: ask again.")
+        asked = _Asked(
+            endpoint=endpoint,
+            sessions=self._sessions[name],
+            headers=headers,
+            subject=subject,
+            receive=receive,
+            reply=reply,
+        )
+        for session in asked.sessions.idle():
+            await _end(session)
+        if scope["method"] == "POST":
+            await self._post(asked)
+        elif scope["method"] == "GET":
+            await self._listen(asked)
+        elif scope["method"] == "DELETE":
+            await self._delete(asked)
+        else:
+            raise Refusal(405, "http.method", "MCP takes POST, GET and DELETE.", headers={"allow": "POST, GET, DELETE"})
+
+    # -- POST ----------------------------------------------------------------------------------------------------------
+
+    async def _post(self, asked: _Asked) -> None:
+        _check_accepts(asked.headers, JSON, SSE)
+        body = await intake.body_of(asked.headers, asked.receive, self._limits)
+        try:
+            heard = frame_of(body)
+        except FrameError as error:
+            await asked.reply.value(400, of_frame(error), {"x-cmf-code": error.code})
+            return
+        session = self._session(asked, heard)
+        begins = isinstance(heard, Frame) and heard.method == "initialize"
+        step = await session.link.hear(Side.CLIENT, heard)
+        calls = [one for one in step.onward if "id" in one and "method" in one]
+        if not calls and not step.back:
+            await self._told(asked, session, step)
+        elif not calls and len(step.back) == 1 and not step.onward:
+            await asked.reply.value(200, step.back[0])
+        else:
+            exchanged = _exchanged(asked.endpoint, session, step)
+            if begins:
+                await self._begun(asked, session, exchanged)
+            else:
+                await _streamed(asked, exchanged, waits=len(calls) + len(step.back) == 1)
+
+    async def _told(self, asked: _Asked, session: McpSession, step: Step) -> None:
+        """What needs no answer is passed on, and acknowledged; what does not go on is refused."""
+        if not step.onward:
+            raise Refusal(400, "mcp.not-passed", "This message does not go on.")
+        for body in step.onward:
+            await _tell(session.server, body)
+        await asked.reply.value(202, None)
+
+    async def _begun(self, asked: _Asked, session: McpSession, messages: AsyncIterator[dict[str, Any]]) -> None:
+        """The answer to `initialize`, and with it the session's id, if there is a session."""
+        said = [body async for body in messages]
+        answer = next((body for body in said if "method" not in body), None)
+        if answer is None or "result" not in answer:
+            await asked.reply.value(200, answer)
+            return
+        session.server.version = session.link.version
+        await asked.reply.value(200, answer, {SESSION: asked.sessions.begin(session)})
+
+    def _session(self, asked: _Asked, heard: Frame | Batch) -> McpSession:
+        """The session that a message belongs to: the one it names, a new one, or one of its own."""
+        headers = asked.headers
+        meta = heard.params.get("_meta") if isinstance(heard, Frame) else None
+        if isinstance(heard, Frame) and isinstance(meta, dict) and VERSION_KEY in meta:
+            _check_routing(headers, heard, meta[VERSION_KEY])
+            session = self._new(asked, self._context(asked, None))
+            session.link.version = meta[VERSION_KEY]
+            return session
+        if isinstance(heard, Frame) and heard.kind is Kind.CALL and heard.method == "initialize":
+            if SESSION in headers:
+                raise Refusal(400, "mcp.session-begun", "This session has begun: end it first.")
+            asked.sessions.check_room()
+            return self._new(asked, self._context(asked, f"mcp_{ULID()}"))
+        return self._found(asked)
+
+    def _found(self, asked: _Asked) -> McpSession:
+        session = asked.sessions.find(asked.headers.get(SESSION), asked.subject)
+        said = asked.headers.get(VERSION)
+        if said is not None and said != session.link.version:
+            raise Refusal(400, "mcp.version", "This is not the revision that the session agreed on.")
+        return session
+
+    def _context(self, asked: _Asked, session: str | None) -> Context:
+        named = intake.session_of(asked.headers) or session
+        return Context(subject=asked.subject, session=named, environment=self._environment)
+
+    def _new(self, asked: _Asked, context: Context) -> McpSession:
+        if self._http is None:
+            raise Refusal(503, "upstream.not-open", "The gateway is not open.")
+        endpoint = asked.endpoint
+        link = Link(
+            endpoint.guard,
+            context,
+            server=endpoint.name,
+            pins=endpoint.pins,
+            clock=time.monotonic,
+            answer_seconds=endpoint.settings.answer_seconds,
+            enforce=endpoint.enforce,
+        )
+        return McpSession(link=link, server=HttpServer(self._http, endpoint.address), context=context)
+
+    # -- GET and DELETE ------------------------------------------------------------------------------------------------
+
+    async def _listen(self, asked: _Asked) -> None:
+        _check_accepts(asked.headers, SSE)
+        session = self._found(asked)
+        if session.listens:
+            raise Refusal(409, "mcp.listening", "Somebody listens to this session already.")
+        session.listens = True
+        try:
+            async with aclosing(session.server.listen()) as values:
+                await anext(values)
+                await _streamed(asked, _heard(session, values), waits=False)
+        except Refused as refused:
+            if refused.code == "mcp.no-stream":
+                raise Refusal(405, refused.code, refused.message, headers={"allow": "POST, DELETE"}) from None
+            if not asked.reply.status:
+                raise Refusal(502, refused.code, refused.message) from None
+        finally:
+            session.listens = False
+
+    async def _delete(self, asked: _Asked) -> None:
+        session = self._found(asked)
+        asked.sessions.forget(session.id)
+        await _end(session)
+        await asked.reply.value(204, None)
+
+
+# -- one exchange ------------------------------------------------------------------------------------------------------
+
+
+async def _exchanged(endpoint: Endpoint, session: McpSession, step: Step) -> AsyncGenerator[dict[str, Any], None]:
+    """What the client gets for what went on: refusals, then what the server says to each message, then its answers."""
+    for body in step.back:
+        yield body
+    for body in step.onward:
+        if "method" not in body or "id" not in body:
+            await _tell(session.server, body)
+            continue
+        minted, why = str(body["id"]), None
+        lasts = body["method"] == _LASTING
+        try:
+            async with aclosing(session.server.post(body)) as values:
+                while session.link.is_open(minted):
+                    async with asyncio.timeout(None if lasts else endpoint.settings.answer_seconds):
+                        value = await anext(values)
+                    async for said in _passed(session, owned(value, body)):
+                        yield said
+        except StopAsyncIteration:
+            pass  # it ended before it answered
+        except TimeoutError:
+            why = refusals.too_late()
+        except Refused as refused:
+            why = refused
+        finally:
+            cut = list(session.link.cut(minted, why))
+        for said in cut:
+            yield said
+
+
+async def _heard(session: McpSession, values: AsyncIterator[Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async for value in values:
+        async for said in _passed(session, value):
+            yield said
+
+
+async def _passed(session: McpSession, value: Any) -> AsyncIterator[dict[str, Any]]:
+    """What of a message of the server goes to the client. Refused where it is no message."""
+    try:
+        heard = frame_of(value)
+    except FrameError as error:
+        raise Refused(refusals.CLOSED, error.code, "What the server says cannot be read.", retryable=True) from None
+    step = await session.link.hear(Side.SERVER, heard)
+    for body in step.back:
+        await _tell(session.server, body)
+    for body in step.onward:
+        yield body
+
+
+async def _tell(server: HttpServer, body: dict[str, Any]) -> None:
+    """Post what needs no answer. Whether the server takes it is its own affair: nobody waits for it."""
+    try:
+        async with aclosing(server.post(body)) as values:
+            async for _ in values:
+                pass
+    except Refused as refused:
+        _log.info('{"mcp":"%s","from":"server"}', refused.code)
+
+
+async def _streamed(asked: _Asked, messages: AsyncGenerator[dict[str, Any], None], *, waits: bool) -> None:
+    async with aclosing(messages):
+        await intake.unless_gone(asked.receive, asked.reply.messages(messages, waits=waits))
+
+
+async def _end(session: McpSession) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(session.server.end(), END_SECONDS)
+
+
+# -- headers -----------------------------------------------------------------------------------------------------------
+
+
+def _check_accepts(headers: Mapping[str, str], *kinds: str) -> None:
+    accepted = {one.partition(";")[0].strip().lower() for one in headers.get("accept", "").split(",")}
+    if not all({kind, f"{kind.partition('/')[0]}/*", "*/*"} & accepted for kind in kinds):
+        raise Refusal(406, "http.accept", f"Accept {' and '.join(kinds)}.")
+
+
+def _check_routing(headers: Mapping[str, str], frame: Frame, version: Any) -> None:
+    """Refusal 400 where headers say something else than the message: who routes by them would be led astray."""
+    if version not in VERSIONS or headers.get(VERSION) != version:
+        raise Refusal(400, "mcp.version", "Header and message name no revision that is known here, or two.")
+    if SESSION in headers:
+        raise Refusal(400, "mcp.session-begun", "This revision has no sessions.")
+    named = frame.params.get(_NAMED[frame.method]) if frame.method in _NAMED else None
+    if headers.get("mcp-method", frame.method) != frame.method or (
+        named is not None and "mcp-name" in headers and _decoded(headers["mcp-name"]) != named
+    ):
+        raise Refusal(400, "mcp.header-mismatch", "The headers name another message than the body.")
+
+
+def _decoded(text: str) -> str | None:
+    match = _BASE64.fullmatch(text)
+    if match is None:
+        return text
+    try:
+        return base64.b64decode(match[1], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+__all__ = ["PATH", "Endpoint", "McpGateway", "endpoints_of"]

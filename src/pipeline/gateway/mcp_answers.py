@@ -1,0 +1,87 @@
+"""What a client of MCP gets over HTTP: one JSON value, or a stream of messages. Spec: mcp-proxy.md [MCPX-62]."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from cmf.adapters.sse import sse_bytes
+from cmf.codec import dumps
+from pipeline.gateway.intake import ClientGone, Send
+from pipeline.gateway.refusal import Refusal
+from pipeline.mcp_proxy.frames import INVALID_REQUEST
+from pipeline.mcp_proxy.http_server import JSON, SSE
+from pipeline.mcp_proxy.refusals import Refused, error_body
+
+_UNSTORED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+class McpReply:
+    """The client's end of one HTTP request.
+
+    Args:
+        headers: what every answer to it has.
+        stalled_seconds: how long a client may take nothing of what is there for it.
+    """
+
+    def __init__(self, send: Send, headers: Mapping[str, str], *, stalled_seconds: float) -> None:
+        self._send = send
+        self._headers = dict(headers)
+        self._stalled_seconds = stalled_seconds
+        self.status = 0
+
+    async def value(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+        """Send one JSON value; nothing for None. Raises ClientGone, as all here do."""
+        data = b"" if body is None else dumps(body)
+        own = {"content-length": str(len(data)), **(headers or {})} | ({} if body is None else {"content-type": JSON})
+        await self._start(status, own)
+        await self._sent({"type": "http.response.body", "body": data})
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Send why there is no answer: a JSON-RPC error of no call."""
+        refused = Refused(INVALID_REQUEST, refusal.code, refusal.message)
+        await self.value(refusal.status, error_body(None, refused), refusal.headers)
+
+    async def messages(self, messages: AsyncIterator[dict[str, Any]], *, waits: bool) -> None:
+        """Send messages as they come: a stream, or a JSON value where there is but the answer.
+
+        Args:
+            messages: until there are no more; the last is the answer to a call.
+            waits: whether to look at the first one, before it is known which of both it is.
+        """
+        if waits:
+            first = await anext(messages, None)
+            if first is None or "method" not in first:
+                await self.value(200, first if first is not None else error_body(None, _NOTHING))
+                return
+            await self._start(200, {"content-type": SSE})
+            await self._message(first)
+        else:
+            await self._start(200, {"content-type": SSE})
+            await self._sent({"type": "http.response.body", "body": b"", "more_body": True})
+        async for body in messages:
+            await self._message(body)
+        await self._sent({"type": "http.response.body", "body": b""})
+
+    async def _message(self, body: dict[str, Any]) -> None:
+        data = sse_bytes({"event": "message", "data": body})
+        await self._sent({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _start(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status = status
+        own = {**_UNSTORED, **headers, **self._headers}
+        raw = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in own.items()]
+        await self._sent({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def _sent(self, event: dict[str, Any]) -> None:
+        try:
+            async with asyncio.timeout(self._stalled_seconds):
+                await self._send(event)
+        except (TimeoutError, OSError):
+            raise ClientGone from None
+
+
+_NOTHING: Final = Refused(INVALID_REQUEST, "mcp.nothing", "Nothing of this goes on.")
+
+__all__ = ["McpReply"]

@@ -1,0 +1,94 @@
+"""Sessions of MCP clients with one server: resolved or refused, never guessed. Spec: mcp-proxy.md [MCPX-65] ff."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cmf.security import SubjectExtension
+from pipeline.approval_state import session_key
+from pipeline.context import Context
+from pipeline.gateway.refusal import Refusal
+from pipeline.mcp_proxy.http_server import HttpServer
+from pipeline.mcp_proxy.link import Link
+
+
+@dataclass(slots=True)
+class McpSession:
+    """One client's connection: its link, and the session with the server behind it."""
+
+    link: Link
+    server: HttpServer
+    context: Context
+    used: float = 0.0
+    listens: bool = False
+    id: str = ""
+
+
+class McpSessions:
+    """The sessions of one server, by the id that its client was given.
+
+    Args:
+        clock: seconds. limit: how many there may be. idle_seconds: when one that nobody uses is forgotten.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, limit: int, idle_seconds: float) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._idle_seconds = idle_seconds
+        self._sessions: dict[str, McpSession] = {}
+
+    def begin(self, session: McpSession) -> str:
+        """The id under which the client finds it again: 256 random bits."""
+        session.id = secrets.token_urlsafe(32)
+        session.used = self._clock()
+        self._sessions[session.id] = session
+        return session.id
+
+    def find(self, id: str | None, subject: SubjectExtension | None) -> McpSession:
+        """The session of this id, with what is known of its client now.
+
+        Raises:
+            Refusal: 400 without an id; 404 for one that is not known, or somebody else's: begin anew.
+        """
+        if id is None:
+            raise Refusal(400, "mcp.no-session", "Name the session: Mcp-Session-Id.")
+        session = self._sessions.get(id)
+        now = self._clock()
+        if (
+            session is None
+            or session.used + self._idle_seconds < now
+            or session_key(session.context).subject != session_key(Context(subject=subject)).subject
+        ):
+            raise Refusal(404, "mcp.unknown-session", "This session is not known: begin anew.")
+        session.used = now
+        session.context = session.context.model_copy(update={"subject": subject})
+        session.link.renew(session.context)
+        return session
+
+    def check_room(self) -> None:
+        """Refusal 503 where there are as many as there may be."""
+        if len(self._sessions) >= self._limit:
+            raise Refusal(503, "mcp.busy", "Too many sessions: try again.", headers={"retry-after": "5"})
+
+    def forget(self, id: str) -> None:
+        """It is over."""
+        self._sessions.pop(id, None)
+
+    def idle(self) -> list[McpSession]:
+        """Those that nobody used for long, forgotten now."""
+        end = self._clock() - self._idle_seconds
+        old = [one for one in self._sessions.values() if one.used < end and not one.listens]
+        for one in old:
+            self.forget(one.id)
+        return old
+
+    def all(self) -> list[McpSession]:
+        """All of them, forgotten now."""
+        left = list(self._sessions.values())
+        self._sessions.clear()
+        return left
+
+
+__all__ = ["McpSession", "McpSessions"]

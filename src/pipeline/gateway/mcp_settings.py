@@ -1,0 +1,39 @@
+"""What `cmf.yaml` can say of MCP servers. Spec: docs/spec/mcp-proxy.md [MCPX-60] ff."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from pipeline.decision import Mode
+from pipeline.gateway.sections import Seconds, Secret, Section
+
+
+def _endpoint(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("write http://host/path or https://host/path")
+    if parts.username is not None or parts.fragment:
+        raise ValueError("no key belongs into a URL: it has a place of its own")
+    return url
+
+
+class McpServer(Section):
+    """A server over streamable HTTP, served at `/mcp/<its name>`."""
+
+    url: Annotated[str, AfterValidator(_endpoint)]
+    key: Secret | None = None
+    policies: tuple[Path, ...] | None = None
+    mode: Mode | None = None
+    pins: Path | None = None  # by default as long as the process lives
+    origins: tuple[str, ...] = ()  # of pages in browsers that may ask
+    connect_seconds: Seconds = 10.0
+    answer_seconds: Seconds = 300.0
+    idle_seconds: Seconds = 3_600.0  # after which a session is forgotten
+    sessions: Annotated[int, Field(ge=1, le=65_536)] = 1_024
+
+
+__all__ = ["McpServer"]
