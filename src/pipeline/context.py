@@ -36,6 +36,8 @@ class Context(Value):
 
     `call_id` is for whoever makes a call here and now, and knows that it is a new one: it is counted, whatever was said
     before. Without it, the same thing said at the same place of a conversation is the same call.
+
+    `released` is how many characters of an answer are out already when it is judged once more; for the record.
     """
 
     subject: SubjectExtension | None = None
@@ -51,6 +53,7 @@ class Context(Value):
     custom: FrozenDict | None = None
     history: Request | tuple[Message, ...] | None = None
     call_id: Str | None = None
+    released: int | None = None
 
 
 class Known(NamedTuple):

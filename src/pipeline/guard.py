@@ -26,6 +26,7 @@ from pipeline.guarded_model import ModelCall, ModelFunction
 from pipeline.guarded_tool import ToolCall, ToolFunction
 from pipeline.model_swap import Declared, ModelSession, declared, swap_model
 from pipeline.pipeline import Pipeline
+from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
 from pipeline.recording import Records
 from pipeline.references import Referred, mark, same_content
@@ -94,6 +95,11 @@ class Guard:
     def revision(self) -> str:
         """The revision of the policies by which runs are judged that begin now."""
         return self._pipeline.revision
+
+    @property
+    def policies(self) -> PolicySet:
+        """Those policies."""
+        return self._pipeline.policies
 
     def reload(self, policies: Policies = None) -> str:
         """Judge by `policies` from now on (None: those of the constructor, read again); gives their revision.

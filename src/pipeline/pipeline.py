@@ -107,6 +107,11 @@ class Pipeline:
         """The revision of the policies by which runs are judged that begin now."""
         return self._runner.revision
 
+    @property
+    def policies(self) -> PolicySet:
+        """Those policies."""
+        return self._runner.policies
+
     def reload(self, policies: Policies = None) -> str:
         """The revision that judges every run from now on; runs that are under way end under the one before.
 

@@ -18,7 +18,7 @@ from cmf.enums import Capability, ViewKind
 from cmf.frozen import FrozenDict
 from pipeline import entrypoints, exceptions, portability
 from pipeline.bundle_signature import Verification
-from pipeline.decision import Mode
+from pipeline.decision import Effect, Mode
 from pipeline.engines.survey import Survey
 from pipeline.entrypoints import Parts
 from pipeline.errors import PolicyError
@@ -69,6 +69,17 @@ class PolicySet:
     def rules_for(self, kind: ViewKind) -> tuple[Rule, ...]:
         """The rules asked for views of `kind`, by id; those that are `off` are not among them."""
         return tuple(rule for rule in self.rules if kind in rule.kinds and rule.mode is not Mode.OFF)
+
+    def text_needed(self, kind: ViewKind) -> int | None:
+        """How many characters the rules for `kind` must see at once [D7]; None for all of the text.
+
+        All of it too where they may ask a person, who approves a whole, and where what judges is not made of rules.
+        """
+        rules = self.rules_for(kind)
+        needed = [rule.stream_chars for rule in rules if Effect.REQUIRE_APPROVAL not in rule.effects]
+        if self.own_entrypoint is not None or len(needed) < len(rules) or None in needed:
+            return None
+        return max((chars for chars in needed if chars is not None), default=0)
 
     @property
     def tests(self) -> tuple[Module, ...]:

@@ -95,6 +95,7 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
         "subject": None if subject is None else _present({"id": subject.id, "type": subject.type}),
         "session": context.session,
         "session_version": run.session_version,
+        "released_characters": context.released,
         "requested_by": subject.id if subject is not None else None,
         "environment": context.environment,
         "req_id": request.request_id if request is not None else None,

@@ -135,7 +135,7 @@ class Runner:
         self._stages = Stages(stages, self._events, mode)
 
     def _take_up(self, policies: PolicySet, engine: Engine) -> None:
-        self._policies = policies
+        self.policies = policies
         self._capabilities = policies.capabilities
         self._engine = engine
         self._entrypoints = {kind: policies.entrypoint(kind) for kind in ViewKind}
@@ -152,7 +152,7 @@ class Runner:
     @property
     def revision(self) -> str:
         """That of the policies that it judges by."""
-        return self._policies.revision
+        return self.policies.revision
 
     def close(self) -> None:
         """Let go of what the engine holds."""
@@ -237,7 +237,7 @@ class Runner:
         if not staged.stopped:
             taken = taken.after(staged.value)
             staged = dataclasses.replace(staged, value=taken.value)
-        law = _Law(self._rules, Excuses(self._policies.exceptions, context, session.moment), taken.rule())
+        law = _Law(self._rules, Excuses(self.policies.exceptions, context, session.moment), taken.rule())
         outcome = yield from self._steps(staged, session, history, law, keep=context.session is not None)
         return dataclasses.replace(outcome, events=outcome.events | taken.events)
 
@@ -301,7 +301,7 @@ class Runner:
     ) -> Outcome:
         """The outcome where a person has to approve: forwarded if all of it is approved, refused if any is denied."""
         expires_at = session.moment + self._approval_time
-        answer = settle(wanted, session, revision=self._policies.revision, expires_at=expires_at, keep=keep)
+        answer = settle(wanted, session, revision=self.policies.revision, expires_at=expires_at, keep=keep)
         if answer.action is Action.REFUSE:
             return self._refused(record, coverage, PERSON_SAID_NO, answer.refs[0].path, stages, answer)
         if answer.action is Action.FORWARD:
@@ -360,7 +360,7 @@ class Runner:
             verdict=verdict,
             action=action,
             mode=self._mode,
-            revision=self._policies.revision,
+            revision=self.policies.revision,
             views=record,
             coverage=coverage,
             stages=stages,

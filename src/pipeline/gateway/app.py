@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
@@ -16,14 +16,16 @@ from pipeline.errors import PipelineError
 from pipeline.gateway import dialects, intake
 from pipeline.gateway import metrics as measured
 from pipeline.gateway.dialects import JSON, Dialect, Does, Endpoint
-from pipeline.gateway.exchange import Answer, Asked, Road, exchange, read_request
+from pipeline.gateway.exchange import Asked, Road, exchange, read_request
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
 from pipeline.gateway.mcp import PATH as MCP_PATH
 from pipeline.gateway.mcp import McpGateway
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.refusal import Refusal
+from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import Limits
+from pipeline.gateway.upstream import Upstream
 
 _log: Final = logging.getLogger("pipeline.gateway")
 CLIENT_GONE: Final = 499  # of nobody any more; in the log and the counters alone
@@ -75,7 +77,7 @@ class Gateway:
 
     async def open(self) -> None:
         """Begin: every upstream gets its connections."""
-        for upstream in {id(road.upstream): road.upstream for road in self._roads}.values():
+        for upstream in self._upstreams():
             await upstream.open()
         if self._mcp is not None:
             await self._mcp.open()
@@ -86,8 +88,11 @@ class Gateway:
         self._open = False
         if self._mcp is not None:
             await self._mcp.close()
-        for upstream in {id(road.upstream): road.upstream for road in self._roads}.values():
+        for upstream in self._upstreams():
             await upstream.close()
+
+    def _upstreams(self) -> Iterable[Upstream]:
+        return {id(place.upstream): place.upstream for road in self._roads for place in road.places}.values()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the server's own beginning and end."""
@@ -114,15 +119,19 @@ class Gateway:
             await self._mcp(scope, path, receive, send)
             return
         if path in _PROBES:
-            await _send(send, self._probe(path, scope["method"]), {})
+            probed = Reply(send, {}, stalled_seconds=self._limits.stalled_seconds)
+            await probed.whole(self._probe(path, scope["method"]))
             return
         made = ULID()
         request_id = f"req_{made}"
+        ids = {"x-request-id": request_id, "request-id": request_id}
+        reply = Reply(send, ids, stalled_seconds=self._limits.stalled_seconds)
         told = _Told()
         self._metrics.in_flight += 1
         try:
-            answer = await self._answer(scope, path, made, receive, told)
-            await _send(send, answer, {"x-request-id": request_id, "request-id": request_id})
+            answer = await self._answer(scope, path, made, receive, reply, told)
+            if answer is not None:
+                await reply.whole(answer)
         except ClientGone:
             told.status = CLIENT_GONE
         finally:
@@ -131,7 +140,9 @@ class Gateway:
             self._metrics.count(told.route, told.dialect, told.status, told.code, seconds)
             _log.info("%s", dumps(_line(request_id, told, seconds)).decode())
 
-    async def _answer(self, scope: Scope, path: str, made: ULID, receive: Receive, told: _Told) -> Answer:
+    async def _answer(
+        self, scope: Scope, path: str, made: ULID, receive: Receive, reply: Reply, told: _Told
+    ) -> Answer | None:
         dialect = dialects.dialect_near(path)
         try:
             headers = intake.headers_of(scope["headers"])
@@ -149,7 +160,7 @@ class Gateway:
             subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])
             intake.check_query(query, endpoint)
             answer = await self._done(
-                endpoint, headers, receive, told,
+                endpoint, headers, receive, reply, told,
                 lambda body: Asked(
                     endpoint=endpoint, body=body, headers=headers, request_id=made, subject=subject,
                     session=intake.session_of(headers), environment=self._environment,
@@ -157,6 +168,9 @@ class Gateway:
             )  # fmt: skip
         except Refusal as refusal:
             answer = _refused(refusal, dialect, f"req_{made}")
+        if answer is None:
+            told.status, told.code, told.decision = 200, reply.code, reply.decision or "-"
+            return None
         told.status = answer.status
         told.code = answer.headers.get("x-cmf-code")
         told.decision = answer.headers.get("x-cmf-decision-id", "-")
@@ -167,9 +181,10 @@ class Gateway:
         endpoint: Endpoint,
         headers: Mapping[str, str],
         receive: Receive,
+        reply: Reply,
         told: _Told,
         asked_of: Callable[[Any], Asked],
-    ) -> Answer:
+    ) -> Answer | None:
         if endpoint.does is Does.MODELS:
             return _json(200, dialects.listed_models(endpoint.dialect, self._models()))
         asked = asked_of(await intake.body_of(headers, receive, self._limits))
@@ -179,7 +194,7 @@ class Gateway:
         if endpoint.does is Does.COUNT:
             tokens = get(endpoint.dialect.name).estimate_input_tokens(request)
             return _json(200, dialects.counted(endpoint.dialect, tokens), {"x-cmf-estimated": "true"})
-        return await exchange(road, asked, request, receive)
+        return await exchange(road, asked, request, receive, reply)
 
     def _road(self, dialect: Dialect, model: str) -> Road:
         for road in self._roads:
@@ -238,17 +253,6 @@ def _line(request_id: str, told: _Told, seconds: float) -> dict[str, Any]:
         "decision": told.decision,
         "ms": round(seconds * 1000, 3),
     }
-
-
-async def _send(send: Send, answer: Answer, more: Mapping[str, str]) -> None:
-    headers = [
-        (b"content-type", answer.media_type.encode()),
-        (b"content-length", str(len(answer.body)).encode()),
-        (b"cache-control", b"no-store"),
-        *((name.encode("latin-1"), text.encode("latin-1")) for name, text in {**answer.headers, **more}.items()),
-    ]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
 
 
 __all__ = ["CLIENT_GONE", "Gateway"]

@@ -233,13 +233,18 @@ def _openai_model(name: str) -> dict[str, Any]:
 # -- streams -----------------------------------------------------------------------------------------------------------
 
 
-def streamed(endpoint: Endpoint, body: Any, events: Sequence[WireEvent]) -> tuple[str, bytes]:
+def streamed(endpoint: Endpoint, events: Sequence[WireEvent]) -> tuple[str, bytes]:
     """The media type and the bytes of a stream that is there as a whole."""
-    dialect = endpoint.dialect
     if endpoint.listed:
         return JSON, dumps([event["data"] for event in events if "data" in event])
-    kept = events if dialect is not CHAT or _wants_usage(body) else [one for one in events if not _only_usage(one)]
-    return dialect.stream_type, b"".join(map(dialect.frame, kept))
+    return endpoint.dialect.stream_type, b"".join(map(endpoint.dialect.frame, events))
+
+
+def without_unasked(endpoint: Endpoint, body: Any, events: list[WireEvent]) -> list[WireEvent]:
+    """The events that the client asked for: of a chat, without usage unless `body` wants it."""
+    if endpoint.dialect is not CHAT or _wants_usage(body):
+        return events
+    return [event for event in events if not _only_usage(event)]
 
 
 def _wants_usage(body: Any) -> bool:
@@ -268,4 +273,5 @@ __all__ = [
     "listed_models",
     "nothing_there",
     "streamed",
+    "without_unasked",
 ]

@@ -1,17 +1,20 @@
 """One request and its reply: read, judged, asked, read, judged, written anew. Spec: docs/spec/gateway.md [GW-11] ff.
 
-Whole replies and streams take the same road: a stream is folded first, and its events are made anew at the end.
+Whole replies and streams take the same road: a stream is folded, and its events are made anew. By window, what is
+judged of it meanwhile goes out before its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ulid import ULID
 
 from cmf import adapters
+from cmf.adapters.base import WireEvent
 from cmf.codec import dumps
 from cmf.errors import CmfError
 from cmf.extensions import RequestExtension
@@ -22,25 +25,39 @@ from pipeline.context import Context
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError
 from pipeline.gateway.answer_ids import identified
-from pipeline.gateway.dialects import JSON, Endpoint, streamed
+from pipeline.gateway.dialects import JSON, Endpoint, streamed, without_unasked
+from pipeline.gateway.health import Health
 from pipeline.gateway.intake import Receive, unless_gone
-from pipeline.gateway.refusal import Refusal, of_decision, of_unreadable
+from pipeline.gateway.refusal import OUTAGE_SECONDS, Refusal, of_decision, of_unreadable
+from pipeline.gateway.reply import Answer, Reply, decision_headers
+from pipeline.gateway.routing import WindowMode
 from pipeline.gateway.settings import Route
-from pipeline.gateway.upstream import Upstream, UpstreamError
+from pipeline.gateway.upstream import Upstream, UpstreamError, is_trouble
+from pipeline.gateway.window import Window
+from pipeline.gateway.window_events import Diverged
 from pipeline.guard import Guard, raised
-from pipeline.runner import Outcome
+from pipeline.outcome import Outcome
 
 APPROVAL_HEADER: Final = "x-cmf-approval-id"
 _PASSED_HEADERS: Final = ("anthropic-version", "anthropic-beta")  # they change what a body means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One place that a request may go to: an upstream, how it does, and the model to ask for (None: as said)."""
+
+    upstream: Upstream
+    health: Health
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Road:
-    """A route with what it leads through."""
+    """A route with what it leads through. `places` are tried in order."""
 
     route: Route
     guard: Guard
-    upstream: Upstream
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +76,6 @@ class Asked:
         """The facts of the run: none of them is the traffic's word."""
         own = RequestExtension(environment=self.environment, request_id=f"req_{self.request_id}")
         return Context(subject=self.subject, session=self.session, request=own)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the client gets: bytes that were made here."""
-
-    status: int
-    media_type: str
-    body: bytes
-    headers: Mapping[str, str]
 
 
 def read_request(asked: Asked) -> Request:
@@ -92,47 +99,152 @@ def read_request(asked: Asked) -> Request:
     return request if endpoint.stream is None else replace(request, stream=endpoint.stream)
 
 
-async def exchange(road: Road, asked: Asked, request: Request, receive: Receive) -> Answer:
-    """The answer to a request on its road.
+async def exchange(road: Road, asked: Asked, request: Request, receive: Receive, reply: Reply) -> Answer | None:
+    """The answer to a request on its road; None where it is out already.
 
     Raises:
-        Refusal: policy refuses the request or the reply, or a person must approve; the upstream cannot be asked this,
-            or gave nothing that can be read. ClientGone: nobody waits any more, and the upstream was let go.
+        Refusal: policy refuses the request or the reply, or a person must approve; no upstream can be asked this, or
+            gave anything that can be read. Once something is out, it is the last event instead.
+        ClientGone: nobody waits any more, and the upstream was let go.
     """
-    context = asked.context()
-    approval = asked.headers.get(APPROVAL_HEADER)
     try:
-        if approval is not None:
-            outcome = raised(await road.guard.arelease(approval, context=context))
-        else:
-            outcome = await _asked(road, asked, request, context, receive)
-        return _written(asked, request, outcome)
+        return await _answer(road, asked, request, receive, reply)
     except DecisionError as error:
         raise of_decision(error) from None
     except ApprovalError as error:
         status = 404 if error.code == "approval.unknown" else 403
         raise Refusal(status, error.code, error.message, headers={"x-should-retry": "false"}) from None
     except StoreError as error:
-        raise Refusal(503, error.code, "The store cannot be reached.", headers={"retry-after": "5"}) from None
+        raise Refusal(503, error.code, "The store cannot be reached.", headers=_later(OUTAGE_SECONDS)) from None
 
 
-async def _asked(road: Road, asked: Asked, request: Request, context: Context, receive: Receive) -> Outcome:
-    upstream = road.upstream
-    model = f"{upstream.provider}:{road.route.model or request.model}"
-    admitted = raised(await road.guard.arun(replace(request, model=model), context=context))
-    sent = admitted.request
-    if sent is None:
-        raise Refusal(503, "pipeline.no-request", "What was judged is no request.")
-    try:
-        body = emit(admitted, upstream.target)
-    except CmfError as error:  # the upstream's format cannot say it
-        raise of_unreadable(error) from None
-    try:
-        response = await unless_gone(receive, upstream.ask(sent, body))
-    except UpstreamError as error:
-        raise error.refusal() from None
-    known = replace(context, history=sent, labels=context.labels | admitted.labels)
-    return raised(await road.guard.arun(_in_words_of(asked, response), context=known))
+async def _answer(road: Road, asked: Asked, request: Request, receive: Receive, reply: Reply) -> Answer | None:
+    context = asked.context()
+    approval = asked.headers.get(APPROVAL_HEADER)
+    if approval is not None:
+        return _written(asked, request, raised(await road.guard.arelease(approval, context=context)))
+    refusal: Refusal | None = None
+    unwell: list[float] = []
+    for place in road.places:
+        if not place.health.admits():
+            unwell.append(place.health.wait_seconds)
+            continue
+        run = _Run(road, place, asked, request, context, reply)
+        try:
+            return await run.answer(receive, is_last=place is road.places[-1])
+        except _NextPlace as error:
+            refusal = _worse(refusal, error.refusal)
+    if refusal is None:
+        wait = max(1, round(min(unwell)))
+        raise Refusal(503, "upstream.unwell", "No upstream of this route is well.", headers=_later(wait))
+    raise refusal
+
+
+class _NextPlace(Exception):
+    """This place gave nothing, and nothing of it is out: `refusal` is what the client is told if it was the last."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.code)
+        self.refusal = refusal
+
+
+def _worse(before: Refusal | None, now: Refusal) -> Refusal:
+    """What is told of two places: trouble that may pass before what one of them cannot be asked at all."""
+    return now if before is None or (before.status < 500 <= now.status) else before
+
+
+class _Run:
+    """One request at one place, judged as it goes there."""
+
+    def __init__(
+        self, road: Road, place: Place, asked: Asked, request: Request, context: Context, reply: Reply
+    ) -> None:
+        self._road = road
+        self._place = place
+        self._asked = asked
+        self._request = request
+        self._context = context
+        self._reply = reply
+
+    async def answer(self, receive: Receive, *, is_last: bool) -> Answer | None:
+        """As for `exchange`; _NextPlace where another place may do better."""
+        sent, body = await self._admitted()
+        known = replace(self._context, history=sent)
+        window = self._window(known)
+        try:
+            return await self._asked_for(sent, body, known, window, receive, is_last=is_last)
+        except (DecisionError, Refusal) as error:
+            if window is None or not self._reply.begun:
+                raise
+            await self._broken(error if isinstance(error, Refusal) else of_decision(error), window)
+        return None
+
+    async def _admitted(self) -> tuple[Request, Any]:
+        """The request as it goes out, and its body; on record, before anybody is asked."""
+        upstream = self._place.upstream
+        model = f"{upstream.provider}:{self._place.model or self._request.model}"
+        admitted = raised(await self._road.guard.arun(replace(self._request, model=model), context=self._context))
+        if admitted.request is None:
+            raise Refusal(503, "pipeline.no-request", "What was judged is no request.")
+        self._context = replace(self._context, labels=self._context.labels | admitted.labels)
+        try:
+            return admitted.request, emit(admitted, upstream.target)
+        except CmfError as error:  # the upstream's format cannot say it
+            raise _NextPlace(of_unreadable(error)) from None
+
+    def _window(self, known: Context) -> Window | None:
+        mode, endpoint = self._road.route.stream, self._asked.endpoint
+        if not isinstance(mode, WindowMode) or not self._request.stream or endpoint.listed:
+            return None
+        named = lambda response: _in_words_of(self._asked, response)  # noqa: E731
+        return Window(self._road.guard, known, endpoint.dialect, self._reply, named, mode.window)
+
+    async def _asked_for(
+        self, sent: Request, body: Any, known: Context, window: Window | None, receive: Receive, *, is_last: bool
+    ) -> Answer | None:
+        health = self._place.health
+        try:
+            response = await unless_gone(receive, self._place.upstream.ask(sent, body, window))
+        except UpstreamError as error:
+            health.failed()
+            if self._reply.begun:
+                raise error.refusal() from None
+            raise _NextPlace(error.refusal()) from None
+        trouble = is_trouble(response)
+        if trouble is not None and trouble.status >= 500:
+            health.failed()
+        else:
+            health.answered()
+        if trouble is not None and not is_last and not self._reply.begun:
+            raise _NextPlace(trouble)
+        facts = known if window is None else window.facts
+        outcome = raised(await self._road.guard.arun(_in_words_of(self._asked, response), context=facts))
+        if window is None or not self._reply.begun:
+            return _written(self._asked, self._request, outcome)
+        await self._rest(outcome, window)
+        return None
+
+    async def _rest(self, outcome: Outcome, window: Window) -> None:
+        """The last of an answer of which some is out."""
+        response = outcome.response
+        if response is None or response.error is not None:
+            said = None if response is None else response.error
+            code = (said.code if said is not None else None) or "upstream.error"
+            message = (said.message if said is not None else None) or "The upstream broke off."
+            raise Refusal(502, code, message)
+        try:
+            await window.end(outcome, _events(self._asked, outcome))
+        except Diverged:
+            message = "What policy left of the whole answer is not what had gone out of it."
+            raise Refusal(403, "stream.diverged", message) from None
+        await self._reply.end()
+
+    async def _broken(self, refusal: Refusal, window: Window) -> None:
+        """The refusal as the last event."""
+        self._reply.code = refusal.code
+        dialect = self._asked.endpoint.dialect
+        event = window.sent.error(refusal, f"req_{self._asked.request_id}")
+        await self._reply.end(dialect.frame(event))
 
 
 def _in_words_of(asked: Asked, response: Response) -> Response:
@@ -145,27 +257,46 @@ def _in_words_of(asked: Asked, response: Response) -> Response:
 
 def _written(asked: Asked, request: Request, outcome: Outcome) -> Answer:
     """What was judged, as the client's dialect says it."""
-    dialect, response = asked.endpoint.dialect, outcome.response
+    response = outcome.response
     if response is None:
         raise Refusal(503, "pipeline.no-response", "What was judged is no response.")
-    decision = outcome.decision
-    headers = {"x-cmf-decision-id": decision.id, "x-cmf-verdict": decision.verdict.value}
-    try:
-        if response.error is not None:
-            status = response.error.status or 502
-            headers["x-cmf-code"] = response.error.code or "upstream.error"
-            if status == 503:
-                headers["retry-after"] = "5"
-            return Answer(status=status, media_type=JSON, body=dumps(emit(outcome, dialect.name)), headers=headers)
-        if request.stream:
-            media_type, body = streamed(asked.endpoint, asked.body, emit_events(outcome, dialect.name))
-        else:
-            media_type, body = JSON, dumps(emit(outcome, dialect.name))
-    except EmissionError as error:
-        raise Refusal(503, error.code, error.message, headers=headers) from None
-    except CmfError as error:  # the client's dialect cannot say what the upstream answered
-        raise of_unreadable(error, 502) from None
+    headers = decision_headers(outcome.decision)
+    if response.error is not None:
+        status = response.error.status or 502
+        headers["x-cmf-code"] = response.error.code or "upstream.error"
+        if status == 503:
+            headers |= _later(OUTAGE_SECONDS)
+        return Answer(status=status, media_type=JSON, body=dumps(_body(asked, outcome)), headers=headers)
+    if request.stream:
+        media_type, body = streamed(asked.endpoint, _events(asked, outcome))
+    else:
+        media_type, body = JSON, dumps(_body(asked, outcome))
     return Answer(status=200, media_type=media_type, body=body, headers=headers)
 
 
-__all__ = ["APPROVAL_HEADER", "Answer", "Asked", "Road", "exchange", "read_request"]
+def _body(asked: Asked, outcome: Outcome) -> Any:
+    with _sayable(outcome):
+        return emit(outcome, asked.endpoint.dialect.name)
+
+
+def _events(asked: Asked, outcome: Outcome) -> list[WireEvent]:
+    with _sayable(outcome):
+        return without_unasked(asked.endpoint, asked.body, emit_events(outcome, asked.endpoint.dialect.name))
+
+
+@contextmanager
+def _sayable(outcome: Outcome) -> Iterator[None]:
+    """A refusal where the answer may not go out, or the client's dialect cannot say it."""
+    try:
+        yield
+    except EmissionError as error:
+        raise Refusal(503, error.code, error.message, headers=decision_headers(outcome.decision)) from None
+    except CmfError as error:
+        raise of_unreadable(error, 502) from None
+
+
+def _later(seconds: int) -> dict[str, str]:
+    return {"retry-after": str(seconds)}
+
+
+__all__ = ["APPROVAL_HEADER", "Answer", "Asked", "Place", "Road", "exchange", "read_request"]

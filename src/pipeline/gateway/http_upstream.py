@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,9 +20,10 @@ from cmf.request import Request, Response
 from pipeline.emission import with_wire_model
 from pipeline.gateway.dialects import NDJSON, PROVIDERS, SSE
 from pipeline.gateway.settings import Upstream as UpstreamSettings
-from pipeline.gateway.upstream import UpstreamError, error_of
+from pipeline.gateway.upstream import Live, UpstreamError, error_of
 
 MAX_ERROR_BYTES: Final = 256 * 1024
+_USAGE_ON_REQUEST: Final = frozenset({"openai_chat", "openrouter"})  # these say in a stream what was used if asked to
 _KEY_HEADERS: Final = {"anthropic_messages": "x-api-key", "gemini": "x-goog-api-key"}
 
 
@@ -69,11 +71,13 @@ class HttpUpstream:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(self, request: Request, body: Any, /) -> Response:
-        """The answer, whole; a stream is folded, and read by the same decoder."""
+    async def ask(self, request: Request, body: Any, live: Live | None, /) -> Response:
+        """The answer, whole; a stream is folded, and read by the same decoder, while `live` follows it."""
         if self._session is None:
             raise UpstreamError(503, "upstream.not-open", "The upstream is not there yet.")
         call = self._adapter.to_http(with_wire_model(request))
+        if request.stream and self.target in _USAGE_ON_REQUEST:
+            body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
         own = {"content-type": "application/json", "accept": f"application/json, {SSE}, {NDJSON}"}
         headers = {**call.headers, **self._headers, **own}
         try:
@@ -81,13 +85,13 @@ class HttpUpstream:
                 call.method, URL(self._base + call.path, encoded=True), data=dumps(body), headers=headers,
                 allow_redirects=False,
             ) as reply:  # fmt: skip
-                return await self._read(reply, request)
+                return await self._read(reply, request, live)
         except TimeoutError:
             raise UpstreamError(504, "upstream.timeout", "The upstream did not answer in time.") from None
         except (aiohttp.ClientError, OSError):
             raise UpstreamError(502, "upstream.unreachable", "The upstream cannot be reached, or broke off.") from None
 
-    async def _read(self, reply: aiohttp.ClientResponse, request: Request) -> Response:
+    async def _read(self, reply: aiohttp.ClientResponse, request: Request, live: Live | None) -> Response:
         if reply.headers.get("content-encoding", "identity").lower() != "identity":
             raise _unreadable()
         if reply.status != 200:
@@ -95,9 +99,9 @@ class HttpUpstream:
         kind = reply.content_type
         try:
             if kind == SSE:
-                return await self._stream(reply, SseReader(max_stream_bytes=self._reply_bytes), request)
+                return await self._stream(reply, SseReader(max_stream_bytes=self._reply_bytes), request, live)
             if kind == NDJSON:
-                return await self._stream(reply, NdjsonReader(max_stream_bytes=self._reply_bytes), request)
+                return await self._stream(reply, NdjsonReader(max_stream_bytes=self._reply_bytes), request, live)
             if kind == "application/json":
                 body = loads(await _bounded(reply, self._reply_bytes))
                 return _with_status(self._adapter.from_wire_response(body, request))
@@ -106,13 +110,32 @@ class HttpUpstream:
         raise _unreadable()
 
     async def _stream(
-        self, reply: aiohttp.ClientResponse, reader: SseReader | NdjsonReader, request: Request
+        self, reply: aiohttp.ClientResponse, reader: SseReader | NdjsonReader, request: Request, live: Live | None
     ) -> Response:
         events: list[WireEvent] = []
-        async for chunk in reply.content.iter_any():
-            events += _said(reader.feed(chunk))
-        events += _said(reader.close())
-        response = self._adapter.from_wire_response(self._adapter.fold_events(events), request)
+
+        def so_far() -> Response:
+            return self._adapter.from_wire_response(self._adapter.fold_events(events), request)
+
+        async def arriving() -> AsyncGenerator[WireEvent, None]:
+            async for chunk in reply.content.iter_any():
+                for event in _said(reader.feed(chunk)):
+                    events.append(event)
+                    yield event
+                if live is not None:
+                    await live.pause(so_far)
+            for event in _said(reader.close()):
+                events.append(event)
+                yield event
+
+        if live is None:
+            async for _ in arriving():
+                pass
+        else:
+            async with aclosing(arriving()) as wire:
+                async for said in self._adapter.stream_response(wire, request):
+                    live.hear(said)
+        response = so_far()
         if response.error is None and not is_whole(response):
             raise UpstreamError(502, "upstream.cut", "The upstream's stream ended before its answer did.")
         return _with_status(response)

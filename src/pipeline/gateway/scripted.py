@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,16 +12,18 @@ import pydantic
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from cmf.adapters.stream import TextDelta
 from cmf.adapters.tokens import estimate
 from cmf.content import Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from cmf.enums import Role, StopReason
+from cmf.enums import MessageStatus, Role, StopReason
 from cmf.extensions import TokenUsage
 from cmf.frozen import frozen_mapping
 from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Request, Response
+from cmf.value import replace
 from pipeline.errors import ConfigError
 from pipeline.gateway.settings import SCRIPTED
-from pipeline.gateway.upstream import UpstreamError, error_of
+from pipeline.gateway.upstream import Live, UpstreamError, error_of
 from pipeline.metadata import load_yaml
 
 
@@ -60,6 +63,8 @@ class Reply(_Section):
     error: Trouble | None = None
     cut: bool = False
     delay_seconds: Annotated[float, Field(ge=0, le=600)] = 0.0
+    pieces: Annotated[int, Field(ge=1, le=10_000)] = 1  # in which the text of a stream comes
+    pace_seconds: Annotated[float, Field(ge=0, le=600)] = 0.0  # after each of them
     times: Annotated[int, Field(ge=1)] | None = None  # how often it is given; then the next that fits is
 
 
@@ -98,7 +103,7 @@ class ScriptedUpstream:
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    async def ask(self, request: Request, _body: Any, /) -> Response:
+    async def ask(self, request: Request, _body: Any, live: Live | None, /) -> Response:
         """The first reply that fits. UpstreamError where none does, or the script breaks off."""
         at = next((at for at, reply in enumerate(self._script.replies) if self._fits(at, reply, request)), None)
         if at is None:
@@ -107,11 +112,14 @@ class ScriptedUpstream:
         reply = self._script.replies[at]
         if reply.delay_seconds:
             await asyncio.sleep(reply.delay_seconds)
+        response = _response(reply, request)
+        if request.stream:
+            await _played(reply, response, live)
         if reply.cut:
             raise UpstreamError(502, "upstream.cut", "The upstream's stream ended before its answer did.")
         if reply.error is not None:
             return error_of(reply.error.status, ErrorInfo(message=reply.error.message))
-        return _response(reply, request)
+        return response
 
     def _fits(self, at: int, reply: Reply, request: Request) -> bool:
         when = reply.when
@@ -123,6 +131,33 @@ class ScriptedUpstream:
             and (when.says is None or when.says.casefold() in _said(last).casefold())
             and (when.result_of is None or when.result_of in _answered(request))
         )
+
+
+async def _played(reply: Reply, response: Response, live: Live | None) -> None:
+    """Let the text arrive in its pieces."""
+    (choice,) = response.choices
+    for number in range(1, reply.pieces + 1 if reply.text else 1):
+        if live is not None:
+            so_far, news = _up_to(choice.message.content, number, reply.pieces)
+            message = replace(choice.message, content=so_far, status=MessageStatus.PARTIAL)
+            part = replace(response, choices=(replace(choice, message=message, stop_reason=None),))
+            live.hear(TextDelta(text=news))
+            await live.pause(lambda part=part: part)  # type: ignore[misc]
+        await asyncio.sleep(reply.pace_seconds)
+
+
+def _up_to(parts: Sequence[Part], number: int, of: int) -> tuple[tuple[Part, ...], str]:
+    """What stands before the calls, its text as far as `number` of its pieces go; and the last of these."""
+    kept: list[Part] = []
+    news = ""
+    for part in parts:
+        if isinstance(part, TextPart):
+            size = len(part.text)
+            news = part.text[size * (number - 1) // of : size * number // of]
+            kept.append(replace(part, text=part.text[: size * number // of]))
+        elif isinstance(part, ThinkingPart):
+            kept.append(part)
+    return tuple(kept), news
 
 
 def _response(reply: Reply, request: Request) -> Response:

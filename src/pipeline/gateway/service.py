@@ -12,7 +12,8 @@ from pipeline.decision import Mode
 from pipeline.errors import ConfigError
 from pipeline.gateway.app import Gateway
 from pipeline.gateway.config_file import secret_of
-from pipeline.gateway.exchange import Road
+from pipeline.gateway.exchange import Place, Road
+from pipeline.gateway.health import Health
 from pipeline.gateway.http_upstream import HttpUpstream
 from pipeline.gateway.identity import Identities, TrustedProxy
 from pipeline.gateway.mcp import McpGateway, endpoints_of
@@ -39,6 +40,7 @@ def built(settings: Settings, environment: Mapping[str, str] | None = None) -> I
         StoreError: the store cannot be opened.
     """
     upstreams = {name: _upstream(one, settings, environment) for name, one in settings.upstreams.items()}
+    healths = {name: Health(one.health) for name, one in settings.upstreams.items()}
     with ExitStack() as opened:
         store = opened.enter_context(Store.at(settings.store))
         shared = settings.sessions.store
@@ -47,7 +49,7 @@ def built(settings: Settings, environment: Mapping[str, str] | None = None) -> I
         for guard in guards.values():
             opened.callback(guard.close)
         roads = [
-            Road(route=route, guard=guards[_law(route, settings)], upstream=upstreams[route.upstream])
+            Road(route=route, guard=guards[_law(route, settings)], places=_places(route, settings, upstreams, healths))
             for route in settings.routes
         ]
         metrics = Metrics(lambda: {road.route.name: road.guard.revision for road in roads})
@@ -81,6 +83,15 @@ def identities(settings: Settings, environment: Mapping[str, str] | None = None)
         secret = settings.proxy.secret
         proxy = TrustedProxy(settings.proxy, None if secret is None else secret_of(secret, environment))
     return Identities(settings.keys, anonymous=settings.anonymous, tokens=tokens, proxy=proxy)
+
+
+def _places(
+    route: Route, settings: Settings, upstreams: Mapping[str, Upstream], healths: Mapping[str, Health]
+) -> tuple[Place, ...]:
+    return tuple(
+        Place(upstream=upstreams[one.upstream], health=healths[one.upstream], model=one.model)
+        for one in route.candidates(settings.aliases)
+    )
 
 
 _Law = tuple[tuple[Path, ...] | None, Mode]

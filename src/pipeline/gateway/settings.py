@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pipeline.decision import Mode
 from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
 from pipeline.gateway.mcp_settings import McpServer
+from pipeline.gateway.routing import Destinations, HealthSettings, Target, check_routing
 from pipeline.gateway.sections import Name, Seconds, Secret, Section
 
 DialectName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama"]
@@ -47,6 +48,7 @@ class Upstream(Section):
     connect_seconds: Seconds = 10.0
     silent_seconds: Seconds = 120.0  # without a byte of the reply
     reply_seconds: Seconds = 900.0  # the whole reply
+    health: HealthSettings = HealthSettings()
 
     @model_validator(mode="after")
     def _kind(self) -> Upstream:
@@ -79,17 +81,14 @@ class RouteLimits(Section):
     burst: Annotated[int, Field(ge=1, le=1_000_000)] | None = None  # at once of those; by default all of them
 
 
-class Route(Section):
+class Route(Destinations):
     """Which requests go to which upstream, and under which policies they are judged. The first that fits is taken."""
 
     name: Name
-    upstream: Name
     dialects: tuple[DialectName, ...] | None = None
     models: tuple[str, ...] = ("*",)
-    model: str | None = None
     policies: tuple[Path, ...] | None = None
     mode: Mode | None = None
-    stream: Literal["buffer"] = "buffer"
     limits: RouteLimits = RouteLimits()
 
     def fits(self, dialect: str, model: str) -> bool:
@@ -133,6 +132,7 @@ class Settings(Section):
 
     listen: Listen = Listen()
     upstreams: dict[Name, Upstream] = {}
+    aliases: dict[Name, tuple[Target, ...]] = {}  # names for targets
     routes: tuple[Route, ...] = ()
     mcp: dict[Name, McpServer] = {}  # servers of MCP, at /mcp/<name>
     keys: tuple[Key, ...] = ()
@@ -157,9 +157,8 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Settings:
+        check_routing({route.name: route for route in self.routes}, self.aliases, self.upstreams)
         for route in self.routes:
-            if route.upstream not in self.upstreams:
-                raise ValueError(f"route {route.name} names no upstream there is")
             if route.mode is Mode.OFF or self.mode is Mode.OFF:
                 raise ValueError("no route goes without judgement: mode is enforce or observe")
         if self.mcp and self.workers > 1:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from cmf.adapters.stream import StreamEvent
 from cmf.request import ErrorInfo, Request, Response
 from pipeline.gateway.refusal import OUTAGE_SECONDS, Refusal
+
+
+class Live(Protocol):
+    """Who follows an answer while it arrives."""
+
+    def hear(self, event: StreamEvent) -> None:
+        """Take in what arrived."""
+        ...
+
+    async def pause(self, so_far: Callable[[], Response]) -> None:
+        """All that arrived was heard: the time to do something about it. `so_far` is the answer as far as it came."""
+        ...
 
 
 class Upstream(Protocol):
@@ -21,11 +35,13 @@ class Upstream(Protocol):
         """The key before the ids of its models."""
         ...
 
-    async def ask(self, request: Request, body: Any, /) -> Response:
+    async def ask(self, request: Request, body: Any, live: Live | None, /) -> Response:
         """The answer to `body`, which is what was emitted of `request`; its error, where it says one, with a status.
 
+        `live` is told of a stream while it arrives.
+
         Raises:
-            UpstreamError: there is no answer, or none that can be read.
+            UpstreamError: there is no answer, or none that can be read. What `live` raises ends the answer.
         """
         ...
 
@@ -76,6 +92,16 @@ def error_code(status: int) -> str:
     return _CODES.get(status, "upstream.error")
 
 
+def is_trouble(response: Response) -> Refusal | None:
+    """What the client is told where it is the upstream's own trouble, and another may do better; None where not."""
+    error = response.error
+    status = 0 if error is None else error.status or 502
+    if status < 500 and status != 429:
+        return None
+    headers = {"retry-after": str(OUTAGE_SECONDS)} if status == 503 else {}
+    return Refusal(status, error_code(status), "The upstream gave an error instead of an answer.", headers=headers)
+
+
 def error_of(status: int, said: ErrorInfo | None) -> Response:
     """An upstream's error as a response, so that it is judged like everything else that comes from there.
 
@@ -87,4 +113,4 @@ def error_of(status: int, said: ErrorInfo | None) -> Response:
     return Response(error=ErrorInfo(message=message, code=error_code(told), status=told))
 
 
-__all__ = ["Upstream", "UpstreamError", "client_status", "error_code", "error_of"]
+__all__ = ["Live", "Upstream", "UpstreamError", "client_status", "error_code", "error_of", "is_trouble"]

@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_502_and_quotes_nothing(tmp_path: Path, reply: by
 def test_an_upstreams_error_is_the_clients_own(tmp_path: Path, upstream: str, told: int) -> None:
     body = json.dumps({"error": {"message": "it said this", "type": "odd_type", "code": "odd_code"}}).encode()
 
-    with before(tmp_path, Bare(http_reply(body, status=upstream))) as url:
+    with before(tmp_path, Bare(http_reply(body, status=upstream)), upstream={"health": {"failures": 100}}) as url:
         for client in CLIENTS:
             status, headers, raw = post(url, *asks(client, "m", "hi", stream=False))
 

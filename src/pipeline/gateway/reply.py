@@ -1,0 +1,76 @@
+"""An answer on its way to the client: at once, or piece by piece. Spec: docs/spec/gateway.md [GW-30], [GW-76]."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.decision import Decision
+from pipeline.gateway.intake import ClientGone, Event, Send
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the client gets: bytes that were made here."""
+
+    status: int
+    media_type: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+def decision_headers(decision: Decision) -> dict[str, str]:
+    """What an answer's headers say of the decision behind it."""
+    return {"x-cmf-decision-id": decision.id, "x-cmf-verdict": decision.verdict.value}
+
+
+class Reply:
+    """The client's end of one request.
+
+    Args:
+        send: the server's.
+        headers: what every answer to this request has.
+        stalled_seconds: how long a client may take nothing of what is there for it.
+    """
+
+    def __init__(self, send: Send, headers: Mapping[str, str], *, stalled_seconds: float) -> None:
+        self._send = send
+        self._headers = headers
+        self._stalled_seconds = stalled_seconds
+        self.begun = False
+        self.decision: str | None = None
+        self.code: str | None = None  # why it ended otherwise than it began
+
+    async def whole(self, answer: Answer) -> None:
+        """Send it, as a whole. Raises ClientGone, as all here do."""
+        length = {"content-length": str(len(answer.body))}
+        await self._start(answer.status, answer.media_type, {**answer.headers, **length})
+        await self._sent({"type": "http.response.body", "body": answer.body})
+
+    async def piece(self, data: bytes, media_type: str, decision: Decision) -> None:
+        """Send some of it; with the first piece the status, which is 200, and the headers are out."""
+        if not self.begun:
+            self.begun = True
+            self.decision = decision.id
+            await self._start(200, media_type, decision_headers(decision))
+        await self._sent({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self, data: bytes = b"") -> None:
+        """Send the last of it."""
+        await self._sent({"type": "http.response.body", "body": data})
+
+    async def _start(self, status: int, media_type: str, headers: Mapping[str, str]) -> None:
+        own = {"content-type": media_type, "cache-control": "no-store", **headers, **self._headers}
+        raw = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in own.items()]
+        await self._sent({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def _sent(self, event: Event) -> None:
+        try:
+            async with asyncio.timeout(self._stalled_seconds):
+                await self._send(event)
+        except (TimeoutError, OSError):
+            raise ClientGone from None
+
+
+__all__ = ["Answer", "Reply", "decision_headers"]

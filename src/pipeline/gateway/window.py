@@ -1,0 +1,228 @@
+"""A streamed answer let out piece by piece, each after it was judged [D7, E1]. Spec: docs/spec/gateway.md [GW-70] ff.
+
+Each time enough text has come, the answer so far is judged, whole, as if it ended there. What policy left of it goes
+out, up to as many characters before its end as the rules for it must see at once: what could still become part of
+something that they find is held. Everything that is no text is held to the end, where the answer is judged once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from cmf.adapters.base import WireEvent
+from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
+from cmf.content import TextPart, ThinkingPart
+from cmf.enums import MessageStatus, StopReason, ViewKind
+from cmf.request import Response
+from cmf.value import replace
+from pipeline.context import Context
+from pipeline.decision import Effect
+from pipeline.emission import emit_events
+from pipeline.gateway.dialects import Dialect
+from pipeline.gateway.reply import Reply
+from pipeline.gateway.window_events import Diverged, Sent
+from pipeline.guard import Guard, raised
+from pipeline.outcome import Outcome
+
+_SHARE: Final = 8  # of the answer so far: judging all of it each time costs some eight times judging it once
+_KINDS: Final[Mapping[type, ViewKind]] = {TextPart: ViewKind.TEXT, ThinkingPart: ViewKind.THINKING}
+
+
+class Window:
+    """Follows one answer, and lets out what may go.
+
+    Args:
+        guard: judges it.
+        context: the facts of the run; its history is the request that went out.
+        dialect: the client's.
+        reply: where it goes.
+        named: gives the answer its id, and whatever else the dialect asks for.
+        step: how many more characters it takes to judge again.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        context: Context,
+        dialect: Dialect,
+        reply: Reply,
+        named: Callable[[Response], Response],
+        step: int,
+    ) -> None:
+        self._guard = guard
+        self._context = context
+        self._dialect = dialect
+        self._reply = reply
+        self._named = named
+        self._step = step
+        self._kind: ViewKind | None = None  # of the part that grows
+        self._grown = 0  # its characters
+        self._total = 0
+        self._judged: int | None = None  # of all characters, how many were there at the last judgement
+        self._begun_another = False  # a part since then: the one before it is whole
+        self._over = False  # what comes is held to the end
+        self._policies = guard.policies
+        self._needs: dict[ViewKind, int | None] = {}
+        self._sent = Sent(dialect)
+        self.released = 0  # characters of the answer that are out
+
+    def hear(self, event: StreamEvent) -> None:
+        """Count what arrived."""
+        match event:
+            case TextDelta() | ThinkingDelta():
+                kind = ViewKind.TEXT if isinstance(event, TextDelta) else ViewKind.THINKING
+                if kind is not self._kind:
+                    self._begun_another = self._kind is not None
+                    self._kind, self._grown = kind, 0
+                self._grown += len(event.text)
+                self._total += len(event.text)
+            case ToolUseStart():
+                self._begun_another = True
+
+    async def pause(self, so_far: Callable[[], Response]) -> None:
+        """Judge what came, if it is enough, and let out what may go.
+
+        Raises:
+            DecisionError: policy refuses the answer as it is so far, or cannot be asked. ClientGone.
+        """
+        if self._over or not self._is_due():
+            return
+        self._judged, self._begun_another = self._total, False
+        found = self._judgeable(so_far())
+        if found is None:
+            return
+        answer, held = found
+        outcome = raised(await _to_its_end(self._guard, answer, self.facts))
+        hidden = self._hidden(answer, outcome, held)
+        if hidden is None:
+            return
+        events = emit_events(outcome, self._dialect.name)
+        try:
+            new = self._sent.partly(events, hidden)
+        except Diverged:  # the whole answer will show whether it does
+            self._over = True
+            return
+        self.released = max(self.released, _characters(outcome.response) - len(hidden))
+        await self._write(new, outcome)
+
+    async def end(self, outcome: Outcome, events: list[WireEvent]) -> None:
+        """Let the rest out: `events` are those of the whole answer. Diverged where what went out does not fit it."""
+        await self._write(self._sent.rest(events), outcome)
+
+    @property
+    def facts(self) -> Context:
+        """The facts of a judgement now: how much of the answer is out already is one of them."""
+        return replace(self._context, released=self.released) if self.released else self._context
+
+    @property
+    def sent(self) -> Sent:
+        """What went out."""
+        return self._sent
+
+    def _is_due(self) -> bool:
+        fresh = self._total - (self._judged or 0)
+        if fresh < (1 if self._judged is None else max(self._step, self._total // _SHARE)):
+            return False
+        if self._begun_another:
+            return True
+        needed = None if self._kind is None else self._needed(self._kind)
+        return needed is not None and self._grown > needed
+
+    def _needed(self, kind: ViewKind) -> int | None:
+        """How much text the rules that serve now must see at once."""
+        policies = self._guard.policies
+        if policies is not self._policies:
+            self._policies, self._needs = policies, {}
+        if kind not in self._needs:
+            self._needs[kind] = policies.text_needed(kind)
+        return self._needs[kind]
+
+    def _judgeable(self, response: Response) -> tuple[Response, int] | None:
+        """The answer so far as if it ended here, and how many of its last characters are held; None: wait.
+
+        It ends before the first part that is no text, and before text whose rules must see all of it.
+        """
+        if response.error is not None or len(response.choices) != 1 or self._needed(ViewKind.RESPONSE) is None:
+            self._over = True
+            return None
+        (choice,) = response.choices
+        parts = choice.message.content
+        count = next((at for at, part in enumerate(parts) if type(part) not in _KINDS), len(parts))
+        held = 0
+        if count < len(parts):
+            self._over = True  # what comes behind another part waits for it
+        elif count:
+            last = parts[-1]
+            needed = self._needed(_KINDS[type(last)])
+            if needed is None or needed >= len(_text(last)):
+                count -= 1
+            else:
+                held = needed
+        if not count:
+            return None
+        message = replace(choice.message, content=parts[:count], status=MessageStatus.COMPLETE)
+        ended = replace(choice, message=message, stop_reason=StopReason.END, raw_stop_reason=None)
+        return self._named(replace(response, choices=(ended,))), held
+
+    def _hidden(self, answer: Response, outcome: Outcome, held: int) -> str | None:
+        """The end of the last text, as policy left it, that does not go out yet; None: nothing goes out now.
+
+        What policy cut is cut for good only where it lies before the last `held` characters.
+        """
+        judged = outcome.response
+        if judged is None or outcome.decision.revision != self._policies.revision:
+            return None
+        if not held:
+            return ""
+        last, left = answer.message.content[-1], (judged.message.content or (None,))[-1]
+        if type(left) is not type(last):
+            return None
+        before, after = _text(last), _text(left)
+        if before == after:
+            return after[-held:]
+        if isinstance(last, ThinkingPart):
+            return None  # where a signature is still to come, all of it would go
+        path = f"choices[0].message.content[{len(answer.message.content) - 1}]"
+        cuts = [
+            span
+            for view in outcome.decision.views
+            for hit in view.hits
+            if hit.effect is Effect.REDACT and view.path == path
+            for span in hit.fields.get("spans", ())
+        ]
+        settled = min(len(before), len(after)) - held
+        if cuts and all(end <= settled for _, end in cuts) and after[-held:] == before[-held:]:
+            return after[-held:]
+        first = min((start for start, _ in cuts), default=0)
+        shown = max(0, min(settled, first))
+        return after[shown:] if shown and after[:shown] == before[:shown] else None
+
+    async def _write(self, events: list[WireEvent], outcome: Outcome) -> None:
+        if events:
+            await self._reply.piece(
+                b"".join(map(self._dialect.frame, events)), self._dialect.stream_type, outcome.decision
+            )
+
+
+def _text(part: object) -> str:
+    return part.text or "" if isinstance(part, TextPart | ThinkingPart) else ""
+
+
+def _characters(response: Response | None) -> int:
+    return 0 if response is None else sum(len(_text(part)) for part in response.message.content)
+
+
+_judging: Final[set[asyncio.Task[Outcome]]] = set()
+
+
+async def _to_its_end(guard: Guard, answer: Response, context: Context) -> Outcome:
+    """What is being judged is judged to its end, though nobody may wait for it any more: its record belongs to it."""
+    task = asyncio.ensure_future(guard.arun(answer, context=context))
+    _judging.add(task)
+    task.add_done_callback(_judging.discard)
+    return await asyncio.shield(task)
+
+
+__all__ = ["Window"]
