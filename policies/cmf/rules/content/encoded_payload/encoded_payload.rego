@@ -1,9 +1,9 @@
 # METADATA
 # title: Encoded text is read as well
 # description: |
-#   A run of base64, hex or percent escapes among the arguments of a call is decoded once, if what it spells is plain
-#   text. When that text holds a credential, or orders to a model, the call is refused: nobody encodes these by
-#   accident.
+#   A run of base64, hex or percent escapes among the arguments of a call is decoded, if what it spells is plain text;
+#   and so is what stands in that text, three times over. When a text so found holds a credential, or orders to a
+#   model, the call is refused, and so is one that is encoded deeper still: nobody encodes these by accident.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm022025-sensitive-information-disclosure/
 # custom:
@@ -40,36 +40,70 @@ deny contains {
 	"code": "content.encoded-payload.too-many",
 	"reason": "This call holds too much encoded text to read.",
 } if {
-	_suspicious
-	sum([count(_base64), count(_hex), count(_percent)]) > _settings.max_runs
+	_too_many
 }
 
-_decoded contains base64.decode(text) if {
-	_suspicious
-	some text in _base64
+deny contains {
+	"code": "content.encoded-payload.too-deep",
+	"reason": "This call holds text that is encoded again and again.",
+} if {
+	some text in _thrice
+	count(_runs(text)) > 0
 }
 
-_decoded contains hex.decode(text) if {
-	_suspicious
-	some text in _hex
+# What is read at each depth; nothing once there are too many runs.
+_decoded := (_once | _twice) | _thrice
+
+_once contains decoded if {
+	count(_first) <= _settings.max_runs
+	some run in _first
+	decoded := _spelled(run)
 }
 
-_decoded contains urlquery.decode(text) if {
-	_suspicious
-	some text in _percent
+_twice contains decoded if {
+	count(_first) + count(_second) <= _settings.max_runs
+	some run in _second
+	decoded := _spelled(run)
 }
+
+_thrice contains decoded if {
+	not _too_many
+	some run in _third
+	decoded := _spelled(run)
+}
+
+_too_many if count(_first) + count(_second) > _settings.max_runs
+
+_too_many if (count(_first) + count(_second)) + count(_third) > _settings.max_runs
+
+default _first := []
+
+_first := _runs(scan.content) if _suspicious
+
+_second := [run | some text in _once; some run in _runs(text)]
+
+_third := [run | some text in _twice; some run in _runs(text)]
 
 # A look that most calls end with.
-_suspicious if regex.match(`[0-9A-Za-z+/]{32}|(?:%[0-7][0-9A-Fa-f]){8}`, scan.content)
+_suspicious if regex.match(`[0-9A-Za-z+/_-]{32}|(?:%(?:25)*[0-7][0-9A-Fa-f]){8}`, scan.content)
 
 # Only runs that spell ASCII, character by character of the encoding: three letters in four characters, the first bit of
 # each letter zero. So decoding cannot fail, and pictures and other bytes are not even tried.
-_base64 := regex.find_n(concat("", [`(?:`, _four, `){8,}`]), scan.content, _settings.max_runs + 1)
+_runs(text) := [[encoding, run] |
+	some encoding, pattern in _patterns
+	some run in regex.find_n(pattern, text, _settings.max_runs + 1)
+]
 
-_four := `[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/]`
+_patterns := {
+	"base64": `(?:[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){8,}`,
+	"hex": `(?:[2-7][0-9a-fA-F]){16,}`,
+	"percent": `(?:%(?:25)*[0-7][0-9a-fA-F]){8,}`,
+}
 
-_hex := regex.find_n(`(?:[2-7][0-9a-fA-F]){16,}`, scan.content, _settings.max_runs + 1)
+_spelled(run) := base64.decode(replace(replace(run[1], "-", "+"), "_", "/")) if run[0] == "base64"
 
-_percent := regex.find_n(`(?:%[0-7][0-9a-fA-F]){8,}`, scan.content, _settings.max_runs + 1)
+_spelled(run) := hex.decode(run[1]) if run[0] == "hex"
+
+_spelled(run) := urlquery.decode(run[1]) if run[0] == "percent"
 
 _settings := data.cmf.defaults.content.encoded_payload
