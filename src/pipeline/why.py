@@ -121,22 +121,31 @@ class Why:
             strict_builtin_errors=policies.builtin_errors == "strict",
         )
 
-    def rules(self, document: Mapping[str, Any] | bytes, *, only: Iterable[str] | None = None) -> list[RuleWhy]:
+    def rules(
+        self,
+        document: Mapping[str, Any] | bytes,
+        *,
+        only: Iterable[str] | None = None,
+        query_seconds: float = QUERY_SECONDS,
+    ) -> list[RuleWhy]:
         """What each rule for the document's kind does about it, by id.
 
         Args:
             document: a whole policy input.
             only: the ids to look at, whatever their kinds; by default all that are asked for this kind.
+            query_seconds: for each question to the engine; there are a few for each expression.
 
         Raises:
             PolicyError: no rule has this id. EngineError: the document is refused.
         """
         content = document if isinstance(document, bytes) else dumps(document)
-        asking = _Asking(self, content)
+        asking = _Asking(self, content, query_seconds)
         return [self._rule(rule, asking) for rule in self._wanted(loads(content), only)]
 
     def entrypoint(self, path: str, document: Mapping[str, Any] | bytes) -> tuple[Body, ...]:
         """What each definition of the rule `data.<package>.<rule>` does about the document.
+
+        Where it gives an object, the bodies of the rules that it asks for come after it: what is in there is theirs.
 
         Raises:
             PolicyError: there is no such rule. EngineError: the document is refused.
@@ -144,7 +153,13 @@ class Why:
         rule = self._survey.rule(tuple(path.split(".")))
         if rule is None or rule.is_function:
             raise PolicyError(f"no rule is called {path}", hint="write data.<package>.<rule>", code="policy.no-rule")
-        return _Asking(self, document if isinstance(document, bytes) else dumps(document)).bodies(rule, (), 0)
+        asking = _Asking(self, document if isinstance(document, bytes) else dumps(document))
+        bodies = asking.bodies(rule, (), 0)
+        if any(isinstance(value, Mapping) for body in bodies for value in body.values):
+            asked = (self._survey.rules[number] for number in sorted(rule.uses))
+            named = [one for one in asked if not one.is_function and not _is_plain(one)]
+            bodies += tuple(body for one in named for body in asking.bodies(one, (), 1))
+        return bodies
 
     def _wanted(self, document: Mapping[str, Any], only: Iterable[str] | None) -> list[Rule]:
         known = {rule.id: rule for rule in self._policies.rules}
@@ -284,8 +299,9 @@ def _functions(body: _Generated) -> Iterator[str]:
 class _Asking:
     """One document, and the questions about it."""
 
-    def __init__(self, why: Why, document: bytes) -> None:
+    def __init__(self, why: Why, document: bytes, query_seconds: float = QUERY_SECONDS) -> None:
         self._why = why
+        self._seconds = query_seconds
         self._document = document
 
     def bodies(self, rule: SurveyedRule, arguments: Sequence[Any], depth: int) -> tuple[Body, ...]:
@@ -324,7 +340,7 @@ class _Asking:
         """What a generated function gives, and the code of an error instead."""
         called = f"({', '.join(dumps(argument).decode() for argument in arguments)})" if arguments else ""
         try:
-            answer = self._why._engine.query(f"{package}.{name}{called}", self._document, timeout_seconds=QUERY_SECONDS)
+            answer = self._why._engine.query(f"{package}.{name}{called}", self._document, timeout_seconds=self._seconds)
         except EngineError as error:
             return [], error.code
         except PolicyError as error:

@@ -102,6 +102,9 @@ def why(
     rule: Annotated[
         str | None, typer.Option("--rule", help="Only this rule, and all of it: <category>/<rule>.")
     ] = None,
+    entrypoint: Annotated[
+        str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
+    ] = None,
     output: Annotated[OutputFormat, typer.Option("--format", help="How to write it.")] = OutputFormat.TEXT,
 ) -> None:
     """Explain a judgement: which rules hit and with what, and at which expression the others stopped.
@@ -120,6 +123,7 @@ def why(
         view=view,
         rule=rule,
         as_json=output is OutputFormat.JSON,
+        entrypoint=entrypoint,
     )
 
 

@@ -21,8 +21,8 @@ from pipeline.cli.reading import Exit, fail, one_line_errors, read_context, read
 from pipeline.cli.rendering import console
 from pipeline.decision import Decision, Effect, ViewDecision
 from pipeline.display import escaped_json, visible
+from pipeline.engines.tap import Tap
 from pipeline.pipeline import Pipeline
-from pipeline.playground.evaluation import Tap
 from pipeline.policy_set import PolicySet
 from pipeline.why import Body, Failing, RuleWhy, Why
 
@@ -31,10 +31,11 @@ LONGEST: Final = 160  # characters of a value that are shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """One view, and what each rule that was looked at did about it."""
+    """One view, and what each rule that was looked at did about it; or each body of policies that have no rules."""
 
     view: ViewDecision
-    rules: tuple[RuleWhy, ...]
+    rules: tuple[RuleWhy, ...] = ()
+    own: tuple[Body, ...] = ()
 
 
 def run(
@@ -48,10 +49,16 @@ def run(
     view: str | None,
     rule: str | None,
     as_json: bool,
+    entrypoint: str | None = None,
 ) -> None:
-    """Judge `file` and explain each view, or the one that is named, by each rule that was asked, or the one."""
+    """Judge `file` and explain each view, or the one that is named, by each rule that was asked, or the one.
+
+    Policies without rules are explained by the bodies of `entrypoint`.
+    """
+    if rule is not None and entrypoint is not None:
+        fail("--rule is for policies that are made of rules; leave it out", Exit.USAGE)
     with one_line_errors():
-        loaded = load_policies(policies)
+        loaded = load_policies(policies, entrypoint=entrypoint)
         with one_line_errors(str(context or "")):
             known = read_context(context)
         with one_line_errors(file):
@@ -63,9 +70,17 @@ def run(
         tap = Tap(build_engine(loaded, "embedded", Config()))
         decision = Pipeline(policies=loaded, engine=tap).run(traffic, known).decision
         views = _chosen(decision, view)
-        why, seen = Why(loaded), _documents(tap)
-        told = [Told(view=one, rules=tuple(_rules(why, loaded, one, rule, seen.get(one.path, [])))) for one in views]
-    places = {each.id: file_of(each.path, [policy_set.shipped(), *(policies or ())]) for each in loaded.rules}
+        why, seen = Why(loaded), tap.documents()
+        if entrypoint is None:
+            told = [
+                Told(view=one, rules=tuple(_rules(why, loaded, one, rule, seen.get(one.path, [])))) for one in views
+            ]
+        else:
+            told = [
+                Told(view=one, own=why.entrypoint(entrypoint, seen[one.path][0]) if one.path in seen else ())
+                for one in views
+            ]
+    places = {each.path: file_of(each.path, [policy_set.shipped(), *(policies or ())]) for each in loaded.modules}
     if as_json:
         typer.echo(json.dumps(_document(decision, told, places), ensure_ascii=False, indent=1))
     else:
@@ -87,16 +102,6 @@ def _check_rule(policies: PolicySet, rule: str) -> None:
     if rule not in known:
         near = difflib.get_close_matches(rule, known, 1)
         fail(f"there is no rule {visible(rule)}; {f'did you mean {near[0]}?' if near else 'see `cmf doc`'}", Exit.USAGE)
-
-
-def _documents(tap: Tap) -> dict[str, list[Mapping[str, Any]]]:
-    """What policy saw of each view: once, or each time that it was another thing."""
-    seen: dict[str, list[Mapping[str, Any]]] = {}
-    for _, document in tap.asked:
-        listed = seen.setdefault(document["path"], [])
-        if document not in listed:
-            listed.append(document)
-    return seen
 
 
 def _rules(
@@ -123,13 +128,18 @@ def _document(decision: Decision, told: Sequence[Told], places: Mapping[str, str
                 "uri": one.view.uri,
                 "verdict": one.view.verdict.value,
                 "rules": [
-                    {"rule": each.rule, "file": places[each.rule], "hit": bool(each.hits), "bodies": _bodies(each)}
+                    {"rule": each.rule, "file": _file(each, places), "hit": bool(each.hits), "bodies": _bodies(each)}
                     for each in one.rules
                 ],
+                "bodies": [{"file": places[body.place.module], **_body(body)} for body in one.own],
             }
             for one in told
         ],
     }
+
+
+def _file(rule: RuleWhy, places: Mapping[str, str]) -> str:
+    return next(places[body.place.module] for bodies in rule.bodies.values() for body in bodies)
 
 
 def _bodies(rule: RuleWhy) -> list[dict[str, Any]]:
@@ -172,7 +182,12 @@ def _show(told: Sequence[Told], places: Mapping[str, str], rule: str | None) -> 
             shown = _worth_telling(each, whole=rule is not None)
             far += not shown
             for effect, body in shown:
-                _show_body(out, f"{each.rule}  {visible(places[each.rule])}:{body.place.line}", effect, body)
+                _show_body(out, each.rule, places, f"  {effect.value}", body)
+        near = [body for body in one.own if body.held]
+        for body in near or one.own:
+            _show_body(out, body.name, places, "", body)
+        if near and len(near) < len(one.own):
+            out.print(Text(f"  {len(one.own) - len(near)} bodies stopped at their first expression", "dim"))
         if rule is not None and not one.rules:
             out.print(Text(f"  {rule} is not asked about it", "dim"))
         elif far:
@@ -186,10 +201,12 @@ def _worth_telling(rule: RuleWhy, *, whole: bool) -> Sequence[tuple[Effect, Body
     return rule.hits or [(effect, body) for effect, body in rule.near_misses[:1] if body.held]
 
 
-def _show_body(out: Console, where: str, effect: Effect, body: Body) -> None:
-    style, word = ("bold red", "hit ") if body.holds else ("yellow", "near" if body.held else "no  ")
+def _show_body(out: Console, name: str, places: Mapping[str, str], effect: str, body: Body) -> None:
+    where = f"{name}  {visible(places[body.place.module])}:{body.place.line}"
+    held = ("bold red", "hit ") if effect else ("green", "true")
+    style, word = held if body.holds else ("yellow", "near" if body.held else "no  ")
     passed = "" if body.holds else f"  {body.held} of {body.of} hold"
-    out.print(Text.assemble("  ", (word, style), f"  {where}  {effect.value}{passed}"))
+    out.print(Text.assemble("  ", (word, style), f"  {where}{effect}{passed}"))
     for line in _lines(body, "        "):
         out.print(Text(line))
 

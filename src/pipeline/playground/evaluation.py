@@ -5,8 +5,8 @@ Everything in the answer that comes from policies or traffic is text for people:
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 from cmf.adapters import loss
-from cmf.codec import dumps, loads
+from cmf.codec import dumps
 from cmf.errors import CmfError
 from pipeline import policy_set
 from pipeline.assembly import Config, embedded_engine
@@ -23,14 +23,15 @@ from pipeline.cases import Case
 from pipeline.decision import Hit, Mode, ViewDecision
 from pipeline.display import escaped_json, rego_paths, visible
 from pipeline.emission import emit
-from pipeline.engines.base import Engine, EngineResult
-from pipeline.engines.survey import Survey
+from pipeline.engines.survey import Place, Survey
+from pipeline.engines.tap import Tap
 from pipeline.entrypoints import is_generated
 from pipeline.errors import EngineError, PipelineError, PolicyError
 from pipeline.metadata import Rule
 from pipeline.outcome import Outcome
 from pipeline.playground.state import CASE_FORMAT, PaneError, State, read_case
 from pipeline.policy_set import PolicySet
+from pipeline.why import Body, Operand, Why
 
 Json: TypeAlias = dict[str, Any]
 
@@ -40,7 +41,10 @@ MARKS_SECONDS: Final = 2.0
 _EMITTED: Final = {CASE_FORMAT: "openai_chat"}  # a case has no wire format: what would go out is shown in this one
 _END: Final = 1_000_000  # a line after the last one of any file
 MAX_SHOWN: Final = 200  # characters of a value beside an expression
-_REFERENCE: Final = re.compile(r"\binput(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
+MAX_HAD: Final = 6  # values beside an expression
+MAX_EXPLAINED: Final = 20  # rules of a set; to explain those that are shipped would take seconds
+QUERY_SECONDS: Final = 0.1  # for each question of an explanation
+WHY_SECONDS: Final = 0.5  # for all explanations of an answer; where rules are many, some come without
 _LAST: Final = ("extensions", "session", "origins")
 MAX_VIEWS: Final = 500  # that are shown; all are judged
 
@@ -100,7 +104,6 @@ class Compiled:
         own = any(path.endswith(".rego") for path in files)
         self.policies = policy_set.load(*([] if own else [policy_set.shipped()]), files)
         self.engine = embedded_engine(self.policies)
-        self.texts = {module.path: module.text.splitlines() for module in self.policies.modules}
         survey = Survey([(module.path, module.text) for module in self.policies.modules])
         starts: dict[str, list[int]] = {}
         for one in survey.definitions():
@@ -115,42 +118,10 @@ class Compiled:
             if (found := survey.rule(("data", *rule.package.split("."), effect.value))) is not None
         }
 
-
-class Tap:
-    """An engine that keeps what it was asked, whole: what policy saw, of each pass of a run."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.asked: list[tuple[str, Json]] = []
-
-    @property
-    def revision(self) -> str:
-        """That of the engine."""
-        return self._engine.revision
-
-    def evaluate(
-        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
-    ) -> list[EngineResult]:
-        """What the engine says."""
-        common = loads(shared)
-        self.asked += [(name, _merged(common, loads(view))) for name, view in zip(entrypoints, views, strict=True)]
-        return self._engine.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
-
-    async def aevaluate(
-        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
-    ) -> list[EngineResult]:
-        """What the engine says."""
-        return self.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
-
-    def close(self) -> None:
-        """Nothing: the engine is kept for the next run."""
-
-
-def _merged(under: Any, over: Any) -> Any:
-    """`over` on top of `under`, object by object."""
-    if not (isinstance(under, dict) and isinstance(over, dict)):
-        return over
-    return under | {key: _merged(under.get(key), item) for key, item in over.items()}
+    @functools.cached_property
+    def why(self) -> Why:
+        """What explains the set: made when it is first asked for."""
+        return Why(self.policies)
 
 
 def _digest(files: Mapping[str, bytes]) -> bytes:
@@ -193,7 +164,7 @@ def _judged(compiled: Compiled, case: Case, target: str) -> Json:
         "views": [_view(view, seen.get(view.path), compiled, lines) for view in decision.views[:MAX_VIEWS]],
         "left_out": max(0, len(decision.views) - MAX_VIEWS),
         "stages": [_hit(stage.hit, compiled, lines) for stage in decision.stages if stage.hit is not None],
-        "rules": _rules(compiled, decision.views, seen, lines),
+        "rules": _rules(compiled, decision.views, seen),
         "lines": lines,
         "findings": [
             _problem("policy", one.message, one.place.module, one.place.line, one.place.column, one.hint)
@@ -253,14 +224,14 @@ def _line(defined: Sequence[range], marks: Json | None) -> int:
     return next((one.start for one in defined if one.start in reached), defined[0].start if defined else 0)
 
 
-def _rules(
-    compiled: Compiled, views: Sequence[ViewDecision], seen: Mapping[str, Json], lines: Mapping[str, Json]
-) -> list[Json]:
+def _rules(compiled: Compiled, views: Sequence[ViewDecision], seen: Mapping[str, Json]) -> list[Json]:
     """For each rule that is on: of how many views it was asked, in how many it hit, and where it stopped."""
     told = []
-    for rule in compiled.policies.rules:
-        if rule.mode is Mode.OFF:
-            continue
+    rules = [rule for rule in compiled.policies.rules if rule.mode is not Mode.OFF]
+    why = compiled.why if len(rules) <= MAX_EXPLAINED else None
+    begin = perf_counter()
+    for number, rule in enumerate(rules, 1):
+        until = begin + WHY_SECONDS * number / len(rules)
         asked = [view for view in views if view.kind in rule.kinds]
         documents = [seen[view.path] for view in asked if view.path in seen]
         told.append(
@@ -271,33 +242,57 @@ def _rules(
                 "mode": rule.mode.value,
                 "asked": len(asked),
                 "hit": sum(any(hit.rule == rule.id for hit in view.hits) for view in asked),
-                "stopped": list(_stops(compiled, rule, documents, lines.get(rule.path))),
+                "stopped": [] if why is None else list(_stops(why, rule, documents, until)),
             }
         )
     return told
 
 
-def _stops(compiled: Compiled, rule: Rule, documents: Sequence[Json], marks: Json | None) -> Iterator[Json]:
-    """Of each definition that gave nothing, the last line that any view reached, with what it looked at there."""
-    covered = sorted(marks["covered"]) if marks else []
-    for effect in rule.effects:
-        for lines in compiled.definitions.get((rule.id, effect.value), []):
-            reached = [line for line in covered if line in lines]
-            if reached and lines.start not in covered:
-                text = compiled.texts[rule.path][reached[-1] - 1].strip()
-                references = dict.fromkeys(_REFERENCE.findall(text))
-                had = {(path, _shown(document, path)): None for path in references for document in documents}
-                yield {"line": reached[-1], "text": visible(text), "had": [list(one) for one in had][:4]}
+def _stops(why: Why, rule: Rule, documents: Sequence[Json], until: float) -> Iterator[Json]:
+    """Of each definition that gave nothing, the expression at which it stopped where it came furthest, and its values.
+
+    Looked at is as much as can be `until` that moment: to explain takes longer than to judge.
+    """
+    best: dict[tuple[str, Place], Body] = {}
+    for document in documents:
+        if perf_counter() > until:
+            break
+        (told,) = why.rules(document, only=[rule.id], query_seconds=QUERY_SECONDS)
+        for effect, bodies in told.bodies.items():
+            for body in bodies:
+                known = best.get((effect, body.place))
+                if known is None or body.holds or (not known.holds and body.held > known.held):
+                    best[effect, body.place] = body
+    for body in best.values():
+        if not body.holds and body.failing:
+            yield _stop(body)
 
 
-def _shown(document: Json, path: str) -> str:
-    """The value at a reference, short; where there is none, that."""
-    value: Any = document
-    for name in path.split(".")[1:]:
-        if not isinstance(value, dict) or name not in value:
-            return "absent"
-        value = value[name]
-    text = escaped_json(value, indent=None)
+def _stop(body: Body) -> Json:
+    """Where a body stopped, in as many of the ways as it did, and what the rules behind that expression did."""
+    first = body.failing[0]
+    behind = [one for one in first.behind if one.failing]
+    failing = [*body.failing, *(one.failing[0] for one in behind)]
+    had = dict.fromkeys((visible(_plain(each.text)), _short(each)) for one in failing for each in one.operands)
+    return {
+        "line": first.place.line,
+        "text": visible(_plain(first.text)),
+        "held": body.held,
+        "of": body.of,
+        "had": [list(one) for one in had][:MAX_HAD],
+        "behind": [
+            {"file": at.place.module, "line": at.place.line, "text": visible(_plain(at.text))}
+            for at in (one.failing[0] for one in behind)
+        ],
+    }
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _short(operand: Operand) -> str:
+    text = escaped_json(operand.value, indent=None) if operand.known else "undefined"
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
@@ -334,4 +329,4 @@ def _losses(losses: Iterable[loss.Loss]) -> Iterator[str]:
     return (visible(f"{one.block_type}: {one.reason}") for one in losses)
 
 
-__all__ = ["Compiled", "Evaluator", "Tap"]
+__all__ = ["Compiled", "Evaluator"]

@@ -50,6 +50,7 @@ _STATIC: Final = {
     "style.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
     "app.js": "text/javascript; charset=utf-8",
+    "colours.js": "text/javascript; charset=utf-8",
     "editor.js": "text/javascript; charset=utf-8",
     "panes.js": "text/javascript; charset=utf-8",
     "link.js": "text/javascript; charset=utf-8",

@@ -140,3 +140,78 @@ def test_the_helpers_that_an_expression_asks_are_followed(project: Path) -> None
     )
     assert lines[asked + 1].strip() == "line 25: call.sink"
     assert lines[asked + 2].strip() == "call.sink = undefined"
+
+
+# -- policies that are not made of rules -------------------------------------------------------------------------------
+
+OWN = """\
+package app
+
+default allow := false
+
+allow if input.kind in {"request", "text"}
+
+allow if {
+	input.kind == "tool_call"
+	input.name == "search"
+}
+
+decision := {"allow": allow, "reasons": reasons}
+
+reasons contains "unknown tool" if not input.name == "search"
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "app.rego").write_text(OWN, encoding="utf-8")
+    return tmp_path / "own"
+
+
+def why_own(project: Path, own: Path, *options: str) -> Result:
+    command = ["why", str(project / "cases" / "mail.json"), "--from", "openai_chat", "--policies", str(own), *options]
+    return RUN.invoke(app, command)
+
+
+@pytest.mark.spec("CLI-71")
+def test_an_entrypoint_of_one_s_own_is_explained_by_its_bodies(project: Path, own: Path) -> None:
+    shown = why_own(project, own, "--entrypoint", "data.app.allow", "--view", "3").stdout.splitlines()
+
+    assert shown == [
+        "messages[2].content[0]  tool_call  tool://_/send_mail  deny",
+        f"  near  app.allow  {own / 'app.rego'}:7  1 of 2 hold",
+        '        line 9: input.name == "search"',
+        '          input.name = "send_mail"',
+        "  1 bodies stopped at their first expression",
+    ]
+
+
+@pytest.mark.spec("CLI-71")
+def test_where_it_gives_an_object_what_is_in_there_is_explained_too(project: Path, own: Path) -> None:
+    document = json.loads(
+        why_own(project, own, "--entrypoint", "data.app.decision", "--view", "3", "--format", "json").stdout
+    )
+
+    (view,) = document["views"]
+    named = [(body["name"], body["of"] == body["held"]) for body in view["bodies"]]
+    assert named == [("app.decision", True), ("app.allow", False), ("app.allow", False), ("app.reasons", True)]
+    assert view["bodies"][0]["values"] == [{"allow": False, "reasons": ["unknown tool"]}]
+    assert view["bodies"][0]["file"].endswith("app.rego")
+
+
+@pytest.mark.spec("CLI-71")
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ((), 3),
+        (("--entrypoint", "data.app.alow"), 3),
+        (("--entrypoint", "data.app.allow", "--rule", "tools/by_role"), 2),
+    ],
+)
+def test_own_policies_need_an_entrypoint_that_is_there_and_have_no_rules(
+    project: Path, own: Path, options: tuple[str, ...], code: int
+) -> None:
+    result = why_own(project, own, *options)
+
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1)

@@ -70,10 +70,28 @@ def test_a_rule_that_did_not_hit_says_at_which_expression_with_which_values_it_s
     assert stop == {
         "line": 10,
         "text": 'contains(input.content, "xyzzy")',
+        "held": 0,
+        "of": 3,
         "had": [["input.content", '"hello"']],
+        "behind": [],
     }
     assert answer["out"]["format"] == "openai_chat"
     assert list(answer["lines"]) == [PATH]
+
+
+@pytest.mark.spec("PLAY-5")
+def test_of_several_views_the_one_tells_where_a_rule_came_furthest_and_what_is_behind(evaluator: Evaluator) -> None:
+    rule = RULE.replace(
+        '\tcontains(input.content, "xyzzy")\n', '\tinput.role == "user"\n\tcount(input.content) > 3\n\tnot _polite\n'
+    )
+    rule += '\n_polite if contains(input.content, "please")\n'
+    conversation = "[{role: user, text: hi}, {role: user, text: 'please go'}, {role: assistant, text: 'yes, I will'}]"
+
+    (told,) = evaluator.evaluate(replace(state(rule=rule), conversation=conversation))["rules"]
+
+    (stop,) = told["stopped"]
+    assert (stop["line"], stop["text"], stop["held"], stop["of"]) == (12, "not _polite", 2, 5)
+    assert stop["had"] == [["_polite", "true"]]
 
 
 @pytest.mark.spec("PLAY-5")

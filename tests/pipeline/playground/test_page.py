@@ -83,6 +83,30 @@ def test_it_judges_what_it_begins_with_and_what_is_typed(page: Page) -> None:
     expect(page.locator("#verdict")).to_have_text("allow")
 
 
+@pytest.mark.spec("PLAY-1")
+def test_colours_lie_below_exactly_what_is_typed(page: Page) -> None:
+    text = '# a comment\npackage a.b\n\n\tdeny if input.content == "<b>&" # 1\n' + "x" * 300
+    page.fill("#policy-text", text)
+
+    below = page.locator("#policy-editor .below")
+    assert below.evaluate("each => each.textContent") == text + "\n\n"
+    assert below.locator(".is-text").all_inner_texts() == ['"<b>&"']
+    assert below.locator(".is-word").all_inner_texts() == ["package", "if"]
+    assert below.locator(".is-comment").all_inner_texts() == ["# a comment", "# 1"]
+    page.locator("#policy-text").evaluate("each => { each.scrollLeft = 400; each.dispatchEvent(new Event('scroll')); }")
+    assert (
+        below.evaluate("each => each.scrollLeft")
+        == page.locator("#policy-text").evaluate("each => each.scrollLeft")
+        > 0
+    )
+    boxes = page.evaluate("""() => ['.below', 'textarea'].map((name) => {
+        const box = document.querySelector('#policy-editor ' + name);
+        const style = getComputedStyle(box);
+        return [style.font, style.lineHeight, style.paddingLeft, style.tabSize, style.whiteSpace, box.offsetLeft];
+    })""")
+    assert boxes[0] == boxes[1]
+
+
 @pytest.mark.spec("PLAY-5")
 def test_lines_that_were_reached_are_marked_and_those_that_were_not(page: Page) -> None:
     page.fill("#conversation-text", "- {role: user, text: say hello}")
@@ -91,7 +115,9 @@ def test_lines_that_were_reached_are_marked_and_those_that_were_not(page: Page) 
     expect(page.locator("#policy-editor .gutter .reached").first).to_be_visible()
     assert page.locator("#policy-editor .gutter .missed").all_inner_texts() == ["○ 9", "○ 11"]
     page.get_by_text("Why not: 1 asked without a hit").wait_for()
-    expect(page.locator(".stop")).to_contain_text('contains(input.content, "xyzzy")input.content was "say hello"')
+    expect(page.locator(".stop")).to_contain_text(
+        'contains(input.content, "xyzzy") 0 of 3 holdinput.content was "say hello"'
+    )
 
 
 @pytest.mark.spec("PLAY-4")

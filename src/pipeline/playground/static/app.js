@@ -48,6 +48,7 @@ function showFile(index) {
   $("file").replaceChildren(...files.map((file, at) => element("option", { value: at, selected: at === current }, file.path)));
   $("file").value = current;
   $("remove-file").disabled = files.length < 2;
+  editors.policy.language = files[current].path.endsWith(".rego") ? "rego" : "yaml";
   editors.policy.value = files[current].text;
   showMarks();
 }
@@ -129,7 +130,7 @@ function problemElement(problem) {
 function go(pane, file, line, column) {
   if (pane === "policy" && file) {
     const at = files.findIndex((each) => each.path === file);
-    if (at < 0) { say(`${file} is one of the shipped rules`); return; }
+    if (at < 0) { say(`${file} comes with the package`); return; }
     if (at !== current) showFile(at);
   }
   editors[pane].go(line || 1, column || 1);

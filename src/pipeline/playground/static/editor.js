@@ -1,13 +1,17 @@
-// A text area with line numbers, marks beside lines, and places that can be gone to.
+// A text area with line numbers, marks beside lines, colours below the text, and places that can be gone to.
+
+import { pieces } from "./colours.js";
 
 export class Editor {
   constructor(root, changed) {
     this.text = root.querySelector("textarea");
     this.gutter = root.querySelector(".gutter");
+    this.below = root.querySelector(".below");
+    this.language = "yaml";
     this.marks = { covered: new Set(), missed: new Set() };
     this.wrong = new Set();
     this.text.addEventListener("input", () => { this.number(); changed(); });
-    this.text.addEventListener("scroll", () => { this.gutter.scrollTop = this.text.scrollTop; });
+    this.text.addEventListener("scroll", () => this.follow());
     this.text.addEventListener("keydown", (event) => this.typed(event));
   }
 
@@ -30,7 +34,28 @@ export class Editor {
     this.number();
   }
 
+  // The same text below the one that is typed, which is transparent: it brings the colours.
+  colour() {
+    const language = this.language;
+    if (this.shown === this.text.value && this.in === language) return;
+    [this.shown, this.in] = [this.text.value, language];
+    this.below.replaceChildren(...pieces(this.shown, language).map(([kind, piece]) => {
+      if (!kind) return document.createTextNode(piece);
+      const made = document.createElement("span");
+      made.className = `is-${kind}`;
+      made.textContent = piece;
+      return made;
+    }), "\n\n");
+  }
+
+  follow() {
+    this.gutter.scrollTop = this.text.scrollTop;
+    this.below.scrollTop = this.text.scrollTop;
+    this.below.scrollLeft = this.text.scrollLeft;
+  }
+
   number() {
+    this.colour();
     const count = this.text.value.split("\n").length;
     while (this.gutter.childElementCount > count) this.gutter.lastElementChild.remove();
     while (this.gutter.childElementCount < count) this.gutter.append(document.createElement("div"));
@@ -42,7 +67,7 @@ export class Editor {
       if (line.textContent !== text) line.textContent = text;
       if (line.className !== kind) line.className = kind;
     });
-    this.gutter.scrollTop = this.text.scrollTop;
+    this.follow();
   }
 
   // Puts the cursor there; lines and columns count from 1.

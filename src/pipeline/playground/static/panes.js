@@ -71,7 +71,7 @@ function hitElement(hit, path, go) {
     hit.detail ? element("pre", {}, hit.detail) : null);
 }
 
-// Rules that were asked and did not hit, with the first line that was not reached.
+// Rules that were asked and did not hit, with the expression at which each stopped.
 function whyNot(answer, go) {
   const silent = answer.rules.filter((rule) => rule.asked && !rule.hit);
   const idle = answer.rules.filter((rule) => !rule.asked).length;
@@ -84,10 +84,12 @@ function whyNot(answer, go) {
     element("ul", { class: "hits" }, ...rows))];
 }
 
-// The last line of a definition that was reached: what is not true there, and the values that it looked at.
+// The expression at which a definition stopped where it came furthest: the values that it looked at, and what is behind.
 function stopElement(rule, stop, go) {
   const had = stop.had.map(([path, value]) => element("span", { class: "had" }, element("code", {}, path), " was ", element("code", { class: "value" }, value)));
-  return element("div", { class: "stop" }, placeButton(rule.file, stop.line, go), " ", element("code", {}, stop.text), ...had);
+  const behind = stop.behind.map((one) => element("span", { class: "had" }, placeButton(one.file, one.line, go), " ", element("code", {}, one.text)));
+  return element("div", { class: "stop" }, placeButton(rule.file, stop.line, go), " ", element("code", {}, stop.text),
+    element("span", { class: "quiet" }, ` ${stop.held} of ${stop.of} hold`), ...had, ...behind);
 }
 
 function findings(found, go) {
