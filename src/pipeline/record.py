@@ -47,9 +47,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record: what a store looks it up by, and the bytes that are kept; `digest` is their SHA-256, in hex."""
+    """One record: what a store looks it up by, and the bytes that are kept; `digest` is their SHA-256, in hex.
 
-    decision_id: str
+    Attributes:
+        id: of what it is about: a decision's, or of another `kind`.
+        kind: `decision`, `sweep`, `log`, or what else is put on record.
+    """
+
+    id: str
     timestamp: datetime
     subject: str | None
     session: str | None
@@ -57,6 +62,7 @@ class Record:
     action: str
     revision: str
     body: bytes
+    kind: str = "decision"
 
     @property
     def digest(self) -> str:
@@ -106,7 +112,7 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
         "erased": list(ERASED),
     }
     return Record(
-        decision_id=decision.id,
+        id=decision.id,
         timestamp=run.timestamp,
         subject=subject.id if subject is not None else None,
         session=context.session,

@@ -190,7 +190,8 @@ class Sweep:
         record_id = f"swp_{ULID()}"
         body = {"schema": 1, "sweep_id": record_id, "action": action, **said}
         record = Record(
-            decision_id=record_id,
+            id=record_id,
+            kind="sweep",
             timestamp=_EPOCH + now * _EPOCH.resolution,
             subject=None,
             session=None,

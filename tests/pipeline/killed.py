@@ -206,7 +206,7 @@ def records(directory: str, kills: int, seed: int) -> dict[str, object]:
     for _ in range(kills):
         acknowledged |= _killed_recorder(file, dice.uniform(0.05, 0.25))
     with Store.at(file) as store:
-        present = [stored.decision_id for stored in stored_records(store.engine)]
+        present = [stored.id for stored in stored_records(store.engine, kind="decision")]
     with sqlite3.connect(file) as connection:
         (integrity,) = connection.execute("PRAGMA integrity_check").fetchone()
     lost = len(acknowledged - set(present))
@@ -233,7 +233,7 @@ def _killed_recorder(file: Path, seconds: float) -> set[str]:
             while True:
                 record = made_record()
                 recorder.record(record)
-                os.write(writing, f"{record.decision_id}\n".encode())
+                os.write(writing, f"{record.id}\n".encode())
 
         for _ in range(8):
             threading.Thread(target=work).start()

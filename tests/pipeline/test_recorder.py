@@ -57,9 +57,9 @@ def test_whatever_store_call_fails_nothing_is_acknowledged_and_the_next_works(st
             break
         assert isinstance(error, StoreError)
         assert "SECRET" not in str(error)
-        assert stored_record(store.engine, record.decision_id) is None
+        assert stored_record(store.engine, record.id) is None
         recorder.record(record)
-        assert stored_record(store.engine, record.decision_id) is not None
+        assert stored_record(store.engine, record.id) is not None
         failed += 1
     assert failed > 0
 
@@ -102,7 +102,7 @@ def test_a_record_can_be_read_when_record_returns(store: Store) -> None:
 
         recorder.record(record)
 
-        stored = stored_record(store.engine, record.decision_id)
+        stored = stored_record(store.engine, record.id)
         assert stored is not None
         assert stored.body == record.body
     assert stored_record(store.engine, "dec_other") is None
@@ -120,7 +120,7 @@ def test_bytes_that_were_changed_are_no_record(store: Store) -> None:
 
     store.writer.call(damage).result(5)
 
-    for read in (lambda: stored_record(store.engine, record.decision_id), lambda: list(stored_records(store.engine))):
+    for read in (lambda: stored_record(store.engine, record.id), lambda: list(stored_records(store.engine, kind="decision"))):
         with pytest.raises(StoreError) as refused:
             read()
         assert refused.value.code == "record.damaged"
@@ -139,7 +139,7 @@ async def test_concurrent_records_share_commits(store: Store, proof_row: Callabl
 
     await asyncio.gather(*map(client, range(64)))
 
-    assert {stored.decision_id for stored in stored_records(store.engine)} == {one.decision_id for one in made}
+    assert {stored.id for stored in stored_records(store.engine, kind="decision")} == {one.id for one in made}
     # Reading commits its snapshots too, one per page.
     assert len(seen) - 1 < len(made) / 4
     proof_row("records share commits", records=len(made), concurrency=64, commits=len(seen) - 1)
@@ -153,9 +153,9 @@ def test_records_come_back_in_order_page_after_page(store: Store) -> None:
         for future in [recorder.submit(record) for record in made]:
             pool.submit(future.result).result(10)
 
-    stored = list(stored_records(store.engine))
+    stored = list(stored_records(store.engine, kind="decision"))
 
-    assert [one.decision_id for one in stored] == [one.decision_id for one in made]
+    assert [one.id for one in stored] == [one.id for one in made]
     assert [one.seq for one in stored] == sorted(one.seq for one in stored)
     assert [one.seq for one in stored_records(store.engine, after=stored[9].seq)] == [one.seq for one in stored[10:]]
 
@@ -194,13 +194,13 @@ while len(refused) < 20:
     record = made_record()
     try:
         recorder.record(record)
-        kept.append(record.decision_id)
+        kept.append(record.id)
     except StoreError as error:
-        refused.append(record.decision_id)
+        refused.append(record.id)
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 last = made_record()
 recorder.record(last)
-kept.append(last.decision_id)
+kept.append(last.id)
 store.close()
 print(json.dumps([kept, refused]))
 """
@@ -218,7 +218,7 @@ print(json.dumps([kept, refused]))
 
     kept, refused = json.loads(printed.stdout)
     with Store.at(file) as store:
-        present = [stored.decision_id for stored in stored_records(store.engine)]
+        present = [stored.id for stored in stored_records(store.engine, kind="decision")]
         with store.engine.connect() as connection:
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
     assert len(kept) > 1

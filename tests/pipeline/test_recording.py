@@ -63,7 +63,7 @@ async def ran(pipeline: Pipeline, awaited: bool, value: Any, context: Context = 
 
 
 def bodies(store: Store) -> list[dict[str, Any]]:
-    return [json.loads(record.body) for record in stored_records(store.engine)]
+    return [json.loads(record.body) for record in stored_records(store.engine, kind="decision")]
 
 
 @pytest.mark.spec("REC-16")
@@ -165,7 +165,7 @@ def test_of_origins_a_record_has_counts_and_no_content(policies: Path, store: St
 
     pipeline.run(Request(messages=[said, calls("send", arguments)]), HERE)
 
-    (record,) = stored_records(store.engine)
+    (record,) = stored_records(store.engine, kind="decision")
     assert b"CONTENT" not in record.body
     (origins,) = [view["origins"] for view in json.loads(record.body)["result"]["views"] if "origins" in view]
     assert origins["control"] == {"nowhere": 3, "trusted": 1}
@@ -182,7 +182,7 @@ def test_the_record_of_a_stage_that_stopped_a_run_says_which_and_with_what_code(
         Message.model_validate({"role": "assistant", "content": [ToolCallPart(name="x")]})
     )
 
-    (record,) = stored_records(store.engine)
+    (record,) = stored_records(store.engine, kind="decision")
     assert b"CONTENT" not in record.body
     (stage,) = json.loads(record.body)["result"]["stages"]
     assert (stage["stage"], stage["hit"]["code"]) == ("failing", "stage.error")

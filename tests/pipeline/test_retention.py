@@ -156,7 +156,7 @@ class Closed(Shelf):
 
 
 def records(store: Store) -> list[dict[str, Any]]:
-    return [orjson.loads(one.body) for one in stored_records(store.engine)]
+    return [orjson.loads(one.body) for one in stored_records(store.engine, kind="sweep")]
 
 
 @pytest.mark.spec("RET-3")
@@ -170,7 +170,7 @@ def test_what_is_due_is_erased_with_a_record_before_and_after(store: Store) -> N
     before, after = records(store)
     assert (before["action"], before["holder"], before["due"]) == ("erase", "ledger", 2)
     assert (after["action"], after["erased"], "failed" in after) == ("erased", 2, False)
-    assert [one.decision_id[:4] for one in stored_records(store.engine)] == ["swp_", "swp_"]
+    assert [one.id[:4] for one in stored_records(store.engine, kind="sweep")] == ["swp_", "swp_"]
 
 
 @pytest.mark.spec("RET-3")

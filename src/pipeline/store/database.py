@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from cmf.identity import Clock
+from pipeline.audit.exporting import EVERY_SECONDS, Exporter, HeadSink
+from pipeline.audit.heads import Signer
 from pipeline.sessions import wall_clock
 from pipeline.store.engine import BUSY_SECONDS, open_engine
+from pipeline.store.log import Log
 from pipeline.store.sessions import SqlSessions
 from pipeline.store.writer import MAX_BATCH, MAX_WAITING, TIMEOUT_SECONDS, Writer
 
@@ -18,6 +21,11 @@ class Store:
         url: see `open_engine`; `Store.at(path)` for a SQLite file.
         busy_seconds: how long one transaction waits for another process' (SQLite).
         max_waiting: writes that may wait before StoreBusy. max_batch: writes that share one commit, at most.
+        key: the file of the Ed25519 key that signs the heads of the log of records; by default beside the database,
+            made when the first record is kept. Better on a disk that who writes the database cannot read.
+        heads: where the heads are exported to; without it nobody finds that the newest records were cut off.
+        heads_seconds: how often they are, at most.
+        clock: the time of heads.
     """
 
     def __init__(
@@ -27,14 +35,22 @@ class Store:
         busy_seconds: float = BUSY_SECONDS,
         max_waiting: int = MAX_WAITING,
         max_batch: int = MAX_BATCH,
+        key: Path | None = None,
+        heads: HeadSink | None = None,
+        heads_seconds: float = EVERY_SECONDS,
+        clock: Clock = wall_clock,
     ) -> None:
         self.engine = open_engine(url, busy_seconds=busy_seconds)
-        self.writer = Writer(self.engine, max_waiting=max_waiting, max_batch=max_batch)
+        self.exporter = None if heads is None else Exporter(heads, every_seconds=heads_seconds)
+        signing = Path(f"{self.engine.url.database}.key") if key is None else key
+        offer = _nobody if self.exporter is None else self.exporter.offer
+        log = Log(lambda: Signer.at(signing), clock=clock, offer=offer)
+        self.writer = Writer(self.engine, log, max_waiting=max_waiting, max_batch=max_batch)
 
     @classmethod
-    def at(cls, file: Path) -> Store:
+    def at(cls, file: Path, *, key: Path | None = None, heads: HeadSink | None = None) -> Store:
         """The store in a SQLite file, which is made if it is missing."""
-        return cls(f"sqlite:///{file.absolute()}")
+        return cls(f"sqlite:///{file.absolute()}", key=key, heads=heads)
 
     def sessions(self, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS) -> SqlSessions:
         """The sessions in it; they live as long as the store."""
@@ -43,6 +59,8 @@ class Store:
     def close(self) -> None:
         """Finish what waits, and let go of all connections."""
         self.writer.close()
+        if self.exporter is not None:
+            self.exporter.close()
         self.engine.dispose()
 
     def __enter__(self) -> Store:
@@ -50,3 +68,7 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _nobody(_: object) -> None:
+    """Heads that are exported nowhere."""

@@ -21,17 +21,27 @@ _AT_ONCE: Final = 1_000  # rows fetched together
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record as it lies there: `seq` is its place in the log, `body` its bytes."""
+    """A record as it lies there.
+
+    Attributes:
+        seq: its number in this database. log, place: where it is in a log; None of what was kept before there was one.
+        body: its bytes; None where they were erased. digest: what they are to be the SHA-256 of, as hex.
+    """
 
     seq: int
-    decision_id: str
-    body: bytes
+    id: str
+    kind: str
+    body: bytes | None
+    digest: str
+    log: str | None
+    place: int | None
 
 
 def row_of(record: Record) -> dict[str, Any]:
     """The record's row. Subjects as sessions name them: `id:<subject id>` or `anonymous`."""
     return {
-        "decision_id": record.decision_id,
+        "id": record.id,
+        "kind": record.kind,
         "at": (record.timestamp - _EPOCH) // _EPOCH.resolution,
         "subject": "anonymous" if record.subject is None else f"id:{record.subject}",
         "session": record.session,
@@ -43,36 +53,36 @@ def row_of(record: Record) -> dict[str, Any]:
     }
 
 
-def stored_record(engine: Engine, decision_id: str) -> Stored | None:
-    """The record of that decision.
+def stored_record(engine: Engine, record_id: str) -> Stored | None:
+    """The record of that decision, or of whatever else has that id.
 
     Raises:
         StoreError: its bytes are not those that were written (`record.damaged`).
     """
     with snapshot(engine) as connection:
-        row = connection.execute(_COLUMNS.where(RECORDS.c.decision_id == decision_id)).first()
+        row = connection.execute(_COLUMNS.where(RECORDS.c.id == record_id)).first()
     return None if row is None else _whole(row)
 
 
-def stored_records(engine: Engine, *, after: int = 0) -> Iterator[Stored]:
-    """The records whose place is beyond `after`, in order; StoreError as in `stored_record`."""
+def stored_records(engine: Engine, *, after: int = 0, kind: str | None = None) -> Iterator[Stored]:
+    """The records beyond the number `after`, in order, of one `kind` or of all; StoreError as in `stored_record`."""
     more = True
     while more:
+        page = _COLUMNS.where(RECORDS.c.seq > after).order_by(RECORDS.c.seq).limit(_AT_ONCE)
         with snapshot(engine) as connection:
-            page = _COLUMNS.where(RECORDS.c.seq > after).order_by(RECORDS.c.seq).limit(_AT_ONCE)
-            rows = connection.execute(page).all()
+            rows = connection.execute(page if kind is None else page.where(RECORDS.c.kind == kind)).all()
         for row in rows:
             yield _whole(row)
             after = row.seq
         more = len(rows) == _AT_ONCE
 
 
-_COLUMNS: Final = select(RECORDS.c.seq, RECORDS.c.decision_id, RECORDS.c.body, RECORDS.c.digest)
+_COLUMNS: Final = select(*(RECORDS.c[name] for name in ("seq", "id", "kind", "body", "digest", "log", "place")))
 
 
 def _whole(row: Any) -> Stored:
-    if hashlib.sha256(row.body).hexdigest() != row.digest:
+    if row.body is not None and hashlib.sha256(row.body).hexdigest() != row.digest:
         raise StoreError(
             "a record is damaged", path=f"records[{row.seq}]", code="record.damaged", hint="see the backup"
         )
-    return Stored(row.seq, row.decision_id, row.body)
+    return Stored(**row._asdict())

@@ -168,16 +168,43 @@ RECORDS: Final = Table(
     "records",
     METADATA,
     Column("seq", _SEQUENCE, primary_key=True, autoincrement=True),
-    Column("decision_id", Text, nullable=False, unique=True),
+    Column("id", Text, nullable=False, unique=True),
+    _text("kind"),
     _moment("at"),
     _text("subject"),
     _text("session", nullable=True),
     _text("verdict"),
     _text("action"),
     _text("revision"),
-    Column("body", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=True),  # absent where it was erased; the digest stays [AUD-40]
     _text("digest"),
+    _text("log", nullable=True),  # absent in what was kept before there was a log
+    Column("place", BigInteger, nullable=True),
     Index("records_session", "subject", "session", "seq"),
     Index("records_at", "at"),
+    Index("records_place", "log", "place", unique=True),
     sqlite_autoincrement=True,
+)
+LOGS: Final = Table(
+    "logs",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    _text("key"),
+    _text("public_key"),
+    _moment("opened_at"),
+    Column("seen", BigInteger, nullable=False),  # the size at which a later log noted this one
+)
+HEADS: Final = Table(
+    "heads",
+    METADATA,
+    Column("log", Text, ForeignKey("logs.id"), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    _text("root"),
+    Column("first", BigInteger, nullable=False),
+    _text("batch"),
+    _moment("at"),
+    _text("key"),
+    _text("signature"),
+    Column("leaves", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("log", "size"),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -18,6 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.errors import StoreBusy, StoreError
 from pipeline.store.engine import unavailable, writing
+from pipeline.store.log import Log
+from pipeline.store.tables import RECORDS
 
 MAX_WAITING: Final = 4_096  # jobs; at 64 in flight this is many seconds of work, and more is an overload
 MAX_BATCH: Final = 256  # jobs in one transaction: bounds how long the first of them waits for the last
@@ -44,10 +46,15 @@ class _Call:
 
 
 class Writer:
-    """Makes changes durable, many with one commit. Safe to use from any thread."""
+    """Makes changes durable, many with one commit. Safe to use from any thread.
 
-    def __init__(self, engine: Engine, *, max_waiting: int = MAX_WAITING, max_batch: int = MAX_BATCH) -> None:
+    Args:
+        log: what gives each record its place.
+    """
+
+    def __init__(self, engine: Engine, log: Log, *, max_waiting: int = MAX_WAITING, max_batch: int = MAX_BATCH) -> None:
         self._engine = engine
+        self._log = log
         self._max_batch = max_batch
         self._waiting: queue.Queue[_Row | _Call | None] = queue.Queue(maxsize=max_waiting)
         self._gate = threading.Lock()
@@ -133,6 +140,7 @@ class Writer:
                 item.future.set_exception(unavailable("the store could not keep this", error))
             return
         # Only now is anything durable, and only now does anybody hear of it.
+        self._log.settled()
         for future, exception in refused:
             future.set_exception(exception)
         for future, result in done:
@@ -140,8 +148,10 @@ class Writer:
 
     def _insert_rows(self, rows: list[_Row]) -> None:
         for table in {row.table.name: row.table for row in rows}.values():
-            values = [dict(row.values) for row in rows if row.table is table]
-            self._connected().execute(insert(table), values)
+            values: Sequence[Mapping[str, Any]] = [row.values for row in rows if row.table is table]
+            if table is RECORDS:
+                values = self._log.enter(self._connected(), values)
+            self._connected().execute(insert(table), [dict(row) for row in values])
 
     def _carry_out(
         self, call: _Call, done: list[tuple[Future[Any], Any]], refused: list[tuple[Future[Any], Exception]]

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event, func, insert, select
 
+from pipeline.audit.heads import Signer
 from pipeline.errors import SessionError, StoreBusy, StoreError
+from pipeline.sessions import wall_clock
 from pipeline.store.engine import open_engine, snapshot
+from pipeline.store.log import Log
 from pipeline.store.tables import SESSION_MARKS, SESSION_STATE
 from pipeline.store.writer import Writer, waited
 
@@ -26,8 +29,13 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def writer(engine: Engine) -> Iterator[Writer]:
-    writer = Writer(engine)
+def log(tmp_path: Path) -> Log:
+    return Log(lambda: Signer.at(tmp_path / "audit.pem"), clock=wall_clock, offer=lambda _: None)
+
+
+@pytest.fixture
+def writer(engine: Engine, log: Log) -> Iterator[Writer]:
+    writer = Writer(engine, log)
     yield writer
     writer.close()
 
@@ -65,8 +73,8 @@ def commits(engine: Engine) -> list[object]:
 
 
 @pytest.mark.spec("REC-8")
-def test_a_full_queue_refuses_at_once(engine: Engine) -> None:
-    writer = Writer(engine, max_waiting=2)
+def test_a_full_queue_refuses_at_once(engine: Engine, log: Log) -> None:
+    writer = Writer(engine, log, max_waiting=2)
     gate = Gate(writer)
     waiting = [writer.insert(SESSION_STATE, row(number)) for number in range(2)]
 
@@ -85,8 +93,8 @@ def test_a_full_queue_refuses_at_once(engine: Engine) -> None:
 
 
 @pytest.mark.spec("REC-12")
-def test_a_closed_writer_finishes_what_waits_and_refuses_what_comes(engine: Engine) -> None:
-    writer = Writer(engine)
+def test_a_closed_writer_finishes_what_waits_and_refuses_what_comes(engine: Engine, log: Log) -> None:
+    writer = Writer(engine, log)
     waiting = [writer.insert(SESSION_STATE, row(number)) for number in range(50)]
 
     writer.close()
@@ -115,8 +123,8 @@ def test_all_that_waits_shares_one_commit(engine: Engine, writer: Writer) -> Non
 
 
 @pytest.mark.spec("REC-7")
-def test_a_batch_is_bounded(engine: Engine) -> None:
-    writer = Writer(engine, max_batch=10)
+def test_a_batch_is_bounded(engine: Engine, log: Log) -> None:
+    writer = Writer(engine, log, max_batch=10)
     gate = Gate(writer)
     waiting = [writer.insert(SESSION_STATE, row(number)) for number in range(30)]
     seen = commits(engine)

@@ -1,0 +1,173 @@
+"""Signed tree heads: what a log held at a moment, under an Ed25519 key [E3]. Spec: docs/spec/audit.md [AUD-10] ff."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from cmf.codec import dumps
+from pipeline.errors import ConfigError
+
+_CONTEXT: Final = b"cmf tree head 1\n"  # no other thing that this key may ever sign begins so
+KEY_ID: Final = 16  # hexadecimal digits of a key's SHA-256 that name it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What a log held after one commit.
+
+    Attributes:
+        log: which log. size: how many leaves it had.
+        root: the root over all of them, as hex.
+        first: the place of the first leaf of this commit; those from there to `size` came with it.
+        batch: SHA-256 of their leaf hashes one after the other, as hex.
+        at: when, in microseconds since the epoch, by the writer's clock.
+        key: the id of the key that signed. signature: over everything else, as base64.
+    """
+
+    log: str
+    size: int
+    root: str
+    first: int
+    batch: str
+    at: int
+    key: str
+    signature: str = ""
+
+    def signed_bytes(self) -> bytes:
+        """What the signature is over."""
+        return _CONTEXT + dumps({name: item for name, item in self.to_json().items() if name != "signature"})
+
+    def to_json(self) -> dict[str, Any]:
+        """The head as a line of an exported file has it."""
+        names = ("log", "size", "root", "first", "batch", "at", "key", "signature")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def from_json(cls, found: Any) -> Self:
+        """The head that a line of an exported file describes.
+
+        Raises:
+            ValueError: it describes none.
+        """
+        if not isinstance(found, dict) or set(found) != set(_TYPES):
+            raise ValueError("not a tree head")
+        if any(type(found[name]) is not kind for name, kind in _TYPES.items()):
+            raise ValueError("not a tree head")
+        return cls(**found)
+
+
+_TYPES: Final = {"log": str, "size": int, "root": str, "first": int, "batch": str, "at": int, "key": str} | {
+    "signature": str
+}
+
+
+def batch_digest(leaves: bytes | bytearray) -> str:
+    """The `batch` of a head whose leaf hashes are these, one after the other."""
+    return hashlib.sha256(leaves).hexdigest()
+
+
+class Signer:
+    """The private half of a key: it signs heads."""
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+        self.public_key: Final = PublicKey(private.public_key())
+
+    @classmethod
+    def at(cls, file: Path) -> Signer:
+        """The key in a PEM file; a new one, for its owner alone, where there is no such file.
+
+        Raises:
+            ConfigError: the file cannot be read or made, or holds no Ed25519 key.
+        """
+        try:
+            with contextlib.suppress(FileExistsError):
+                _make(file)
+            private = load_pem_private_key(file.read_bytes(), password=None)
+        except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise _unusable(file, error) from None
+        if not isinstance(private, Ed25519PrivateKey):
+            raise _unusable(file, None)
+        return cls(private)
+
+    def sign(self, head: Head) -> Head:
+        """The head with its signature, under this key's id."""
+        named = replace(head, key=self.public_key.id)
+        signature = self._private.sign(named.signed_bytes())
+        return replace(named, signature=base64.b64encode(signature).decode("ascii"))
+
+
+class PublicKey:
+    """The public half: it verifies heads."""
+
+    def __init__(self, public: Ed25519PublicKey) -> None:
+        self._public = public
+        raw = public.public_bytes(Encoding.Raw, PublicFormat.Raw)
+        self.id: Final = hashlib.sha256(raw).hexdigest()[:KEY_ID]
+        self.pem: Final = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode("ascii")
+
+    @classmethod
+    def of(cls, pem: str) -> PublicKey:
+        """The key of a PEM text.
+
+        Raises:
+            ValueError: it holds no Ed25519 public key.
+        """
+        try:
+            public = load_pem_public_key(pem.encode())
+        except UnsupportedAlgorithm as error:
+            raise ValueError("not an Ed25519 public key") from error
+        if not isinstance(public, Ed25519PublicKey):
+            raise ValueError("not an Ed25519 public key")
+        return cls(public)
+
+    def signed(self, head: Head) -> bool:
+        """Whether this key signed exactly this head."""
+        if head.key != self.id:
+            return False
+        try:
+            self._public.verify(base64.b64decode(head.signature, validate=True), head.signed_bytes())
+        except (InvalidSignature, ValueError, TypeError):  # a database may hold anything, bytes for text too
+            return False
+        return True
+
+
+def _make(file: Path) -> None:
+    made = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    # Written beside and linked: whoever finds the file finds all of it, and of two that make one, one wins.
+    beside = file.with_name(f"{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    with open(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as opened:
+        opened.write(made)
+        opened.flush()
+        os.fsync(opened.fileno())
+    try:
+        os.link(beside, file)
+    finally:
+        beside.unlink()
+
+
+def _unusable(file: Path, error: Exception | None) -> ConfigError:
+    why = "it is no Ed25519 key" if error is None else f"reading it gave {type(error).__name__}"
+    return ConfigError(
+        f"the audit key cannot be used: {why}", path=str(file), hint="`cmf audit key FILE` makes one; PEM, Ed25519"
+    )
+
+
+__all__ = ["Head", "PublicKey", "Signer", "batch_digest"]

@@ -1,0 +1,160 @@
+"""Merkle trees as RFC 9162 §2.1 has them: roots, proofs that a leaf is in, proofs that a tree only grew.
+
+Hashes are 32 bytes, SHA-256. A leaf and a node are hashed under different first bytes, so neither passes for the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
+_LEAF: Final = b"\x00"
+_NODE: Final = b"\x01"
+
+
+def leaf_hash(data: bytes) -> bytes:
+    """The hash of a leaf that holds `data`."""
+    return hashlib.sha256(_LEAF + data).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """The hash of a node over two others."""
+    return hashlib.sha256(_NODE + left + right).digest()
+
+
+class Tree:
+    """A tree that grows leaf by leaf and keeps only what its root needs: one hash for each bit of its size."""
+
+    __slots__ = ("_peaks", "size")
+
+    def __init__(self, leaves: Iterable[bytes] = ()) -> None:
+        self.size = 0
+        self._peaks: list[bytes] = []  # roots of its full subtrees, the largest first
+        for leaf in leaves:
+            self.append(leaf)
+
+    def append(self, leaf: bytes) -> None:
+        """One leaf more, given as its hash."""
+        grown, size = leaf, self.size
+        while size & 1:
+            grown = node_hash(self._peaks.pop(), grown)
+            size >>= 1
+        self._peaks.append(grown)
+        self.size += 1
+
+    def root(self) -> bytes:
+        """The root over all leaves so far."""
+        if not self._peaks:
+            return EMPTY_ROOT
+        root = self._peaks[-1]
+        for peak in reversed(self._peaks[:-1]):
+            root = node_hash(peak, root)
+        return root
+
+    def copy(self) -> Tree:
+        """A tree that grows on its own from here."""
+        other = Tree()
+        other.size, other._peaks = self.size, self._peaks.copy()
+        return other
+
+
+class Proofs:
+    """Proofs about a tree whose leaves are all known. Takes 64 bytes a leaf."""
+
+    def __init__(self, leaves: Sequence[bytes]) -> None:
+        self.size = len(leaves)
+        self._levels: list[list[bytes]] = [list(leaves)]
+        while len(below := self._levels[-1]) > 1:
+            pairs = zip(below[::2], below[1::2], strict=False)
+            self._levels.append([node_hash(left, right) for left, right in pairs])
+
+    def inclusion(self, place: int) -> list[bytes]:
+        """The proof that the leaf at `place` is in the tree: the hashes beside its way to the root, lowest first."""
+        proof: list[bytes] = []
+        first, size = 0, self.size
+        while size > 1:
+            split = _split(size)
+            if place - first < split:
+                proof.append(self._root(first + split, size - split))
+                size = split
+            else:
+                proof.append(self._root(first, split))
+                first, size = first + split, size - split
+        return proof[::-1]
+
+    def consistency(self, earlier: int) -> list[bytes]:
+        """The proof that the tree of the first `earlier` leaves is the beginning of this one."""
+        if not 0 < earlier < self.size:
+            return []
+        proof: list[bytes] = []
+        first, size, whole = 0, self.size, True
+        while earlier < size:
+            split = _split(size)
+            if earlier <= split:
+                proof.append(self._root(first + split, size - split))
+                size = split
+            else:
+                proof.append(self._root(first, split))
+                first, size, earlier, whole = first + split, size - split, earlier - split, False
+        if not whole:
+            proof.append(self._root(first, size))
+        return proof[::-1]
+
+    def _root(self, first: int, size: int) -> bytes:
+        """The root of the `size` leaves from `first` on; `first` is where a subtree of a tree begins."""
+        level = size.bit_length() - 1
+        if size == 1 << level:
+            return self._levels[level][first >> level]
+        split = _split(size)
+        return node_hash(self._root(first, split), self._root(first + split, size - split))
+
+
+def included(leaf: bytes, place: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
+    """Whether `proof` shows that `leaf` (its hash) is at `place` in the tree of `size` leaves with that root."""
+    if not 0 <= place < size:
+        return False
+    index, last, found = place, size - 1, leaf
+    for step in proof:
+        if not last:
+            return False
+        if index & 1 or index == last:
+            found = node_hash(step, found)
+            while not index & 1 and index:
+                index, last = index >> 1, last >> 1
+        else:
+            found = node_hash(found, step)
+        index, last = index >> 1, last >> 1
+    return not last and found == root
+
+
+def consistent(earlier: int, earlier_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> bool:
+    """Whether `proof` shows that the tree of `earlier` leaves is the beginning of the one of `size` leaves."""
+    if not 0 < earlier <= size:
+        return False
+    if earlier == size:
+        return not proof and earlier_root == root
+    steps = [earlier_root, *proof] if earlier & (earlier - 1) == 0 else list(proof)
+    if not steps:
+        return False
+    index, last = earlier - 1, size - 1
+    while index & 1:
+        index, last = index >> 1, last >> 1
+    before = now = steps[0]
+    for step in steps[1:]:
+        if not last:
+            return False
+        if index & 1 or index == last:
+            before, now = node_hash(step, before), node_hash(step, now)
+            while not index & 1 and index:
+                index, last = index >> 1, last >> 1
+        else:
+            now = node_hash(now, step)
+        index, last = index >> 1, last >> 1
+    return not last and before == earlier_root and now == root
+
+
+def _split(size: int) -> int:
+    """The largest power of two below `size`."""
+    return 1 << (size - 1).bit_length() - 1

@@ -1,0 +1,144 @@
+"""The writer's own log: each record gets its place, each commit its signed head [E3]. Spec: docs/spec/audit.md.
+
+Everything here happens in the writer's thread and inside its transactions: a record, its place and the head over it are
+durable together or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, func, insert, select, update
+from ulid import ULID
+
+from cmf.codec import dumps
+from cmf.identity import Clock
+from pipeline.audit.evidence import FIELDS, leaf_of, strays_noted
+from pipeline.audit.heads import Head, Signer, batch_digest
+from pipeline.audit.tree import Tree
+from pipeline.store.tables import HEADS, LOGS, RECORDS
+
+Row = Mapping[str, Any]
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_ONE: Final = {"subject": "anonymous", "session": None, "verdict": "none", "revision": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """The tree as it is if the transaction commits, and its head."""
+
+    tree: Tree
+    head: Head
+
+
+class Log:
+    """One Merkle log. It is opened with the first record: by a leaf that says under which key, after which others.
+
+    Args:
+        signer: gives the key; asked once, when the log is opened.
+        clock: the time of heads.
+        offer: is told of each head that is durable.
+    """
+
+    def __init__(self, signer: Callable[[], Signer], *, clock: Clock, offer: Callable[[Head], None]) -> None:
+        self._make_signer = signer
+        self._clock = clock
+        self._offer = offer
+        self._signer: Signer | None = None
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._id = f"log_{ULID()}"
+        self._tree = Tree()
+        self._pending: _Grown | None = None
+
+    def enter(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """The rows with their places, once the head over them is in the transaction."""
+        signer = self._signer = self._signer or self._make_signer()
+        if self._pending is not None:
+            self._find_out(connection)
+        tree = self._tree.copy()
+        entered = [dict(row) for row in rows]
+        if not tree.size:
+            entered.insert(0, self._opening(connection, signer))
+        first, leaves = tree.size, bytearray()
+        for row in entered:
+            leaf = leaf_of(row)
+            row["log"], row["place"] = self._id, tree.size
+            tree.append(leaf)
+            leaves += leaf
+        head = signer.sign(
+            Head(
+                log=self._id,
+                size=tree.size,
+                root=tree.root().hex(),
+                first=first,
+                batch=batch_digest(leaves),
+                at=self._now(),
+                key="",
+            )
+        )
+        connection.execute(insert(HEADS), {**head.to_json(), "leaves": bytes(leaves)})
+        self._pending = _Grown(tree, head)
+        return entered
+
+    def settled(self) -> None:
+        """The transaction of the last `enter` is durable."""
+        if self._pending is not None:
+            self._offer(self._pending.head)
+            self._tree, self._pending = self._pending.tree, None
+
+    def _find_out(self, connection: Connection) -> None:
+        """Whether the last transaction, of which nobody knows, is durable: a commit may fail after it was done."""
+        pending = self._pending
+        newest = select(func.max(HEADS.c.size)).where(HEADS.c.log == self._id)
+        found = connection.execute(newest).scalar() or 0
+        if pending is not None and found == pending.tree.size:
+            self.settled()
+        elif found == self._tree.size:
+            self._pending = None
+        else:  # somebody else wrote under this log's id, or took from it: what comes is not to stand on that
+            self._begin_anew()
+
+    def _opening(self, connection: Connection, signer: Signer) -> dict[str, Any]:
+        """The first leaf. It notes how far the other logs had come, so that one of them cannot vanish whole."""
+        seen = _grown_logs(connection)
+        for other in seen:
+            connection.execute(update(LOGS).where(LOGS.c.id == other["log"]).values(seen=other["size"]))
+        key, now = signer.public_key, self._now()
+        row = {"id": self._id, "key": key.id, "public_key": key.pem, "opened_at": now, "seen": 0}
+        connection.execute(insert(LOGS), row)
+        said = {"log": self._id, "key": key.id, "public_key": key.pem, "at": now, "seen": seen}
+        body = dumps({"schema": 1, **said, "before": _strays(connection)})
+        opening = {"id": self._id, "kind": "log", "at": now, "action": "open", "body": body}
+        return {**_NO_ONE, **opening, "digest": hashlib.sha256(body).hexdigest()}
+
+    def _now(self) -> int:
+        return (self._clock() - _EPOCH) // _EPOCH.resolution
+
+
+def _grown_logs(connection: Connection) -> list[dict[str, Any]]:
+    """The newest heads of logs that grew since a later log noted them: id, size, root."""
+    newest = select(HEADS.c.log, func.max(HEADS.c.size).label("size")).group_by(HEADS.c.log).subquery()
+    grown = (
+        select(HEADS.c.log, HEADS.c.size, HEADS.c.root)
+        .join(newest, (HEADS.c.log == newest.c.log) & (HEADS.c.size == newest.c.size))
+        .join(LOGS, LOGS.c.id == HEADS.c.log)
+        .where(LOGS.c.seen < HEADS.c.size)
+        .order_by(HEADS.c.log)
+    )
+    return [row._asdict() for row in connection.execute(grown)]
+
+
+def _strays(connection: Connection) -> dict[str, Any]:
+    """How many records there are in no log, and a digest of them: those that were kept before there was one."""
+    of_no_log = select(*(RECORDS.c[name] for name in FIELDS)).where(RECORDS.c.log.is_(None)).order_by(RECORDS.c.seq)
+    rows = connection.execute(of_no_log).mappings().all()
+    return strays_noted(leaf_of(dict(row)) for row in rows)
+
+
+__all__ = ["Log"]
