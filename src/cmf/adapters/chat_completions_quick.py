@@ -48,31 +48,34 @@ def quick_messages(
     `names` are the tools by the ids of their calls: those of earlier messages, and afterwards of these too.
     """
     read: list[Message] = []
-    for index, raw in enumerate(listed):
+    for raw in listed:
         made: Message | None = None
         if type(raw) is dict:
-            role = raw.get("role")
             content = raw.get("content")
-            if type(role) is not str:
-                pass
-            elif type(content) is str and (content.isascii() or is_text(content)):
-                size = len(raw)
-                if size == 2:
-                    if content and role in _SPEAKERS:
-                        made = _said(_SPEAKERS[role], (_text_part(content),))
-                elif size == 3 and role == "tool":
-                    call_id = raw.get("tool_call_id")
-                    if type(call_id) is str and (call_id.isascii() or is_text(call_id)):
-                        made = _said(_TOOL, (_result(call_id, names.get(call_id), content),))
-                elif size == 3 and content and role == "assistant":
-                    made = _calling_message(raw, [_text_part(content)], NO_SHAPE, index, format_name, names)
-            elif content is None and role == "assistant":
+            if type(content) is str:
+                role = raw.get("role")
+                if not (content.isascii() or is_text(content)):
+                    pass
+                elif role == "tool":
+                    if len(raw) == 3 and type(call_id := raw.get("tool_call_id")) is str:
+                        name = names.get(call_id)
+                        if name is not None or is_text(call_id):  # the id of a call was looked at there
+                            read.append(_said(_TOOL, (_result(call_id, name, content),)))
+                            continue
+                elif content:
+                    if len(raw) == 2:
+                        if type(role) is str and role in _SPEAKERS:
+                            read.append(_said(_SPEAKERS[role], (_text_part(content),)))
+                            continue
+                    elif len(raw) == 3 and role == "assistant":
+                        made = _calling_message(raw, [_text_part(content)], NO_SHAPE, len(read), format_name, names)
+            elif content is None and raw.get("role") == "assistant":
                 if "content" not in raw:
                     if len(raw) == 2:
-                        made = _calling_message(raw, [], _NO_CONTENT_SHAPE, index, format_name, names)
+                        made = _calling_message(raw, [], _NO_CONTENT_SHAPE, len(read), format_name, names)
                 elif len(raw) == 3:
-                    made = _calling_message(raw, [], NO_SHAPE, index, format_name, names)
-        read.append(general(raw, index, names) if made is None else made)
+                    made = _calling_message(raw, [], NO_SHAPE, len(read), format_name, names)
+        read.append(general(raw, len(read), names) if made is None else made)
     return tuple(read)
 
 
@@ -87,30 +90,30 @@ def _calling_message(
     differ = large = False
     for call in calls:
         try:
-            function, call_id, kind = call["function"], call["id"], call["type"]
+            function, call_id = call["function"], call["id"]
             name, text = function["name"], function["arguments"]
+            if call["type"] != "function" or len(call) != 3 or len(function) != 2 or type(function) is not dict:
+                return None
         except (KeyError, TypeError, IndexError):
-            return None
-        if len(call) != 3 or len(function) != 2 or kind != "function" or type(function) is not dict:
             return None
         if type(call_id) is not str or type(name) is not str or type(text) is not str:
             return None
         if not (call_id.isascii() and name.isascii() and text.isascii()) and not is_text(call_id + name + text):
             return None
-        given, spelling = frozen_object(text)
         names[call_id] = name
+        given, spelling = frozen_object(text)
         if given is None:
             parts.append(_unread_call(call_id, name, text))
             texts.append(None)
             continue
         parts.append(_call(call_id, name, given))
-        if not spelling:
+        if spelling:
+            texts.append(text)
+            differ = True
+            if spelling + spelling > len(text):  # else it is no more than twice its arguments, which the message says
+                large = True
+        else:
             texts.append(None)
-            continue
-        texts.append(text)
-        differ = True
-        if spelling + spelling > len(text):  # else it is no more than twice its arguments, which the message says
-            large = True
     if differ:
         laid_out = _laid_out(_ASSISTANT, tuple(parts), _layout(format_name, index, shape, tuple(texts)))
         return capped((laid_out,))[0] if large else laid_out

@@ -119,15 +119,13 @@ def remembered_tools(text: bytes, format_name: str) -> tuple[ToolDefinition, ...
 def _tools(listed: list[Any], format_name: str, *, shallow: bool = False) -> tuple[ToolDefinition, ...] | None:
     tools = []
     for raw in listed:
-        if not isinstance(raw, dict) or len(raw) != 2 or raw.get("type") != "function":
-            return None
-        function = raw.get("function")
-        if not isinstance(function, dict):
+        function = raw.get("function") if isinstance(raw, dict) else None
+        if not isinstance(function, dict) or len(raw) != 2 or raw.get("type") != "function":
             return None
         name, description, schema = function.get("name"), function.get("description"), function.get("parameters")
+        left = len(function) - 1
         if type(name) is not str:
             return None
-        left = len(function) - 1
         if type(description) is str:
             left -= 1
         elif "description" in function:
