@@ -2,67 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.resources
-import logging
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import typer
-import uvicorn
 import yaml
 
 from cmf.codec import dumps
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.gateway.app import Gateway
+from pipeline.gateway import workers
 from pipeline.gateway.config_file import Loaded, load
 from pipeline.gateway.identity import hash_of, new_key
-from pipeline.gateway.service import built
-from pipeline.gateway.settings import Listen, Settings
-
-GRACE_SECONDS = 20  # what is in work may end, then it is ended
-BACKLOG = 1024
+from pipeline.gateway.running import admin_app, log_to_standard_error, run
+from pipeline.gateway.server import address_of, allow_files, listening, server_of
+from pipeline.gateway.service import assembled, built
+from pipeline.gateway.settings import Settings
 
 
 def serve(*, config: Path, demo: bool, port: int | None, quiet: bool) -> None:
-    """Serve until it is interrupted, and then let what is in work end."""
-    with one_line_errors(), _settings(config, demo=demo) as settings:
-        listen = settings.listen if port is None else settings.listen.model_copy(update={"port": port})
+    """Serve until it is interrupted or told to end, and let what is in work end first."""
+    with one_line_errors(), _settings(config, demo=demo) as settings, ExitStack() as opened:
         log_to_standard_error(quiet=quiet)
-        with built(settings) as gateway, _listening(listen) as listening:
-            host, bound = listening.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            typer.echo(f"gateway: http://{shown}:{bound}")
-            if demo:
-                typer.echo("demo: a script answers, nothing leaves this machine; key `demo`, or none", err=True)
-            try:
-                server_of(gateway).run(sockets=[listening])
-            except KeyboardInterrupt:
-                raise typer.Exit(int(Exit.OK)) from None
+        allow_files(settings.limits)
+        at = settings.listen if port is None else settings.listen.model_copy(update={"port": port})
+        clients = opened.enter_context(_listening(at.host, at.port))
+        beside = None
+        if settings.admin is not None:
+            beside = opened.enter_context(_listening(settings.admin.host, settings.admin.port))
+        if settings.workers > 1:
+            _announce(clients, beside, demo=demo)
+            asyncio.run(workers.serve(settings, clients, beside, quiet=quiet))
+            return
+        service = opened.enter_context(assembled(settings))
+        _announce(clients, beside, demo=demo)
+        asyncio.run(run(service, settings, clients, admin_app(settings, service.operations), beside))
 
 
-def server_of(gateway: Gateway) -> uvicorn.Server:
-    """The HTTP server: strict, silent about itself, and it lets what is in work end."""
-    logging.getLogger("uvicorn.access").disabled = True  # its lines hold paths, which are the client's words
-    return uvicorn.Server(
-        uvicorn.Config(
-            gateway,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            lifespan="on",
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            backlog=BACKLOG,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=GRACE_SECONDS,
-            h11_max_incomplete_event_size=32 * 1024,
-        )
-    )
+def _announce(clients: socket.socket, beside: socket.socket | None, *, demo: bool) -> None:
+    typer.echo(f"gateway: http://{address_of(clients)}")
+    if beside is not None:
+        typer.echo(f"operations: http://{address_of(beside)}")
+    if demo:
+        typer.echo("demo: a script answers, nothing leaves this machine; key `demo`, or none", err=True)
 
 
 def show(config: Path, *, as_json: bool) -> None:
@@ -82,7 +68,7 @@ def check(config: Path) -> None:
     with one_line_errors():
         loaded = load(config)
         with tempfile.TemporaryDirectory() as scratch:
-            settings = loaded.settings.model_copy(update={"store": Path(scratch) / "check.db"})
+            settings = loaded.settings.model_copy(update={"store": Path(scratch) / "check.db", "watch": False})
             with built(settings):
                 pass
     routes, upstreams = len(loaded.settings.routes), len(loaded.settings.upstreams)
@@ -109,25 +95,13 @@ def _settings(config: Path, *, demo: bool) -> Iterator[Settings]:
 
 
 @contextmanager
-def _listening(listen: Listen) -> Iterator[socket.socket]:
-    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((listen.host, listen.port))
-            listening.listen(BACKLOG)
-        except (OSError, OverflowError):
-            fail(f"{listen.host} port {listen.port} cannot be used; give another one, or 0 for any", Exit.USAGE)
-        yield listening
-
-
-def log_to_standard_error(*, quiet: bool) -> None:
-    """Write the log of what is served, one line each, beside what the command says."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    log = logging.getLogger("pipeline")
-    log.addHandler(handler)
-    log.setLevel(logging.WARNING if quiet else logging.INFO)
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    try:
+        made = listening(host, port)
+    except (OSError, OverflowError):
+        fail(f"{host} port {port} cannot be used; give another one, or 0 for any", Exit.USAGE)
+    with made:
+        yield made
 
 
 __all__ = ["check", "log_to_standard_error", "make_key", "serve", "server_of", "show"]

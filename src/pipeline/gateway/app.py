@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
@@ -28,6 +28,7 @@ from pipeline.gateway.settings import Limits
 from pipeline.gateway.upstream import Upstream
 
 _log: Final = logging.getLogger("pipeline.gateway")
+PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 CLIENT_GONE: Final = 499  # of nobody any more; in the log and the counters alone
 
 
@@ -53,6 +54,7 @@ class Gateway:
         ready: nothing if the gateway could judge now; else PipelineError is raised.
         environment: what policy is told of where this runs.
         mcp: the MCP servers, under `/mcp/`.
+        probes: those of `PROBES` that clients may see too.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Gateway:
         ready: Callable[[], None],
         environment: str | None = None,
         mcp: McpGateway | None = None,
+        probes: Collection[str] = PROBES,
     ) -> None:
         self._roads = tuple(roads)
         self._identities = identities
@@ -74,6 +77,12 @@ class Gateway:
         self._environment = environment
         self._mcp = mcp
         self._open = False
+        self._probes = frozenset(probes)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it answers."""
+        return self._open
 
     async def open(self) -> None:
         """Begin: every upstream gets its connections."""
@@ -118,7 +127,7 @@ class Gateway:
         if self._mcp is not None and path.startswith(MCP_PATH):
             await self._mcp(scope, path, receive, send)
             return
-        if path in _PROBES:
+        if path in self._probes:
             probed = Reply(send, {}, stalled_seconds=self._limits.stalled_seconds)
             await probed.whole(self._probe(path, scope["method"]))
             return
@@ -226,9 +235,6 @@ class Gateway:
         return _json(200, {"status": "ok", "revisions": revisions})
 
 
-_PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-
-
 def _path(scope: Scope) -> str:
     raw = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
     return str(raw.partition(b"?")[0].decode("latin-1"))
@@ -255,4 +261,4 @@ def _line(request_id: str, told: _Told, seconds: float) -> dict[str, Any]:
     }
 
 
-__all__ = ["CLIENT_GONE", "Gateway"]
+__all__ = ["CLIENT_GONE", "PROBES", "Gateway"]

@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from pipeline.events import Event, RecordUnavailable
+from pipeline.decision import OUTAGE_RULES, Action
+from pipeline.events import Event, PoliciesChanged, PoliciesRefused, RecordUnavailable
+from pipeline.record import Record
+from pipeline.recording import Records
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+
+
+RUN_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+# Rules in a record: a quote within a text has a backslash before it, so that no text can look like one.
+_RULE: Final = re.compile(rb'"rule":"([A-Za-z0-9_./-]+)"')
+_RUN: Final = re.compile(rb'"run_ns":([0-9]+)')
+_FORWARDED: Final = frozenset({Action.FORWARD.value, Action.FORWARD_MODIFIED.value})
+_OUTAGES: Final = frozenset(one.encode() for one in OUTAGE_RULES)
+
+
+class Counted(Records):
+    """Records that are told to somebody once they are durable.
+
+    Args:
+        records: where they go.
+        tell: what hears of each; it must not raise.
+    """
+
+    def __init__(self, records: Records, tell: Callable[[Record], None]) -> None:
+        self._records = records
+        self._tell = tell
+
+    def record(self, record: Record) -> None:
+        """See `Records`."""
+        self._records.record(record)
+        self._tell(record)
+
+    async def arecord(self, record: Record) -> None:
+        """See `Records`."""
+        await self._records.arecord(record)
+        self._tell(record)
 
 
 class Metrics:
@@ -23,23 +59,41 @@ class Metrics:
         self.in_flight = 0
         self._requests: Counter[tuple[str, str, str]] = Counter()
         self._refusals: Counter[str] = Counter()
-        self._seconds: Counter[float] = Counter()
-        self._total_seconds = 0.0
         self._unrecorded: Counter[str] = Counter()
+        self._decisions: Counter[tuple[str, str]] = Counter()
+        self._rules: Counter[str] = Counter()
+        self._on_failure = 0
+        self._runs = _Histogram(RUN_BUCKETS)
+        self._seconds = _Histogram(BUCKETS)
+        self._reloads: Counter[str] = Counter()
+        self._reload_failed = 0
         self._revisions = revisions
 
     def heard(self, event: Event) -> None:
         """For `Events.subscribe`: counts what went out, or did not, because it could not be put on record."""
         if isinstance(event, RecordUnavailable):
             self._unrecorded["released" if event.released else "refused"] += 1
+        elif isinstance(event, PoliciesChanged | PoliciesRefused):
+            self._reload_failed = int(isinstance(event, PoliciesRefused))
+            self._reloads["refused" if self._reload_failed else "done"] += 1
+
+    def recorded(self, record: Record) -> None:
+        """One decision that is on record: how it ended, which rules spoke, how long it took."""
+        self._decisions[record.verdict, record.action] += 1
+        rules = set(_RULE.findall(record.body))
+        self._rules.update(rule.decode() for rule in rules)
+        if record.action in _FORWARDED and rules & _OUTAGES:
+            self._on_failure += 1
+        run = _RUN.search(record.body)
+        if run is not None:
+            self._runs.add(int(run[1]) / 1e9)
 
     def count(self, route: str, dialect: str, status: int, code: str | None, seconds: float) -> None:
         """One request that is over: answered, or refused with `code`."""
         self._requests[route, dialect, outcome_of(status)] += 1
         if code is not None:
             self._refusals[code] += 1
-        self._total_seconds += seconds
-        self._seconds[next((bound for bound in BUCKETS if seconds <= bound), float("inf"))] += 1
+        self._seconds.add(seconds)
 
     def text(self) -> str:
         """All of it, in the text format."""
@@ -55,15 +109,38 @@ class Metrics:
         yield from _family("cmf_gateway_unrecorded_total", "counter", unrecorded)
         infos = [({"route": route, "revision": revision}, 1) for route, revision in sorted(self._revisions().items())]
         yield from _family("cmf_policy_info", "gauge", infos)
-        yield "# TYPE cmf_gateway_seconds histogram"
+        reloads = [({"outcome": one}, self._reloads[one]) for one in ("done", "refused")]
+        yield from _family("cmf_policy_reloads_total", "counter", reloads)
+        yield from _family("cmf_policy_reload_failed", "gauge", [({}, self._reload_failed)])
+        decisions = [({"verdict": v, "action": a}, count) for (v, a), count in sorted(self._decisions.items())]
+        yield from _family("cmf_decisions_total", "counter", decisions)
+        rules = [({"rule": rule}, count) for rule, count in sorted(self._rules.items())]
+        yield from _family("cmf_rule_hits_total", "counter", rules)
+        yield from _family("cmf_forwarded_on_failure_total", "counter", [({}, self._on_failure)])
+        yield from self._runs.lines("cmf_decision_seconds")
+        yield from self._seconds.lines("cmf_gateway_seconds")
+
+
+class _Histogram:
+    """How many took how long."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+
+    def add(self, seconds: float) -> None:
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._total += seconds
+
+    def lines(self, name: str) -> Iterator[str]:
+        yield f"# TYPE {name} histogram"
         passed = 0
-        for bound in BUCKETS:
-            passed += self._seconds[bound]
-            yield f'cmf_gateway_seconds_bucket{{le="{bound}"}} {passed}'
-        passed += self._seconds[float("inf")]
-        yield f'cmf_gateway_seconds_bucket{{le="+Inf"}} {passed}'
-        yield f"cmf_gateway_seconds_sum {self._total_seconds:.6f}"
-        yield f"cmf_gateway_seconds_count {passed}"
+        for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
+            passed += count
+            yield f'{name}_bucket{{le="{bound}"}} {passed}'
+        yield f"{name}_sum {self._total:.6f}"
+        yield f"{name}_count {passed}"
 
 
 def outcome_of(status: int) -> str:
@@ -88,4 +165,4 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-__all__ = ["BUCKETS", "MEDIA_TYPE", "Metrics", "outcome_of"]
+__all__ = ["BUCKETS", "MEDIA_TYPE", "Counted", "Metrics", "outcome_of"]

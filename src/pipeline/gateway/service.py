@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.assembly import Config, Policies, open_sessions
 from pipeline.context import Context
 from pipeline.decision import Mode
 from pipeline.errors import ConfigError
-from pipeline.gateway.app import Gateway
+from pipeline.gateway.app import PROBES, Gateway
 from pipeline.gateway.config_file import secret_of
 from pipeline.gateway.exchange import Place, Road
 from pipeline.gateway.health import Health
@@ -18,7 +19,8 @@ from pipeline.gateway.http_upstream import HttpUpstream
 from pipeline.gateway.identity import Identities, TrustedProxy
 from pipeline.gateway.mcp import McpGateway, endpoints_of
 from pipeline.gateway.mcp_settings import McpServer
-from pipeline.gateway.metrics import Metrics
+from pipeline.gateway.metrics import Counted, Metrics
+from pipeline.gateway.operations import Law, OwnOperations
 from pipeline.gateway.scripted import ScriptedUpstream, load_script
 from pipeline.gateway.settings import Route, Settings
 from pipeline.gateway.settings import Upstream as UpstreamSettings
@@ -27,12 +29,28 @@ from pipeline.gateway.upstream import Upstream
 from pipeline.guard import Guard
 from pipeline.profiles import Profiles
 from pipeline.recorder import Recorder
+from pipeline.recording import Records
 from pipeline.sessions import SessionStore
 from pipeline.store.database import Store
 
 
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A gateway, and what whoever runs it can ask of it."""
+
+    gateway: Gateway
+    operations: OwnOperations
+
+
 @contextmanager
 def built(settings: Settings, environment: Mapping[str, str] | None = None) -> Iterator[Gateway]:
+    """The gateway of `assembled`, for hosts that serve it alone."""
+    with assembled(settings, environment) as service:
+        yield service.gateway
+
+
+@contextmanager
+def assembled(settings: Settings, environment: Mapping[str, str] | None = None) -> Iterator[Service]:
     """A gateway that can be served until the end of the block; all its policies are compiled, all secrets read.
 
     Raises:
@@ -45,18 +63,19 @@ def built(settings: Settings, environment: Mapping[str, str] | None = None) -> I
         store = opened.enter_context(Store.at(settings.store))
         shared = settings.sessions.store
         sessions = store.sessions() if shared is None else opened.enter_context(open_sessions(shared))
-        guards = _guards(settings, sessions, Recorder(store), environment)
+        metrics = Metrics(lambda: {name: guard.revision for name, guard in by_route.items()})
+        guards = _guards(settings, sessions, Counted(Recorder(store), metrics.recorded), environment)
+        by_route = {route.name: guards[_law(route, settings)] for route in settings.routes}
         for guard in guards.values():
             opened.callback(guard.close)
         roads = [
             Road(route=route, guard=guards[_law(route, settings)], places=_places(route, settings, upstreams, healths))
             for route in settings.routes
         ]
-        metrics = Metrics(lambda: {road.route.name: road.guard.revision for road in roads})
         for guard in guards.values():
             guard.events.subscribe(metrics.heard)
         who = identities(settings, environment)
-        yield Gateway(
+        gateway = Gateway(
             roads,
             who,
             limits=settings.limits,
@@ -70,7 +89,20 @@ def built(settings: Settings, environment: Mapping[str, str] | None = None) -> I
                 metrics=metrics,
                 environment=settings.environment,
             ),
+            probes=PROBES if settings.admin is None else PROBES - {"/metrics"},
         )
+        laws = [
+            Law(
+                tuple(route.name for route in settings.routes if _law(route, settings) == law),
+                guard,
+                law[0] is not None,
+            )
+            for law, guard in guards.items()
+        ]
+        operations = OwnOperations(laws, metrics, lambda: _ready(sessions), lambda: gateway.is_open)
+        if settings.watch:
+            opened.enter_context(operations.watching())
+        yield Service(gateway, operations)
 
 
 def identities(settings: Settings, environment: Mapping[str, str] | None = None) -> Identities:
@@ -104,7 +136,7 @@ def _law(route: Route | McpServer, settings: Settings) -> _Law:
 
 
 def _guards(
-    settings: Settings, sessions: SessionStore, recorder: Recorder, environment: Mapping[str, str] | None
+    settings: Settings, sessions: SessionStore, recorder: Records, environment: Mapping[str, str] | None
 ) -> dict[_Law, Guard]:
     key = None if settings.seal_key is None else _seal_key(secret_of(settings.seal_key, environment))
     profiles = Profiles.load(*settings.profiles)
@@ -147,4 +179,4 @@ def _ready(sessions: SessionStore) -> None:
     sessions.read(Context(session="readyz"))
 
 
-__all__ = ["built"]
+__all__ = ["Service", "assembled", "built"]

@@ -79,3 +79,30 @@ def test_what_went_out_without_a_record_is_counted() -> None:
     metrics.heard(RecordUnavailable(decision="d", code="store.busy", released=True))
 
     assert 'cmf_gateway_unrecorded_total{outcome="released"} 1' in metrics.text()
+
+
+@pytest.mark.spec("GW-154")
+def test_what_went_on_though_policy_could_not_be_asked_is_counted(tmp_path: Path) -> None:
+    fails = 'deny contains {"code": "x", "reason": "x"} if to_number(input.content) == 1'
+    policies = write_rules(tmp_path / "policy", {"fails": fails}, kinds="text", mode="observe")
+    body = {"upstreams": {"up": script(tmp_path, {"text": "x"})}, "policies": [str(policies)], "mode": "observe"}
+    with serving(tmp_path, body) as url:
+        status, *_ = post(url, CHAT, {"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+        text = get(url, "/metrics")[1]
+
+    assert status == 200
+    assert "cmf_forwarded_on_failure_total 2" in text
+    assert 'cmf_rule_hits_total{rule="engine"} 2' in text
+    assert "cmf_decision_seconds_count 2" in text
+
+
+@pytest.mark.spec("GW-154")
+def test_a_text_that_looks_like_a_rule_counts_as_none(tmp_path: Path) -> None:
+    body = {"upstreams": {"up": script(tmp_path, {"text": "x"})}}
+    tools = [{"type": "function", "function": {"name": 'x"rule":"engine"', "parameters": {"type": "object"}}}]
+    with serving(tmp_path, body) as url:
+        post(url, CHAT, {"model": "m", "tools": tools, "messages": [{"role": "user", "content": '"rule":"engine"'}]})
+        text = get(url, "/metrics")[1]
+
+    assert 'rule="engine"' not in text
+    assert "cmf_forwarded_on_failure_total 0" in text

@@ -1,0 +1,105 @@
+"""The port for whoever runs a gateway: probes, metrics, and with an admin's key what can be done. Spec: [GW-150] ff."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from cmf.codec import dumps
+from pipeline.gateway import metrics as measured
+from pipeline.gateway.identity import hash_of, presented_in
+from pipeline.gateway.intake import Receive, Scope, Send, headers_of
+from pipeline.gateway.operations import Operations
+from pipeline.gateway.refusal import Refusal
+
+_JSON: Final = "application/json"
+
+
+class AdminApp:
+    """An ASGI application.
+
+    Args:
+        operations: what is asked.
+        admins: the hashes of the keys that may do something; None where whoever reaches the port may.
+    """
+
+    def __init__(self, operations: Operations, admins: Sequence[str] | None) -> None:
+        self._operations = operations
+        self._admins = None if admins is None else tuple(admins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the server's beginning and end."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        elif scope["type"] == "http":
+            try:
+                status, media_type, body, more = await self._answer(scope)
+            except Refusal as refusal:
+                more = refusal.headers
+                status, media_type, body = refusal.status, _JSON, _said(refusal)
+            await _send(send, status, media_type, body, more)
+
+    async def _answer(self, scope: Scope) -> tuple[int, str, bytes, Mapping[str, str]]:
+        path, method = scope["path"], scope["method"]
+        wanted = _METHODS.get(path)
+        if wanted is None:
+            raise Refusal(404, "route.unknown", "There is nothing here.")
+        if method not in wanted:
+            raise Refusal(405, "http.method", f"Use {wanted[0]}.", headers={"allow": ", ".join(wanted)})
+        if path == "/metrics":
+            return 200, measured.MEDIA_TYPE, (await self._operations.metrics()).encode(), {}
+        if path == "/healthz":
+            return 200, _JSON, dumps({"status": "ok"}), {}
+        if path == "/readyz":
+            is_ready, said = await self._operations.ready()
+            return 200 if is_ready else 503, _JSON, dumps(said), {}
+        self._admit(headers_of(scope["headers"]))
+        entries = await self._operations.reload()
+        refused = any("refused" in entry for entry in entries)
+        return 409 if refused else 200, _JSON, dumps({"policies": entries}), {}
+
+    def _admit(self, headers: Mapping[str, str]) -> None:
+        if self._admins is None:
+            return
+        presented = {hash_of(key) for key in presented_in(headers)}
+        if len(presented) != 1:
+            raise Refusal(401, "auth.missing", "Present a key of an admin.", headers={"www-authenticate": "Bearer"})
+        own = presented.pop()
+        if not any(hmac.compare_digest(own, admin) for admin in self._admins):
+            raise Refusal(403, "auth.no-admin", "This is no key of an admin.")
+
+
+_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
+    "/metrics": ("GET", "HEAD"),
+    "/healthz": ("GET", "HEAD"),
+    "/readyz": ("GET", "HEAD"),
+    "/admin/reload": ("POST",),
+}
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        kind = (await receive())["type"].removeprefix("lifespan.")
+        await send({"type": f"lifespan.{kind}.complete"})
+        if kind == "shutdown":
+            return
+
+
+def _said(refusal: Refusal) -> bytes:
+    error: dict[str, Any] = {"code": refusal.code, "message": refusal.message}
+    return dumps({"error": error})
+
+
+async def _send(send: Send, status: int, media_type: str, body: bytes, more: Mapping[str, str]) -> None:
+    headers = [
+        (b"content-type", media_type.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        *((name.encode(), text.encode()) for name, text in more.items()),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+__all__ = ["AdminApp"]

@@ -1,0 +1,95 @@
+"""One process that serves: clients on one socket, whoever runs it on another, signals. Spec: gateway.md [GW-150] ff."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+from pipeline.gateway.admin import AdminApp
+from pipeline.gateway.operations import Operations
+from pipeline.gateway.server import server_of
+from pipeline.gateway.service import Service
+from pipeline.gateway.settings import Settings
+
+
+async def run(
+    service: Service,
+    settings: Settings,
+    clients: socket.socket,
+    operators: AdminApp | None,
+    beside: socket.socket | None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, let what is in work end, and return.
+
+    Args:
+        service: what serves.
+        settings: limits, and how long what is in work may take.
+        clients: the socket that clients reach.
+        operators: what answers on `beside`; None for nothing.
+        beside: the socket for whoever runs it.
+    """
+    server = server_of(service.gateway, settings.limits, grace_seconds=settings.grace_seconds)
+    with hanging_up(service.operations):
+        if operators is None or beside is None:
+            await server.serve(sockets=[clients])
+            return
+        other = server_of(operators, beside=True)
+        work = asyncio.create_task(other.serve(sockets=[beside]))
+        try:
+            await server.serve(sockets=[clients])
+        finally:
+            other.should_exit = True
+            await work
+
+
+@contextlib.contextmanager
+def hanging_up(operations: Operations) -> Iterator[None]:
+    """A block in which SIGHUP has all policies read again."""
+    loop = asyncio.get_running_loop()
+    running: set[asyncio.Task[object]] = set()
+
+    def again() -> None:
+        task: asyncio.Task[object] = loop.create_task(operations.reload())
+        running.add(task)
+        task.add_done_callback(running.discard)
+
+    with heard(signal.SIGHUP, again):
+        yield
+
+
+@contextlib.contextmanager
+def heard(which: signal.Signals, call: Callable[[], None]) -> Iterator[None]:
+    """A block in which a signal makes the loop call `call`; in another thread than the main one, nothing is heard."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(which, call)
+    except (ValueError, RuntimeError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(which)
+
+
+def admin_app(settings: Settings, operations: Operations) -> AdminApp | None:
+    """What answers whoever runs it, as settings say; nobody may do anything whose key is not there."""
+    if settings.admin is None:
+        return None
+    return AdminApp(operations, [key.hash for key in settings.admin.keys])
+
+
+def log_to_standard_error(*, quiet: bool) -> None:
+    """Write the log of what is served to standard error, a line of JSON each."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log = logging.getLogger("pipeline")
+    log.addHandler(handler)
+    log.setLevel(logging.WARNING if quiet else logging.INFO)
+
+
+__all__ = ["admin_app", "hanging_up", "heard", "log_to_standard_error", "run"]

@@ -1,0 +1,228 @@
+"""Several processes that serve one address, begun anew when one dies. Spec: docs/spec/gateway.md [GW-155] ff.
+
+They share the socket that clients reach, and the stores; nothing else. A process that is killed takes the requests that
+it had in work with it, and no others: clients that wait to be taken are taken by another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from cmf.codec import dumps, loads
+from cmf.errors import DecodeError
+from pipeline.errors import ConfigError
+from pipeline.gateway.operations import Operations, merged
+from pipeline.gateway.running import admin_app, hanging_up, heard
+from pipeline.gateway.sections import Secret
+from pipeline.gateway.server import server_of
+from pipeline.gateway.settings import Settings
+
+ASKED_SECONDS: Final = 2.0  # how long a worker may take to answer its crew
+RELOAD_SECONDS: Final = 120.0  # vetting policies takes a while
+LONGEST_PAUSE: Final = 10.0  # seconds before one is begun anew that ended at once
+REFUSED: Final = 2  # exit code: it could not begin, and would not another time
+_log: Final = logging.getLogger("pipeline.gateway")
+
+
+class Crew(Operations):
+    """The processes, from their beginning to their end.
+
+    Args:
+        settings: what each of them serves; `workers` is how many.
+        clients: the socket that they share.
+        home: a directory of our own, for the sockets on which they are asked.
+        quiet: they log no line for each request.
+    """
+
+    def __init__(self, settings: Settings, clients: socket.socket, home: Path, *, quiet: bool = False) -> None:
+        self._words = ("quiet",) if quiet else ()
+        self._settings = settings
+        self._clients = clients
+        self._home = home
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._restarts = 0
+        self._ending = asyncio.Event()
+
+    @property
+    def pids(self) -> list[int]:
+        """Those that live."""
+        return [one.pid for one in self._processes.values() if one.returncode is None]
+
+    async def work(self) -> None:
+        """Have them serve until `end`.
+
+        Raises:
+            ConfigError: one of them could not begin at all.
+        """
+        keeping = [asyncio.create_task(self._keep(number)) for number in range(self._settings.workers)]
+        try:
+            await asyncio.gather(*keeping)
+        finally:
+            self.end()
+            await asyncio.gather(*keeping, return_exceptions=True)
+
+    def end(self) -> None:
+        """Tell them to end; what is in work may."""
+        self._ending.set()
+        for process in self._processes.values():
+            _tell(process, signal.SIGTERM)
+
+    # -- keeping one alive ---------------------------------------------------------------------------------------------
+
+    async def _keep(self, number: int) -> None:
+        pause = 0.0
+        began_once = False
+        while not self._ending.is_set():
+            begun = asyncio.get_running_loop().time()
+            process = await self._begin(number)
+            await self._until_over(process)
+            if self._ending.is_set():
+                return
+            if not began_once and process.returncode == REFUSED:
+                raise ConfigError("a worker could not begin", code="config.worker", hint="it has said why")
+            began_once = began_once or process.returncode != REFUSED
+            lived = asyncio.get_running_loop().time() - begun
+            pause = 0.0 if lived > LONGEST_PAUSE else min(LONGEST_PAUSE, max(0.1, pause * 2))
+            self._restarts += 1
+            line = {"event": "worker.ended", "worker": number, "code": process.returncode, "again_in": pause}
+            _log.error("%s", dumps(line).decode())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), pause)
+
+    async def _begin(self, number: int) -> asyncio.subprocess.Process:
+        path = self._place(number)
+        path.unlink(missing_ok=True)
+        fd = self._clients.fileno()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "pipeline.gateway.worker", str(fd), str(path), *self._words,
+            pass_fds=(fd,), stdin=asyncio.subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        self._processes[number] = process
+        if process.stdin is not None:  # it stays open: when it ends, the worker is alone
+            with contextlib.suppress(ConnectionError):
+                process.stdin.write(self._settings.model_dump_json().encode() + b"\n")
+                await process.stdin.drain()
+        return process
+
+    async def _until_over(self, process: asyncio.subprocess.Process) -> None:
+        over = asyncio.create_task(process.wait())
+        ending = asyncio.create_task(self._ending.wait())
+        await asyncio.wait({over, ending}, return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        if not over.done():
+            _tell(process, signal.SIGTERM)
+            await asyncio.wait({over}, timeout=self._settings.grace_seconds + ASKED_SECONDS)
+            _tell(process, signal.SIGKILL)
+            await over
+
+    # -- what can be asked of them all ---------------------------------------------------------------------------------
+
+    async def metrics(self) -> str:
+        """See `Operations`; what each one counted has its number as `worker`."""
+        told = await self._ask_all("GET", "/metrics", ASKED_SECONDS)
+        texts = {str(number): body.decode() for number, (_, body) in told.items()}
+        own = f"# TYPE cmf_gateway_workers gauge\ncmf_gateway_workers {len(self.pids)}\n"
+        own += f"# TYPE cmf_gateway_worker_restarts_total counter\ncmf_gateway_worker_restarts_total {self._restarts}\n"
+        return merged(texts) + own
+
+    async def ready(self) -> tuple[bool, dict[str, Any]]:
+        """See `Operations`: ready is who can serve with every one of its processes that answers."""
+        told = await self._ask_all("GET", "/readyz", ASKED_SECONDS)
+        said = {str(number): _json(body) for number, (_, body) in sorted(told.items())}
+        is_ready = bool(told) and all(status == 200 for status, _ in told.values())
+        status = {"status": "ok" if is_ready else "not ready", "wanted": self._settings.workers, "workers": said}
+        return is_ready, status
+
+    async def reload(self) -> list[dict[str, Any]]:
+        """See `Operations`."""
+        told = await self._ask_all("POST", "/admin/reload", RELOAD_SECONDS)
+        entries: list[dict[str, Any]] = []
+        for number in range(self._settings.workers):
+            body = _json(told[number][1]) if number in told else None
+            policies = body.get("policies") if isinstance(body, dict) else None
+            silent = [{"routes": [], "refused": "worker.silent"}]
+            entries += [{"worker": number, **entry} for entry in policies or silent]
+        return entries
+
+    async def _ask_all(self, method: str, path: str, seconds: float) -> dict[int, tuple[int, bytes]]:
+        numbers = [number for number, one in self._processes.items() if one.returncode is None]
+        told = await asyncio.gather(*(self._ask(number, method, path, seconds) for number in numbers))
+        return {number: one for number, one in zip(numbers, told, strict=True) if one is not None}
+
+    async def _ask(self, number: int, method: str, path: str, seconds: float) -> tuple[int, bytes] | None:
+        """Status and body; None where it does not answer."""
+        try:
+            async with (
+                aiohttp.ClientSession(
+                    connector=aiohttp.UnixConnector(path=str(self._place(number))),
+                    timeout=aiohttp.ClientTimeout(total=seconds),
+                ) as session,
+                session.request(method, f"http://worker{path}") as reply,
+            ):
+                return reply.status, await reply.read()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
+
+    def _place(self, number: int) -> Path:
+        return self._home / f"{number}.sock"
+
+
+def _tell(process: asyncio.subprocess.Process, which: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(which)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return loads(body)
+    except DecodeError:
+        return None
+
+
+async def serve(
+    settings: Settings, clients: socket.socket, beside: socket.socket | None, *, quiet: bool = False
+) -> None:
+    """Have `settings.workers` processes serve until SIGTERM or SIGINT; what is in work may end.
+
+    Raises:
+        ConfigError: they could not begin.
+    """
+    with tempfile.TemporaryDirectory(prefix="cmf-") as directory:  # nobody else may look into it
+        home = Path(directory)
+        crew = Crew(_sealed(settings, home), clients, home, quiet=quiet)
+        loop = asyncio.get_running_loop()
+        app = admin_app(settings, crew)
+        other = None if app is None or beside is None else server_of(app, beside=True)
+        admin = None if other is None or beside is None else loop.create_task(other.serve(sockets=[beside]))
+        with heard(signal.SIGTERM, crew.end), heard(signal.SIGINT, crew.end), hanging_up(crew):
+            try:
+                await crew.work()
+            finally:
+                if other is not None and admin is not None:
+                    other.should_exit = True
+                    await admin
+
+
+def _sealed(settings: Settings, home: Path) -> Settings:
+    """Settings with a key that all of them seal with: what one keeps for a person, another one may release."""
+    if settings.seal_key is not None:
+        return settings
+    file = home / "seal"
+    with open(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
+        stream.write(secrets.token_hex(32))
+    return settings.model_copy(update={"seal_key": Secret(file=file)})
+
+
+__all__ = ["Crew", "serve"]

@@ -1,0 +1,268 @@
+"""What whoever runs a gateway can do: look, reload while it serves, stop it, run several processes and lose one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.processes import CHAT, Serving, asked, said, serving_process
+from tests.pipeline.gateway.servers import KEY, asking, script, until
+
+from pipeline.gateway.identity import hash_of
+from pipeline.gateway.operations import merged
+
+ADMIN = "cmf_an-admin-of-a-test"
+OPERATIONS = {"port": 0, "keys": [{"name": "ops", "hash": hash_of(ADMIN)}]}
+AS_ADMIN = {"authorization": f"Bearer {ADMIN}"}
+NOT = 'deny contains {{"code": "test.not", "reason": "Not this."}} if contains(input.content, "{0}")'
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    write_rules(tmp_path / "policy", {"words": NOT.format("forbidden")}, kinds="text")
+    return tmp_path
+
+
+def settings(home: Path, *replies: dict[str, Any], **more: Any) -> dict[str, Any]:
+    body = {"upstreams": {"up": script(home, *(replies or ({"text": "ok"},)))}, "policies": ["policy"]}
+    return body | {"admin": OPERATIONS, "watch": False} | more
+
+
+@pytest.fixture
+def one(home: Path) -> Iterator[Serving]:
+    with serving_process(home, settings(home)) as serving:
+        yield serving
+
+
+def reloads(serving: Serving) -> int:
+    """How often policies were read again."""
+    text = asked(serving.operations, "GET", "/metrics")[1]
+    return int(text.partition('cmf_policy_reloads_total{outcome="done"} ')[2].split()[0])
+
+
+def status(serving: Serving, text: str) -> int:
+    found: int = asked(serving.url, "POST", CHAT, said(text))[0]
+    return found
+
+
+@pytest.mark.spec("GW-150")
+def test_what_is_counted_is_told_on_the_other_port_and_not_to_clients(one: Serving) -> None:
+    assert status(one, "hi") == 200
+    assert status(one, "forbidden") == 403
+
+    text = asked(one.operations, "GET", "/metrics")[1]
+
+    assert asked(one.url, "GET", "/metrics")[0] == 404
+    assert asked(one.url, "GET", "/readyz")[0] == 200
+    assert asked(one.operations, "POST", CHAT, said("hi"))[0] == 404
+    assert 'cmf_decisions_total{verdict="deny",action="refuse"} 1' in text
+    assert 'cmf_rule_hits_total{rule="test/words"} 1' in text
+    for never in ("cmf_forwarded_on_failure_total 0", 'cmf_gateway_unrecorded_total{outcome="released"} 0'):
+        assert never in text
+
+
+@pytest.mark.spec("GW-151")
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, 401),
+        ({"authorization": f"Bearer {KEY}"}, 403),
+        ({"authorization": "Basic x"}, 401),
+        ({"x-api-key": KEY, **AS_ADMIN}, 401),
+    ],
+)
+def test_nobody_but_an_admin_can_do_anything(one: Serving, headers: dict[str, str], code: int) -> None:
+    assert asked(one.operations, "POST", "/admin/reload", headers=headers)[0] == code
+
+
+@pytest.mark.spec("GW-151")
+def test_an_admin_s_key_is_no_client_s_and_what_can_be_done_is_on_no_other_port(home: Path) -> None:
+    keys = [{"name": "ann", "hash": hash_of(KEY), "subject": {"id": "ann"}}]
+    with serving_process(home, settings(home, keys=keys)) as serving:
+        as_client = asked(serving.url, "POST", CHAT, said("hi"), AS_ADMIN)[0]
+        elsewhere = asked(serving.url, "POST", "/admin/reload", headers=AS_ADMIN)[0]
+        got = asked(serving.operations, "GET", "/admin/reload", headers=AS_ADMIN)[0]
+
+    assert (as_client, elsewhere, got) == (401, 404, 405)
+
+
+@pytest.mark.spec("GW-152")
+def test_policies_are_read_again_on_demand_and_a_refused_set_changes_nothing(home: Path, one: Serving) -> None:
+    before = asked(one.operations, "GET", "/readyz")[1]["revisions"]["all"]
+    write_rules(home / "policy", {"words": NOT.format("other")}, kinds="text")
+
+    done = asked(one.operations, "POST", "/admin/reload", headers=AS_ADMIN)
+
+    assert done[0] == 200
+    assert done[1]["policies"][0]["revision"] != before
+    assert (status(one, "forbidden"), status(one, "other")) == (200, 403)
+    write_rules(home / "policy", {"words": "deny contains x if {"}, kinds="text")
+    refused = asked(one.operations, "POST", "/admin/reload", headers=AS_ADMIN)
+    assert refused[0] == 409
+    assert "policy." in refused[1]["policies"][0]["refused"]
+    assert status(one, "other") == 403
+    assert "cmf_policy_reload_failed 1" in asked(one.operations, "GET", "/metrics")[1]
+
+
+@pytest.mark.spec("GW-152")
+def test_a_signal_and_a_changed_file_have_policies_read_again_while_requests_go_on(home: Path) -> None:
+    with serving_process(home, settings(home, watch=True)) as serving:
+        found: list[int] = []
+        over = threading.Event()
+
+        def load() -> None:
+            while not over.is_set():
+                found.append(status(serving, "hi"))
+
+        threads = [threading.Thread(target=load) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        write_rules(home / "policy", {"words": NOT.format("second")}, kinds="text")
+        until(lambda: status(serving, "second") == 403)
+        (home / "policy" / "cmf" / "rules" / "test" / "words" / "words.rego").touch()
+        serving.process.send_signal(signal.SIGHUP)
+        until(lambda: reloads(serving) >= 2)
+        over.set()
+        for thread in threads:
+            thread.join()
+
+        assert len(found) > 5
+        assert set(found) == {200}
+
+
+@pytest.mark.spec("GW-153")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_in_work_when_it_is_told_to_end_is_answered(home: Path, workers: int) -> None:
+    slow = {"when": {"says": "slow"}, "text": "done", "delay_seconds": 1.5}
+    with serving_process(home, settings(home, slow, {"text": "ok"}, workers=workers)) as serving:
+        answer: list[Any] = []
+        thread = threading.Thread(target=lambda: answer.append(asked(serving.url, "POST", CHAT, said("slow"))))
+        thread.start()
+        time.sleep(0.5)
+        begun = time.monotonic()
+        code = serving.stop()
+        thread.join()
+
+        assert code == 0
+        assert answer[0][0] == 200
+        assert time.monotonic() - begun < 10
+        with pytest.raises(OSError, match="refused"):
+            asked(serving.url, "POST", CHAT, said("hi"))
+
+
+@pytest.mark.spec("GW-153")
+def test_what_does_not_end_in_time_is_ended(home: Path) -> None:
+    slow = {"when": {"says": "slow"}, "text": "done", "delay_seconds": 60}
+    with (
+        serving_process(home, settings(home, slow, grace_seconds=1)) as serving,
+        asking(serving.url, CHAT, json.dumps(said("slow")).encode()) as client,
+    ):
+        time.sleep(0.5)
+        begun = time.monotonic()
+        code = serving.stop()
+        client.settimeout(5)
+        left = client.recv(65_536)
+
+    assert code == 0
+    assert time.monotonic() - begun < 10
+    assert b"done" not in left
+    assert "Traceback" not in "".join(serving.log)
+
+
+# -- several processes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("GW-155", "GW-156")
+def test_a_killed_process_takes_only_its_own_requests_and_is_begun_anew(home: Path) -> None:
+    with serving_process(home, settings(home, workers=2)) as serving:
+        pids = workers_of(serving)
+        found: list[int] = []
+        over = threading.Event()
+
+        def load() -> None:
+            while not over.is_set():
+                try:
+                    found.append(status(serving, "hi"))
+                except OSError:
+                    found.append(0)
+
+        threads = [threading.Thread(target=load) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        os.kill(pids[0], signal.SIGKILL)
+        until(lambda: len(workers_of(serving)) == 2 and pids[0] not in workers_of(serving))
+        time.sleep(0.5)
+        over.set()
+        for thread in threads:
+            thread.join()
+        until(lambda: 'worker="1"' in asked(serving.operations, "GET", "/metrics")[1])
+        text = asked(serving.operations, "GET", "/metrics")[1]
+
+        assert set(found) <= {200, 0}
+        assert found.count(0) <= 4  # one connection each at most
+        assert found[-1] == 200
+        assert "cmf_gateway_workers 2" in text
+        assert "cmf_gateway_worker_restarts_total 1" in text
+        assert text.count("# TYPE cmf_gateway_requests_total") == 1
+        assert status(serving, "forbidden") == 403
+        reloaded = asked(serving.operations, "POST", "/admin/reload", headers=AS_ADMIN)
+        assert {entry["worker"] for entry in reloaded[1]["policies"]} == {0, 1}
+        assert serving.stop() == 0
+    assert all(not is_alive(pid) for pid in pids)
+
+
+@pytest.mark.spec("GW-155")
+def test_processes_whose_crew_is_killed_end_too(home: Path) -> None:
+    with serving_process(home, settings(home, workers=2)) as serving:
+        pids = workers_of(serving)
+        serving.process.kill()
+        until(lambda: not any(map(is_alive, pids)))
+
+
+@pytest.mark.spec("GW-155")
+def test_a_crew_that_cannot_begin_says_so_and_ends(home: Path) -> None:
+    file = home / "policy" / "cmf" / "rules" / "test" / "words" / "words.rego"
+    file.write_text("package cmf.rules.test.words\n\ndeny contains x if {", encoding="utf-8")
+
+    with pytest.raises(AssertionError), serving_process(home, settings(home, workers=2)):
+        pass
+
+
+def workers_of(serving: Serving) -> list[int]:
+    own = Path(f"/proc/{serving.process.pid}/task/{serving.process.pid}/children")
+    pids = [int(pid) for pid in own.read_text().split()]
+    return [pid for pid in pids if b"pipeline.gateway.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.spec("GW-155")
+def test_counters_of_several_processes_stay_apart_and_families_together() -> None:
+    one = '# TYPE a counter\na{x="1"} 2\n# TYPE b gauge\nb 3\n'
+    other = '# TYPE a counter\na{x="1"} 5\n'
+
+    text = merged({"0": one, "1": other})
+
+    assert text == ('# TYPE a counter\na{x="1",worker="0"} 2\na{x="1",worker="1"} 5\n# TYPE b gauge\nb{worker="0"} 3\n')
+
+
+def test_a_port_that_is_taken_is_said_before_anything_begins(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        body = settings(home, admin={"port": taken.getsockname()[1]})
+        with pytest.raises(AssertionError), serving_process(home, body):
+            pass
