@@ -14,7 +14,7 @@ that type, "" for a block without one), `{"flat": true}` (the reverse: a list of
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from cmf.codec import dumps, loads_object
@@ -27,9 +27,7 @@ from cmf.value import replace, to_bytes
 MAX_SHARE: Final = 2
 """How many times the size of what it lays out a layout may have [A15]."""
 
-SMALL: Final = 256
-"""So many bytes of layout are always kept: an empty message has hardly any of its own."""
-
+_LEAST: Final = len('{"role":"user","content":[]}')  # no message says less
 _ABSENT: Final = object()
 _TEXT_BLOCKS: Final = ("", "text", "input_text", "output_text")
 _T = TypeVar("_T", Message, Request, Response)
@@ -219,9 +217,23 @@ def capped(holders: Sequence[_T]) -> tuple[_T, ...]:
     What is dropped is dropped whole: half a layout would be one that nobody ever wrote.
     """
     size = sum(_size(holder.provider_raw) for holder in holders)
-    if size > SMALL and size > MAX_SHARE * sum(len(to_bytes(holder)) for holder in holders):
+    if size and not any(size <= MAX_SHARE * known for known in _known_bytes(holders)):
         return tuple([replace(holder, provider_raw=None) for holder in holders])
     return tuple(holders)
+
+
+def _known_bytes(holders: Sequence[Message | Request | Response]) -> Iterator[int]:
+    """How many bytes the JSON forms take at least, the more the longer one looks; the last number is exact."""
+    known = 0
+    for holder in holders:
+        if isinstance(holder, Message):
+            known += _LEAST
+            yield known
+            continue
+        for message in holder.messages if isinstance(holder, Request) else [one.message for one in holder.choices]:
+            known += len(to_bytes(message))
+            yield known
+    yield sum(len(to_bytes(holder)) for holder in holders)
 
 
 def _size(layout: Layout | None) -> int:

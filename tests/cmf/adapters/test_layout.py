@@ -173,6 +173,30 @@ def test_the_spelling_of_arguments_is_kept_up_to_twice_the_message(more: Any, sp
 
 
 @pytest.mark.spec("ADP-13")
+def test_the_cap_is_twice_the_message_however_small_it_is() -> None:
+    message = Message(role=Role.USER, content=())
+    twice = 2 * len(to_bytes(message))
+
+    def laid_out(size: int) -> Layout:
+        keys = len("at" + "a" + "json")
+        return Layout(format="x", shape=FrozenDict({"at": {"a": {"json": "x" * (size - keys)}}}))
+
+    assert twice < 100
+    assert with_layout(message, laid_out(twice)).provider_raw == laid_out(twice)
+    assert with_layout(message, laid_out(twice + 1)).provider_raw is None
+
+
+@pytest.mark.spec("ADP-13")
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_request_is_measured_with_all_that_it_says(more: int) -> None:
+    said = tuple(Message(role=Role.USER, content=(TextPart(text=text),)) for text in ("a", "b" * 50))
+    request = Request(model="m", messages=said)
+    texts = ("x" * (2 * len(to_bytes(request)) + more),)
+
+    assert (with_layout(request, Layout(format="x", texts=texts)).provider_raw is None) is bool(more)
+
+
+@pytest.mark.spec("ADP-13")
 def test_a_group_is_measured_and_dropped_as_a_whole() -> None:
     messages = [Message(role=Role.TOOL, content=(TextPart(text="x" * size),)) for size in (1, 1000)]
     shape = FrozenDict({"at": {"a": {"json": "x" * 1500}}})
@@ -219,7 +243,7 @@ def test_no_layout_that_an_adapter_makes_is_larger_than_the_cap(data: st.DataObj
     for group in [(value,), *grouped(messages, name)]:
         held = [one.provider_raw for one in group if one.provider_raw is not None]
         size = sum(_size(layout.shape) + _size(layout.texts) for layout in held)
-        assert size <= max(256, 2 * sum(len(to_bytes(one)) for one in group))
+        assert size <= 2 * sum(len(to_bytes(one)) for one in group)
 
 
 def _size(value: Any) -> int:
