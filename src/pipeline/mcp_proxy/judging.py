@@ -59,7 +59,7 @@ class Judge:
         Raises:
             Refused: policy lets it not through; it is none of MCP's, or cannot be said any more.
         """
-        body = await self._with_answers(body)
+        body = _with_arguments(await self._with_answers(body))
         context = self._context_of(body)
         try:
             request = self._named(self._adapter.from_wire_request(body))
@@ -203,6 +203,14 @@ def _refusal_of(error: CmfError | PipelineError) -> Refused:
     if isinstance(error, CmfError):
         return of_unreadable(error)
     return Refused(refusals.UNAVAILABLE, error.code, "This could not be judged.", retryable=True)
+
+
+def _with_arguments(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A call of a tool without arguments as one with none: policy reads an object, and so does the tool."""
+    params = body.get("params")
+    if body.get("method") != "tools/call" or not isinstance(params, dict) or "arguments" in params:
+        return body
+    return {**body, "params": {**params, "arguments": {}}}
 
 
 def _alike(written: Any, body: Mapping[str, Any]) -> bool:

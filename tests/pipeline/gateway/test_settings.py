@@ -44,7 +44,7 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         (route(modles=[]), "config.unknown-key", "routes[0].modles", "did you mean `models`?"),
         ({"zzz": 1}, "config.unknown-key", "zzz", "there are listen, upstreams"),
         ({"listen": {"port": 70000}}, "config.invalid", "listen.port", "less than or equal"),
-        ({"routes": []}, "config.invalid", "routes", "at least 1"),
+        ({"routes": []}, "config.invalid", "", "nothing is served"),
         ({"routes": [{"name": "a", "upstream": "nowhere"}]}, "config.invalid", "", "names no upstream"),
         ({"routes": [{"name": "a", "upstream": "up"}] * 2}, "config.invalid", "", "a route is there twice"),
         ({"mode": "off"}, "config.invalid", "", "no route goes without judgement"),
