@@ -179,12 +179,20 @@ def _looked_up(path: Path, where: str, table: Any, places: Sequence[int]) -> Any
     return table
 
 
-_STEP: Final = re.compile(r"([^.\[\]]+)|\[([0-9]+)\]")
+_STEP: Final = re.compile(
+    r"""(?:^|\.)(?P<name>[^.\["'\]]+)|\[(?P<place>[0-9]+)\]|\["(?P<text>[^"]+)"\]|\['(?P<other>[^']+)'\]"""
+)
 
 
 def _put(path: Path, where: str, case: dict[str, Any], at: str, item: Any) -> None:
-    """Put `item` into the case at a dotted path, such as `subject.roles` or `conversation[0].text`."""
-    steps = [match[1] if match[1] is not None else int(match[2]) for match in _STEP.finditer(at)]
+    """Put `item` at a path such as `subject.roles`, `conversation[0].text` or `session.counters["calls:tool://a/b.c"]`."""
+    found = list(_STEP.finditer(at))
+    steps = [
+        int(match[0][1:-1]) if match["place"] else match["name"] or match["text"] or match["other"] for match in found
+    ]
+    if not steps or "".join(match[0] for match in found) != at:
+        hint = f'check `{at}`; a name with a dot stands in quotes: a["b.c"]'
+        raise _wrong(path, where, "this is no path in a case", hint)
     holder: Any = case
     try:
         for step in steps[:-1]:

@@ -77,6 +77,10 @@ def judged(runner: CaseRunner, folder: Path, **fields: Any) -> CaseResult:
         ("cases: [{name: a, matrix: {model: []}}]", "not paths with lists of values"),
         ("cases: [{name: a, conversation: [], matrix: {'conversation[3].text': [a]}}]", "a path leads nowhere"),
         ("cases: [{name: a, conversation: [], matrix: {model: [a, b]}, expect_table: [allow]}]", "does not fit"),
+        ("cases: [{name: a, conversation: [], matrix: {'a..b': [a]}}]", "no path"),
+        ("cases: [{name: a, conversation: [], matrix: {'a[x]': [a]}}]", "no path"),
+        ("cases: [{name: a, conversation: [], matrix: {'a[0': [a]}}]", "no path"),
+        ("cases: [{name: a, conversation: [], matrix: {'': [a]}}]", "no path"),
     ],
 )
 def test_what_does_not_fit_is_one_error_with_its_place(text: str, place: str, tmp_path: Path) -> None:
@@ -190,6 +194,22 @@ def test_a_matrix_is_a_case_for_each_combination(tmp_path: Path) -> None:
         ["a"], ["a"], ["b"], ["b"],
     ]  # fmt: skip
     assert cells[1].name == "a [subject.roles=['a'], conversation[0].text='y']"
+
+
+@pytest.mark.spec("CASE-4")
+def test_a_name_that_holds_a_dot_stands_in_quotes(tmp_path: Path) -> None:
+    matrix = {
+        'session.counters["calls:tool://mail/send.now"]': [1, 2],
+        "context.custom['a.b'].c": ["x"],
+    }
+
+    one, two = read_cases(written(tmp_path, case(matrix=matrix)))
+
+    assert (one.session.counters, two.session.counters) == (
+        {"calls:tool://mail/send.now": 1},
+        {"calls:tool://mail/send.now": 2},
+    )
+    assert one.spelled["context"] == {"custom": {"a.b": {"c": "x"}}}
 
 
 @pytest.mark.spec("CASE-4")

@@ -10,7 +10,7 @@ import typer
 
 from cmf.adapters import FORMATS
 from pipeline.cli import bundling, replaying, serving
-from pipeline.cli.replaying import PolicyOption, ReportAs
+from pipeline.cli.replaying import FindingsAs, PolicyOption
 
 app = typer.Typer(
     name="cmf",
@@ -88,8 +88,20 @@ Person = Annotated[str, typer.Option("--as", help="Who you are: a subject's id, 
 KindOption = Annotated[Kind, typer.Option("--kind", help="Whether FILE is a request or a response.")]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"cmf {version('cmf-pipeline')}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version, and leave.")
+    ] = False,
+) -> None:
     """Judge LLM, tool and MCP traffic by policy."""
 
 
@@ -208,7 +220,7 @@ def run_cases(
         Path, typer.Argument(metavar="DIR", help="A project: policies in DIR/policy, cases in DIR/cases.")
     ] = Path(),
     policies: PolicyOption = None,
-    output: Annotated[ReportAs, typer.Option("--format", help="How to write the results.")] = ReportAs.TEXT,
+    output: Annotated[FindingsAs, typer.Option("--format", help="How to write the results.")] = FindingsAs.TEXT,
     select: Annotated[str | None, typer.Option("--run", help="Only cases and tests whose name holds this.")] = None,
     coverage: Annotated[bool, typer.Option("--coverage", help="Name the rules that hit in no case.")] = False,
     threshold: Annotated[
@@ -245,6 +257,25 @@ def playground(
     from pipeline.cli.playground import run
 
     run(port=port, policies=policies, readonly=readonly)
+
+
+class Shell(StrEnum):
+    """What completes the words of a command line."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+@app.command("completion")
+def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> None:
+    """Print what makes a shell complete `cmf`: `source <(cmf completion bash)`.
+
+    For zsh the same; for fish: `cmf completion fish | source`.
+    """
+    from pipeline.cli.completion import run
+
+    run(shell.value)
 
 
 replaying.add_to(app)

@@ -9,17 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.app import File, From, Kind, KindOption, OutputFormat
-from pipeline.cli.replaying import PolicyOption
-
-
-class FindingsAs(StrEnum):
-    """How findings are written."""
-
-    TEXT = "text"
-    JSON = "json"
-    JUNIT = "junit"
-    GITHUB = "github"
-    SARIF = "sarif"
+from pipeline.cli.replaying import FindingsAs, PolicyOption
 
 
 class BuiltinErrors(StrEnum):

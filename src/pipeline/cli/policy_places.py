@@ -15,6 +15,7 @@ from typing import Final
 from pipeline import policy_set
 from pipeline.decision import Hit
 from pipeline.errors import ConfigError
+from pipeline.library import WORD
 from pipeline.metadata import Module
 from pipeline.policy_set import PolicySet
 
@@ -38,7 +39,7 @@ def policies_at(place: str, beside: str) -> Iterator[Path]:
         ConfigError: there is no such directory or revision, or git cannot be asked (`config.no-revision`).
     """
     if not place.startswith(GIT):
-        yield policy_directory(Path(place))
+        yield policy_set.shipped() if place == WORD else policy_directory(Path(place))
         return
     if beside.startswith(GIT):
         hint = "give one of --base and --head as a directory"
@@ -90,9 +91,17 @@ class Places:
 
 
 def file_of(path: str, directories: Sequence[Path]) -> str:
-    """The file of a set that `path` names, from here where it is below here; the path itself where it is in none."""
-    found = next((place / path for place in reversed(directories) if (place / path).is_file()), Path(path))
+    """The file of a set that `path` names, from here where it is below here; the path itself where it is in none.
+
+    What comes with the package is `shipped:` and its path in there: `shipped:cmf/rules/data/pii/pii.rego`.
+    """
+    found = next((place / path for place in reversed(directories) if (place / path).is_file()), None)
+    ours = policy_set.shipped()
+    if found is None:
+        return f"{WORD}:{path}" if not Path(path).is_absolute() and (ours / path).is_file() else path
     here = Path.cwd()
+    if found.is_relative_to(ours) and not ours.is_relative_to(here):
+        return f"{WORD}:{found.relative_to(ours).as_posix()}"
     return str(found.relative_to(here) if found.is_relative_to(here) else found)
 
 

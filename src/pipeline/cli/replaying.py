@@ -18,6 +18,16 @@ class ReportAs(StrEnum):
     GITHUB = "github"
 
 
+class FindingsAs(StrEnum):
+    """How findings are written."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+    GITHUB = "github"
+    SARIF = "sarif"
+
+
 class FiguresAs(StrEnum):
     """How figures are written."""
 
@@ -137,4 +147,4 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(case, name="case")
 
 
-__all__ = ["PolicyOption", "ReportAs", "add_to", "policy_place"]
+__all__ = ["FindingsAs", "PolicyOption", "ReportAs", "add_to", "policy_place"]

@@ -17,8 +17,9 @@ from rich.text import Text
 from pipeline.assembly import load_policies
 from pipeline.case_run import CaseResult, CaseRunner
 from pipeline.cases import Case, read_cases
-from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit
+from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit, write_sarif
 from pipeline.cli.policy_places import file_of, policy_directory
+from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
 from pipeline.decision import Mode
@@ -102,7 +103,8 @@ def judge(directory: Path, places: Sequence[Path], select: str | None = None) ->
         fail(f"{directory}: no cases; {hint}", Exit.USAGE)
     runner = CaseRunner(loaded)
     try:
-        timed = [_timed(runner, case) for case in chosen]
+        with progress("judging", len(chosen)) as told:
+            timed = [_timed(runner, case, told) for case in chosen]
     finally:
         runner.close()
     hit = {rule for result, _ in timed for rule in result.rules}
@@ -123,9 +125,11 @@ def _own_tests(policies: PolicySet, places: Sequence[Path]) -> Iterator[Checked]
         yield dataclasses.replace(test, path=file_of(test.path, places))
 
 
-def _timed(runner: CaseRunner, case: Case) -> _Timed:
+def _timed(runner: CaseRunner, case: Case, told: Callable[[int], None]) -> _Timed:
     start = time.perf_counter()
-    return runner.run(case), time.perf_counter() - start
+    result = runner.run(case)
+    told(1)
+    return result, time.perf_counter() - start
 
 
 def _watch(once: Callable[[], Exit], places: Sequence[Path]) -> None:
@@ -159,8 +163,10 @@ def _shown(report: Report, output: str, *, shows_coverage: bool, threshold: floa
             _json(report)
         case ReportFormat.JUNIT:
             _junit(report)
+        case ReportFormat.GITHUB:
+            write_github(_findings(report))
         case _:
-            _github(report)
+            write_sarif(_findings(report))
     return Exit.REFUSED if report.failed or short else Exit.OK
 
 
@@ -242,7 +248,8 @@ def _junit(report: Report) -> None:
     write_junit("cmf test", [*cases, *tests])
 
 
-def _github(report: Report) -> None:
+def _findings(report: Report) -> list[Finding]:
+    """What did not come out as expected."""
     cases = [
         Finding(file=result.case.file, message=f"{result.case.name}: {problem}", code="case.failed")
         for result, _ in report.cases
@@ -253,7 +260,7 @@ def _github(report: Report) -> None:
         for test in report.tests
         if test.problem
     ]
-    write_github([*cases, *tests])
+    return [*cases, *tests]
 
 
 __all__ = ["Coverage", "Report", "case_files", "judge", "run"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from cmf.enums import ViewKind
 from pipeline import policy_set
 from pipeline.assembly import Config, build_engine, load_policies
 from pipeline.cli.policy_places import file_of
+from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_context, read_traffic
 from pipeline.cli.rendering import console
 from pipeline.decision import Decision, Effect, ViewDecision
@@ -71,20 +72,29 @@ def run(
         decision = Pipeline(policies=loaded, engine=tap).run(traffic, known).decision
         views = _chosen(decision, view)
         why, seen = Why(loaded), tap.documents()
-        if entrypoint is None:
-            told = [
-                Told(view=one, rules=tuple(_rules(why, loaded, one, rule, seen.get(one.path, [])))) for one in views
-            ]
-        else:
-            told = [
-                Told(view=one, own=why.entrypoint(entrypoint, seen[one.path][0]) if one.path in seen else ())
-                for one in views
-            ]
+        with progress("explaining", len(views)) as done:
+            told = [_told(why, loaded, one, rule, seen.get(one.path, []), done) for one in views]
     places = {each.path: file_of(each.path, [policy_set.shipped(), *(policies or ())]) for each in loaded.modules}
     if as_json:
         typer.echo(json.dumps(_document(decision, told, places), ensure_ascii=False, indent=1))
     else:
         _show(told, places, rule)
+
+
+def _told(
+    why: Why,
+    policies: PolicySet,
+    view: ViewDecision,
+    rule: str | None,
+    documents: Sequence[Mapping[str, Any]],
+    done: Callable[[int], None],
+) -> Told:
+    own: tuple[Body, ...] = ()
+    if policies.own_entrypoint is not None and documents:
+        own = why.entrypoint(policies.own_entrypoint, documents[0])
+    rules = tuple(_rules(why, policies, view, rule, documents))
+    done(1)
+    return Told(view=view, rules=rules, own=own)
 
 
 def _chosen(decision: Decision, view: str | None) -> Sequence[ViewDecision]:

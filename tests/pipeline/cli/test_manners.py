@@ -1,0 +1,182 @@
+"""What all commands have in common: version, completion, formats, no colours, no mess."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+
+RUN = CliRunner()
+CMF = [sys.executable, "-c", "from pipeline.cli import main; main()"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    RUN.invoke(app, ["init", str(tmp_path / "p"), "--template", "tools"])
+    return tmp_path / "p"
+
+
+# -- completion --------------------------------------------------------------------------------------------------------
+
+
+def _completed(words: str, folder: Path) -> list[str]:
+    """What bash offers for the last of `words`, as its user has it: the script sourced, `cmf` on PATH."""
+    command = folder / "bin" / "cmf"
+    command.parent.mkdir(exist_ok=True)
+    command.write_text(f"#!{sys.executable}\nfrom pipeline.cli import main\nmain()\n", "utf-8")
+    command.chmod(0o755)
+    script = f"""
+        source <(cmf completion bash)
+        COMP_WORDS=({words}) COMP_CWORD=$(({len(words.split())} - 1))
+        _cmf_completion cmf
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    environment = os.environ | {"PATH": f"{command.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, cwd=folder, env=environment
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.spec("CLI-72")
+def test_bash_completes_commands_options_and_words(tmp_path: Path) -> None:
+    assert _completed("cmf che", tmp_path) == ["check"]
+    assert _completed("cmf bundle i", tmp_path) == ["inspect"]
+    assert _completed("cmf check --fo", tmp_path) == ["--format"]
+    assert _completed("cmf check --format s", tmp_path) == ["sarif"]
+    assert _completed("cmf eval --from anth", tmp_path) == ["anthropic_messages"]
+
+
+@pytest.mark.spec("CLI-72")
+@pytest.mark.parametrize(("shell", "begins"), [("zsh", "#compdef cmf"), ("fish", "complete --command cmf")])
+def test_zsh_and_fish_get_scripts_of_their_own(shell: str, begins: str) -> None:
+    result = RUN.invoke(app, ["completion", shell])
+
+    assert result.stdout.startswith(begins)
+    if (program := shutil.which(shell)) is not None:
+        subprocess.run([program, "-n"], input=result.stdout, text=True, check=True)
+
+
+@pytest.mark.spec("CLI-72")
+def test_another_shell_is_a_matter_of_usage() -> None:
+    assert RUN.invoke(app, ["completion", "tcsh"]).exit_code == 2
+
+
+@pytest.mark.spec("CLI-72")
+def test_the_version_is_that_of_the_distribution() -> None:
+    result = RUN.invoke(app, ["--version"])
+
+    assert (result.exit_code, result.stdout.split()[0]) == (0, "cmf")
+    assert result.stdout.split()[1][0].isdigit()
+
+
+# -- formats -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-9")
+def test_what_fails_in_a_test_is_sarif_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    (project / "cases" / "wrong.yaml").write_text(
+        "cases: [{name: wrong, conversation: [{role: user, text: hi}], expect: deny}]", encoding="utf-8"
+    )
+
+    result = RUN.invoke(app, ["test", "--format", "sarif"])
+
+    (run,) = json.loads(result.stdout)["runs"]
+    (found,) = run["results"]
+    assert (result.exit_code, found["ruleId"], found["level"]) == (1, "case.failed", "error")
+    assert found["message"]["text"] == "wrong: verdict: expected deny, got allow"
+    assert found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "cases/wrong.yaml"
+
+
+# -- a terminal --------------------------------------------------------------------------------------------------------
+
+
+def _on_terminal(arguments: list[str], folder: Path, **environment: str) -> str:
+    """What a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    told = {name: word for name, word in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "CI", "TERM")}
+    process = subprocess.Popen(
+        [*CMF, *arguments],
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=told | {"TERM": "xterm-256color"} | environment,
+    )
+    os.close(theirs)
+    written = b""
+    while select.select([ours], [], [], 60)[0]:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        written += piece
+    os.close(ours)
+    process.wait(timeout=60)
+    return written.decode()
+
+
+@pytest.mark.spec("CLI-4")
+@pytest.mark.parametrize("arguments", [["test"], ["why", "cases/mail.json", "--from", "openai_chat"]])
+def test_a_terminal_gets_colours_and_none_with_no_color(project: Path, arguments: list[str]) -> None:
+    arguments = [*arguments, "--policies", "policy"]
+    plain, coloured = _on_terminal(arguments, project, NO_COLOR="1"), _on_terminal(arguments, project)
+
+    assert "\x1b[3" in coloured
+    assert "\x1b[3" not in plain
+    assert "\x1b[9" not in plain
+
+
+# -- Ctrl-C ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-53")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["eval", "-", "--from", "openai_chat"],
+        ["convert", "-", "--from", "openai_chat", "--to", "gemini"],
+        ["test", "--watch", "--policies", "policy"],
+        ["bundle", "build", "out.tar.gz"],
+        ["doc"],
+        ["check"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_an_interrupt_leaves_nothing_behind(project: Path, arguments: list[str]) -> None:
+    before = sorted(project.rglob("*"))
+    process = subprocess.Popen(
+        [*CMF, *arguments],
+        cwd=project,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(1.0)
+
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+
+    assert "Traceback" not in said
+    assert process.returncode in ((130,) if arguments[1:2] == ["-"] or "--watch" in arguments else (0, 130))
+    if process.returncode == 130:
+        left = [path for path in project.rglob("*") if path not in before and path.is_file()]
+        assert [path for path in left if not path.is_relative_to(project / "docs")] == []
+        assert all(path.read_text(encoding="utf-8").endswith("\n") for path in left)
