@@ -123,6 +123,7 @@ class Fold:
         self._at: dict[Any, _Block] = {}
         self._other: list[Any] = []
         self._begun = False
+        self._ending = False
         self._stopped = False
         self._error: dict[str, Any] | None = None
 
@@ -170,6 +171,7 @@ class Fold:
         self._blocks += [_Block(dict(block)) for block in content or ()]
         self._at = {}
         self._begun, self._stopped = True, False
+        self._ending = message.get("stop_reason") is not None
         return True
 
     def _content_block_start(self, data: dict[str, Any]) -> bool:
@@ -207,10 +209,12 @@ class Fold:
             self._head["usage"] = counted = dict(counted) if isinstance(counted, dict) else {}
             for key, item in usage.items():
                 self._put(counted, key, item)
+        self._ending = True
         return True
 
     def _message_stop(self, data: dict[str, Any]) -> bool:
-        self._stopped = self._begun and set(data) == {"type"}
+        """A message ends after it has said how: a stop that comes before (of another stream, spliced in) is no end."""
+        self._stopped = self._begun and self._ending and set(data) == {"type"}
         return self._stopped
 
     def _broken(self, data: dict[str, Any]) -> bool:

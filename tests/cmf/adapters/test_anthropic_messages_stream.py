@@ -266,6 +266,40 @@ def test_a_second_start_opens_the_message_again() -> None:
     assert body["cmf_partial"] is True
 
 
+@pytest.mark.spec("ANT-23", "ANT-25")
+@pytest.mark.parametrize("at", range(1, 6))
+def test_a_stop_and_a_start_spliced_in_do_not_make_what_came_before_whole(at: int) -> None:
+    events = [start(), *HI, *END]
+    spliced = [*events[:at], event("message_stop"), start(), *events[at:]]
+
+    for length in range(len(spliced)):
+        try:
+            body = ADAPTER.fold_events(spliced[:length])
+        except ShapeError:
+            continue  # deltas of the block that the second start has closed
+        assert body["cmf_partial"] is True
+    assert type(asyncio.run(_heard(spliced[: at + 1]))[-1]) is StreamError
+
+
+@pytest.mark.spec("ANT-23", "ANT-25")
+def test_a_stop_before_its_time_is_judged_and_the_message_goes_on() -> None:
+    body = folded(start(), *HI, event("message_stop"), start(), *HI, *END)
+
+    assert [each["text"] for each in body["content"]] == ["hi", "hi"]
+    assert body["cmf_events"] == [{"type": "message_stop"}]
+    assert "cmf_partial" not in body
+
+
+@pytest.mark.spec("ANT-23")
+def test_a_message_that_begins_with_how_it_ends_is_whole_after_its_stop() -> None:
+    whole = answered(content=[{**CALLS[0]}], stop_reason="tool_use")
+
+    body = folded(event("message_start", message=whole), event("message_stop"))
+
+    assert ADAPTER.from_wire_response(body).message.status is MessageStatus.COMPLETE
+    assert same_spelling(body, whole)
+
+
 def test_the_live_events_tell_text_thinking_and_calls() -> None:
     thinking = {"type": "thinking", "thinking": "h", "signature": ""}
     input_delta = {"type": "input_json_delta", "partial_json": '{"x":1}'}
