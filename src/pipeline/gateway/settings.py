@@ -132,7 +132,7 @@ class Settings(Section):
 
     listen: Listen = Listen()
     upstreams: dict[Name, Upstream] = {}
-    aliases: dict[Name, tuple[Target, ...]] = {}  # names for targets
+    aliases: dict[Name, tuple[Target, ...]] = Field(default_factory=dict)  # names for targets
     routes: tuple[Route, ...] = ()
     mcp: dict[Name, McpServer] = {}  # servers of MCP, at /mcp/<name>
     keys: tuple[Key, ...] = ()

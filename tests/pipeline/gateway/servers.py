@@ -130,10 +130,13 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def asking(url: str, path: str, body: bytes) -> socket.socket:
-    """A connection on which a request was sent, and nothing read."""
+def asking(url: str, path: str, body: bytes, *, takes: int = 0) -> socket.socket:
+    """A connection on which a request was sent, and nothing read; it `takes` so many bytes until then, about."""
     parts = urlsplit(url)
-    client = socket.create_connection((parts.hostname, parts.port))
+    client = socket.socket()
+    if takes:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, takes)
+    client.connect((parts.hostname, parts.port))
     head = f"POST {path} HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     client.sendall(head.encode() + body)
     return client

@@ -1,0 +1,222 @@
+"""Where requests go: aliases, targets in order, and upstreams that are left alone for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.servers import Bare, http_reply, script, serving
+from tests.pipeline.gateway.test_crossing import asks, post
+from tests.pipeline.gateway.test_upstreams import CHAT, HELLO, WHOLE
+from tests.pipeline.gateway.windows import Pieces, events, served, spoken
+
+from pipeline.errors import ConfigError
+from pipeline.gateway.health import Health
+from pipeline.gateway.routing import Candidate, HealthSettings
+from pipeline.gateway.settings import Route
+from pipeline.gateway.upstream import UpstreamError
+from pipeline.guard import Guard
+
+NONE = 'deny contains {"code": "x", "reason": "x"} if false'
+
+
+# -- aliases -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("GW-80")
+def test_aliases_lead_to_targets_once_each_and_in_order() -> None:
+    aliases = {"quick": ("local/llama3:8b", "claude"), "all": ("quick", "claude/big/1", "quick", "claude")}
+
+    found = Route(name="r", targets=("all", "local")).candidates(aliases)
+
+    assert found == (
+        Candidate("local", "llama3:8b"),
+        Candidate("claude", None),
+        Candidate("claude", "big/1"),
+        Candidate("local", None),
+    )
+
+
+@pytest.mark.spec("GW-80")
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"aliases": {"a": ["b"], "b": ["c"], "c": ["a"]}}, "alias a leads back to itself: a → b → c → a"),
+        ({"aliases": {"a": ["a"]}}, "leads back to itself"),
+        ({"aliases": {"a": []}}, "alias a leads nowhere"),
+        ({"aliases": {"a": ["elsewhere/m"]}}, "no upstream or alias there is: elsewhere"),
+        ({"aliases": {"up": ["up/m"]}}, "alias up is also the name of an upstream"),
+        ({"routes": [{"name": "r", "targets": ["gone"]}]}, "route r names no upstream or alias there is: gone"),
+        ({"routes": [{"name": "r", "upstream": "up", "targets": ["up"]}]}, "one of them"),
+        ({"routes": [{"name": "r"}]}, "one of them"),
+        ({"routes": [{"name": "r", "targets": ["up"], "model": "m"}]}, "behind each"),
+    ],
+)
+def test_what_leads_nowhere_ends_the_beginning(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    body = {"upstreams": {"up": script(tmp_path, {"text": "hi"})}, **change}
+
+    with pytest.raises(ConfigError) as caught, serving(tmp_path, body):
+        pass
+
+    assert says in caught.value.message
+
+
+# -- one after the other -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Iterator[Guard]:
+    with Guard(write_rules(tmp_path / "none", {"none": NONE}, mode="enforce\n#   stream: {max_match: 2}")) as guard:
+        yield guard
+
+
+def down() -> Pieces:
+    return Pieces([], ends=UpstreamError(502, "upstream.unreachable", "Not there."))
+
+
+@pytest.mark.spec("GW-82")
+@pytest.mark.parametrize(
+    ("status", "passes"),
+    [
+        ("500 Oops", True),
+        ("503 Busy", True),
+        ("429 Slow", True),
+        ("401 Key", True),
+        ("400 Bad", False),
+        ("404 No", False),
+    ],
+)
+def test_trouble_of_an_upstream_is_passed_on_to_the_next_and_a_wrong_request_is_not(
+    tmp_path: Path, status: str, passes: bool
+) -> None:
+    first, second = Bare(http_reply(b'{"error": {"message": "it said"}}', status=status)), Bare(http_reply(WHOLE))
+    policies = write_rules(tmp_path / "policy", {"none": NONE})
+    with first.running() as one, second.running() as two:
+        upstreams = {
+            "one": {"dialect": "openai_chat", "base_url": one}, "two": {"dialect": "openai_chat", "base_url": two}
+        }  # fmt: skip
+        body = {
+            "upstreams": upstreams,
+            "routes": [{"name": "r", "targets": ["one/a", "two/b"]}],
+            "policies": [str(policies)],
+        }
+        with serving(tmp_path, body) as url:
+            found, _, raw = post(url, CHAT, HELLO)
+
+    assert (found == 200) is passes
+    assert len(first.heard) == 1
+    assert [b'"model":"b"' in one for one in second.heard] == [True] * passes
+    assert passes or b"it said" in raw
+
+
+@pytest.mark.spec("GW-81")
+def test_each_target_is_judged_as_itself_and_a_refusal_is_the_last_word(tmp_path: Path) -> None:
+    rule = 'deny contains {"code": "no.model", "reason": "Not there."} if contains(input.uri, "secret")'
+    policies = write_rules(tmp_path / "policy", {"model": rule}, kinds="request")
+    third = script(tmp_path, {"text": "third"}, name="third")
+    with serving(
+        tmp_path,
+        {
+            "upstreams": {"first": script(tmp_path, {"error": {"status": 500, "message": "x"}}), "third": third},
+            "routes": [{"name": "r", "targets": ["first", "third/secret", "third"]}],
+            "policies": [str(policies)],
+        },
+    ) as url:
+        status, headers, _ = post(url, *asks("openai_chat", "m", "hi", stream=False))
+
+    assert (status, headers["x-cmf-code"]) == (403, "no.model")
+
+
+@pytest.mark.spec("GW-82", "GW-83")
+def test_what_one_format_cannot_say_is_asked_of_another(tmp_path: Path) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://images.example/a.png"}}
+    asked = {"model": "m", "messages": [{"role": "user", "content": [picture]}]}
+    policies = write_rules(tmp_path / "policy", {"none": NONE})
+    reply = Bare(http_reply(WHOLE))
+    with reply.running() as address:
+        nobody = "http://127.0.0.1:1"
+        body: dict[str, Any] = {
+            "upstreams": {
+                "ollama": {"dialect": "ollama", "base_url": nobody},
+                "down": {"dialect": "openai_chat", "base_url": nobody},
+                "chat": {"dialect": "openai_chat", "base_url": address},
+            },
+            "routes": [
+                {"name": "chat", "models": ["m"], "targets": ["ollama", "chat"]},
+                {"name": "down", "models": ["down"], "targets": ["ollama", "down", "ollama/again"]},
+            ],
+            "policies": [str(policies)],
+        }
+        with serving(tmp_path, body) as url:
+            answered, _, _ = post(url, CHAT, asked)
+            trouble, headers, _ = post(url, CHAT, asked | {"model": "down"})
+
+    assert answered == 200
+    assert (trouble, headers["x-cmf-code"]) == (502, "upstream.unreachable")
+
+
+@pytest.mark.spec("GW-82")
+def test_no_other_target_is_tried_once_something_is_out(guard: Guard) -> None:
+    second = Pieces(["second"])
+
+    got = served(guard, [Pieces(["some words"], ends=UpstreamError(502, "upstream.cut", "Cut.")), second])
+
+    assert b"some wor" in got.raw
+    assert "upstream.cut" in str(events(got)[-1])
+    assert b"second" not in got.raw
+
+
+@pytest.mark.spec("GW-82")
+def test_another_target_is_tried_while_nothing_is_out(guard: Guard) -> None:
+    got = served(guard, [down(), Pieces(["a"], ends=UpstreamError(502, "upstream.cut", "Cut.")), Pieces(["words"])])
+
+    assert (got.status, spoken("openai_chat", got)) == (200, "words")
+
+
+@pytest.mark.spec("GW-84")
+def test_an_upstream_that_keeps_failing_is_left_alone_and_says_when_to_try_again(tmp_path: Path) -> None:
+    policies = write_rules(tmp_path / "policy", {"none": NONE})
+    upstream = {"dialect": "openai_chat", "base_url": "http://127.0.0.1:1", "health": {"cooldown_seconds": 30}}
+    with serving(tmp_path, {"upstreams": {"up": upstream}, "policies": [str(policies)]}) as url:
+        found = [post(url, CHAT, HELLO) for _ in range(4)]
+
+    assert [status for status, _, _ in found] == [502, 502, 502, 503]
+    _, headers, _ = found[-1]
+    assert (headers["x-cmf-code"], headers["retry-after"]) == ("upstream.unwell", "30")
+
+
+# -- health ------------------------------------------------------------------------------------------------------------
+
+
+class _Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.spec("GW-84")
+def test_cooldowns_double_up_to_their_bound_and_an_answer_makes_all_well() -> None:
+    clock = _Clock()
+    health = Health(HealthSettings(failures=2, cooldown_seconds=1, max_cooldown_seconds=3), clock)
+    waits = []
+
+    health.failed()
+    assert (health.admits(), health.wait_seconds) == (True, 0)
+    for _ in range(4):
+        health.failed()
+        waits.append(health.wait_seconds)
+        assert not health.admits()
+        clock.now += waits[-1]
+        assert [health.admits() for _ in range(3)] == [True, False, False], "one finds out, the others wait"
+    health.answered()
+
+    assert waits == [1, 2, 3, 3]
+    assert health.admits()
+    health.failed()
+    assert health.admits()
+    health.failed()
+    assert health.wait_seconds == 1
