@@ -200,10 +200,12 @@ class Gateway:
         request = read_request(asked)
         road = self._road(endpoint.dialect, str(request.model))
         told.route = road.route.name
-        if endpoint.does is Does.COUNT:
-            tokens = get(endpoint.dialect.name).estimate_input_tokens(request)
-            return _json(200, dialects.counted(endpoint.dialect, tokens), {"x-cmf-estimated": "true"})
-        return await exchange(road, asked, request, receive, reply)
+        subject = None if asked.subject is None else asked.subject.id
+        with road.admission.entered(subject, lambda: intake.size_of(headers, asked.body)):
+            if endpoint.does is Does.COUNT:
+                tokens = get(endpoint.dialect.name).estimate_input_tokens(request)
+                return _json(200, dialects.counted(endpoint.dialect, tokens), {"x-cmf-estimated": "true"})
+            return await exchange(road, asked, request, receive, reply)
 
     def _road(self, dialect: Dialect, model: str) -> Road:
         for road in self._roads:

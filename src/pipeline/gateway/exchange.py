@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from typing import Any, Final
 
 from ulid import ULID
@@ -24,19 +25,23 @@ from cmf.value import replace
 from pipeline.context import Context
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError
+from pipeline.gateway.admission import Admission
 from pipeline.gateway.answer_ids import identified
 from pipeline.gateway.dialects import JSON, Endpoint, streamed, without_unasked
 from pipeline.gateway.health import Health
 from pipeline.gateway.intake import Receive, unless_gone
+from pipeline.gateway.links import Links
 from pipeline.gateway.refusal import OUTAGE_SECONDS, Refusal, of_decision, of_unreadable
 from pipeline.gateway.reply import Answer, Reply, decision_headers
 from pipeline.gateway.routing import WindowMode
-from pipeline.gateway.settings import Route
+from pipeline.gateway.settings import Route, RouteLimits
 from pipeline.gateway.upstream import Upstream, UpstreamError, is_trouble
 from pipeline.gateway.window import Window
 from pipeline.gateway.window_events import Diverged
 from pipeline.guard import Guard, raised
 from pipeline.outcome import Outcome
+from pipeline.references import references
+from pipeline.sessions import MemorySessions
 
 APPROVAL_HEADER: Final = "x-cmf-approval-id"
 _PASSED_HEADERS: Final = ("anthropic-version", "anthropic-beta")  # they change what a body means
@@ -58,6 +63,8 @@ class Road:
     route: Route
     guard: Guard
     places: tuple[Place, ...]
+    links: Links = field(default_factory=lambda: Links(MemorySessions(), makes=False))
+    admission: Admission = field(default_factory=lambda: Admission(RouteLimits()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +126,13 @@ async def exchange(road: Road, asked: Asked, request: Request, receive: Receive,
 
 
 async def _answer(road: Road, asked: Asked, request: Request, receive: Receive, reply: Reply) -> Answer | None:
+    asked = replaced(asked, session=await road.links.session(asked))
     context = asked.context()
     approval = asked.headers.get(APPROVAL_HEADER)
     if approval is not None:
-        return _written(asked, request, raised(await road.guard.arelease(approval, context=context)))
+        released = raised(await road.guard.arelease(approval, context=context))
+        await road.links.keep(asked, released.response)
+        return _written(asked, request, released)
     refusal: Refusal | None = None
     unwell: list[float] = []
     for place in road.places:
@@ -187,6 +197,9 @@ class _Run:
         if admitted.request is None:
             raise Refusal(503, "pipeline.no-request", "What was judged is no request.")
         self._context = replace(self._context, labels=self._context.labels | admitted.labels)
+        if upstream.target != self._asked.endpoint.dialect.name and references(admitted.request):
+            message = "The request goes on from what another provider keeps."
+            raise _NextPlace(Refusal(400, "request.reference", message, headers={"x-should-retry": "false"}))
         try:
             return admitted.request, emit(admitted, upstream.target)
         except CmfError as error:  # the upstream's format cannot say it
@@ -219,6 +232,7 @@ class _Run:
             raise _NextPlace(trouble)
         facts = known if window is None else window.facts
         outcome = raised(await self._road.guard.arun(_in_words_of(self._asked, response), context=facts))
+        await self._road.links.keep(self._asked, outcome.response)
         if window is None or not self._reply.begun:
             return _written(self._asked, self._request, outcome)
         await self._rest(outcome, window)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
-from cmf.codec import loads
+from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from pipeline.gateway.dialects import Endpoint
 from pipeline.gateway.refusal import Refusal, of_unreadable
@@ -106,6 +106,12 @@ async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits) 
         raise of_unreadable(error, 400) from None
 
 
+def size_of(headers: Mapping[str, str], body: Any) -> int:
+    """How many bytes the body has: as its length said, which the server has held it to; else as it would be written."""
+    length = headers.get("content-length")
+    return len(dumps(body)) if length is None else int(length)
+
+
 async def _bytes(receive: Receive, limits: Limits) -> bytes:
     pieces: list[bytes] = []
     size = 0
@@ -162,5 +168,6 @@ __all__ = [
     "headers_of",
     "query_of",
     "session_of",
+    "size_of",
     "unless_gone",
 ]

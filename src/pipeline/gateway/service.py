@@ -11,12 +11,14 @@ from pipeline.assembly import Config, Policies, open_sessions
 from pipeline.context import Context
 from pipeline.decision import Mode
 from pipeline.errors import ConfigError
+from pipeline.gateway.admission import Admission
 from pipeline.gateway.app import PROBES, Gateway
 from pipeline.gateway.config_file import secret_of
 from pipeline.gateway.exchange import Place, Road
 from pipeline.gateway.health import Health
 from pipeline.gateway.http_upstream import HttpUpstream
 from pipeline.gateway.identity import Identities, TrustedProxy
+from pipeline.gateway.links import Links
 from pipeline.gateway.mcp import McpGateway, endpoints_of
 from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.metrics import Counted, Metrics
@@ -65,11 +67,19 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         sessions = store.sessions() if shared is None else opened.enter_context(open_sessions(shared))
         metrics = Metrics(lambda: {name: guard.revision for name, guard in by_route.items()})
         guards = _guards(settings, sessions, Counted(Recorder(store), metrics.recorded), environment)
+        links = Links(sessions, makes=settings.sessions.choice == "by_id")
+        opened.callback(links.close)
         by_route = {route.name: guards[_law(route, settings)] for route in settings.routes}
         for guard in guards.values():
             opened.callback(guard.close)
         roads = [
-            Road(route=route, guard=guards[_law(route, settings)], places=_places(route, settings, upstreams, healths))
+            Road(
+                route=route,
+                guard=guards[_law(route, settings)],
+                places=_places(route, settings, upstreams, healths),
+                links=links,
+                admission=Admission(route.limits),
+            )
             for route in settings.routes
         ]
         for guard in guards.values():

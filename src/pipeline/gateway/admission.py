@@ -1,0 +1,90 @@
+"""Bounds on one route: how large, how many at once, how often. Spec: docs/spec/gateway.md [GW-146]."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.gateway.refusal import Refusal
+from pipeline.gateway.settings import RouteLimits
+
+MAX_SUBJECTS: Final = 10_000  # whose recent requests are remembered
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """How many requests are left to somebody, as of a moment."""
+
+    left: float
+    at: float
+
+
+class Admission:
+    """Lets requests into a route, or not.
+
+    Args:
+        limits: of the route.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, limits: RouteLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._inside = 0
+        self._buckets: dict[str, _Bucket] = {}
+        self._burst = float(limits.burst or limits.per_minute or 0)
+        self._per_second = (limits.per_minute or 0) / 60
+
+    @contextmanager
+    def entered(self, subject: str | None, size: Callable[[], int]) -> Iterator[None]:
+        """A block for one request of `subject` (None is everybody who is not known), whose body has `size` bytes.
+
+        Raises:
+            Refusal: 413, 429 or 503; the request had better not have been read further.
+        """
+        limits = self._limits
+        if limits.body_bytes is not None and size() > limits.body_bytes:
+            raise Refusal(413, "http.too-large", f"On this route a body has at most {limits.body_bytes} bytes.")
+        if limits.concurrent is not None and self._inside >= limits.concurrent:
+            raise Refusal(503, "route.busy", "Too much is in work: try again.", headers={"retry-after": "1"})
+        if limits.per_minute is not None:
+            self._take("" if subject is None else f"id:{subject}")
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+
+    def _take(self, who: str) -> None:
+        now = self._clock()
+        bucket = self._buckets.get(who)
+        if bucket is None:
+            self._forget(now)
+            if len(self._buckets) >= MAX_SUBJECTS:
+                raise _too_many(1)
+            bucket = self._buckets[who] = _Bucket(self._burst, now)
+        bucket.left = self._left(bucket, now)
+        bucket.at = now
+        if bucket.left < 1:
+            raise _too_many((1 - bucket.left) / self._per_second)
+        bucket.left -= 1
+
+    def _left(self, bucket: _Bucket, now: float) -> float:
+        return min(self._burst, bucket.left + (now - bucket.at) * self._per_second)
+
+    def _forget(self, now: float) -> None:
+        """Forget those who have all of their requests left, where it gets crowded: nothing changes for them."""
+        if len(self._buckets) >= MAX_SUBJECTS:
+            self._buckets = {who: one for who, one in self._buckets.items() if self._left(one, now) < self._burst}
+
+
+def _too_many(seconds: float) -> Refusal:
+    wait = {"retry-after": str(max(1, math.ceil(seconds)))}
+    return Refusal(429, "route.rate", "Too many requests on this route: wait a little.", headers=wait)
+
+
+__all__ = ["MAX_SUBJECTS", "Admission"]
