@@ -82,10 +82,15 @@ class SchemaName(StrEnum):
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or - for standard input.")]
 From = Annotated[Wire, typer.Option("--from", help="The format that FILE is in.")]
+FromOrSeen = Annotated[
+    Wire | None, typer.Option("--from", help="The format that FILE is in; by default told by its shape.")
+]
+KindOrSeen = Annotated[
+    Kind | None, typer.Option("--kind", help="Whether FILE is a request or a response; by default told by its shape.")
+]
 StoreOption = Annotated[str, typer.Option("--store", help="Where sessions are kept: sqlite:////… or redis://….")]
 SealKey = Annotated[Path | None, typer.Option("--seal-key", help="A file with the seal key, 64 hexadecimal digits.")]
 Person = Annotated[str, typer.Option("--as", help="Who you are: a subject's id, and not the one who asked.")]
-KindOption = Annotated[Kind, typer.Option("--kind", help="Whether FILE is a request or a response.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -108,9 +113,9 @@ def root(
 @app.command("eval")
 def evaluate(
     file: File,
-    source: From,
+    source: FromOrSeen = None,
     to: Annotated[Wire | None, typer.Option("--to", help="The format to emit; by default that of FILE.")] = None,
-    kind: KindOption = Kind.REQUEST,
+    kind: KindOrSeen = None,
     policies: PolicyOption = None,
     context: Annotated[Path | None, typer.Option("--context", help="Who asks, and where: JSON or YAML.")] = None,
     output: Annotated[OutputFormat, typer.Option("--format", help="How to write the result.")] = OutputFormat.TEXT,
@@ -144,9 +149,9 @@ def evaluate(
 
     run(
         file,
-        source=source.value,
-        target=(to or source).value,
-        kind=kind.value,
+        source=None if source is None else source.value,
+        target=None if to is None else to.value,
+        kind=None if kind is None else kind.value,
         policies=policies,
         context=context,
         as_json=output is OutputFormat.JSON,
@@ -166,14 +171,19 @@ def evaluate(
 @app.command("view")
 def view(
     file: File,
-    source: From,
-    kind: KindOption = Kind.REQUEST,
+    source: FromOrSeen = None,
+    kind: KindOrSeen = None,
     output: Annotated[ViewFormat, typer.Option("--format", help="How to write the views.")] = ViewFormat.TREE,
 ) -> None:
     """Show what a policy sees of FILE: every value with the Rego path that reaches it."""
     from pipeline.cli.view import run
 
-    run(file, source=source.value, kind=kind.value, output=output.value)
+    run(
+        file,
+        source=None if source is None else source.value,
+        kind=None if kind is None else kind.value,
+        output=output.value,
+    )
 
 
 @app.command("schema")

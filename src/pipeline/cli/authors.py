@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.app import File, From, Kind, KindOption, OutputFormat
+from pipeline.cli.app import File, FromOrSeen, KindOrSeen, OutputFormat
 from pipeline.cli.replaying import FindingsAs, PolicyOption
 
 
@@ -81,8 +81,8 @@ def check(
 
 def why(
     file: File,
-    source: From,
-    kind: KindOption = Kind.REQUEST,
+    source: FromOrSeen = None,
+    kind: KindOrSeen = None,
     policies: PolicyOption = None,
     context: Annotated[Path | None, typer.Option("--context", help="Who asks, and where: JSON or YAML.")] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Who asks: an id.")] = None,
@@ -105,8 +105,8 @@ def why(
 
     run(
         file,
-        source=source.value,
-        kind=kind.value,
+        source=None if source is None else source.value,
+        kind=None if kind is None else kind.value,
         policies=policies,
         context=context,
         subject=subject,

@@ -15,6 +15,7 @@ from cmf.errors import CmfError
 from pipeline import replay_file
 from pipeline.assembly import load_policies
 from pipeline.cli.findings import write_json
+from pipeline.cli.policy_places import chosen
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.cli.rendering import console
@@ -41,6 +42,7 @@ def run(
         fail(f"--max-regress {max_regress}: no percentage; write 10%", Exit.USAGE)
     with one_line_errors():
         before = None if baseline is None else _read(baseline)
+        policies = chosen(policies)
         loaded = load_policies(policies)
         known = None if profiles is None else Profiles.load(profiles)
         files = _files(file)

@@ -18,6 +18,7 @@ from pipeline.assembly import load_policies
 from pipeline.bundle_signature import Key, Verification, claims, verify
 from pipeline.bundle_signing import SigningKey, packed, sign
 from pipeline.cli.findings import write_json
+from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
 from pipeline.display import visible
@@ -31,6 +32,7 @@ ARCHIVES: Final = (".tar.gz", ".tgz")
 def build(out: Path, *, policies: Sequence[Path] | None, key: SigningKey | None = None) -> None:
     """Write the bundle, signed where a key is given, and say its revision."""
     with one_line_errors():
+        policies = chosen(policies)
         loaded = load_policies(policies)
         files = loaded.bundle()
         if key is not None:

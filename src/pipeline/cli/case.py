@@ -12,6 +12,7 @@ from pipeline.assembly import load_policies
 from pipeline.case_run import CaseRunner
 from pipeline.case_writing import case_text, left_out
 from pipeline.cases import read_cases
+from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import one_line_errors
 from pipeline.display import visible
 from pipeline.masking import Masking
@@ -23,6 +24,7 @@ def run(id: str, *, records: Path, policies: Sequence[Path] | None, name: str | 
     with one_line_errors():
         entry = find(records, id)
         case = entry if with_secrets or entry.masked else Masking().masked(entry)
+        policies = chosen(policies)
         text = case_text(case, name)
         notes = [f"left out: {what}" for what in left_out(case)]
         notes += [f"under these policies: {problem}" for problem in _problems(text, policies)]

@@ -14,8 +14,8 @@ from cmf.codec import dumps
 from pipeline.assembly import Config, load_policies, open_sessions
 from pipeline.cli import rendering
 from pipeline.cli.changes import show_changes
-from pipeline.cli.policy_places import Places
-from pipeline.cli.reading import Exit, one_line_errors, read_context, read_seal_key, read_traffic
+from pipeline.cli.policy_places import Places, chosen
+from pipeline.cli.reading import Exit, one_line_errors, read_context, read_seal_key, read_wire
 from pipeline.decision import Action
 from pipeline.emission import emit
 from pipeline.guard import Guard, is_outage
@@ -29,9 +29,9 @@ from pipeline.watched_sessions import WatchedSessions
 def run(
     file: str,
     *,
-    source: str,
-    target: str,
-    kind: str,
+    source: str | None,
+    target: str | None,
+    kind: str | None,
     policies: Sequence[Path] | None,
     context: Path | None,
     as_json: bool,
@@ -55,13 +55,15 @@ def run(
         config = Config(opa_url=opa_url, entrypoint=entrypoint, seal_key=key)
         watched = WatchedSessions(MemorySessions() if store is None else opened.enter_context(open_sessions(store)))
         name = cast("Literal['embedded', 'opa']", engine)
+        policies = chosen(policies)
         loaded = load_policies(policies, entrypoint=entrypoint)
         sessions = cast("SessionStore", watched)
         guard = opened.enter_context(Guard(loaded, engine=name, config=config, sessions=sessions))
         with one_line_errors(str(context or "")):
             known = read_context(context)
         with one_line_errors(file):
-            traffic = read_traffic(file, source, kind)
+            read = read_wire(file, source, kind)
+            traffic, target = read.traffic, target or read.source
         if subject is not None:
             known = known.model_copy(update={"subject": {"id": subject}})
         if session is not None:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import typer
+
 from pipeline import policy_set
 from pipeline.decision import Hit
 from pipeline.errors import ConfigError
@@ -26,6 +28,15 @@ def policy_directory(directory: Path) -> Path:
     """Where the policies of a project are: its `policy` directory, or itself."""
     inner = directory / "policy"
     return inner if inner.is_dir() else directory
+
+
+def chosen(policies: Sequence[Path] | None) -> Sequence[Path] | None:
+    """The policies that were named; without any, those of the project that is here, which standard error says."""
+    here = Path("policy")
+    if policies or not here.is_dir():
+        return policies
+    typer.echo("cmf: by the project's own policies, in policy; --policies shipped for the shipped ones", err=True)
+    return [here]
 
 
 @contextmanager
@@ -123,4 +134,4 @@ def _line(module: Module, hit: Hit) -> int:
     return text.count("\n", 0, best[0].start()) + 1 if best else 1
 
 
-__all__ = ["Places", "file_of", "policies_at", "policy_directory"]
+__all__ = ["Places", "chosen", "file_of", "policies_at", "policy_directory"]

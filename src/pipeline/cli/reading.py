@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +19,7 @@ from cmf.errors import CmfError, DecodeError, ShapeError
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import replace
+from pipeline.cli.detecting import detected
 from pipeline.context import Context
 from pipeline.errors import CaseError, ConfigError, PipelineError, PolicyError, ReplayError, SessionError
 
@@ -90,9 +92,39 @@ def read_seal_key(path: Path) -> bytes:
         raise ConfigError("the seal key cannot be read", path=str(path), code="config.seal-key", hint=hint) from None
 
 
-def read_traffic(file: str, source: str, kind: str) -> Message | Request | Response:
-    """The request, response or message in `file`. Identity in it is a claim: the context alone says who asks."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A file as it was read: the value, and the format and kind that it is in."""
+
+    traffic: Message | Request | Response
+    source: str
+    kind: str
+
+
+def read_wire(file: str, source: str | None, kind: str | None) -> Read:
+    """The request, response or message in `file`. Identity in it is a claim: the context alone says who asks.
+
+    Where no format or kind is said it is told by its shape, and standard error says as what format it was read.
+    """
     body = loads(read_bytes(file))
+    if source is None:
+        source, seen = detected(body)
+        kind = kind or seen
+        typer.echo(f"cmf: read as {source}, a {kind}; --from and --kind say otherwise", err=True)
+    elif kind is None:
+        try:
+            kind = detected(body)[1]
+        except ShapeError:
+            kind = "request"
+    return Read(traffic=_decoded(body, source, kind), source=source, kind=kind)
+
+
+def read_traffic(file: str, source: str, kind: str) -> Message | Request | Response:
+    """The request, response or message in `file`, which is in this format."""
+    return read_wire(file, source, kind).traffic
+
+
+def _decoded(body: Any, source: str, kind: str) -> Message | Request | Response:
     if source == "canonical":
         return _canonical(body)
     adapter = adapters.get(source)

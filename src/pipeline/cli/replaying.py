@@ -50,6 +50,7 @@ PolicyOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--policies",
+        "-p",
         metavar="DIR",
         parser=policy_place,
         help="Policies (repeatable): a directory, a bundle, or the word shipped; data alone goes over the shipped.",

@@ -7,15 +7,15 @@ from rich.text import Text
 
 from cmf.codec import dumps
 from cmf.decomposition import iter_views
-from pipeline.cli.reading import one_line_errors, read_traffic
+from pipeline.cli.reading import one_line_errors, read_wire
 from pipeline.cli.rendering import console
 from pipeline.display import escaped_json, rego_paths, visible
 
 
-def run(file: str, *, source: str, kind: str, output: str) -> None:
+def run(file: str, *, source: str | None, kind: str | None, output: str) -> None:
     """Print the views of `file`."""
     with one_line_errors(file):
-        documents = [view.to_dict() for view in iter_views(read_traffic(file, source, kind))]
+        documents = [view.to_dict() for view in iter_views(read_wire(file, source, kind).traffic)]
     if output == "json":
         typer.echo(dumps(documents).decode())
         return

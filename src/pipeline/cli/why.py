@@ -16,9 +16,9 @@ from rich.text import Text
 from cmf.enums import ViewKind
 from pipeline import policy_set
 from pipeline.assembly import Config, build_engine, load_policies
-from pipeline.cli.policy_places import file_of
+from pipeline.cli.policy_places import chosen, file_of
 from pipeline.cli.progress import progress
-from pipeline.cli.reading import Exit, fail, one_line_errors, read_context, read_traffic
+from pipeline.cli.reading import Exit, fail, one_line_errors, read_context, read_wire
 from pipeline.cli.rendering import console
 from pipeline.decision import Decision, Effect, ViewDecision
 from pipeline.display import escaped_json, visible
@@ -42,8 +42,8 @@ class Told:
 def run(
     file: str,
     *,
-    source: str,
-    kind: str,
+    source: str | None,
+    kind: str | None,
     policies: Sequence[Path] | None,
     context: Path | None,
     subject: str | None,
@@ -59,11 +59,12 @@ def run(
     if rule is not None and entrypoint is not None:
         fail("--rule is for policies that are made of rules; leave it out", Exit.USAGE)
     with one_line_errors():
+        policies = chosen(policies)
         loaded = load_policies(policies, entrypoint=entrypoint)
         with one_line_errors(str(context or "")):
             known = read_context(context)
         with one_line_errors(file):
-            traffic = read_traffic(file, source, kind)
+            traffic = read_wire(file, source, kind).traffic
         if subject is not None:
             known = known.model_copy(update={"subject": {"id": subject}})
         if rule is not None:

@@ -1,0 +1,128 @@
+"""Which wire format a body is in, by its shape, where nobody said so. Spec: docs/spec/cli.md [CLI-73].
+
+For files that a person names at a command line; traffic comes in by a route that says its format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal
+
+from cmf.errors import ShapeError
+
+Kind = Literal["request", "response"]
+Body = Mapping[str, Any]
+
+
+def detected(body: object) -> tuple[str, Kind]:
+    """The format and the kind of `body`. ShapeError (`input.unknown-format`) where it has the shape of none."""
+    if isinstance(body, Mapping):
+        for name, kind, fits in _SHAPES:
+            if fits(body):
+                return name, kind
+    raise ShapeError(
+        "no format that is known has this shape", path="$", hint="say it with --from", code="input.unknown-format"
+    )
+
+
+def _parts(body: Body) -> Iterator[Mapping[str, Any]]:
+    """The messages of a body and the parts of their contents."""
+    messages = body.get("messages")
+    for message in [body, *(messages if isinstance(messages, list) else [])]:
+        if isinstance(message, Mapping):
+            yield message
+            content = message.get("content")
+            yield from (part for part in (content if isinstance(content, list) else []) if isinstance(part, Mapping))
+
+
+def _typed(body: Body, *types: str) -> bool:
+    return any(part.get("type") in types for part in _parts(body))
+
+
+def _choices(body: Body) -> Iterator[Mapping[str, Any]]:
+    choices = body.get("choices")
+    yield from (one for one in (choices if isinstance(choices, list) else []) if isinstance(one, Mapping))
+
+
+def _canonical_request(body: Body) -> bool:
+    return any("content_type" in part for part in _parts(body)) and "choices" not in body
+
+
+def _canonical_response(body: Body) -> bool:
+    messages = (choice.get("message") for choice in _choices(body))
+    return any("content_type" in part for one in messages if isinstance(one, Mapping) for part in _parts(one))
+
+
+def _ui(body: Body) -> bool:
+    return any(isinstance(one.get("parts"), list) and "role" in one for one in _parts(body))
+
+
+def _anthropic(body: Body) -> bool:
+    roles = {message.get("role") for message in _parts(body)}
+    if roles & {"system", "developer", "tool"} or _calls(body):
+        return False
+    is_block = _typed(body, "tool_use", "tool_result", "thinking", "redacted_thinking", "document")
+    tools = body.get("tools")
+    has_schemas = any("input_schema" in tool for tool in _objects(tools))
+    return "system" in body or is_block or has_schemas or str(body.get("model", "")).startswith("claude")
+
+
+def _calls(body: Body) -> list[Mapping[str, Any]]:
+    calls = (call for message in _parts(body) for call in _objects(message.get("tool_calls")))
+    return [call["function"] for call in calls if isinstance(call.get("function"), Mapping)]
+
+
+def _objects(items: object) -> Iterable[Mapping[str, Any]]:
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+
+
+def _ollama(body: Body) -> bool:
+    has_objects = any(isinstance(call.get("arguments"), Mapping) for call in _calls(body))
+    has_own = bool(body.keys() & {"options", "keep_alive", "think"})
+    return has_objects or has_own or any("images" in part or "tool_name" in part for part in _parts(body))
+
+
+def _router(body: Body) -> bool:
+    has_own = bool(body.keys() & {"models", "provider", "transforms", "plugins", "route"})
+    return has_own or "/" in str(body.get("model", "")) or any("native_finish_reason" in one for one in _choices(body))
+
+
+def _has(*names: str) -> Callable[[Body], bool]:
+    return lambda body: all(name in body for name in names)
+
+
+def _with_messages(fits: Callable[[Body], bool]) -> Callable[[Body], bool]:
+    return lambda body: isinstance(body.get("messages"), list) and fits(body)
+
+
+def _with_choices(fits: Callable[[Body], bool]) -> Callable[[Body], bool]:
+    return lambda body: "choices" in body and fits(body)
+
+
+# The first that fits: what is unmistakable, then what has something of its own, then what everybody copies.
+_SHAPES: Final[tuple[tuple[str, Kind, Callable[[Body], bool]], ...]] = (
+    ("canonical", "request", _canonical_request),
+    ("canonical", "response", _canonical_response),
+    ("mcp", "response", lambda body: "jsonrpc" in body and ("result" in body or "error" in body)),
+    ("mcp", "request", _has("jsonrpc")),
+    ("gemini", "request", _has("contents")),
+    ("gemini", "response", _has("candidates")),
+    ("aisdk", "request", _with_messages(_ui)),
+    ("aisdk", "response", lambda body: isinstance(body.get("parts"), list) and "role" in body),
+    (
+        "openai_responses",
+        "response",
+        lambda body: body.get("object") == "response" or isinstance(body.get("output"), list),
+    ),
+    ("openai_responses", "request", lambda body: "input" in body and "messages" not in body),
+    ("anthropic_messages", "response", lambda body: body.get("type") == "message" and "content" in body),
+    ("anthropic_messages", "request", _with_messages(_anthropic)),
+    ("ollama", "response", lambda body: isinstance(body.get("message"), Mapping) and "done" in body),
+    ("openrouter", "response", _with_choices(_router)),
+    ("openai_chat", "response", _has("choices")),
+    ("openrouter", "request", _with_messages(_router)),
+    ("ollama", "request", _with_messages(_ollama)),
+    ("openai_chat", "request", _with_messages(lambda _: True)),
+)
+
+__all__ = ["detected"]
