@@ -140,14 +140,15 @@ def assistant(message: Message, dialect: Dialect, ids: CallIds, *, reply: bool =
     content: list[Part] = []
     details: list[dict[str, Any]] = []
     detailed: list[str] = []
+    foreign: list[str] = []
     calls: list[Any] = []
     for part in message.content:
         if isinstance(part, ThinkingPart | RedactedThinkingPart):
             if dialect.key_of(part) == "reasoning_details":
                 details.append(_detail(part, dialect))
                 detailed.append(part.text if isinstance(part, ThinkingPart) else "")
-            else:
-                _thinking(part, message, dialect, body, content, reply=reply)
+            elif (kept := _thinking(part, message, dialect, body, content, reply=reply)) is not None:
+                foreign.append(kept)
         elif isinstance(part, ToolCallPart):
             _call(part, message, dialect, ids, body, calls)
         elif isinstance(part, TextPart) and dialect.key_of(part) == "refusal":
@@ -166,6 +167,9 @@ def assistant(message: Message, dialect: Dialect, ids: CallIds, *, reply: bool =
     )
     if body["content"] is None and not calls and not reply:
         body["content"] = ""
+    if foreign:
+        said = body.get(dialect.reasoning_key, "")
+        body[dialect.reasoning_key] = said + loss.joined(dialect.format, "thinking", foreign, message=message)
     if details:
         body["reasoning_details"] = details
     repeated = dialect.key_of(message)
@@ -187,7 +191,8 @@ def _reply_content(parts: list[Part], dialect: Dialect, message: Message) -> Any
         return written or None
     if not all(block.keys() == {"type", "text"} for block in written):
         raise UnsupportedError("a reply of this format is text", hint="strip its media")
-    return "".join(block["text"] for block in written) if written else None
+    texts = [block["text"] for block in written]
+    return loss.joined(dialect.format, "text", texts, message=message) if texts else None
 
 
 def _thinking(
@@ -198,18 +203,20 @@ def _thinking(
     content: list[Part],
     *,
     reply: bool,
-) -> None:
+) -> str | None:
+    """Put thinking where it was; the text of another provider's, which a reply has one place for."""
     key = dialect.key_of(part)
     if isinstance(part, ThinkingPart) and key in ("reasoning", "reasoning_content"):
         body[key] = body.get(key, "") + part.text
     elif isinstance(part, ThinkingPart) and key in ("thinking", "thinking_text"):
         content.append(part)
     elif isinstance(part, ThinkingPart) and reply:
-        body[dialect.reasoning_key] = body.get(dialect.reasoning_key, "") + part.text
         if part.signature is not None:
             loss.drop(dialect.format, part.content_type, "a signature of another provider", message=message)
+        return part.text
     else:
         loss.drop(dialect.format, part.content_type, "reasoning of another provider, or edited", message=message)
+    return None
 
 
 def _detail(part: ThinkingPart | RedactedThinkingPart, dialect: Dialect) -> dict[str, Any]:

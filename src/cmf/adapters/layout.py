@@ -27,6 +27,9 @@ from cmf.value import replace, to_bytes
 MAX_SHARE: Final = 2
 """How many times the size of what it lays out a layout may have [A15]."""
 
+ENVELOPE: Final = 128
+"""So many bytes a whole request or response is taken for at least: the JSON form of one that says nothing has two."""
+
 _LEAST: Final = len('{"role":"user","content":[]}')  # no message says less
 _ABSENT: Final = object()
 _TEXT_BLOCKS: Final = ("", "text", "input_text", "output_text")
@@ -223,13 +226,14 @@ def capped(holders: Sequence[_T]) -> tuple[_T, ...]:
 
 
 def _known_bytes(holders: Sequence[Message | Request | Response]) -> Iterator[int]:
-    """How many bytes the JSON forms take at least, the more the longer one looks; the last number is exact."""
+    """How many bytes they are taken for, the more the longer one looks; the last number is that of their JSON forms."""
     known = 0
     for holder in holders:
         if isinstance(holder, Message):
             known += _LEAST
             yield known
             continue
+        yield ENVELOPE
         for message in holder.messages if isinstance(holder, Request) else [one.message for one in holder.choices]:
             known += len(to_bytes(message))
             yield known

@@ -6,7 +6,7 @@ Spec: docs/spec/adapters.md [ADP-10], [ADP-11]; seed 000 §4.2.2 and §7.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -78,6 +78,18 @@ def drop(adapter: str, block_type: str, reason: str, *, message: Message | None 
             "reason": reason,
         },
     )
+
+
+def joined(adapter: str, block_type: str, texts: Sequence[str], between: str = "", *, message: Message) -> str:
+    """The texts as the one that the format has a place for; where they are several, that their bounds are lost."""
+    if len(texts) > 1:
+        drop(
+            adapter,
+            block_type,
+            "the format has one text where there are several blocks: they are joined",
+            message=message,
+        )
+    return between.join(texts)
 
 
 def drop_foreign_extra(adapter: str, holder: Any, block_type: str, *, message: Message | None = None) -> None:

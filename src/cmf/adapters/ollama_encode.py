@@ -77,9 +77,9 @@ def _spoken(message: Message, parts: Iterable[Part], *, reply: bool) -> dict[str
         else:
             loss.drop(FORMAT, part.content_type.value, "the format has no such part", message=message)
     role = "system" if message.role is Role.DEVELOPER else message.role.value
-    encoded: dict[str, Any] = {"role": role, "content": _BETWEEN.join(texts)}
+    encoded: dict[str, Any] = {"role": role, "content": loss.joined(FORMAT, "text", texts, _BETWEEN, message=message)}
     if thoughts:
-        encoded["thinking"] = _BETWEEN.join(thoughts)
+        encoded["thinking"] = loss.joined(FORMAT, "thinking", thoughts, _BETWEEN, message=message)
     if images:
         encoded["images"] = images
     if calls:

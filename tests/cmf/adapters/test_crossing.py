@@ -210,6 +210,36 @@ def test_a_chat_reply_with_a_picture_of_another_format_is_refused() -> None:
             get(name).to_wire_response(painted)
 
 
+SEVERAL = (ThinkingPart(text="h"), TextPart(text="a"), ThinkingPart(text="m"), TextPart(text="b"))
+
+
+@pytest.mark.spec("OAC-19", "OLL-11")
+@pytest.mark.parametrize("name", ["openai_chat", "openrouter", "ollama"])
+def test_that_blocks_of_a_reply_are_joined_is_told(name: str) -> None:
+    several, one = (
+        Response(choices=(Choice(message=Message(role=Role.ASSISTANT, content=parts, id="m1")),))
+        for parts in (SEVERAL, SEVERAL[:2])
+    )
+
+    with collecting() as losses:
+        get(name).to_wire_response(several)
+    with collecting() as none:
+        get(name).to_wire_response(one)
+
+    assert none == []
+    assert sorted((loss.block_type, loss.message_id) for loss in losses) == [("text", "m1"), ("thinking", "m1")]
+    assert all(loss.adapter == name and "joined" in loss.reason for loss in losses)
+
+
+@pytest.mark.spec("OAC-19", "OLL-11")
+@pytest.mark.parametrize("name", ["openai_chat", "openrouter", "ollama"])
+def test_blocks_of_a_critical_reply_are_not_joined(name: str) -> None:
+    message = Message(role=Role.ASSISTANT, content=SEVERAL[1::2], extensions=CRITICAL)
+
+    with pytest.raises(LossyProjectionError):
+        get(name).to_wire_response(Response(choices=(Choice(message=message),)))
+
+
 @pytest.mark.spec("MCP-12")
 def test_structured_output_is_nothing_that_mcp_can_ask_for() -> None:
     request = Request(

@@ -259,7 +259,7 @@ class TestAnswers:
             out = OLLAMA.to_wire(Request(messages=(Message(role=Role.ASSISTANT, content=content),)))
         assert out["messages"] == [{"role": "assistant", "content": "one\n\ntwo", "thinking": "hm", "images": [PNG]}]
         assert [loss.block_type for loss in losses] == [
-            "redacted_thinking", "thinking_signature", "opaque", "tool_call",
+            "redacted_thinking", "thinking_signature", "opaque", "tool_call", "text",
         ]  # fmt: skip
 
     @pytest.mark.spec("OLL-11")
