@@ -186,6 +186,18 @@ def view(
     )
 
 
+@app.command("pins")
+def pins(
+    file: File,
+    source: From,
+    namespace: Annotated[str | None, typer.Option("--namespace", help="The server that the tools belong to.")] = None,
+) -> None:
+    """Print the definitions of a request's tools, or of an MCP `tools/list` result, as data that pins them."""
+    from pipeline.cli.pins import run
+
+    run(file, source=source.value, namespace=namespace)
+
+
 @app.command("schema")
 def schema(
     name: Annotated[SchemaName, typer.Argument(help="What to describe.")] = SchemaName.VIEW,

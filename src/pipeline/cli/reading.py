@@ -116,7 +116,7 @@ def read_wire(file: str, source: str | None, kind: str | None) -> Read:
             kind = detected(body)[1]
         except ShapeError:
             kind = "request"
-    return Read(traffic=_decoded(body, source, kind), source=source, kind=kind)
+    return Read(traffic=traffic_in(body, source, kind), source=source, kind=kind)
 
 
 def read_traffic(file: str, source: str, kind: str) -> Message | Request | Response:
@@ -124,7 +124,8 @@ def read_traffic(file: str, source: str, kind: str) -> Message | Request | Respo
     return read_wire(file, source, kind).traffic
 
 
-def _decoded(body: Any, source: str, kind: str) -> Message | Request | Response:
+def traffic_in(body: Any, source: str, kind: str) -> Message | Request | Response:
+    """What a body in this format says."""
     if source == "canonical":
         return _canonical(body)
     adapter = adapters.get(source)

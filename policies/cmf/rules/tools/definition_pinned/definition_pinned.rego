@@ -1,8 +1,9 @@
 # METADATA
 # title: Tool definitions are those that were reviewed
 # description: |
-#   A tool whose description or input schema is not the one on record is refused, and so, where the operator wants it,
-#   is a tool that is not on record: a definition that changes after somebody trusted it is how a tool turns.
+#   A tool whose definition (description, input schema, who runs it, annotations and all else that it says of itself)
+#   is not the one on record is refused, and so, where the operator wants it, is a tool that is not on record: a
+#   definition that changes after somebody trusted it is how a tool turns. `cmf pins` prints the pins of a file.
 # related_resources:
 #   - ref: https://nvd.nist.gov/vuln/detail/CVE-2025-54136
 # custom:
@@ -45,5 +46,13 @@ _must_be_pinned if lib.any_uri_matches(input.uri, _settings.must_be_pinned)
 _shown contains ["description", input.content]
 
 _shown contains ["input_schema", input.properties.input_schema]
+
+_shown contains ["type", input.properties.type]
+
+_shown contains ["side_effects", input.properties.side_effects]
+
+_shown contains ["extra", input.properties.extra]
+
+_shown contains ["executed_by", input.properties.executed_by] if input.properties.executed_by != "client"
 
 _settings := data.cmf.defaults.tools.definition_pinned

@@ -17,7 +17,7 @@ _tool(uri, description, schema) := {
 	"kind": "tool_definition",
 	"uri": uri,
 	"content": description,
-	"properties": {"input_schema": schema},
+	"properties": {"input_schema": schema, "executed_by": "client"},
 }
 
 test_denied_when_the_description_changed if {
@@ -36,6 +36,30 @@ test_denied_when_a_part_is_missing if {
 test_denied_when_a_part_is_new if {
 	described := {"kind": "tool_definition", "uri": "tool://_/now", "content": "x", "properties": {}}
 	_codes(described) == {"tools.definition-pinned"}
+}
+
+test_denied_when_anything_else_changed if {
+	reviewed := _tool("tool://mail/send", "Sends a mail.", _schema)
+	every other in [
+		{"extra": {"mcp": {"annotations": {"readOnlyHint": true}}}},
+		{"type": "web_search_20250305"},
+		{"side_effects": "none"},
+		{"executed_by": "provider"},
+	] {
+		_codes(object.union(reviewed, {"properties": other})) == {"tools.definition-pinned"}
+	}
+}
+
+test_allowed_as_reviewed_whole if {
+	pin := {
+		"description": "Sends.", "input_schema": _schema, "type": "custom", "side_effects": "write",
+		"extra": {"strict": true}, "executed_by": "provider",
+	}
+	properties := object.remove(pin, ["description"])
+	tool := {"kind": "tool_definition", "uri": "tool://a/b", "content": "Sends.", "properties": properties}
+	found := definition_pinned.deny with input as tool
+		with data.cmf.defaults.tools.definition_pinned as {"pins": {"tool://a/b": pin}, "must_be_pinned": ["**"]}
+	found == set()
 }
 
 test_denied_when_nobody_reviewed_it if {

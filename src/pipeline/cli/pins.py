@@ -1,0 +1,62 @@
+"""`cmf pins`: tool definitions as the operator's data that holds them to what they are now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import typer
+
+from cmf.codec import loads
+from cmf.decomposition import iter_views
+from cmf.enums import ViewKind
+from cmf.errors import ShapeError
+from cmf.message import Message
+from cmf.request import Request
+from cmf.tools import ToolDefinition
+from cmf.value import replace
+from pipeline.cli.reading import one_line_errors, read_bytes, traffic_in
+
+_SHOWN: Final = ("type", "input_schema", "side_effects", "extra")
+
+
+def run(file: str, *, source: str, namespace: str | None) -> None:
+    """Print the pins of the tools in `file`, in order of their URIs."""
+    with one_line_errors(file):
+        pins = pins_of(_tools(file, source), namespace)
+    data = {"cmf": {"defaults": {"tools": {"definition_pinned": {"pins": pins}}}}}
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def pins_of(tools: Sequence[ToolDefinition], namespace: str | None) -> dict[str, Any]:
+    """Tool URI → all that its view shows of its definition, as `tools/definition_pinned` compares it.
+
+    Raises:
+        ShapeError: there is no tool, or two different ones share a URI.
+    """
+    if not tools:
+        raise ShapeError("no tools are defined here", path="$", hint="give a request, or a tools/list result")
+    named = [tool if namespace is None else replace(tool, namespace=namespace) for tool in tools]
+    pins: dict[str, Any] = {}
+    for view in iter_views(Request(messages=(), tools=tuple(named))):
+        if view.kind is not ViewKind.TOOL_DEFINITION:
+            continue
+        shown = view.to_dict()
+        properties = shown["properties"]
+        pin = {name: properties[name] for name in _SHOWN if name in properties}
+        if "content" in shown:
+            pin["description"] = shown["content"]
+        if properties["executed_by"] != "client":
+            pin["executed_by"] = properties["executed_by"]
+        if pins.setdefault(shown["uri"], pin) != pin:
+            raise ShapeError("defined twice, and differently", path=shown["path"], hint="take one of them out")
+    return dict(sorted(pins.items()))
+
+
+def _tools(file: str, source: str) -> tuple[ToolDefinition, ...]:
+    body = loads(read_bytes(file))
+    if source == "mcp" and isinstance(body, dict) and "jsonrpc" not in body:  # the result alone
+        body = {"jsonrpc": "2.0", "id": 1, "result": body}
+    value = traffic_in(body, source, "response" if source == "mcp" else "request")
+    return () if isinstance(value, Message) else tuple(value.tools)
