@@ -25,6 +25,7 @@ _REPEATABLE: Final = frozenset({"anthropic-beta", "accept", "accept-encoding", "
 _REPEATABLE_PREFIX: Final = "x-forwarded-"
 _MEDIA_TYPE: Final = re.compile(r'application/json(?:\s*;\s*charset\s*=\s*"?utf-?8"?)?\s*', re.IGNORECASE)
 _SESSION: Final = re.compile(r"[A-Za-z0-9._:@/=+-]{1,128}")
+_LAST: Final = {"connection": "close"}  # where a request ends is not certain: nothing behind it is read
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 
 
@@ -46,9 +47,9 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         elif key in _REPEATABLE or key.startswith(_REPEATABLE_PREFIX):
             headers[key] = f"{headers[key]}, {text}"
         else:
-            raise Refusal(400, "http.duplicate-header", f"The header `{_shown(key)}` is there twice.")
+            raise Refusal(400, "http.duplicate-header", f"The header `{_shown(key)}` is there twice.", headers=_LAST)
     if "transfer-encoding" in headers and "content-length" in headers:
-        raise Refusal(400, "http.two-lengths", "The request says its length in two ways.")
+        raise Refusal(400, "http.two-lengths", "The request says its length in two ways.", headers=_LAST)
     return headers
 
 

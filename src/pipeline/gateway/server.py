@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import signal
 import socket
 import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
+import h11
 import uvicorn
+from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pipeline.errors import ConfigError
@@ -26,6 +29,25 @@ MAX_HEAD_BYTES: Final = 32 * 1024
 SPARE_FILES: Final = 256  # beside two for each client: stores, policies, upstreams that wait for their next request
 
 
+_BARE: Final = re.compile(rb"(?<!\r)\n|\r(?!\n|$)")  # a line feed alone, or a return alone
+
+
+class StrictBuffer(ReceiveBuffer):
+    """What came of a request: its head has a bound, and one kind of end of line [GW-162]."""
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        """The lines of a head, or of what follows the last chunk; None where they are not all there."""
+        raw = bytes(self)
+        end = raw.find(b"\r\n\r\n")
+        head = raw if end < 0 else raw[:end]
+        if len(head) > MAX_HEAD_BYTES:
+            raise h11.LocalProtocolError("the head is too large", error_status_hint=431)
+        if _BARE.search(head):
+            raise h11.LocalProtocolError("a line ends in another way than the others")
+        lines: list[bytearray] | None = super().maybe_extract_lines()
+        return lines
+
+
 class BoundedProtocol(H11Protocol):
     """A connection that is closed where its client keeps it for nothing."""
 
@@ -35,6 +57,7 @@ class BoundedProtocol(H11Protocol):
         """Begin; or end at once, where there are too many."""
         self._waiting: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self.conn._receive_buffer = StrictBuffer()  # h11 has no door for it; a test says if it moves
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
             transport.abort()

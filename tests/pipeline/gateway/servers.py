@@ -17,21 +17,21 @@ import yaml
 
 from pipeline.cli.serve import server_of
 from pipeline.gateway import config_file
-from pipeline.gateway.app import Gateway
 from pipeline.gateway.identity import hash_of
 from pipeline.gateway.service import built
+from pipeline.gateway.settings import Limits
 
 KEY = "cmf_a-key-of-a-test"
 ANN = {"name": "ann", "hash": hash_of(KEY), "subject": {"id": "ann", "roles": ["agent"]}}
 
 
 @contextmanager
-def running(gateway: Gateway) -> Iterator[str]:
-    """The gateway's address, until the end of the block."""
+def running(gateway: Any, limits: Limits | None = None) -> Iterator[str]:
+    """The address of a gateway, or another ASGI application, until the end of the block."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(64)
-        server = server_of(gateway)
+        server = server_of(gateway, limits)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         while not server.started and thread.is_alive():
@@ -58,7 +58,7 @@ def serving(
     }
     file.write_text(yaml.safe_dump(whole), encoding="utf-8")
     settings = config_file.load(file, environment or {}).settings
-    with built(settings, environment or {}) as gateway, running(gateway) as url:
+    with built(settings, environment or {}) as gateway, running(gateway, settings.limits) as url:
         yield url
 
 
