@@ -45,6 +45,7 @@ from pipeline.stage import Stage, Traffic
 from pipeline.watching import Watcher
 
 _REPLY: Final = "reply"
+_AT_ONCE: Final = Aside(waits=False)  # no store is asked about a run that stands alone
 _log: Final = logging.getLogger("pipeline.pipeline")
 MAX_NAME: Final = 256  # characters of a name in a session's event: well within what an event may hold
 MAX_CONFLICTS: Final = 64  # how often a run is judged again because its session moved on; then it is refused
@@ -88,6 +89,7 @@ class Pipeline:
         self._serving = Serving(build_runner(policies, engine, settings, stages=stages, events=self.events))
         self._sessions = sessions or MemorySessions()
         self._aside = Aside(waits=self._sessions.waits)
+        self._choosing = self._aside if settings.sessions == "by_prefix" else _AT_ONCE
         self._choice = SessionChoice(SessionMode(settings.sessions), self._sessions)
         self._sealer = Sealer(settings.seal_key)
         release = settings.on_record_failure == "release"
@@ -203,7 +205,7 @@ class Pipeline:
 
     async def _arun(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
         begin = perf_counter_ns()
-        known, refused = await self._aside(self._in_session, _traffic(value), known)
+        known, refused = await self._choosing(self._in_session, _traffic(value), known)
         ran = refused or await self._ajudged(value, known, approval_id)
         if self._recording is not None and not await self._recording.akeep(
             value, known, ran.outcome, perf_counter_ns() - begin
@@ -214,12 +216,13 @@ class Pipeline:
         return ran.outcome
 
     async def _ajudged(self, value: Traffic, known: Context, approval_id: str | None) -> Ran:
+        aside = self._aside if known.session is not None else _AT_ONCE
         try:
             for _ in range(MAX_CONFLICTS):
-                facts, history = await self._aside(self._read, known, approval_id)
+                facts, history = await aside(self._read, known, approval_id)
                 with self._serving.lease() as runner:
-                    ran = await runner.arun(value, known, facts, history, self._aside)
-                changes = await self._aside(self._committed, value, known, facts, ran.outcome, history)
+                    ran = await runner.arun(value, known, facts, history, aside)
+                changes = await aside(self._committed, value, known, facts, ran.outcome, history)
                 if changes is not None:
                     self._stands(known, facts, ran.outcome, history, changes)
                     return ran
