@@ -36,6 +36,7 @@ from pipeline.store.database import Store
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _READS, _WRITES = 0, 1
+SHIPPED: Final = "shipped"
 POLICY_SECONDS: Final = 5.0  # somebody's own machine may be busy
 
 
@@ -66,7 +67,7 @@ def run(wanted: Wanted) -> None:
         log_to_standard_error(quiet=wanted.quiet)
         address = None if wanted.url is None else _address(wanted, wanted.url)
         store = None if wanted.store is None else opened.enter_context(Store.at(wanted.store))
-        policies: Policies = None if wanted.policies is None else list(wanted.policies)
+        policies: Policies = None if wanted.policies is None else [_place(one) for one in wanted.policies]
         guard = opened.enter_context(
             Guard(
                 policies,
@@ -103,6 +104,11 @@ async def _serve(link: Link, wanted: Wanted, address: Address | None) -> bool:
             http = await opened.enter_async_context(connections())
             server = UrlServer(HttpServer(http, address), link)
         return await StdioProxy(link, Pipes(_READS, _WRITES, MAX_MESSAGE_BYTES), server).run(stop)
+
+
+def _place(policies: Path) -> str | Path:
+    """The directory; the word `shipped`, where no directory goes by that name, is the shipped ones."""
+    return str(policies) if policies == Path(SHIPPED) and not policies.exists() else policies
 
 
 def _check(wanted: Wanted) -> None:

@@ -88,7 +88,14 @@ class Process:
                 await asyncio.wait_for(self._process.wait(), GRACE_SECONDS)
                 break
         self._signal(signal.SIGKILL)  # also what it began and left behind
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._drained(), GRACE_SECONDS)
         return await self._process.wait()
+
+    async def _drained(self) -> None:
+        """Its pipe, read to the end: one that is full would stay open."""
+        while self._process.stdout is not None and await self._process.stdout.read(_CHUNK):
+            pass
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):

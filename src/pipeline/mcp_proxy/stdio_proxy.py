@@ -20,6 +20,7 @@ from pipeline.mcp_proxy.refusals import Refused, of_frame
 _log: Final = logging.getLogger("pipeline.mcp")
 LOOK_SECONDS: Final = 0.25  # how often it is looked for calls that were not answered
 RETRY_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 10.0  # for answers to a client that has ended: to a file of messages, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,8 @@ class StdioProxy:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if hearing.done() and not stop.is_set() and not serving.done():
-                await self._answers(serving)
+                await self._answers(serving, stopping)
+            broken = serving.done() and (serving.exception() is not None or self._link.waiting > 0)
         finally:
             for task in tasks:
                 task.cancel()
@@ -181,14 +183,15 @@ class StdioProxy:
         for error in done:
             if isinstance(error, Exception) and not isinstance(error, ClientGone | ServerGone | FrameError):
                 raise error
-        return stop.is_set() or (hearing.done() and not hearing.cancelled() and hearing.exception() is None)
+        heard = hearing.done() and not hearing.cancelled() and hearing.exception() is None
+        return stop.is_set() or (heard and not broken)
 
-    async def _answers(self, serving: asyncio.Future[None]) -> None:
+    async def _answers(self, *ends: asyncio.Future[Any]) -> None:
         """Give the server time to answer what it was asked before its client ended."""
-        for _ in range(int(GRACE_SECONDS / 0.02)):
-            if not self._link.waiting or serving.done():
-                return
-            await asyncio.wait({serving}, timeout=0.02)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while self._link.waiting and not any(end.done() for end in ends):
+                    await asyncio.wait(ends, timeout=0.02, return_when=asyncio.FIRST_COMPLETED)
 
     async def _from_client(self) -> None:
         lines = self._client.lines()
