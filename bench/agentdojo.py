@@ -28,6 +28,7 @@ from cmf import Choice, Message, Request, Response, Role, ToolCallPart, ToolDefi
 from cmf.enums import SubjectType
 from cmf.security import SubjectExtension
 from pipeline import Action, Config, Context, Pipeline
+from pipeline.errors import ConfigError
 from pipeline.guard import is_outage
 from pipeline.profiles import Profiles
 
@@ -81,10 +82,16 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="figures only")
     parser.add_argument("--runs", action="store_true", help="name each attack that passed and each honest run held")
     chosen = parser.parse_args()
+    for given in (chosen.file, chosen.profiles or SHIPPED):
+        if not given.exists():
+            parser.error(f"{given} is not there")
     replay = Replay(chosen.profiles or SHIPPED, names=chosen.runs)
     suites: dict[str, Tally] = {}
-    for run in read_runs(chosen.file):
-        replay.tally(run, suites.setdefault(run.suite, Tally()))
+    try:
+        for run in read_runs(chosen.file):
+            replay.tally(run, suites.setdefault(run.suite, Tally()))
+    except ConfigError as error:
+        parser.error(f"profiles: {error}")
     total = Tally()
     for tally in suites.values():
         total.add(tally)
