@@ -199,7 +199,8 @@ def _comparisons(definition: Definition, texts: Mapping[str, str]) -> Iterator[F
             schema = field_schema(tuple(field.split(".")[1:])) or {}
             place = Place(definition.place.module, statement["line"], statement["column"])
             for constant in re.findall(_CONSTANT, spelled):
-                if (hint := _unlike(schema, json.loads(constant))) is not None:
+                hint = _unlike(schema, json.loads(constant)) or _unsaid(field, schema, json.loads(constant))
+                if hint is not None:
                     yield _finding("check.wrong-value", place, f"{field} is never {constant}", hint)
 
 
@@ -213,6 +214,18 @@ def _unlike(schema: Mapping[str, Any], value: Any) -> str | None:
     if kind not in _TYPES or (isinstance(value, _TYPES[kind]) and not (kind != "boolean" and isinstance(value, bool))):
         return None
     return f"it is of type {kind}"
+
+
+def _unsaid(field: str, schema: Mapping[str, Any], value: Any) -> str | None:
+    """What to do where a field of the extensions is absent while it is `value`, which is its default."""
+    is_left_out = field.startswith("input.extensions.") and not field.startswith(_WHOLE)
+    default = schema.get("default")
+    if is_left_out and default is not None and (default, type(default)) == (value, type(value)):
+        return "it is absent where that is so; write `not` of what it may not be"
+    return None
+
+
+_WHOLE: Final = ("input.extensions.security.object.", "input.extensions.security.data_policy.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,9 +57,13 @@ def check(
     ] = None,
     fail_on_warn: Annotated[bool, typer.Option("--fail-on-warn", help="Leave with 1 for warnings too.")] = False,
     with_opa: Annotated[
-        bool, typer.Option("--with-opa", help="Add what `opa check --strict` finds, with types.")
-    ] = False,
-    with_regal: Annotated[bool, typer.Option("--with-regal", help="Add what Regal finds.")] = False,
+        bool | None,
+        typer.Option("--with-opa/--without-opa", help="What `opa check --strict` finds, with types; if it is there."),
+    ] = None,
+    with_regal: Annotated[
+        bool | None,
+        typer.Option("--with-regal/--without-regal", help="What Regal finds, as warnings if it is just there."),
+    ] = None,
 ) -> None:
     """Say everything that is wrong with the policies of DIR, before they judge anything.
 

@@ -40,9 +40,9 @@ def run(
     percent = _PERCENT.fullmatch(max_regress.strip())
     if percent is None:
         fail(f"--max-regress {max_regress}: no percentage; write 10%", Exit.USAGE)
-    with one_line_errors():
+    policies = chosen(policies)
+    with one_line_errors(policies=policies or ()):
         before = None if baseline is None else _read(baseline)
-        policies = chosen(policies)
         loaded = load_policies(policies)
         known = None if profiles is None else Profiles.load(profiles)
         files = _files(file)

@@ -31,8 +31,8 @@ ARCHIVES: Final = (".tar.gz", ".tgz")
 
 def build(out: Path, *, policies: Sequence[Path] | None, key: SigningKey | None = None) -> None:
     """Write the bundle, signed where a key is given, and say its revision."""
-    with one_line_errors():
-        policies = chosen(policies)
+    policies = chosen(policies)
+    with one_line_errors(policies=policies or ()):
         loaded = load_policies(policies)
         files = loaded.bundle()
         if key is not None:

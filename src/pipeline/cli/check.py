@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -28,6 +30,7 @@ from pipeline.cli.findings import (
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.reading import Exit, fail
 from pipeline.cli.test import case_files
+from pipeline.library import PACKAGE
 from pipeline.schemas import schema_of
 
 
@@ -39,10 +42,13 @@ def run(
     builtin_errors: str,
     ignored: Sequence[str],
     fails_on_warnings: bool,
-    with_opa: bool,
-    with_regal: bool,
+    with_opa: bool | None,
+    with_regal: bool | None,
 ) -> None:
-    """Print the findings; leave with 1 if there are errors, with 3 if the policies do not compile."""
+    """Print the findings; leave with 1 if there are errors, with 3 if the policies do not compile.
+
+    OPA and Regal are asked too, where they are there; what Regal then says is a warning, unless it was asked for.
+    """
     folder = policy_directory(directory)
     if not folder.is_dir():
         fail(f"{folder}: no such directory; name one", Exit.USAGE)
@@ -67,8 +73,10 @@ def run(
         )
         for one in report.findings
     ]
-    listed += _opa(folder) if with_opa else []
-    listed += _regal(folder) if with_regal else []
+    if report.compiles:
+        listed += _opa(folder) if _wanted(with_opa, "opa", folder) else []
+        regal = _regal(folder) if _wanted(with_regal, "regal", folder) else []
+        listed += regal if with_regal else [dataclasses.replace(one, severity="warning") for one in regal]
     shown = [one for one in listed if one.code not in ignored]
     _write(shown, output, fails_on_warnings=fails_on_warnings)
     if not report.compiles:
@@ -107,21 +115,32 @@ def _junit_case(finding: Finding, *, fails: bool) -> JUnitCase:
 def _opa(folder: Path) -> list[Finding]:
     """What OPA's own compiler says, strict, with the schema of our input."""
     opa = _needed("opa", folder)
-    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as schema:
-        json.dump(schema_of("view"), schema)
-        schema.flush()
-        done = called(opa, ["check", "--strict", "--bundle", "--format", "json", "--schema", schema.name, folder])
+    with tempfile.TemporaryDirectory(prefix="cmf-") as scratch:
+        schema = Path(scratch) / "schema.json"
+        schema.write_text(json.dumps(schema_of("view")), encoding="utf-8")
+        looked_at = _with_library(folder, Path(scratch) / "policy")
+        done = called(opa, ["check", "--strict", "--bundle", "--format", "json", "--schema", schema, looked_at])
     errors = _document(done.stdout or done.stderr, "opa").get("errors", []) if done.returncode else []
     return [
         Finding(
-            file=_here(one.get("location", {}).get("file", str(folder))),
-            message=one["message"],
-            code=f"opa.{one['code'].replace('_', '-')}",
-            line=one.get("location", {}).get("row", 0),
-            column=one.get("location", {}).get("col", 0),
+            file=_here(str(folder / Path(place["file"]).relative_to(looked_at))) if "file" in place else str(folder),
+            message=one.get("message", "opa check failed"),
+            code=f"opa.{one.get('code', 'error').replace('_', '-')}",
+            line=place.get("row", 0),
+            column=place.get("col", 0),
         )
-        for one in errors
+        for one, place in ((one, one.get("location", {})) for one in errors)
     ]
+
+
+def _with_library(folder: Path, scratch: Path) -> Path:
+    """The policies with what every set can import of the library, which OPA has to be given; a copy if there is any."""
+    if not any(PACKAGE in path.read_text(encoding="utf-8", errors="replace") for path in folder.rglob("*.rego")):
+        return folder
+    library = Path("cmf") / "lib"
+    shutil.copytree(policy_set.shipped() / library, scratch / library)
+    shutil.copytree(folder, scratch, dirs_exist_ok=True)
+    return scratch
 
 
 def _regal(folder: Path) -> list[Finding]:
@@ -139,6 +158,10 @@ def _regal(folder: Path) -> list[Finding]:
         )
         for one in document.get("violations", [])
     ]
+
+
+def _wanted(said: bool | None, name: str, folder: Path) -> bool:
+    return found(name, folder) is not None if said is None else said
 
 
 def _needed(name: str, folder: Path) -> str:

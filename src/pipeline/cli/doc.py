@@ -21,7 +21,7 @@ MAKER: Final = "cmf doc"
 
 def run(directory: Path, *, out: Path | None) -> None:
     """Write the pages of the project in `directory`, and remove those of rules that are gone."""
-    with one_line_errors():
+    with one_line_errors(policies=[policy_directory(directory)]):
         policies = load_policies(policy_directory(directory))
         cases = [case for path in case_files(directory) for case in read_cases(path)]
     if not policies.rules:

@@ -50,12 +50,12 @@ def run(
 
     With a store, the session there is read and changed: labels, counts and approvals hold from call to call.
     """
-    with one_line_errors(), ExitStack() as opened:
+    policies = chosen(policies)
+    with one_line_errors(policies=policies or ()), ExitStack() as opened:
         key = None if seal_key is None else read_seal_key(seal_key)
         config = Config(opa_url=opa_url, entrypoint=entrypoint, seal_key=key)
         watched = WatchedSessions(MemorySessions() if store is None else opened.enter_context(open_sessions(store)))
         name = cast("Literal['embedded', 'opa']", engine)
-        policies = chosen(policies)
         loaded = load_policies(policies, entrypoint=entrypoint)
         sessions = cast("SessionStore", watched)
         guard = opened.enter_context(Guard(loaded, engine=name, config=config, sessions=sessions))

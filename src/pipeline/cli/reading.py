@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,6 +20,7 @@ from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import replace
 from pipeline.cli.detecting import detected
+from pipeline.cli.policy_places import file_of
 from pipeline.context import Context
 from pipeline.errors import CaseError, ConfigError, PipelineError, PolicyError, ReplayError, SessionError
 
@@ -53,12 +54,17 @@ def fail(message: str, code: Exit) -> NoReturn:
 
 
 @contextmanager
-def one_line_errors(file: str = "") -> Iterator[None]:
-    """Inside, an error of ours ends the command with one line and its exit code; never a traceback."""
+def one_line_errors(file: str = "", policies: Sequence[Path] = ()) -> Iterator[None]:
+    """Inside, an error of ours ends the command with one line and its exit code; never a traceback.
+
+    A file of `policies` is named as it can be opened from here.
+    """
     where = f"{file}: " if file and file != "-" else ""
     try:
         yield
     except PolicyError as error:
+        if error.path and policies:
+            error.path = file_of(error.path, policies)
         fail(str(error), Exit.POLICY)
     except ConfigError as error:
         fail(str(error), Exit.USAGE)

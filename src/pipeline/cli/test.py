@@ -51,7 +51,7 @@ def run(
     places = [*policies] if policies else [policy_directory(directory)]
 
     def once() -> Exit:
-        with one_line_errors():
+        with one_line_errors(policies=places):
             report = judge(directory, places, select)
         return _shown(report, output, shows_coverage=shows_coverage, threshold=threshold)
 

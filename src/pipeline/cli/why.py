@@ -58,8 +58,8 @@ def run(
     """
     if rule is not None and entrypoint is not None:
         fail("--rule is for policies that are made of rules; leave it out", Exit.USAGE)
-    with one_line_errors():
-        policies = chosen(policies)
+    policies = chosen(policies)
+    with one_line_errors(policies=policies or ()):
         loaded = load_policies(policies, entrypoint=entrypoint)
         with one_line_errors(str(context or "")):
             known = read_context(context)

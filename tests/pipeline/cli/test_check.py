@@ -129,6 +129,14 @@ def test_settings_over_the_shipped_rules_are_checked_with_them(tmp_path: Path) -
     assert "data.cmf.defaults.data.egress.allowed_host; did you mean allowed_hosts?" in result.stdout
 
 
+@pytest.mark.spec("CLI-32", "POL-37")
+def test_a_field_that_is_absent_at_its_default_is_never_equal_to_it(tmp_path: Path) -> None:
+    folder = project(tmp_path, "input.extensions.completion.tokens.input_tokens == 0")
+
+    assert "absent where that is so" in check(folder).stdout
+    assert check(project(tmp_path, "input.extensions.completion.tokens.input_tokens == 1")).exit_code == 0
+
+
 @pytest.mark.opa
 @pytest.mark.spec("CLI-32")
 def test_opa_adds_the_types_of_the_input(tmp_path: Path, opa_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +147,22 @@ def test_opa_adds_the_types_of_the_input(tmp_path: Path, opa_binary: Path, monke
 
     assert (wrong.exit_code, right.exit_code) == (1, 0)
     assert "rule.rego:6:57: count: invalid argument(s) [opa.rego-type-error]" in wrong.stdout
+    assert check(project(tmp_path, "count(input.is_pre) > 1")).stdout == wrong.stdout
+    assert check(project(tmp_path, "count(input.is_pre) > 1"), "--without-opa").exit_code == 0
+
+
+@pytest.mark.opa
+@pytest.mark.spec("CLI-32", "POL-52")
+def test_opa_is_given_the_library(tmp_path: Path, opa_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(opa_binary.parent))
+    condition = 'data.cmf.lib.uri_matches(input.content, "tool://*/send")'
+
+    right = check(project(tmp_path, condition), "--with-opa")
+    wrong = check(project(tmp_path, f"{{ {condition}; count(input.is_pre) > 1 }}"), "--with-opa")
+
+    assert (right.exit_code, wrong.exit_code) == (0, 1), right.output
+    assert "rule.rego:6:" in wrong.stdout
+    assert str(tmp_path) in wrong.stdout
 
 
 @pytest.mark.spec("CLI-32")
@@ -159,3 +183,9 @@ def test_regal_s_findings_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     assert result.exit_code == 0
     assert "rule.rego:6:2: warning: Line too long [regal.line-length]" in result.stdout
+    violation["level"] = "error"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps({'violations': [violation]})}'\nexit 3\n", encoding="utf-8")
+    codes = [check(folder, *options).exit_code for options in ((), ("--with-regal",), ("--without-regal",))]
+    assert codes == [0, 1, 0]
+    assert "warning: Line too long" in check(folder).stdout
+    assert "Line too long" not in check(folder, "--without-regal").stdout
