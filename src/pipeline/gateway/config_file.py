@@ -123,6 +123,8 @@ def _override(body: dict[str, Any], environment: Mapping[str, str], sources: dic
 def _anchor(value: Any, home: Path) -> None:
     """Make the paths in `value` absolute, from where the file is."""
     for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if isinstance(item, str) and "://" in item:
+            continue  # a URL, `sessions.store` say
         if key in _PATHS and isinstance(item, str):
             value[key] = str(home / Path(item).expanduser())
         elif key in _PATHS and isinstance(item, list):

@@ -183,3 +183,9 @@ def test_a_script_that_is_none_ends_the_beginning(tmp_path: Path, replies: list[
     (tmp_path / "script.yaml").unlink()
     with pytest.raises(ConfigError, match="cannot be read"), built(found.settings, {}):
         pass
+
+
+@pytest.mark.spec("GW-2")
+@pytest.mark.parametrize("url", ["redis://h:1/0", "unix:///run/redis.sock", "sqlite:////var/lib/cmf.db"])
+def test_a_url_is_no_path_beside_the_file(tmp_path: Path, url: str) -> None:
+    assert loaded(tmp_path, WHOLE | {"sessions": {"store": url}}).settings.sessions.store == url
