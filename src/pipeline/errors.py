@@ -17,6 +17,7 @@
         BudgetExceeded              a reservation beyond what the budget allows
       StoreError                    the store cannot read or keep something: nothing may be released
         StoreBusy                   it has too much to do: try again
+      AuditError                    evidence that cannot be read or written
       ConfigError                   a setting that is missing or cannot be
       CaseError                     a file of test cases that does not say what it should
       ReplayError                   a judged input on file that cannot be read, written or judged again
@@ -197,6 +198,12 @@ class StoreBusy(StoreError):
     """The store has too much to do [E2]; an HTTP host answers 503."""
 
     default_code = "store.busy"
+
+
+class AuditError(PipelineError, ValueError):
+    """Evidence that cannot be read or written. What evidence shows to be wrong is no error but a finding."""
+
+    default_code = "audit.unreadable"
 
 
 class ConfigError(PipelineError, ValueError):

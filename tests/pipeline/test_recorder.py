@@ -120,7 +120,10 @@ def test_bytes_that_were_changed_are_no_record(store: Store) -> None:
 
     store.writer.call(damage).result(5)
 
-    for read in (lambda: stored_record(store.engine, record.id), lambda: list(stored_records(store.engine, kind="decision"))):
+    for read in (
+        lambda: stored_record(store.engine, record.id),
+        lambda: list(stored_records(store.engine, kind="decision")),
+    ):
         with pytest.raises(StoreError) as refused:
             read()
         assert refused.value.code == "record.damaged"

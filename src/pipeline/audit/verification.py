@@ -117,6 +117,7 @@ class _Known:
     roots: dict[int, str] = field(default_factory=dict)  # size → root, as found: at each commit
     records: int = 0
     heads: int = 0
+    claimed: int = 0  # how many records its heads cover, those that do not hold included
 
 
 class _Check:
@@ -178,24 +179,24 @@ class _Check:
                 self._found("head.fork", head.log, head.size, None, said)
 
     def _signed_heads(self, known: _Known) -> Iterator[StoredHead]:
-        """The heads that hold and follow one another; the others are problems."""
+        """The heads that hold; the others are problems. The next that holds vouches for what one of them covered."""
         key, size = self._key(known.row), 0
         name = known.row.id
         if key is None:
             said = "it is signed by no key that counts" if self._keys is not None else "its public key is none"
             self._found("head.key", name, None, None, said)
-            return
         for stored in self._evidence.heads(name):
             head = stored.head
-            if head.log != name or not key.signed(head):
-                said = f"the head of {head.size} records is not signed as it stands"
-                self._found("head.signature", name, head.first, None, said)
-                return
-            if head.first != size:
+            if key is None or head.log != name or not key.signed(head):
+                if key is not None:
+                    said = f"the head of {head.size} records is not signed as it stands"
+                    self._found("head.signature", name, head.first, None, said)
+                known.claimed = max(known.claimed, head.size if type(head.size) is int else 0)
+                continue
+            if head.first != max(size, known.claimed):
                 self._found("head.missing", name, size, None, f"no head covers the records from place {size}")
-                return
             known.heads += 1
-            size = head.size
+            size = known.claimed = head.size
             yield stored
 
     # -- records -------------------------------------------------------------------------------------------------------
@@ -206,11 +207,12 @@ class _Check:
         seq = 0
         for stored in self._signed_heads(known):
             signed = self._leaves_signed(name, stored)
-            for place in range(stored.head.first, stored.head.size):
+            for place in range(tree.size, stored.head.size):
                 leaf = leaves.at(place)
                 for extra in leaves.extra():
                     self._found("record.inserted", name, extra.place, extra.id, "a second record for this place")
-                expected = None if signed is None else signed[place - stored.head.first]
+                at = place - stored.head.first  # negative where a head before this one does not hold
+                expected = None if signed is None or at < 0 else signed[at]
                 tree.append(self._check_leaf(known, place, leaf, expected))
                 if leaf is not None:
                     if leaf.seq <= seq:
@@ -222,7 +224,9 @@ class _Check:
                 said = "the records up to here are signed, and their root is not this one"
                 self._found("head.root", name, stored.head.first, None, said)
         for leaf in leaves.rest():
-            self._found("record.inserted", name, leaf.place, leaf.id, "no head covers it: it was not written with one")
+            if leaf.place >= known.claimed:
+                said = "no head covers it: it was not written with one"
+                self._found("record.inserted", name, leaf.place, leaf.id, said)
         known.records = tree.size
 
     def _leaves_signed(self, log: str, stored: StoredHead) -> list[bytes] | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import sqlalchemy
 from sqlalchemy import Connection, Engine, event
@@ -44,6 +45,26 @@ def open_engine(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
         migrate(engine)
     except (SQLAlchemyError, OSError) as error:
         raise unavailable("the store cannot be opened", error) from error
+    return engine
+
+
+def open_to_read(file: Path) -> Engine:
+    """An engine that cannot write: nothing of the database, or beside it, is changed by who only looks.
+
+    Raises:
+        StoreError: there is no such database, or it has another schema than this code knows (`store.other-schema`).
+    """
+    engine = sqlalchemy.create_engine(f"sqlite:///file:{quote(str(file.absolute()))}?mode=ro&uri=true")
+    try:
+        with engine.connect() as connection:
+            found = _revision(connection)
+    except SQLAlchemyError as error:
+        raise unavailable("the store cannot be opened", error) from error
+    if found != SCHEMA:
+        both = f"the store has schema {found}, this code knows {SCHEMA}"
+        raise StoreError(
+            both, code="store.other-schema", hint="use the version that wrote it, or open it with this one"
+        )
     return engine
 
 

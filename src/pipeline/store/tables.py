@@ -208,3 +208,18 @@ HEADS: Final = Table(
     Column("leaves", LargeBinary, nullable=False),
     PrimaryKeyConstraint("log", "size"),
 )
+# Made from records by whoever looks for something, so that writing them costs nothing more [AUD-61].
+RECORD_FACTS: Final = Table(
+    "record_facts",
+    METADATA,
+    Column("seq", BigInteger, nullable=False),
+    _text("name"),
+    _text("value"),
+    PrimaryKeyConstraint("seq", "name", "value"),
+    Index("record_facts_value", "name", "value", "seq"),
+)
+RECORD_FACTS_DONE: Final = Table(
+    "record_facts_done",
+    METADATA,
+    Column("upto", BigInteger, primary_key=True, autoincrement=False),
+)

@@ -7,18 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from sqlalchemy import delete, event, select
 from sqlalchemy.exc import OperationalError
 from tests.pipeline.run_records import made_record
 
 from pipeline.audit.exporting import HeadFile, read_heads
-from pipeline.audit.heads import Signer
+from pipeline.audit.heads import PublicKey, Signer
 from pipeline.audit.verification import verify
 from pipeline.errors import ConfigError, StoreError
 from pipeline.recorder import Recorder
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.tables import HEADS, LOGS
+
+NO_HEAD = '{"log":"a","size":"1","root":"","first":0,"batch":"","at":0,"key":"","signature":""}'
 
 
 @pytest.fixture
@@ -41,6 +45,19 @@ def test_without_a_usable_key_nothing_is_kept(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as refused:
             Signer.at(key)
     assert refused.value.path == str(key)
+
+
+@pytest.mark.spec("AUD-10")
+def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    file = tmp_path / "audit.pem"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    with pytest.raises(ConfigError):
+        Signer.at(file)
+    for text in (public, "no key"):
+        with pytest.raises(ValueError, match="not an Ed25519 public key"):
+            PublicKey.of(text)
 
 
 @pytest.mark.spec("AUD-10")
@@ -158,7 +175,7 @@ def test_heads_that_could_not_be_exported_come_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("AUD-20")
-@pytest.mark.parametrize("line", ["{", "[]", '{"log":"a"}', None])
+@pytest.mark.parametrize("line", ["{", "[]", '{"log":"a"}', NO_HEAD, None])
 def test_a_file_that_holds_no_heads_is_refused_with_its_line(tmp_path: Path, line: str | None) -> None:
     file = tmp_path / "heads.jsonl"
     if line is not None:

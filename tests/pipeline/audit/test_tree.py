@@ -93,3 +93,4 @@ def test_a_proof_of_consistency_holds_for_the_beginning_only() -> None:
         assert not consistent(0, EMPTY_ROOT, size, root, [])
         assert not consistent(size + 1, root, size, root, [])
     assert Proofs(leaves(3)).consistency(0) == []
+    assert not consistent(3, defined_root(leaves(3)), 5, defined_root(leaves(5)), [])

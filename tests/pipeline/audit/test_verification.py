@@ -7,20 +7,24 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.pipeline.run_records import made_record
 
+from cmf.codec import dumps
 from pipeline.audit.exporting import HeadFile, read_heads
-from pipeline.audit.heads import PublicKey, Signer
+from pipeline.audit.heads import Head, PublicKey, Signer
 from pipeline.audit.verification import Report, verify
 from pipeline.errors import PipelineError
 from pipeline.recorder import Recorder
 from pipeline.store.database import Store
 from pipeline.store.engine import open_engine
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.records import row_of
+from pipeline.store.tables import RECORDS as RECORDS_TABLE
 
 RUNS = 1_000
 RECORDS = 60
@@ -87,7 +91,9 @@ def flip(connection: sqlite3.Connection, chance: random.Random) -> int | None:
     # A record's number in the database may change as long as it stays in order: nothing depends on it.
     columns = [name for name in row.keys() if name not in ("_row", "seq")]  # noqa: SIM118
     column = chance.choice(columns)
-    connection.execute(f"UPDATE OR REPLACE {table} SET {column} = ? WHERE rowid = ?", (_other(row[column], chance), row["_row"]))
+    connection.execute(
+        f"UPDATE OR REPLACE {table} SET {column} = ? WHERE rowid = ?", (_other(row[column], chance), row["_row"])
+    )
     return row["place"] if table == "records" and column not in ("log", "place") else None
 
 
@@ -218,3 +224,87 @@ def test_another_key_than_the_one_given_proves_nothing(kept: Kept, tmp_path: Pat
     other = Signer.at(tmp_path / "other.pem").public_key
     codes = {problem.code for problem in kept.checked(kept.file, keys=[other]).problems}
     assert codes >= {"head.key", "head.signature"}
+
+
+def codes(report: Report) -> set[str]:
+    return {problem.code for problem in report.problems}
+
+
+@pytest.mark.spec("AUD-33")
+def test_exported_heads_that_contradict_each_other_or_the_log_are_problems(kept: Kept, tmp_path: Path) -> None:
+    signer, whole = Signer.at(kept.key), read_heads(kept.heads)
+    other = signer.sign(replace(whole[0], root="0" * 64))
+    exported = tmp_path / "heads.jsonl"
+    HeadFile(exported).put([other])
+    assert codes(kept.checked(kept.file, exported)) == {"log.rewritten"}
+    HeadFile(exported).put(whole)
+    assert codes(kept.checked(kept.file, exported)) >= {"head.fork"}
+
+
+@pytest.mark.spec("AUD-31")
+def test_a_head_over_other_records_is_a_problem_even_under_the_right_key(kept: Kept, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.sqlite3"
+    shutil.copyfile(kept.file, copy)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        names = ("log", "size", "root", "first", "batch", "at", "key", "signature")
+        row = connection.execute(f"SELECT {', '.join(names)} FROM heads ORDER BY log, size DESC").fetchone()
+        head = Head(**dict(zip(names, row, strict=True)))
+        signed = Signer.at(kept.key).sign(replace(head, root="0" * 64))
+        connection.execute(
+            "UPDATE heads SET root = ?, signature = ? WHERE log = ? AND size = ?",
+            (signed.root, signed.signature, head.log, head.size),
+        )
+    assert codes(kept.checked(copy)) >= {"head.root"}
+
+
+@pytest.mark.spec("AUD-31")
+def test_leaf_hashes_that_were_not_signed_are_a_problem_and_not_believed(kept: Kept, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.sqlite3"
+    shutil.copyfile(kept.file, copy)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("UPDATE heads SET leaves = x'00'")
+    assert codes(kept.checked(copy)) >= {"head.leaves"}
+
+
+@pytest.mark.spec("AUD-34")
+def test_a_log_whose_public_key_is_none_proves_nothing(kept: Kept, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.sqlite3"
+    shutil.copyfile(kept.file, copy)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("UPDATE logs SET public_key = 'none'")
+    engine = open_engine(f"sqlite:///{copy}")
+    assert codes(verify(StoreEvidence(engine))) >= {"head.key"}
+    engine.dispose()
+
+
+@pytest.mark.spec("AUD-40")
+def test_only_what_is_on_record_as_erased_may_be_gone(tmp_path: Path) -> None:
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        recorder = Recorder(store)
+        gone = made_record()
+        recorder.record(gone)
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE records SET body = NULL WHERE id = ?", (gone.id,))
+        assert codes(verify(StoreEvidence(store.engine))) == {"record.erased"}
+
+        body = dumps({"schema": 1, "records": [gone.id]})
+        recorder.record(replace(made_record(), id="ers_1", kind="erasure", body=body))
+        assert verify(StoreEvidence(store.engine)).holds
+
+
+@pytest.mark.spec("AUD-4")
+def test_records_from_before_there_were_logs_are_noted_by_the_first(kept: Kept, tmp_path: Path) -> None:
+    file = tmp_path / "s.sqlite3"
+    with Store.at(file) as store:
+        with store.engine.begin() as connection:
+            connection.execute(RECORDS_TABLE.insert(), row_of(made_record()))
+        assert codes(verify(StoreEvidence(store.engine))) == {"record.stray"}
+    with Store.at(file) as store:
+        Recorder(store).record(made_record())
+        assert verify(StoreEvidence(store.engine)).holds
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE records SET body = x'00' WHERE log IS NULL")
+        assert codes(verify(StoreEvidence(store.engine))) == {"record.changed"}
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql("DELETE FROM records WHERE log IS NULL")
+        assert codes(verify(StoreEvidence(store.engine))) == {"record.stray"}

@@ -65,6 +65,15 @@ def upgrade() -> None:
         sa.Column("leaves", sa.LargeBinary, nullable=False),
         sa.PrimaryKeyConstraint("log", "size"),
     )
+    op.create_table(
+        "record_facts",
+        _number("seq"),
+        _text("name"),
+        _text("value"),
+        sa.PrimaryKeyConstraint("seq", "name", "value"),
+    )
+    op.create_index("record_facts_value", "record_facts", ["name", "value", "seq"])
+    op.create_table("record_facts_done", sa.Column("upto", sa.BigInteger, primary_key=True, autoincrement=False))
 
 
 def _text(name: str, *, nullable: bool = False) -> sa.Column[str]:

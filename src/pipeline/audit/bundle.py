@@ -1,0 +1,353 @@
+"""Evidence to take away: logs, heads, records and policies in one file, checked offline. Spec: docs/spec/audit.md.
+
+A zip whose parts are stored uncompressed: any tool opens it, and one damaged byte damages one record. With all records
+of all logs in it, it is checked as a database is; of a selection, each record brings the proof that it is in its log.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import struct
+import zipfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from cmf.codec import dumps, loads
+from pipeline.audit.evidence import FIELDS, Evidence, Leaf, LogRow, StoredHead, leaf_of
+from pipeline.audit.heads import Head, PublicKey
+from pipeline.audit.tree import Proofs, included
+from pipeline.audit.verification import LogState, Problem, Report, verify
+from pipeline.errors import AuditError
+
+SCHEMA: Final = 1
+MANIFEST: Final = "manifest.json"
+_LOGS, _HEADS, _RECORDS = "logs.jsonl", "heads.jsonl", "records.jsonl"
+_MOMENT: Final = (1980, 1, 1, 0, 0, 0)  # the same records give the same file
+_HOW_TO: Final = """Evidence of what was decided.
+
+  cmf audit verify FILE [--heads EXPORTED] [--key PUBLIC.pem]
+
+checks it without a network or a server. records.jsonl has a record a line: its row, its bytes as they were stored,
+and in a selection the proof that it is in its log. heads.jsonl has the signed tree heads, logs.jsonl the logs,
+policies/ the rules by revision. Trees are those of RFC 9162 with SHA-256, signatures are Ed25519; docs/spec/audit.md
+describes the rest.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records go into a bundle: those that `wanted` says, described to the reader as `said`."""
+
+    said: str
+    wanted: Callable[[Leaf], bool]
+
+
+def write_bundle(
+    file: Path,
+    evidence: Evidence,
+    *,
+    selection: Selection | None = None,
+    policies: Mapping[str, bytes] | None = None,
+    made_at: int = 0,
+) -> int:
+    """How many records were written; the file is new, or nothing is written.
+
+    Args:
+        file: where to; must not exist.
+        evidence: a database.
+        selection: by default everything.
+        policies: revision → the bundle of it, for those that are known.
+        made_at: microseconds since the epoch; said in the manifest.
+
+    Raises:
+        AuditError: the file exists or cannot be written.
+    """
+    try:
+        with file.open("xb") as opened, zipfile.ZipFile(opened, "w", zipfile.ZIP_STORED) as bundle:
+            return _Writing(bundle, evidence, selection).run(policies or {}, made_at)
+    except FileExistsError:
+        raise AuditError("there is such a file already", path=str(file), hint="choose another name") from None
+    except OSError as error:
+        file.unlink(missing_ok=True)
+        raise AuditError(f"the bundle cannot be written ({type(error).__name__})", path=str(file), hint="") from None
+
+
+class _Writing:
+    def __init__(self, bundle: zipfile.ZipFile, evidence: Evidence, selection: Selection | None) -> None:
+        self._bundle = bundle
+        self._evidence = evidence
+        self._selection = selection
+        self._digests: dict[str, str] = {}
+
+    def run(self, policies: Mapping[str, bytes], made_at: int) -> int:
+        logs = list(self._evidence.logs())
+        self._write(_LOGS, (dumps(asdict(log)) for log in logs))
+        self._write(_HEADS, (line for log in logs for line in self._heads(log.id)))
+        count = self._write(_RECORDS, self._records(logs))
+        for revision, files in sorted(policies.items()):
+            self._put(f"policies/{revision}.tar.gz", files)
+        for log in logs:
+            self._put(f"keys/{log.key}.pem", log.public_key.encode())
+        self._put("README.txt", _HOW_TO.encode())
+        said = None if self._selection is None else self._selection.said
+        manifest = {"schema": SCHEMA, "made_at": made_at, "selection": said, "records": count, "files": self._digests}
+        self._bundle.writestr(zipfile.ZipInfo(MANIFEST, _MOMENT), dumps(manifest))
+        return count
+
+    def _heads(self, log: str) -> Iterator[bytes]:
+        heads = self._evidence.heads(log)
+        if self._selection is None:
+            for stored in heads:
+                yield dumps(stored.head.to_json() | {"leaves": base64.b64encode(stored.leaves).decode()})
+            return
+        for newest in deque(heads, maxlen=1):  # proofs go up to the newest head, and need no other
+            yield dumps(newest.head.to_json() | {"leaves": ""})
+
+    def _records(self, logs: Sequence[LogRow]) -> Iterator[bytes]:
+        for log in logs:
+            if self._selection is None:
+                yield from (_line(log.id, leaf) for leaf in self._evidence.leaves(log.id))
+            else:
+                yield from self._selected(log.id, self._selection)
+        if self._selection is None:
+            yield from (_line(None, leaf) for leaf in self._evidence.strays())
+
+    def _selected(self, log: str, selection: Selection) -> Iterator[bytes]:
+        chosen: list[Leaf] = []
+        hashes: list[bytes] = []
+        for leaf in self._evidence.leaves(log):
+            hashes.append(leaf_of(leaf.row))
+            # The opening says whose log it is: a selection without it would prove less.
+            if not leaf.place or selection.wanted(leaf):
+                chosen.append(leaf)
+        proofs = Proofs(hashes)
+        for leaf in chosen if len(chosen) > 1 else ():
+            yield _line(log, leaf, proofs.inclusion(leaf.place))
+
+    def _write(self, name: str, lines: Iterable[bytes]) -> int:
+        digest, count = hashlib.sha256(), 0
+        with self._bundle.open(zipfile.ZipInfo(name, _MOMENT), "w", force_zip64=True) as part:
+            for line in lines:
+                part.write(line)
+                part.write(b"\n")
+                digest.update(line + b"\n")
+                count += 1
+        self._digests[name] = digest.hexdigest()
+        return count
+
+    def _put(self, name: str, content: bytes) -> None:
+        if name not in self._digests:
+            self._bundle.writestr(zipfile.ZipInfo(name, _MOMENT), content)
+            self._digests[name] = hashlib.sha256(content).hexdigest()
+
+
+def _line(log: str | None, leaf: Leaf, proof: Sequence[bytes] | None = None) -> bytes:
+    body = None if leaf.body is None else leaf.body.decode("utf-8", "replace")
+    line: dict[str, Any] = {"log": log, "place": leaf.place, "seq": leaf.seq, **leaf.row, "body": body}
+    if proof is not None:
+        line["proof"] = [step.hex() for step in proof]
+    return dumps(line)
+
+
+_Line: TypeAlias = tuple[str | None, Leaf, list[bytes]]  # the log, the record, and the proof that it is in it
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle that was opened: what its manifest says, and its logs and heads. It is `Evidence`."""
+
+    file: Path
+    manifest: Mapping[str, Any]
+    log_rows: tuple[LogRow, ...]
+    stored_heads: Mapping[str, tuple[StoredHead, ...]]
+
+    def logs(self) -> Iterable[LogRow]:
+        """Every log."""
+        return self.log_rows
+
+    def heads(self, log: str) -> Iterable[StoredHead]:
+        """The heads of a log, by size."""
+        return self.stored_heads.get(log, ())
+
+    def leaves(self, log: str) -> Iterator[Leaf]:
+        """The records of a log, by place."""
+        return (leaf for name, leaf, _ in self._lines() if name == log)
+
+    def strays(self) -> Iterator[Leaf]:
+        """The records of no log, or of one that is not among `logs`."""
+        known = {row.id for row in self.log_rows}
+        return (leaf for name, leaf, _ in self._lines() if name not in known)
+
+    def proved(self) -> Iterator[_Line]:
+        """The records of a selection with their proofs."""
+        return self._lines()
+
+    def unreadable(self) -> Iterator[int]:
+        """The numbers of the lines that hold no record any more, counted from 1."""
+        return (number for number, found in self._numbered() if found is None)
+
+    def _lines(self) -> Iterator[_Line]:
+        return (found for _, found in self._numbered() if found is not None)
+
+    def _numbered(self) -> Iterator[tuple[int, _Line | None]]:
+        return ((number, _read_line(line)) for number, line in enumerate(_lines_of(self.file, _RECORDS), start=1))
+
+
+def _read_line(line: bytes) -> _Line | None:
+    try:
+        found = loads(line)
+        row = {name: found[name] for name in FIELDS}
+        body = None if found["body"] is None else found["body"].encode()
+        proof = [bytes.fromhex(step) for step in found.get("proof", ())]
+        return found["log"], Leaf(int(found["place"]), int(found["seq"]), row, body), proof
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def open_bundle(file: Path) -> Bundle:
+    """The bundle in `file`.
+
+    Raises:
+        AuditError: it is none, or what it says of its logs and heads cannot be read.
+    """
+    try:
+        manifest = loads(b"".join(_blocks_of(file, MANIFEST)))
+        if manifest["schema"] != SCHEMA:
+            raise AuditError("a bundle of another version", path=str(file), hint="use the version that made it")
+        logs = tuple(LogRow(**loads(line)) for line in _lines_of(file, _LOGS))
+        heads: dict[str, list[StoredHead]] = {}
+        for line in _lines_of(file, _HEADS):
+            found = loads(line)
+            leaves = base64.b64decode(found.pop("leaves"), validate=True)
+            head = Head.from_json(found)
+            heads.setdefault(head.log, []).append(StoredHead(head, leaves))
+    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError):
+        raise AuditError("this is no bundle, or it was changed", path=str(file), hint="export it again") from None
+    return Bundle(file, manifest, logs, {log: tuple(found) for log, found in heads.items()})
+
+
+def verify_bundle(file: Path, *, exported: Iterable[Head] = (), keys: Sequence[PublicKey] | None = None) -> Report:
+    """Everything that is wrong with a bundle; see `verify`.
+
+    Of a selection it is checked that each record is in its log: that none is missing from the selection is the word of
+    whoever made it.
+
+    Raises:
+        AuditError: the file is no bundle, or cannot be read to its end.
+    """
+    bundle = open_bundle(file)
+    anchors = list(exported)
+    if bundle.manifest["selection"] is None:
+        report = verify(bundle, exported=anchors, keys=keys)
+    else:
+        report = _verify_selection(bundle, anchors, keys)
+    found = [*report.problems, *_unreadable_lines(bundle), *_changed_files(bundle)]
+    return Report(report.logs, tuple(found), report.anchored, report.trusted)
+
+
+def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[PublicKey] | None) -> Report:
+    problems: list[Problem] = []
+    heads: dict[str, Head] = {}
+    trusted = None if keys is None else {key.id: key for key in keys}
+    for row in bundle.logs():
+        key = _key_of(row) if trusted is None else trusted.get(row.key)
+        for stored in bundle.heads(row.id):
+            if key is None or not key.signed(stored.head):
+                problems.append(Problem("head.signature", row.id, None, None, "its head is not signed as it stands"))
+            else:
+                heads[row.id] = stored.head
+    counts = dict.fromkeys(heads, 0)
+    for log, leaf, proof in bundle.proved():
+        head = heads.get(log or "")
+        good = head is not None and leaf.whole
+        if (
+            head is None
+            or not good
+            or not included(leaf_of(leaf.row), leaf.place, head.size, proof, bytes.fromhex(head.root))
+        ):
+            said = "it is not what was signed at this place"
+            problems.append(Problem("record.changed", log or "", leaf.place, leaf.id, said))
+        if log in counts:
+            counts[log] += 1
+    vouched = {(head.log, head.size): head for head in exported}
+    for name, head in heads.items():
+        anchor = vouched.get((name, head.size), head)
+        if anchor.root != head.root:
+            signed = any(key.signed(anchor) for key in (_key_of(row) for row in bundle.logs()) if key is not None)
+            code = "log.rewritten" if signed else "head.signature"
+            problems.append(Problem(code, name, None, None, "an exported head of this size has another root"))
+    states = (
+        LogState(log, count, 1, count if (log, heads[log].size) in vouched else 0) for log, count in counts.items()
+    )
+    return Report(tuple(states), tuple(problems), bool(vouched), keys is not None)
+
+
+def _key_of(row: LogRow) -> PublicKey | None:
+    try:
+        return PublicKey.of(row.public_key)
+    except ValueError:
+        return None
+
+
+def _unreadable_lines(bundle: Bundle) -> Iterator[Problem]:
+    for number in bundle.unreadable():
+        yield Problem("record.unreadable", "", None, None, f"{_RECORDS}, line {number} holds no record any more")
+
+
+def _changed_files(bundle: Bundle) -> Iterator[Problem]:
+    for name, digest in bundle.manifest["files"].items():
+        try:
+            found = _digest_of(bundle.file, name)
+        except AuditError:
+            found = ""
+        if found != digest:
+            yield Problem("bundle.changed", "", None, None, f"{name} is not what the manifest says")
+
+
+def _digest_of(file: Path, name: str) -> str:
+    digest = hashlib.sha256()
+    for block in _blocks_of(file, name):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _lines_of(file: Path, name: str) -> Iterator[bytes]:
+    """The lines of a part. A wrong checksum is no end: what is wrong is said of the record, not of the archive."""
+    rest = b""
+    for block in _blocks_of(file, name):
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
+
+
+_BLOCK: Final = 1 << 20
+_HEADER: Final = 30  # bytes of a zip's local header before the name
+_LENGTHS: Final = struct.Struct("<HH")  # in it, at its end: of the name, and of what else follows
+
+
+def _blocks_of(file: Path, name: str) -> Iterator[bytes]:
+    """The bytes of a part, as they stand in the file.
+
+    Not as `zipfile` reads them: it would end at a wrong checksum with no word about which record is the wrong one.
+    """
+    try:
+        with zipfile.ZipFile(file) as bundle, file.open("rb") as opened:
+            part = bundle.getinfo(name)
+            opened.seek(part.header_offset)
+            name_length, more = _LENGTHS.unpack_from(opened.read(_HEADER), _HEADER - _LENGTHS.size)
+            opened.seek(name_length + more, os.SEEK_CUR)
+            left = part.file_size
+            while left and (block := opened.read(min(left, _BLOCK))):
+                left -= len(block)
+                yield block
+    except (OSError, zipfile.BadZipFile, KeyError, struct.error):
+        raise AuditError("a part of the bundle cannot be read", path=f"{file}!{name}", hint="export it again") from None
+
+
+__all__ = ["Bundle", "Selection", "open_bundle", "verify_bundle", "write_bundle"]

@@ -1,0 +1,89 @@
+"""What a reader looks for among records: `verdict:deny rule:tools/* since:7d -session:test`. Spec: docs/spec/audit.md.
+
+Words are told apart by spaces; a word is `name:value`, where the value may end in `*`, and a `-` before it is a no.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pipeline.errors import AuditError
+
+COLUMNS: Final = ("id", "kind", "verdict", "action", "subject", "session", "revision")
+FACTS: Final = ("rule", "code", "effect", "severity", "tool", "uri", "view", "mode", "stage", "environment", "covered")
+TIMES: Final = ("since", "until")
+_DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition: `name` has one of `values`, each of which may end in `*`; or, negated, has none of them."""
+
+    name: str
+    values: tuple[str, ...]
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"{'-' * self.negated}{self.name}:{shlex.quote(','.join(self.values))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """All of `terms`, from `since` on and before `until`, in microseconds since the epoch."""
+
+    terms: tuple[Term, ...] = ()
+    since: int | None = None
+    until: int | None = None
+    text: str = ""
+
+
+def parse(text: str, now: datetime) -> Query:
+    """The query that `text` says; an empty one finds everything.
+
+    Raises:
+        AuditError: a word that says nothing, with the words that would.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise _not_understood(text, "a quotation mark has no second one") from None
+    terms: list[Term] = []
+    times: dict[str, int] = {}
+    for word in words:
+        negated = word.startswith("-")
+        name, colon, value = word.removeprefix("-").partition(":")
+        if not colon or not value:
+            raise _not_understood(word, "write name:value")
+        if name in TIMES and not negated:
+            times[name] = _moment(value, now)
+        elif name in COLUMNS or name in FACTS:
+            terms.append(Term(name, tuple(value.split(",")), negated))
+        else:
+            raise _not_understood(word, f"names are {', '.join((*COLUMNS, *FACTS, *TIMES))}")
+    return Query(tuple(terms), times.get("since"), times.get("until"), text)
+
+
+def _moment(value: str, now: datetime) -> int:
+    """A time ago (`90m`, `7d`) or a moment (ISO 8601; without a zone it is UTC)."""
+    if (found := _DURATION.fullmatch(value)) is not None:
+        moment = now - timedelta(**{_UNITS[found[2]]: int(found[1])})
+    else:
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise _not_understood(value, "a time is like 90m, 12h, 7d, 2026-01-31 or 2026-01-31T09:00") from None
+    at = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (at - _EPOCH) // _EPOCH.resolution
+
+
+def _not_understood(word: str, hint: str) -> AuditError:
+    return AuditError("this part of the query says nothing", path=word, hint=hint, code="audit.query")
+
+
+__all__ = ["COLUMNS", "FACTS", "TIMES", "Query", "Term", "parse"]

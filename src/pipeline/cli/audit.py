@@ -1,0 +1,192 @@
+"""`cmf audit`: looking for records, proving them, taking them away."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from cmf.codec import dumps, loads
+from pipeline.audit.bundle import Selection, verify_bundle, write_bundle
+from pipeline.audit.evidence import Evidence
+from pipeline.audit.exporting import read_heads
+from pipeline.audit.heads import PublicKey, Signer
+from pipeline.audit.query import parse
+from pipeline.audit.verification import Report, verify
+from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.display import escaped_json, visible
+from pipeline.errors import ConfigError
+from pipeline.sessions import wall_clock
+from pipeline.store.database import Store
+from pipeline.store.engine import open_to_read
+from pipeline.store.evidence import StoreEvidence
+from pipeline.store.records import stored_record
+from pipeline.store.search import Found, Search, shown_subject
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_GAPS: Final = frozenset({"record.missing", "log.cut", "log.missing"})
+_HEADS: Final = frozenset({"head.signature", "head.key", "head.missing"})
+_FOLLOW_SECONDS: Final = 0.5
+_SHOWN: Final = 20  # problems that are printed; how many there are in all is said
+
+
+def verify_place(place: Path, *, heads: Path | None, keys: Sequence[Path], as_json: bool) -> None:
+    """Say what is wrong with a database or bundle, and leave with what it comes to."""
+    with one_line_errors():
+        exported = [] if heads is None else read_heads(heads)
+        trusted = [_public_key(file) for file in keys] or None
+        if zipfile.is_zipfile(place):
+            report = verify_bundle(place, exported=exported, keys=trusted)
+        else:
+            with _evidence(place) as evidence:
+                report = verify(evidence, exported=exported, keys=trusted)
+    if as_json:
+        typer.echo(dumps(report.to_json()).decode())
+    else:
+        _print_report(report)
+    if not report.holds:
+        raise typer.Exit(_code(report))
+
+
+def export(store: Path, out: Path, *, query: str | None) -> None:
+    """Write a bundle of what the query finds, or of everything."""
+    with one_line_errors():
+        selection = None
+        if query is not None:
+            with _search(store) as search:
+                found = parse(query, wall_clock())
+                ids = {one.id for one in _all(search, found)}
+            selection = Selection(query, lambda leaf: leaf.id in ids)
+        with _evidence(store) as evidence:
+            made_at = (wall_clock() - _EPOCH) // _EPOCH.resolution
+            count = write_bundle(out, evidence, selection=selection, made_at=made_at)
+    typer.echo(f"{count} records written to {out}")
+
+
+def find(store: Path, query: str, *, limit: int, as_json: bool) -> None:
+    """Print what the query finds, the newest first."""
+    with one_line_errors(), _search(store) as search:
+        _print_found(search.page(parse(query, wall_clock()), limit=limit), as_json)
+
+
+def tail(store: Path, *, limit: int, follow: bool, as_json: bool) -> None:
+    """Print the newest records, the newest last; with `follow`, those that come too."""
+    with one_line_errors(), _search(store) as search:
+        everything = parse("", wall_clock())
+        found = search.page(everything, limit=limit)
+        _print_found(reversed(found), as_json)
+        seen = found[0].seq if found else 0
+        while follow:
+            time.sleep(_FOLLOW_SECONDS)
+            new = [one for one in search.page(everything, limit=1_000) if one.seq > seen]
+            _print_found(reversed(new), as_json)
+            seen = new[0].seq if new else seen
+
+
+def show(store: Path, record_id: str) -> None:
+    """Print one record and where it is."""
+    with one_line_errors(), _reading(store) as engine:
+        found = stored_record(engine, record_id)
+    if found is None:
+        fail(f"{store} has no record {visible(record_id)}", Exit.INPUT)
+    body = {"erased": True} if found.body is None else loads(found.body)
+    typer.echo(escaped_json({"log": found.log, "place": found.place, "digest": found.digest, "record": body}))
+
+
+def heads(store: Path) -> None:
+    """Print the newest head of each log."""
+    with one_line_errors(), _evidence(store) as evidence:
+        for log in evidence.logs():
+            *_, newest = evidence.heads(log.id)
+            typer.echo(dumps(newest.head.to_json()).decode())
+
+
+def key(file: Path) -> None:
+    """Make the key if it is missing, and print its public half."""
+    with one_line_errors():
+        typer.echo(Signer.at(file).public_key.pem, nl=False)
+
+
+@contextmanager
+def _reading(store: Path) -> Iterator[Any]:
+    engine = open_to_read(store)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _evidence(store: Path) -> Iterator[Evidence]:
+    with _reading(store) as engine:
+        yield StoreEvidence(engine)
+
+
+@contextmanager
+def _search(store: Path) -> Iterator[Search]:
+    with _reading(store):  # a file that is missing is not made
+        pass
+    with Store.at(store) as opened:
+        search = Search(opened.engine, opened.writer)
+        search.catch_up()
+        yield search
+
+
+def _all(search: Search, query: Any) -> Iterator[Found]:
+    before: int | None = None
+    while page := search.page(query, before=before, limit=1_000):
+        yield from page
+        before = page[-1].seq
+
+
+def _public_key(file: Path) -> PublicKey:
+    try:
+        return PublicKey.of(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        raise ConfigError(
+            "this is no public key", path=str(file), hint="`cmf audit key FILE` prints that of a private one"
+        ) from None
+
+
+def _code(report: Report) -> int:
+    codes = {problem.code for problem in report.problems}
+    if codes - _GAPS - _HEADS:
+        return 1
+    return 2 if codes & _GAPS else 3
+
+
+def _print_report(report: Report) -> None:
+    for log in report.logs:
+        beyond = f", {log.unprotected} beyond the last exported head" if report.anchored else ""
+        typer.echo(f"{visible(log.log)}  {log.records} records, {log.heads} heads{beyond}")
+    for problem in report.problems[:_SHOWN]:
+        where = [problem.log, "" if problem.place is None else f"place {problem.place}", problem.record or ""]
+        typer.echo(visible(f"FAILS  {problem.code}  {'  '.join(part for part in where if part)}  {problem.said}"))
+    if len(report.problems) > _SHOWN:
+        typer.echo(f"and {len(report.problems) - _SHOWN} more")
+    if not report.anchored:
+        typer.echo("not checked: whether the newest records are missing (give the exported heads with --heads)")
+    if not report.trusted:
+        typer.echo("not checked: whether somebody wrote all of it anew under another key (give the key with --key)")
+    first = f": {len(report.problems)} problems" if report.problems else ""
+    typer.echo(f"{'holds' if report.holds else 'does not hold'}: {report.records} records{first}")
+
+
+def _print_found(found: Iterable[Found], as_json: bool) -> None:
+    for one in found:
+        at = (_EPOCH + timedelta(microseconds=one.at)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if as_json:
+            shown = {name: getattr(one, name) for name in Found.__slots__}
+            typer.echo(dumps(shown | {"at": at, "subject": shown_subject(one.subject)}).decode())
+        else:
+            who = f"{shown_subject(one.subject)} in {one.session}" if one.session else shown_subject(one.subject)
+            typer.echo(visible(f"{at}  {one.verdict:<16}  {one.action:<16}  {one.id}  {who}"))
+
+
+__all__ = ["export", "find", "heads", "key", "show", "tail", "verify_place"]

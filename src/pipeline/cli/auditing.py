@@ -1,0 +1,101 @@
+"""The commands `cmf audit …` and their options; what they do is imported late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.cli.replaying import FiguresAs
+
+Place = Annotated[Path, typer.Argument(metavar="STORE", help="The database: a SQLite file.")]
+QueryText = Annotated[
+    str, typer.Argument(metavar="QUERY", help="As in: verdict:deny rule:tools/* since:7d -session:test")
+]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most, the newest.")]
+OutputAs = Annotated[FiguresAs, typer.Option("--format", help="How to write it.")]
+
+audit = typer.Typer(
+    help="What was decided: find it, prove it, take it away.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@audit.command("verify")
+def verify(
+    place: Annotated[
+        Path, typer.Argument(metavar="STORE|BUNDLE", help="A database, or what `cmf audit export` wrote.")
+    ],
+    heads: Annotated[
+        Path | None, typer.Option("--heads", help="The heads that were exported to a second place.")
+    ] = None,
+    keys: Annotated[
+        list[Path] | None, typer.Option("--key", metavar="PEM", help="Who may have signed (repeatable): public keys.")
+    ] = None,
+    output: OutputAs = FiguresAs.TEXT,
+) -> None:
+    """Check that nothing on record was changed, dropped, moved or added. Offline, and it changes nothing.
+
+    Exit codes: 0 it holds, 1 something was changed, 2 something is missing, 3 a head is missing or not signed by a key
+    that counts, 4 it cannot be read.
+    """
+    from pipeline.cli import audit as does
+
+    does.verify_place(place, heads=heads, keys=keys or (), as_json=output is FiguresAs.JSON)
+
+
+@audit.command("export")
+def export(
+    store: Place,
+    out: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A new file.")],
+    query: Annotated[str | None, typer.Option("--query", help="Only what this finds; by default everything.")] = None,
+) -> None:
+    """Write records, their proofs, heads and keys into one file, which `cmf audit verify` checks anywhere."""
+    from pipeline.cli import audit as does
+
+    does.export(store, out, query=query)
+
+
+@audit.command("find")
+def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = FiguresAs.TEXT) -> None:
+    """List the newest records that a query finds."""
+    from pipeline.cli import audit as does
+
+    does.find(store, query, limit=limit, as_json=output is FiguresAs.JSON)
+
+
+@audit.command("tail")
+def tail(
+    store: Place,
+    limit: Limit = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
+    output: OutputAs = FiguresAs.TEXT,
+) -> None:
+    """List the newest records, the newest last."""
+    from pipeline.cli import audit as does
+
+    does.tail(store, limit=limit, follow=follow, as_json=output is FiguresAs.JSON)
+
+
+@audit.command("show")
+def show(store: Place, id: Annotated[str, typer.Argument(metavar="ID", help="Of a decision.")]) -> None:
+    """Print one record, as it was stored, with its place in its log."""
+    from pipeline.cli import audit as does
+
+    does.show(store, id)
+
+
+@audit.command("head")
+def head(store: Place) -> None:
+    """Print the newest signed head of each log, a line of JSON each: keep them where who writes the store cannot."""
+    from pipeline.cli import audit as does
+
+    does.heads(store)
+
+
+@audit.command("key")
+def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="The private key; made if missing.")]) -> None:
+    """Make a key that signs heads, if there is none, and print its public half."""
+    from pipeline.cli import audit as does
+
+    does.key(file)

@@ -1,0 +1,153 @@
+"""Looking for records: by their columns, and by facts of their bodies that are indexed as somebody looks.
+
+Spec: docs/spec/audit.md [AUD-60] ff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, delete, func, insert, not_, or_, select
+
+from pipeline.audit.facts import facts_of
+from pipeline.audit.query import COLUMNS, Query, Term
+from pipeline.store.engine import snapshot
+from pipeline.store.tables import RECORD_FACTS, RECORD_FACTS_DONE, RECORDS
+from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
+
+_AT_ONCE: Final = 2_000  # records indexed in one transaction: others wait for the writer no longer than that takes
+_LAST: Final = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record that was found: its columns."""
+
+    seq: int
+    id: str
+    kind: str
+    at: int
+    subject: str
+    session: str | None
+    verdict: str
+    action: str
+    revision: str
+
+
+_FOUND: Final = select(*(RECORDS.c[name] for name in Found.__slots__))
+
+
+class Search:
+    """Finds records in a database. Safe to use from any thread.
+
+    Args:
+        engine: what to read with. writer: what the index is written with.
+    """
+
+    def __init__(self, engine: Engine, writer: Writer, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._engine = engine
+        self._writer = writer
+        self._timeout_seconds = timeout_seconds
+
+    def catch_up(self) -> int:
+        """Index the facts of what was recorded since; how many records that were.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        total = 0
+        while done := waited(self._writer.call(_index_some), self._timeout_seconds):
+            total += done
+        return total
+
+    def page(self, query: Query, *, before: int | None = None, limit: int = 50) -> list[Found]:
+        """The newest records that the query finds, those with a number below `before`, at most `limit`.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        wanted = _wanted(_FOUND, query).order_by(RECORDS.c.seq.desc()).limit(limit)
+        if before is not None:
+            wanted = wanted.where(RECORDS.c.seq < before)
+        with snapshot(self._engine) as connection:
+            return [Found(**row._asdict()) for row in connection.execute(wanted)]
+
+    def count(self, query: Query) -> int:
+        """How many records the query finds."""
+        with snapshot(self._engine) as connection:
+            return int(connection.execute(_wanted(select(func.count()).select_from(RECORDS), query)).scalar_one())
+
+    def values(self, query: Query, name: str, *, limit: int = 20) -> list[tuple[str, int]]:
+        """The values of `name` in what the query finds, the most frequent first, and how many records have each."""
+        if name in COLUMNS:
+            column: ColumnElement[Any] = RECORDS.c[name]
+            counted = _wanted(select(column, func.count()).select_from(RECORDS), query).where(column.is_not(None))
+        else:
+            column = RECORD_FACTS.c.value
+            joined = RECORDS.join(RECORD_FACTS, RECORD_FACTS.c.seq == RECORDS.c.seq)
+            counted = _wanted(select(column, func.count()).select_from(joined), query).where(
+                RECORD_FACTS.c.name == name
+            )
+        counted = counted.group_by(column).order_by(func.count().desc(), column).limit(limit)
+        with snapshot(self._engine) as connection:
+            rows = connection.execute(counted).all()
+        return [(shown_subject(value) if name == "subject" else value, times) for value, times in rows]
+
+
+def shown_subject(subject: str) -> str:
+    """A subject as people write it: an id, or `anonymous`."""
+    return subject.removeprefix("id:")
+
+
+def _wanted(statement: Select[Any], query: Query) -> Select[Any]:
+    for term in query.terms:
+        condition = _condition(term)
+        statement = statement.where(not_(condition) if term.negated else condition)
+    if query.since is not None:
+        statement = statement.where(RECORDS.c.at >= query.since)
+    if query.until is not None:
+        statement = statement.where(RECORDS.c.at < query.until)
+    return statement
+
+
+def _condition(term: Term) -> ColumnElement[bool]:
+    if term.name in COLUMNS:
+        return func.coalesce(or_(*(_is(RECORDS.c[term.name], _stored(term.name, one)) for one in term.values)), False)
+    values = or_(*(_is(RECORD_FACTS.c.value, one) for one in term.values))
+    having = select(RECORD_FACTS.c.seq).where(and_(RECORD_FACTS.c.name == term.name, values))
+    return RECORDS.c.seq.in_(having)
+
+
+def _is(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:
+    if not value.endswith("*"):
+        return column == value
+    beginning = value[:-1]
+    return and_(column >= beginning, column < beginning + _LAST)
+
+
+def _stored(name: str, value: str) -> str:
+    return f"id:{value}" if name == "subject" and value != "anonymous" else value
+
+
+def _index_some(connection: Connection) -> int:
+    """Index the next records, at most `_AT_ONCE`; how many."""
+    upto = connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar()
+    page = select(RECORDS.c.seq, RECORDS.c.kind, RECORDS.c.body).order_by(RECORDS.c.seq).limit(_AT_ONCE)
+    rows: Sequence[Any] = connection.execute(page.where(RECORDS.c.seq > (upto or 0))).all()
+    if not rows:
+        return 0
+    facts = [
+        {"seq": row.seq, "name": name, "value": value}
+        for row in rows
+        for name, value in sorted(facts_of(row.kind, row.body))
+    ]
+    if facts:
+        connection.execute(insert(RECORD_FACTS), facts)
+    connection.execute(delete(RECORD_FACTS_DONE))
+    connection.execute(insert(RECORD_FACTS_DONE), {"upto": rows[-1].seq})
+    return len(rows)
+
+
+__all__ = ["Found", "Search", "shown_subject"]

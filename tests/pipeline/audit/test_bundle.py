@@ -1,0 +1,158 @@
+"""Evidence in a file: whole or a selection, checked without the database, and damaged on purpose."""
+
+from __future__ import annotations
+
+import random
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.pipeline.run_records import ANN, made_record
+
+from pipeline.audit.bundle import MANIFEST, Selection, open_bundle, verify_bundle, write_bundle
+from pipeline.audit.exporting import HeadFile, read_heads
+from pipeline.audit.heads import Signer
+from pipeline.context import Context
+from pipeline.errors import AuditError
+from pipeline.recorder import Recorder
+from pipeline.store.database import Store
+from pipeline.store.evidence import StoreEvidence
+
+RUNS = 400
+ANNS = Selection("subject:ann", lambda leaf: leaf.row["subject"] == "id:ann")
+
+
+class Exported:
+    """A bundle of everything and one of a selection, with what they are checked against."""
+
+    def __init__(self, folder: Path) -> None:
+        self.whole, self.some, self.none = folder / "whole.zip", folder / "some.zip", folder / "none.zip"
+        heads, key = folder / "heads.jsonl", folder / "audit.pem"
+        for context in (ANN, Context()):
+            with Store.at(folder / "s.sqlite3", key=key, heads=HeadFile(heads)) as store:
+                for _ in range(20):
+                    Recorder(store).record(made_record(context))
+                    Recorder(store).record(made_record(Context()))
+                evidence = StoreEvidence(store.engine)
+                if context is not ANN:
+                    self.counts = [
+                        write_bundle(self.whole, evidence, policies={"r" * 64: b"tar"}, made_at=7),
+                        write_bundle(self.some, evidence, selection=ANNS),
+                        write_bundle(self.none, evidence, selection=Selection("nobody", lambda _: False)),
+                    ]
+        self.signer = Signer.at(key)
+        self.heads, self.keys = read_heads(heads), [self.signer.public_key]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return Exported(tmp_path_factory.mktemp("exported"))
+
+
+@pytest.mark.spec("AUD-51")
+def test_a_flipped_byte_is_found_and_names_the_record(
+    exported: Exported, tmp_path: Path, proof_seed: int, proof_scale: float, proof_row: Callable[..., None]
+) -> None:
+    chance = random.Random(proof_seed)
+    runs, named = int(RUNS * proof_scale), 0
+    damaged = tmp_path / "damaged.zip"
+    for number in range(runs):
+        source = chance.choice([exported.whole, exported.some])
+        content = bytearray(source.read_bytes())
+        with zipfile.ZipFile(source) as bundle:
+            records = bundle.getinfo("records.jsonl")
+            first = content.index(b"\n", records.header_offset)  # what is before may be the zip's own
+        at = chance.randrange(first, records.header_offset + records.file_size)
+        content[at] ^= 1 << chance.randrange(7)
+        damaged.write_bytes(content)
+        report = verify_bundle(damaged, exported=exported.heads, keys=exported.keys)
+        assert not report.holds, number
+        named += any(problem.code.startswith("record.") for problem in report.problems)
+    assert named >= runs * 0.9  # the rest changed what no check reads: a name in the file, say
+    proof_row("one byte of an exported bundle flipped", tried=runs, found=runs, record_named=named)
+
+
+@pytest.mark.spec("AUD-51")
+def test_a_part_that_was_changed_is_named(exported: Exported, tmp_path: Path) -> None:
+    content = exported.whole.read_bytes().replace(
+        b"Evidence of what was decided.", b"Evidence of what was destroyed"[:29]
+    )
+    damaged = tmp_path / "damaged.zip"
+    damaged.write_bytes(content)
+    (problem,) = verify_bundle(damaged).problems
+    assert (problem.code, problem.said.split()[0]) == ("bundle.changed", "README.txt")
+
+
+@pytest.mark.spec("AUD-51")
+@pytest.mark.parametrize("content", [b"", b"no zip", None])
+def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "b.zip"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(AuditError) as refused:
+        open_bundle(file)
+    assert refused.value.path.startswith(str(file))
+
+
+@pytest.mark.spec("AUD-51")
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        (MANIFEST, b'{"schema":2}'),
+        (MANIFEST, b'{"schema":1}'),
+        (MANIFEST, b"[]"),
+    ],
+)
+def test_a_bundle_of_another_make_is_refused(tmp_path: Path, part: str, text: bytes) -> None:
+    file = tmp_path / "b.zip"
+    with zipfile.ZipFile(file, "w") as bundle:
+        bundle.writestr(part, text)
+    with pytest.raises(AuditError):
+        open_bundle(file)
+
+
+@pytest.mark.spec("AUD-50")
+def test_a_bundle_is_never_written_over_another_file(exported: Exported, tmp_path: Path) -> None:
+    bundle = open_bundle(exported.whole)
+    before = exported.whole.read_bytes()
+    for file in (exported.whole, tmp_path / "missing" / "b.zip"):
+        with pytest.raises(AuditError):
+            write_bundle(file, bundle)
+    assert exported.whole.read_bytes() == before
+
+
+@pytest.mark.spec("AUD-50")
+def test_a_whole_bundle_is_checked_as_the_database_is(exported: Exported) -> None:
+    report = verify_bundle(exported.whole, exported=exported.heads, keys=exported.keys)
+    assert report.holds, report.problems
+    assert exported.counts == [82, 21, 0]
+    assert [(log.records, log.unprotected) for log in report.logs] == [(41, 0), (41, 0)]
+    with zipfile.ZipFile(exported.whole) as bundle:
+        assert bundle.testzip() is None
+        assert f"policies/{'r' * 64}.tar.gz" in bundle.namelist()
+        assert f"keys/{exported.keys[0].id}.pem" in bundle.namelist()
+
+
+@pytest.mark.spec("AUD-52")
+def test_each_record_of_a_selection_proves_that_it_is_in_its_log(exported: Exported, tmp_path: Path) -> None:
+    report = verify_bundle(exported.some, exported=exported.heads, keys=exported.keys)
+    assert report.holds, report.problems
+    assert sorted(log.records for log in report.logs) == [0, 21]
+    assert verify_bundle(exported.some).holds
+    assert verify_bundle(exported.none).records == 0
+
+    other = [Signer.at(tmp_path / "other.pem").public_key]
+    codes = {problem.code for problem in verify_bundle(exported.some, keys=other).problems}
+    assert codes == {"head.signature", "record.changed"}
+
+
+@pytest.mark.spec("AUD-52")
+@pytest.mark.parametrize(("signed", "code"), [(True, "log.rewritten"), (False, "head.signature")])
+def test_a_selection_of_a_log_that_was_rewritten_is_found_by_an_exported_head(
+    exported: Exported, signed: bool, code: str
+) -> None:
+    others = [replace(head, root="0" * 64) for head in exported.heads]
+    heads = [exported.signer.sign(head) for head in others] if signed else others
+    assert {problem.code for problem in verify_bundle(exported.some, exported=heads).problems} == {code}

@@ -1,0 +1,178 @@
+"""`cmf audit`: records found, proved, taken away; and what is wrong said with its own exit code."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from time import sleep
+
+import pytest
+from tests.pipeline.run_records import ANN, NOON, made_record
+from typer.testing import CliRunner, Result
+
+from pipeline.audit.exporting import HeadFile
+from pipeline.cli import app
+from pipeline.context import Context
+from pipeline.recorder import Recorder
+from pipeline.store.database import Store
+
+RUN = CliRunner()
+
+
+def cmf(*arguments: object) -> Result:
+    return RUN.invoke(app, ["audit", *map(str, arguments)])
+
+
+class Kept:
+    def __init__(self, folder: Path) -> None:
+        self.store, self.key, self.heads = folder / "s.sqlite3", folder / "audit.pem", folder / "heads.jsonl"
+        self.records = [made_record(ANN), made_record(Context()), made_record(ANN)]
+        with Store.at(self.store, key=self.key, heads=HeadFile(self.heads)) as store:
+            for record in self.records:
+                Recorder(store).record(record)
+        self.public = folder / "public.pem"
+        self.public.write_text(cmf("key", self.key).stdout)
+
+    def change(self, statement: str) -> None:
+        with closing(sqlite3.connect(self.store)) as connection, connection:
+            connection.execute(statement)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path)
+
+
+@pytest.mark.spec("CLI-80")
+@pytest.mark.parametrize(
+    ("statement", "code", "named"),
+    [
+        ("UPDATE records SET verdict = 'allow' WHERE place = 2", 1, "record.changed"),
+        ("DELETE FROM records WHERE place = 1", 2, "record.missing"),
+        ("UPDATE heads SET signature = 'AAAA'", 3, "head.signature"),
+    ],
+)
+def test_what_is_wrong_is_named_and_has_its_own_exit_code(kept: Kept, statement: str, code: int, named: str) -> None:
+    kept.change(statement)
+
+    result = cmf("verify", kept.store, "--key", kept.public)
+    as_json = cmf("verify", kept.store, "--format", "json")
+
+    assert result.exit_code == as_json.exit_code == code
+    assert f"FAILS  {named}" in result.output
+    assert "does not hold" in result.output
+    assert named in {problem["code"] for problem in json.loads(as_json.stdout)["problems"]}
+
+
+@pytest.mark.spec("CLI-80")
+def test_many_problems_are_counted_and_the_first_are_printed(kept: Kept) -> None:
+    with Store.at(kept.store) as store:
+        for _ in range(30):
+            Recorder(store).record(made_record())
+    kept.change("UPDATE records SET action = 'forward'")
+    assert "and 16 more" in cmf("verify", kept.store).output
+
+
+@pytest.mark.spec("CLI-80")
+def test_what_cannot_be_read_is_one_line(kept: Kept, tmp_path: Path) -> None:
+    missing = tmp_path / "missing.sqlite3"
+    (tmp_path / "no.pem").write_text("no key")
+    for arguments in (
+        ["verify", missing],
+        ["find", missing, ""],
+        ["show", missing, "x"],
+        ["verify", kept.store, "--heads", missing],
+        ["verify", kept.store, "--key", tmp_path / "no.pem"],
+        ["find", kept.store, "wrong"],
+        ["find", kept.store, "wrong:1"],
+        ["find", kept.store, "since:soon"],
+        ["find", kept.store, "rule:'a"],
+        ["show", kept.store, "dec_other"],
+        ["export", kept.store, kept.heads],
+        ["key", tmp_path / "no.pem"],
+    ):
+        result = cmf(*arguments)
+        assert result.exit_code in (2, 4, 5), arguments
+        assert len(result.output.splitlines()) == 1, result.output
+    assert not missing.exists()
+
+
+@pytest.mark.spec("CLI-80")
+def test_a_store_that_nobody_touched_holds_and_is_not_touched_by_looking(kept: Kept) -> None:
+    before = kept.store.read_bytes()
+
+    result = cmf("verify", kept.store, "--heads", kept.heads, "--key", kept.public)
+
+    assert result.exit_code == 0, result.output
+    assert "4 records, 3 heads, 0 beyond the last exported head" in result.output
+    assert result.output.endswith("holds: 4 records\n")
+    assert kept.store.read_bytes() == before
+    assert "not checked" in cmf("verify", kept.store).output
+
+
+@pytest.mark.spec("CLI-81")
+@pytest.mark.spec("AUD-60")
+@pytest.mark.spec("AUD-61")
+def test_records_are_found_listed_and_shown(kept: Kept) -> None:
+    first, second, third = (record.id for record in kept.records)
+    lines = cmf("find", kept.store, "verdict:deny subject:ann").stdout.splitlines()
+    assert [line.split()[3] for line in lines] == [third, first]
+    assert cmf("find", kept.store, "subject:anonymous kind:decision").stdout.split()[3] == second
+    found = json.loads(cmf("find", kept.store, "rule:test/* -subject:ann", "--format", "json").stdout)
+    assert (found["id"], found["at"]) == (second, NOON.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+    assert cmf("find", kept.store, "rule:other").stdout == ""
+    assert cmf("find", kept.store, "until:2025-01-01").stdout == ""
+    assert len(cmf("find", kept.store, "since:2026-01-01T12:00:00+00:00 kind:decision").stdout.splitlines()) == 3
+    assert [line.split()[3] for line in cmf("tail", kept.store, "-n", 2).stdout.splitlines()] == [second, third]
+    shown = json.loads(cmf("show", kept.store, first).stdout)
+    assert (shown["place"], shown["record"]["decision_id"]) == (1, first)
+
+
+@pytest.mark.spec("CLI-81")
+def test_the_newest_records_are_followed(kept: Kept) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "from pipeline.cli import main; main()",
+        "audit",
+        "tail",
+        str(kept.store),
+        "--follow",
+        "-n",
+        "1",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert kept.records[-1].id in following.stdout.readline()
+        record = made_record()
+        with Store.at(kept.store) as store:
+            sleep(0.1)
+            Recorder(store).record(record)
+        lines = [following.stdout.readline() for _ in range(2)]  # the new log's opening, and the record
+        following.terminate()
+    assert record.id in lines[1]
+
+
+@pytest.mark.spec("CLI-82")
+def test_what_was_exported_is_verified_anywhere(kept: Kept, tmp_path: Path) -> None:
+    whole, some = tmp_path / "whole.zip", tmp_path / "some.zip"
+    assert cmf("export", kept.store, whole).stdout == f"4 records written to {whole}\n"
+    assert cmf("export", kept.store, some, "--query", "subject:ann").stdout == f"3 records written to {some}\n"
+    for bundle in (whole, some):
+        result = cmf("verify", bundle, "--heads", kept.heads, "--key", kept.public)
+        assert result.exit_code == 0, result.output
+    content = whole.read_bytes().replace(b'"verdict":"deny"', b'"verdict":"DENY"')
+    whole.write_bytes(content)
+    result = cmf("verify", whole)
+    assert result.exit_code == 1
+    assert kept.records[0].id in result.output
+
+
+@pytest.mark.spec("CLI-83")
+def test_the_newest_heads_are_printed_to_be_kept_elsewhere(kept: Kept) -> None:
+    printed = cmf("head", kept.store).stdout
+    assert json.loads(printed) == json.loads(kept.heads.read_text().splitlines()[-1])
