@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import orjson
 
@@ -25,6 +26,7 @@ _STRICT = _OPTIONS | orjson.OPT_STRICT_INTEGER
 _EXPONENT = "e+" if b"e+" in orjson.dumps(1e22) else "e"
 _SPACES = b" \t\n\r"
 _CONTAINERS = frozenset({dict, list})
+_LONG = 2048  # to count the brackets in more text takes longer than to have orjson count levels
 _SHALLOW = 5 * MAX_DEPTH - 3
 _WORTH_SEALING = 2048  # looking for brackets in more text takes longer than freezing most of what it holds
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -51,13 +53,15 @@ def loads(data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return _checked_depth(_slow_loads(raw), max_depth)
-    if len(raw) > 2 * max_depth and raw.count(b"{") + raw.count(b"[") > max_depth:
-        # Before it is written again: orjson writes no more than 254 levels, and fails with another error.
-        _checked_depth(value, max_depth)
     # What re-encodes to the very same bytes lost nothing on the way in: no duplicate key, no rounded number. Nor did
     # what differs in spaces alone: all tokens are still there, in their order, and those in texts are alike on both
     # sides. Text that is spelled in yet another way (escapes, exponents) takes the reader that looks at every key.
-    plain = orjson.dumps(value)
+    plain = _written_if_shallow(value) if len(raw) > _LONG and max_depth >= MAX_DEPTH else None
+    if plain is None:
+        if len(raw) > 2 * max_depth and brackets(raw) > max_depth:
+            # Before it is written again: orjson writes no more than 254 levels, and fails with another error.
+            _checked_depth(value, max_depth)
+        plain = orjson.dumps(value)
     if plain != raw and plain.translate(None, _SPACES) != raw.translate(None, _SPACES):
         value = _slow_loads(raw)
     return value
@@ -310,6 +314,43 @@ def _checked_depth(value: Any, max_depth: int) -> Any:
         if not level:
             return value
     raise _too_deep(max_depth)
+
+
+def _nested(levels: int, inside: Any) -> list[Any]:
+    """A thing in that many lists, one in the other."""
+    for _ in range(levels):
+        inside = [inside]
+    return cast("list[Any]", inside)
+
+
+def _fits(height: int, levels: int) -> bool:
+    """Whether orjson writes so many levels inside of so many others."""
+    try:
+        orjson.dumps(_nested(height, _HOLE), lambda _: _nested(levels, 0))
+    except orjson.JSONEncodeError:
+        return False
+    return True
+
+
+_HOLE = object()
+_MOST = 1024  # more levels than any orjson writes so far
+# How many levels have to be around one with `MAX_DEPTH` levels for orjson to refuse it: found out, not known. (An empty
+# container counts as no level there, so the bound is one lower.)
+_HEIGHT = bisect_left(range(_MOST), True, key=lambda height: not _fits(height, MAX_DEPTH))
+_TOWER = _nested(_HEIGHT, _HOLE)
+
+
+def _written_if_shallow(value: Any) -> bytes | None:
+    """What orjson makes of a parsed value that it finds to have no more than `MAX_DEPTH` levels; None if it may have.
+
+    orjson counts levels as it writes, and stops at a bound of its own; this lifts the value up to that bound.
+    """
+    if _HEIGHT == _MOST:
+        return None
+    try:
+        return orjson.dumps(_TOWER, lambda _: value)[_HEIGHT:-_HEIGHT]
+    except orjson.JSONEncodeError:
+        return None
 
 
 def _too_deep(max_depth: int) -> DecodeError:

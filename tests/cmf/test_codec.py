@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cmf import codec
 from cmf.codec import dumps, frozen_object, loads, loads_object, sealed_object
 from cmf.errors import DecodeError, ShapeError
 from cmf.frozen import FrozenDict, FrozenList, SealedDict, freeze, freeze_parsed, same_spelling
@@ -98,6 +99,32 @@ def test_the_deepest_and_the_largest_that_is_allowed_is_read() -> None:
     assert loads("[" * 64 + "]" * 64)
     assert refused("[" * 65 + "]" * 65).code == "json.too-deep"
     assert refused("[" * 500 + "]" * 500).code == "json.too-deep"  # deeper than orjson writes
+
+
+@pytest.mark.spec("CODEC-4")
+@pytest.mark.parametrize("counted", [True, False], ids=["orjson counts", "orjson has no bound"])
+@pytest.mark.parametrize("inside", ["", "1"])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
+def test_long_text_is_held_to_the_same_depth(
+    opening: str, closing: str, inside: str, counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not counted:
+        monkeypatch.setattr(codec, "_HEIGHT", codec._MOST)
+    each = opening.count("[") + opening.count("{")
+    padding = '"' + "x" * 10_000 + '"'
+    for levels in range(56 // each, 72 // each):
+        text = f"[{padding},{opening * levels}[{inside}]{closing * levels}]"
+        if each * levels + 2 <= 64:
+            assert loads(text) == json.loads(text)
+        else:
+            assert refused(text).code == "json.too-deep"
+
+
+@pytest.mark.spec("CODEC-4")
+def test_orjson_is_known_to_stop_at_the_bound() -> None:
+    assert 0 < codec._HEIGHT < codec._MOST
+    assert codec._written_if_shallow(json.loads("[" * 63 + "1" + "]" * 63)) == b"[" * 63 + b"1" + b"]" * 63
+    assert codec._written_if_shallow(json.loads("[" * 64 + "1" + "]" * 64)) is None
     assert loads('"ab"', max_bytes=4) == "ab"
     assert refused('"ab"', max_bytes=3).code == "json.too-large"
 
