@@ -17,7 +17,7 @@ REGAL := $(TOOLS)/bin/regal
 WORKERS ?= 2
 COVERAGE := 97
 # What enforces a decision has no line and no branch that a test does not reach [F1].
-ENFORCEMENT := src/pipeline/runner.py,src/pipeline/outcome.py,src/pipeline/aside.py,src/pipeline/effects.py,src/pipeline/passes.py,src/pipeline/emission.py,src/pipeline/certificate.py,$\
+ENFORCEMENT := src/pipeline/runner.py,src/pipeline/judging.py,src/pipeline/settled.py,src/pipeline/unchanged.py,src/pipeline/outcome.py,src/pipeline/aside.py,src/pipeline/effects.py,src/pipeline/passes.py,src/pipeline/emission.py,src/pipeline/certificate.py,$\
   src/pipeline/decision.py,src/pipeline/guard.py,src/pipeline/policy_input.py,src/pipeline/engines/base.py,src/cmf/tiers.py,$\
   src/pipeline/draft.py,src/pipeline/enforcement.py,src/pipeline/stage.py,src/pipeline/stages.py,$\
   src/pipeline/history.py,src/pipeline/claims.py,src/pipeline/recording.py,src/pipeline/session_choice.py,src/pipeline/fitting.py,$\
@@ -133,7 +133,7 @@ proof: install opa ## The proofs at full size; writes docs/proofs/<date>.md
 wire-report: $(VENV)/.locked ## What holds of each wire format over the recorded traffic; WIRE_FLAGS="--scale 0.1 gemini"
 	$(BIN)/python -m tests.cmf.adapters.report --judge tests.policies.judge:SECRETS $(WIRE_FLAGS)
 
-PEERS := cpex regorus litellm
+PEERS := cpex regorus litellm litellm_proxy
 BENCH_TOOLS := $(PEERS:%=$(TOOLS)/bench/%/.locked)
 
 # Each peer has a virtual environment of its own: what they depend on does not go together.

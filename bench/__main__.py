@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.rounds import FULL, QUICK
 
-SCRIPTS = ("core", "decide", "translate", "pipeline")
+SCRIPTS = ("core", "decide", "translate", "pipeline", "gateway")
 
 
 def main() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import parse_qsl
 
 from cmf.codec import dumps, loads
@@ -131,18 +132,27 @@ async def _bytes(receive: Receive, limits: Limits) -> bytes:
 
 async def unless_gone(receive: Receive, work: Awaitable[_T]) -> _T:
     """What `work` comes to; where the client goes away first, `work` is cancelled. Raises ClientGone then."""
-    doing = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_gone(receive))
     try:
-        await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
-            raise ClientGone
-        return doing.result()
+        async with _until(gone):
+            return await work
     finally:
-        for task in (doing, gone):
-            if not task.done():
-                task.cancel()
-        await asyncio.gather(doing, gone, return_exceptions=True)
+        gone.cancel()
+
+
+@asynccontextmanager
+async def _until(gone: asyncio.Task[None]) -> AsyncIterator[None]:
+    """A block that is cancelled when `gone` comes to its end, and raises ClientGone then; as `asyncio.timeout` does."""
+    own = cast("asyncio.Task[object]", asyncio.current_task())
+    gone.add_done_callback(leave := lambda _: own.cancel())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if gone.done() and own.uncancel() == 0:
+            raise ClientGone from None
+        raise
+    finally:
+        gone.remove_done_callback(leave)
 
 
 async def _gone(receive: Receive) -> None:
