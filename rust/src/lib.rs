@@ -3,7 +3,8 @@
 //! `policy_set` and `programs` compile, `batch` evaluates. `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be
 //! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, and
 //! `dialect` patterns those of OPA; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
-//! and `written` the only way out; `tooling` is for authors, `python` the binding.
+//! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` and `template`
+//! write what Python holds, `json_text` its texts.
 
 pub mod batch;
 pub mod builtins;
@@ -12,6 +13,8 @@ pub mod distinct;
 pub mod failure;
 pub mod hoist;
 pub mod json;
+#[cfg(feature = "python")]
+mod json_text;
 pub mod known;
 pub mod layout;
 pub mod names;
@@ -24,7 +27,11 @@ pub mod repair;
 pub mod stack;
 pub mod strict;
 pub mod survey;
+#[cfg(feature = "python")]
+mod template;
 pub mod tooling;
+#[cfg(feature = "python")]
+mod value_bytes;
 pub mod vet;
 pub mod watch;
 pub mod written;

@@ -140,6 +140,10 @@ mod _native {
 
     #[pymodule_export]
     use super::{PyPolicySet, RefusedError};
+    #[pymodule_export]
+    use crate::template::Template;
+    #[pymodule_export]
+    use crate::value_bytes::ValueWriter;
 
     /// The builtins a policy may call, sorted.
     #[pyfunction]

@@ -7,7 +7,6 @@ is described by digest in `properties.data` [B3].
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeAlias
 
 from cmf import binary
@@ -50,7 +49,8 @@ Shower: TypeAlias = Callable[[Any, dict[str, Any]], tuple[dict[str, Any], Keys]]
 them), as far as known, to the input that it is given; returns the properties and the keys."""
 
 NO_KEYS: Final[Keys] = ()
-_SHORT: Final = 128  # characters of a name that is worth keeping in memory
+_SHORT: Final = 128  # characters of a URI that is worth keeping in memory
+_MANY: Final = 1024
 
 
 def known(**fields: Any) -> dict[str, Any]:
@@ -134,9 +134,7 @@ def _tool_call(part: ToolCallPart, shown: dict[str, Any]) -> tuple[dict[str, Any
     properties["executed_by"] = part.executed_by
     if raw is not None:
         properties |= {"arguments_invalid": True, "arguments_raw": raw}
-    uri, keys = (
-        _called_before(name, namespace) if len(name) + len(namespace or "") <= _SHORT else _called(name, namespace)
-    )
+    uri, keys = called(name, namespace)
     shown["uri"] = uri
     shown["name"] = name
     shown["content"] = "{}"
@@ -148,13 +146,26 @@ def _tool_call(part: ToolCallPart, shown: dict[str, Any]) -> tuple[dict[str, Any
     return properties, keys
 
 
-def _called(name: str, namespace: str | None) -> tuple[str, Keys]:
+def called(name: str, namespace: str | None) -> tuple[str, Keys]:
     """The URI of a tool, and its keys."""
-    uri = tool_uri(name, namespace)
-    return uri, entity_keys(uri, namespace, name)
+    found = _called_before.get((name, namespace))
+    if found is None:
+        uri = tool_uri(name, namespace)
+        found = uri, entity_keys(uri, namespace, name)
+        if len(uri) <= _SHORT:
+            if len(_called_before) >= _MANY:
+                _called_before.clear()
+            _called_before[name, namespace] = found
+    return found
 
 
-_called_before: Final = lru_cache(maxsize=1024)(_called)  # the same few tools are called all the time
+_called_before: Final[dict[tuple[str, str | None], tuple[str, Keys]]] = {}  # the same few are called all the time
+
+
+def resulted(tool_name: str | None) -> tuple[str, Keys]:
+    """The URI of a tool's result, and its keys."""
+    uri = f"tool_result://{segment(tool_name) if tool_name else '_'}"
+    return uri, entity_keys(uri, None, tool_name)
 
 
 def entity_keys(uri: str, namespace: str | None, name: str | None) -> Keys:
@@ -166,7 +177,7 @@ def entity_keys(uri: str, namespace: str | None, name: str | None) -> Keys:
 
 def _tool_result(part: ToolResultPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     name = part.tool_name
-    shown["uri"] = f"tool_result://{segment(name) if name else '_'}"
+    shown["uri"], keys = resulted(name)
     shown["content"] = result_text(part.content)
     properties: dict[str, Any] = {"is_error": part.is_error, "executed_by": part.executed_by}
     if name is not None:
@@ -175,7 +186,7 @@ def _tool_result(part: ToolResultPart, shown: dict[str, Any]) -> tuple[dict[str,
         properties["tool_id"] = part.tool_call_id
     if not isinstance(part.content, str | tuple):
         shown["mime_type"] = "application/json"
-    return properties, entity_keys(shown["uri"], None, name)
+    return properties, keys
 
 
 def result_text(content: Any) -> str:

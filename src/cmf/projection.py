@@ -31,10 +31,16 @@ _NOTHING: Final = FrozenDict()
 class Scope:
     """The context that the views of one message share. `grants` None is the host itself, who sees everything."""
 
-    __slots__ = ("_extensions", "_facts", "_grants", "_message", "_registries", "_subject", "hook", "security")
+    __slots__ = ("_extensions", "_grants", "_message", "_subject", "facts", "hook", "registries", "security")
 
     security: SecurityExtension
     """The ungated security block; for this module's callers, never for a reader."""
+
+    facts: Mapping[str, Any] | None
+    """`message_facts` of all views but the first; None until they were asked for."""
+
+    registries: tuple[tuple[str, Mapping[str, Any]], ...]
+    """Where `object` and `data_policy` are looked up: those that are granted and not empty."""
 
     def __init__(
         self, message: Message | None, extensions: Extensions | None, grants: Grants, hook: Hook | None
@@ -44,17 +50,19 @@ class Scope:
         self.security = self._extensions.security or _NO_SECURITY
         self._grants = grants
         self.hook = hook
-        self._facts: dict[str, Any] | None = None
+        self.facts = None
         self._subject: SubjectExtension | bool | None = False
-        self._registries: tuple[tuple[str, Mapping[str, Any]], ...] | None = None
+        # Most messages bring no profiles: then there is nothing to ask for.
+        self.registries = () if self.security is _NO_SECURITY else self._granted_registries()
 
     def _granted_registries(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-        security = self.security
-        objects = security.objects if self.grants(_READ_OBJECTS) else _NOTHING
-        data = security.data if self.grants(_READ_DATA) else _NOTHING
-        if objects and data:
-            return ("object", objects), ("data_policy", data)
-        return (("object", objects),) if objects else (("data_policy", data),) if data else ()
+        objects, data = self.security.objects, self.security.data
+        found: list[tuple[str, Mapping[str, Any]]] = []
+        if objects and self.grants(_READ_OBJECTS):
+            found.append(("object", objects))
+        if data and self.grants(_READ_DATA):
+            found.append(("data_policy", data))
+        return tuple(found)
 
     @property
     def context_id(self) -> int:
@@ -114,9 +122,7 @@ class Scope:
         What has none of its own has that of the entity whose URI is `container` [B2].
         """
         known: dict[str, Any] = {}
-        if self._registries is None:
-            self._registries = self._granted_registries()
-        for name, registry in self._registries:
+        for name, registry in self.registries:
             entry = registered(registry, keys)
             if entry is None and container is not None:
                 entry = registered(registry, (container,))
@@ -129,9 +135,9 @@ class Scope:
         message = self._message
         if message is None:
             return _NOTHING
-        if self._facts is None:
-            self._facts = self._known_of(message)
-        return {**self._facts, "extra": message.extra} if first and message.extra else self._facts
+        if self.facts is None:
+            self.facts = self._known_of(message)
+        return {**self.facts, "extra": message.extra} if first and message.extra else self.facts
 
     def _known_of(self, message: Message) -> dict[str, Any]:
         shown: dict[str, Any] = {}
@@ -161,11 +167,11 @@ class Scope:
         if extensions.http is not None and "http" in shown:
             shown["http"] = {"headers": without_sensitive(extensions.http.headers)}
         security: dict[str, Any] = {}
-        subject = self.subject
+        subject = self.security.subject if grants is None else self.subject
         if subject is not None and (grants is None or fields_of(subject)):
             security["subject"] = subject
         if grants is None or granted(grants, _READ_LABELS):
-            security["labels"] = sorted(self.security.labels)
+            security["labels"] = self.security.labels
             if (classification := self.security.classification) is not None:
                 security["classification"] = classification
         if security:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from cmf.enums import SubjectType
 from cmf.frozen import FrozenDict, JsonObject, frozen_mapping
-from cmf.value import Str, UtcTime, Value, value
+from cmf.value import Str, UtcTime, Value, value, whole_reader
 
 
 def _as_set(items: Any) -> Any:
@@ -69,17 +68,13 @@ def spelled_out(entry: ObjectSecurityProfile | DataPolicy | RetentionPolicy) -> 
 
     A rule that asks whether access is kept by the host must not depend on whether somebody wrote so [VIEW-19].
     """
-    return {
-        name: spelled_out(held) if isinstance(held, RetentionPolicy) else held
-        for name in _FIELDS[type(entry)]
-        if (held := getattr(entry, name)) is not None
-    }
+    shown = _READERS[type(entry)](entry)
+    if "retention" in shown:
+        shown["retention"] = spelled_out(shown["retention"])
+    return shown
 
 
-_FIELDS: Final = {
-    cls: tuple(field.name for field in dataclasses.fields(cls))
-    for cls in (ObjectSecurityProfile, DataPolicy, RetentionPolicy)
-}
+_READERS: Final = {cls: whole_reader(cls) for cls in (ObjectSecurityProfile, DataPolicy, RetentionPolicy)}
 
 Objects = Annotated[dict[Str, ObjectSecurityProfile], AfterValidator(frozen_mapping)]
 DataPolicies = Annotated[dict[Str, DataPolicy], AfterValidator(frozen_mapping)]

@@ -71,8 +71,8 @@ class MessageView:
         """What of the input is this view's alone, made when first asked for; never handed out, for it can change."""
         shown = self._shown
         if shown is None:
-            part, scope = self._part, self._scope
-            shown = _HEADS[self.kind, self.role, self._container is not None, scope.hook].copy()
+            part, scope, container = self._part, self._scope, self._container
+            shown = _HEADS[self.kind, self.role, container is not None, scope.hook].copy()
             shown["path"] = self.path
             properties, keys = self._show(part, shown)
             if part.extra:
@@ -80,12 +80,15 @@ class MessageView:
             content = shown.get("content")
             if content is not None and "size_bytes" not in shown:
                 shown["size_bytes"] = len(content) if content.isascii() else len(content.encode())
-            if self._container is not None:
-                properties["container"] = self._container
-            if message := scope.message_facts(self._first):
+            if container is not None:
+                properties["container"] = container
+            message = scope.facts
+            if message is None or self._first:
+                message = scope.message_facts(self._first)
+            if message:
                 properties["message"] = message
             shown["properties"] = properties
-            if (keys or self._container is not None) and (entity := scope.entity(keys, self._container)):
+            if scope.registries and (keys or container is not None) and (entity := scope.entity(keys, container)):
                 shown["extensions"] = {"security": {name: spelled_out(entry) for name, entry in entity.items()}}
             _put_shown(self, shown)
         return shown
@@ -399,6 +402,11 @@ class _Heads(dict[tuple[ViewKind, Role, bool, Hook | None], dict[str, Any]]):
 _HEADS: Final = _Heads()
 
 
+def head(kind: ViewKind, role: Role, contained: bool, hook: Hook | None) -> dict[str, Any]:
+    """What the input of such a view begins with, in order; its `path` is empty."""
+    return _HEADS[kind, role, contained, hook].copy()
+
+
 class _Unsealed(MessageView):
     """A view that is being made: the same slots, and nothing that refuses to fill them."""
 
@@ -427,4 +435,4 @@ def view_of(
     return view
 
 
-__all__ = ["MessageView", "view_of"]
+__all__ = ["MessageView", "head", "view_of"]

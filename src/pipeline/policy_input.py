@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cmf.codec import dumps
 from cmf.enums import Capability
+from cmf.outlines import OUTLINES, Place, beginning, filling, form_of
 from cmf.value import to_bytes
 from cmf.view import MessageView
+from pipeline import _native
 
 if TYPE_CHECKING:
     from pipeline.approval_state import Approval
@@ -41,15 +43,19 @@ class SessionFacts:
     moment: int = 0
     active_model: str | None = None
 
+    def whole(self) -> dict[str, Any]:
+        """The `session` block for a reader who may see everything."""
+        events = [dict(event) for event in self.events]
+        approvals = [dict(approval) for approval in self.approvals]
+        counters = dict(self.counters)
+        return {"labels": sorted(self.labels), "counters": counters, "events": events, "approvals": approvals}
+
     def shown(self, view: MessageView) -> dict[str, Any]:
         """The `session` block for a reader: labels need `read_labels`, the rest `read_agent` [B8]."""
-        block: dict[str, Any] = {}
-        if view.scope.grants(Capability.READ_LABELS):
-            block["labels"] = sorted(self.labels)
-        if view.scope.grants(Capability.READ_AGENT):
-            block["counters"] = dict(self.counters)
-            block["events"] = [dict(event) for event in self.events]
-            block["approvals"] = [dict(approval) for approval in self.approvals]
+        block = self.whole()
+        for name in list(block):
+            if not view.scope.grants(Capability.READ_LABELS if name == "labels" else Capability.READ_AGENT):
+                del block[name]
         return block
 
 
@@ -58,12 +64,20 @@ def shared_bytes(view: MessageView, session: SessionFacts | None) -> bytes:
     block: dict[str, Any] = {"extensions": view.scope.shared()}
     if session is not None:
         block["session"] = session.shown(view)
-    return to_bytes(block)
+    written = _write(block)
+    return to_bytes(block) if written is None else written
 
 
 def view_bytes(view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
     """What is this view's alone; `origins` are those of a tool call [C18]."""
-    return view.to_bytes() if origins is None else view.to_bytes(origins=_shown_origins(view, origins))
+    shown = None if origins is None else _shown_origins(view, origins)
+    filled = filling(view)
+    if filled is not None:
+        place, part, path, uri, message, security = filled
+        written = _fill(_TEMPLATES[place], part, path, uri, message, security, shown)
+        if written is not None:
+            return written
+    return view.to_bytes() if shown is None else view.to_bytes(origins=shown)
 
 
 def whole(view: MessageView, session: SessionFacts | None, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
@@ -86,5 +100,27 @@ def _shown_origins(view: MessageView, origins: Sequence[Mapping[str, Any]]) -> l
 def _unlabelled(source: Mapping[str, Any]) -> dict[str, Any]:
     return {name: item for name, item in source.items() if name != "labels"}
 
+
+class _Templates(dict[Place, _native.Template]):
+    """The outline of a type of part with its beginning, as the native module takes it."""
+
+    def __missing__(self, place: Place) -> _native.Template:
+        before, after = (dumps(entries)[1:-1] for entries in beginning(place))
+        outline = OUTLINES[place[0]]
+        self[place] = template = _native.Template(
+            place[0],
+            b"{" + before + b',"path":',
+            b"," + after,
+            list(outline.none),
+            list(outline.entries),
+            list(outline.properties),
+        )
+        return template
+
+
+_TEMPLATES: Final = _Templates()
+_WRITER: Final = _native.ValueWriter(form_of)  # writes what `to_bytes` would, or leaves it to that [INP-6]
+_write: Final = _WRITER.write
+_fill: Final = _WRITER.fill
 
 __all__ = ["SessionFacts", "shared_bytes", "view_bytes", "whole"]
