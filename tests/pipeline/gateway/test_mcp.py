@@ -1,0 +1,438 @@
+"""MCP behind the gateway: the real SDK through it, sessions, headers, streams, and servers that misbehave."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CreateMessageResult, ElicitResult, TextContent
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.mcp_servers import Said, Told, everything, json_reply, polite, sse_reply
+from tests.pipeline.gateway.servers import ANN, KEY, serving, until
+from tests.pipeline.gateway.test_refusals import BOB, BOB_KEY
+
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+BOTH = "application/json, text/event-stream"
+VERSION = "io.modelcontextprotocol/protocolVersion"
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+}
+
+
+@contextmanager
+def behind(home: Path, url: str, **more: Any) -> Iterator[str]:
+    """The address of a gateway with one MCP server, `all`."""
+    own = {
+        key: more.pop(key)
+        for key in [*more]
+        if key in ("key", "mode", "pins", "origins", "answer_seconds", "idle_seconds", "sessions", "policies")
+    }
+    with serving(home, {"routes": [], "policy_seconds": 20, "mcp": {"all": {"url": url, **own}}, **more}) as gateway:
+        yield gateway
+
+
+def send(
+    url: str, body: Any = None, *, method: str = "POST", path: str = "/mcp/all", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of the answer."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+    own = {"accept": BOTH} | ({} if body is None else {"content-type": "application/json"})
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    connection.request(method, path, body=data, headers=own | named)
+    answer = connection.getresponse()
+    try:
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
+def begun(url: str, **headers: str) -> str:
+    """The id of a new session."""
+    status, found, _ = send(url, HELLO, **headers)
+    assert status == 200
+    session = found["mcp-session-id"]
+    assert (
+        send(url, {"jsonrpc": "2.0", "method": "notifications/initialized"}, mcp_session_id=session, **headers)[0]
+        == 202
+    )
+    return session
+
+
+def code_of(raw: bytes) -> str:
+    return str(json.loads(raw)["error"]["data"]["code"])
+
+
+def messages(raw: bytes) -> list[Any]:
+    return [json.loads(one[6:]) for one in raw.splitlines() if one.startswith(b"data: ")]
+
+
+# -- who may ask what --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A gateway before a server that answers everything with nothing."""
+    with (
+        polite(lambda said: None).running() as url,
+        behind(tmp_path_factory.mktemp("quiet"), url, keys=[ANN, BOB], origins=["http://good.example"]) as gateway,
+    ):
+        yield gateway
+
+
+ANN_KEY = {"authorization": f"Bearer {KEY}"}
+
+
+@pytest.mark.spec("MCPX-61")
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "code"),
+    [
+        (PING, {"authorization": ""}, 401, "auth.scheme"),
+        (PING, {"x_api_key": BOB_KEY}, 400, "auth.ambiguous"),
+        (PING, {"accept": "application/json"}, 406, "http.accept"),
+        (PING, {"accept": "text/event-stream"}, 406, "http.accept"),
+        (PING, {"content_type": "text/plain"}, 415, "http.media-type"),
+        (PING, {"origin": "http://evil.example"}, 403, "mcp.origin"),
+        (PING, {"origin": "null"}, 403, "mcp.origin"),
+        (PING, {"last_event_id": "1"}, 400, "mcp.no-resume"),
+        (PING, {"path": "/mcp/all?x=1"}, 400, "http.query"),
+        (PING, {"path": "/mcp/other"}, 404, "route.unknown"),
+        (PING, {"path": "/mcp/all/"}, 404, "route.unknown"),
+        (PING, {"method": "PUT"}, 405, "http.method"),
+        (PING, {}, 400, "mcp.no-session"),
+        (PING, {"mcp_session_id": "unknown"}, 404, "mcp.unknown-session"),
+        (b"{", {}, 400, "json.syntax"),
+        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', {}, 400, "json.duplicate-key"),
+        (PING | {"id": None}, {}, 400, "mcp.invalid"),
+        ({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"Name": "a"}}, {}, 400, "mcp.ambiguous-key"),
+        (HELLO, {"mcp_session_id": "unknown"}, 400, "mcp.session-begun"),
+    ],
+)
+def test_what_is_not_asked_as_it_should_be_is_refused(
+    quiet: str, body: Any, headers: dict[str, str], status: int, code: str
+) -> None:
+    found, _, raw = send(quiet, body, **(ANN_KEY | headers))
+
+    assert (found, code_of(raw)) == (status, code)
+    assert json.loads(raw)["jsonrpc"] == "2.0"
+
+
+@pytest.mark.spec("MCPX-65")
+def test_a_session_is_its_client_s_alone_and_ends_when_it_is_told_to(quiet: str) -> None:
+    session = begun(quiet, **ANN_KEY)
+    named = {"mcp_session_id": session}
+
+    assert send(quiet, PING, **named, **ANN_KEY)[0] == 200
+    assert send(quiet, PING, **named, authorization=f"Bearer {BOB_KEY}")[0] == 404
+    assert send(quiet, PING, **named, **ANN_KEY, mcp_protocol_version="2025-06-18")[0] == 400
+    assert (
+        send(quiet, PING, **named, **ANN_KEY, mcp_protocol_version="2025-11-25", origin="http://good.example")[0] == 200
+    )
+    assert send(quiet, method="GET", **named, **ANN_KEY)[0] == 405
+    assert send(quiet, method="DELETE", **named, authorization=f"Bearer {BOB_KEY}")[0] == 404
+    assert send(quiet, method="DELETE", **named, **ANN_KEY)[0] == 204
+    assert send(quiet, PING, **named, **ANN_KEY)[0] == 404
+    assert send(quiet, method="DELETE", **named, **ANN_KEY)[0] == 404
+
+
+@pytest.mark.spec("MCPX-65")
+def test_a_session_that_nobody_uses_is_forgotten_and_there_are_only_so_many(tmp_path: Path) -> None:
+    server = polite(lambda said: None)
+    with server.running() as url, behind(tmp_path, url, idle_seconds=1.5, sessions=1) as gateway:
+        session = begun(gateway)
+        full, _, raw = send(gateway, HELLO)
+        time.sleep(2)
+        gone, _, _ = send(gateway, PING, mcp_session_id=session)
+        again = begun(gateway)
+
+    assert (full, code_of(raw)) == (503, "mcp.busy")
+    assert gone == 404
+    assert again != session
+    assert [said.headers.get("mcp-session-id") for said in server.heard if said.method == "DELETE"] == ["theirs"] * 2
+
+
+@pytest.mark.spec("MCPX-63")
+def test_nothing_of_the_client_but_its_messages_reaches_the_server(tmp_path: Path, monkeypatch: Any) -> None:
+    server = polite(lambda said: None)
+    with server.running() as url, behind(tmp_path, url, keys=[ANN]) as gateway:
+        own = {"cookie": "a=b", "user_agent": "me", "x_secret": "s", **ANN_KEY}
+        session = begun(gateway, **own)
+        send(gateway, PING, mcp_session_id=session, **own)
+
+    sent = server.heard[2]
+    assert session not in str(server.heard)
+    assert KEY not in str(server.heard)
+    allowed = {"host", "user-agent", "accept", "accept-encoding", "content-type", "content-length"}
+    assert set(sent.headers) == allowed | {"mcp-session-id", "mcp-protocol-version"}
+    assert sent.headers["mcp-session-id"] == "theirs"
+    assert sent.headers["user-agent"] == "cmf-pipeline"
+    assert sent.body == PING | {"id": sent.body["id"]}
+    assert sent.body["id"] != 1
+
+
+@pytest.mark.spec("MCPX-62")
+def test_a_message_that_does_not_go_on_is_not_acknowledged(quiet: str) -> None:
+    session = begun(quiet, **ANN_KEY)
+    for body in (
+        {"jsonrpc": "2.0", "id": "x", "result": {}},
+        {"jsonrpc": "2.0", "method": "notifications/made-up"},
+        {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}},
+    ):
+        status, _, raw = send(quiet, body, mcp_session_id=session, **ANN_KEY)
+        assert (status, code_of(raw)) == (400, "mcp.not-passed")
+
+
+# -- what servers do ---------------------------------------------------------------------------------------------------
+
+
+def answering(*said: Any, **headers: str) -> Told:
+    """A server that answers each ping with a stream of these, with its own id where they have none."""
+
+    def answers(asked: Said) -> Any:
+        if asked.method != "POST" or asked.body.get("method") != "ping":
+            return None
+        bodies = [
+            one | {"id": asked.body["id"]} if isinstance(one, dict) and "method" not in one and "id" not in one else one
+            for one in said
+        ]
+        return sse_reply(*bodies, **headers)
+
+    return polite(answers)
+
+
+def to_ping(answer: Callable[[Said], Any]) -> Told:
+    """A server that answers each ping like this."""
+    return polite(lambda said: answer(said) if said.body and said.body.get("method") == "ping" else None)
+
+
+FINE = {"jsonrpc": "2.0", "result": {}}
+
+
+@pytest.mark.spec("MCPX-19")
+@pytest.mark.parametrize(
+    ("server", "code"),
+    [
+        (answering(), "mcp.server-gone"),
+        (answering(b": ping\n\n", b"id: 1\ndata: \n\n"), "mcp.server-gone"),
+        (answering(b"data: {\n\n"), "mcp.invalid"),
+        (answering(b'data: {"a":1,"a":2}\n\n'), "mcp.unreadable"),
+        (answering(b"data: \xff\n\n"), "mcp.unreadable"),
+        (answering(b'data: {"jsonrpc":"2.0"'), "mcp.server-gone"),
+        (answering(FINE | {"id": "another"}), "mcp.server-gone"),
+        (answering(60.0), "mcp.timeout"),
+        (answering(*[b": ping\n\n", 0.2] * 20), "mcp.timeout"),
+        (to_ping(lambda s: json_reply([1])), "mcp.invalid"),
+        (to_ping(lambda s: (500, {}, [b"oops"])), "mcp.unreadable"),
+        (to_ping(lambda s: (302, {"location": "/x"}, [])), "mcp.unreadable"),
+        (to_ping(lambda s: (404, {}, [])), "mcp.session-lost"),
+        (to_ping(lambda s: (202, {}, [])), "mcp.server-gone"),
+        (to_ping(lambda s: (200, {"content-type": "text/html"}, [b"<p>"])), "mcp.unreadable"),
+        (to_ping(lambda s: json_reply(FINE, content_encoding="br")), "mcp.unreadable"),
+        (to_ping(lambda s: json_reply(FINE | {"id": s.body["id"], "result": {"x": "y" * 5000}})), "mcp.too-large"),
+    ],
+)  # fmt: skip
+def test_a_server_that_does_not_answer_as_it_should_ends_in_an_error(tmp_path: Path, server: Told, code: str) -> None:
+    with server.running() as url, behind(tmp_path, url, answer_seconds=1, limits={"reply_bytes": 4096}) as gateway:
+        session = begun(gateway)
+        status, _, raw = send(gateway, PING, mcp_session_id=session)
+
+    assert status == 200
+    assert json.loads(raw)["id"] == 1
+    assert code_of(raw) == code
+
+
+@pytest.mark.spec("MCPX-19")
+def test_a_server_that_is_not_there_is_an_error_and_no_session(tmp_path: Path) -> None:
+    with behind(tmp_path, "http://127.0.0.1:9/mcp") as gateway:
+        status, headers, raw = send(gateway, HELLO)
+
+    assert (status, code_of(raw)) == (200, "mcp.unreachable")
+    assert "mcp-session-id" not in headers
+
+
+@pytest.mark.spec("MCPX-62")
+def test_an_answer_alone_is_json_and_what_comes_before_it_makes_a_stream(tmp_path: Path) -> None:
+    log = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": f"k {SECRET}"}}
+    server = answering(b": hi\n\n", log, b"event: other\ndata: {}\n\n", FINE, b"retry: 5\n\n")
+    with server.running() as url, behind(tmp_path, url) as gateway:
+        session = begun(gateway)
+        alone = send(gateway, PING | {"method": "tools/list"}, mcp_session_id=session)
+        status, headers, raw = send(gateway, PING, mcp_session_id=session)
+
+    assert alone[1]["content-type"] == "application/json"
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    assert [body.get("method", "answer") for body in messages(raw)] == ["notifications/message", "answer"]
+    assert SECRET.encode() not in raw
+    assert b"retry" not in raw
+    assert b": hi" not in raw
+
+
+@pytest.mark.spec("MCPX-64")
+def test_a_client_that_goes_away_lets_the_server_go(tmp_path: Path) -> None:
+    server = answering(
+        {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}, 30.0
+    )
+    with server.running() as url, behind(tmp_path, url) as gateway:
+        session = begun(gateway)
+        parts = urlsplit(gateway)
+        connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+        headers = {"accept": BOTH, "content-type": "application/json", "mcp-session-id": session}
+        connection.request("POST", "/mcp/all", body=json.dumps(PING), headers=headers)
+        connection.getresponse().read(20)
+        connection.close()
+        begin = time.monotonic()
+        assert server.left.wait(10)
+
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.spec("MCPX-64")
+def test_what_a_server_says_of_its_own_accord_is_judged_and_one_listens(tmp_path: Path) -> None:
+    def answers(said: Said) -> Any:
+        log = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": f"k {SECRET}"}}
+        ask = {"jsonrpc": "2.0", "id": 1, "method": "made/up"}
+        return sse_reply(log, ask, log, 1.0) if said.method == "GET" else None
+
+    server = polite(answers)
+    with server.running() as url, behind(tmp_path, url) as gateway:
+        session = begun(gateway)
+        parts = urlsplit(gateway)
+        first = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+        first.request("GET", "/mcp/all", headers={"accept": "text/event-stream", "mcp-session-id": session})
+        heard = first.getresponse()
+        assert heard.status == 200
+        second = send(gateway, method="GET", mcp_session_id=session)
+        raw = heard.read()
+        first.close()
+        until(lambda: any(one.body and "error" in one.body for one in server.heard))
+
+    assert second[0] == 409
+    assert [body["params"]["data"] for body in messages(raw)] == ["k [MASKED]"] * 2
+    [refused] = [one.body for one in server.heard if one.body and "error" in one.body]
+    assert refused["id"] == 1
+
+
+# -- revision 2026-07-28 -----------------------------------------------------------------------------------------------
+
+
+def modern(method: str = "tools/list", **params: Any) -> dict[str, Any]:
+    meta = {VERSION: "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+
+
+NEW = {"mcp_protocol_version": "2026-07-28"}
+
+
+@pytest.mark.spec("MCPX-66")
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, "mcp.version"),
+        ({"mcp_protocol_version": "2025-11-25"}, "mcp.version"),
+        (NEW | {"mcp_method": "ping"}, "mcp.header-mismatch"),
+        (NEW | {"mcp_name": "ls"}, "mcp.header-mismatch"),
+        (NEW | {"mcp_name": "=?base64?!?="}, "mcp.header-mismatch"),
+        (NEW | {"mcp_name": "=?base64?/w==?="}, "mcp.header-mismatch"),
+        (NEW | {"mcp_session_id": "x"}, "mcp.session-begun"),
+    ],
+)
+def test_headers_that_name_another_message_are_refused(quiet: str, headers: dict[str, str], code: str) -> None:
+    body = modern("tools/call", name="rm", arguments={})
+    status, _, raw = send(quiet, body, **ANN_KEY, **headers)
+
+    assert (status, code_of(raw)) == (400, code)
+
+
+@pytest.mark.spec("MCPX-66")
+def test_a_call_of_the_revision_without_sessions_stands_alone(tmp_path: Path) -> None:
+    server = polite(lambda said: None)
+    with server.running() as url, behind(tmp_path, url) as gateway:
+        for name in ("rm", "=?base64?cm0=?="):
+            own = NEW | {"mcp_method": "tools/call", "mcp_name": name}
+            status, headers, _ = send(gateway, modern("tools/call", name="rm", arguments={}), **own)
+            assert status == 200
+
+    sent = server.heard[0]
+    assert "mcp-session-id" not in headers
+    assert "mcp-session-id" not in sent.headers
+    assert sent.headers["mcp-protocol-version"] == "2026-07-28"
+    assert (sent.headers["mcp-method"], sent.headers["mcp-name"]) == ("tools/call", "rm")
+
+
+# -- the real SDK ------------------------------------------------------------------------------------------------------
+
+
+async def sampled(context: object, params: Any) -> CreateMessageResult:
+    assert SECRET not in str(params)
+    content = TextContent(type="text", text=f"It is {SECRET}.")
+    return CreateMessageResult(role="assistant", content=content, model="m")
+
+
+async def elicited(context: object, params: Any) -> ElicitResult:
+    return ElicitResult(action="accept", content={"name": "ann"})
+
+
+@pytest.mark.slow
+@pytest.mark.spec("MCPX-60")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_sdk_works_through_the_gateway_and_sees_what_policy_leaves(tmp_path: Path, mode: Any) -> None:
+    rules = {
+        "names": 'deny contains {"code": "no.remove", "reason": "Not this tool."} if {\n'
+        '    input.kind == "tool_call"\n    input.uri == "tool://all/remove"\n}',
+    }
+    policies = ["shipped", str(write_rules(tmp_path / "policy", rules))]
+    with (
+        everything() as url,
+        behind(tmp_path, url, policies=[policies[1]]) as strict,
+        behind_more(tmp_path, url) as gateway,
+    ):
+        async with Client(
+            streamable_http_client(f"{gateway}/mcp/all"),
+            mode=mode,
+            sampling_callback=sampled,
+            elicitation_callback=elicited,
+        ) as client:
+            assert client.instructions == "Never say [MASKED]."
+            assert {"read", "steps"} <= {tool.name for tool in (await client.list_tools()).tools}
+            read = await client.call_tool("read", {"path": "a"})
+            assert read.structured_content == {"result": "a: [MASKED]"}
+            assert (await client.read_resource("file:///notes")).contents[0].text == "note: [MASKED]"
+            assert "[MASKED]" in (await client.get_prompt("greet", {"name": "b"})).messages[0].content.text
+            if mode == "legacy":
+                heard: list[Any] = []
+
+                async def progressed(progress: float, total: float | None, message: str | None) -> None:
+                    heard.append(message)
+
+                assert (await client.call_tool("steps", progress_callback=progressed)).content[0].text == "done"
+                assert heard == [f"step {at} [MASKED]" for at in range(3)]
+                assert "ann" in (await client.call_tool("ask")).content[0].text
+                assert (await client.call_tool("think")).content[0].text == "It is [MASKED]."
+                await client.send_ping()
+        async with Client(streamable_http_client(f"{strict}/mcp/all"), mode=mode) as client:
+            removed = await client.call_tool("remove", {"path": "a"})
+
+    assert removed.is_error
+    assert removed.meta["cmf/code"] == "no.remove"
+
+
+@contextmanager
+def behind_more(home: Path, url: str) -> Iterator[str]:
+    """A second gateway, under the shipped policies."""
+    with serving(home, {"routes": [], "policy_seconds": 20, "mcp": {"all": {"url": url}}}, name="more") as gateway:
+        yield gateway
