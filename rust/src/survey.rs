@@ -244,9 +244,9 @@ impl<'a> Parts<'a> {
         match literal {
             Literal::SomeVars { .. } => {}
             Literal::SomeIn { collection, .. } => self.operand(collection),
-            Literal::Every { domain, query, .. } => {
+            Literal::Every { key, value, domain, query, .. } => {
                 self.operand(domain);
-                self.nested(query);
+                self.nested(query, key.iter().chain([value]).map(|span| span.text().to_owned()).collect());
             }
             Literal::NotExpr { expr, .. } => self.expression(expr, false),
             Literal::Expr { expr, .. } => self.expression(expr, true),
@@ -291,8 +291,10 @@ impl<'a> Parts<'a> {
         }
     }
 
-    fn nested(&mut self, query: &Query) {
-        let inner = locals(query);
+    /// What a query inside needs of what is outside; `own` are names that it has besides those that it gives itself.
+    fn nested(&mut self, query: &Query, own: BTreeSet<String>) {
+        let mut inner = locals(query);
+        inner.extend(own);
         let mut found = Parts::new(self.scope, self.declared, self.assigned);
         query.stmts.iter().for_each(|statement| found.literal(&statement.literal));
         self.needs.extend(found.needs.difference(&inner).cloned());
@@ -343,7 +345,7 @@ impl<'a> Parts<'a> {
                 self.mention(collection);
             }
             Expr::ArrayCompr { query, .. } | Expr::SetCompr { query, .. } | Expr::ObjectCompr { query, .. } => {
-                self.nested(query);
+                self.nested(query, BTreeSet::new());
             }
             _ => {}
         }

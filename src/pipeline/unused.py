@@ -256,10 +256,6 @@ def _conditions(survey: Survey, sources: Sources, texts: Mapping[str, str]) -> I
             yield _finding("check.never-true", probe.place, "this never holds, whatever the input is", hint)
 
 
-_EVERY: Final = re.compile(r"every\s+([A-Za-z_][A-Za-z0-9_]*)(?:\s*,\s*([A-Za-z_][A-Za-z0-9_]*))?\s+in\s")
-"""The names that belong to an `every` alone."""
-
-
 def _probes(
     survey: Survey, definition: Definition, body: Mapping[str, Any], module: Mapping[str, Any], texts: Mapping[str, str]
 ) -> Iterator[_Probe]:
@@ -267,9 +263,7 @@ def _probes(
     known: set[str] = set()
     kept: list[str] = []
     for statement in body["statements"]:
-        own = _EVERY.match(source.slice(statement["span"])) if statement["kind"] == "every" else None
-        needs = set(statement["needs"]) - set(own.groups() if own is not None else ())
-        if statement["kind"] == "some" or not needs <= known:
+        if statement["kind"] == "some" or not set(statement["needs"]) <= known:
             continue
         if not _is_constant(survey, definition, statement["span"], source, tuple(module["package"])):
             continue

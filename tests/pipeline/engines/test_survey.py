@@ -45,6 +45,26 @@ def test_reads_are_paths_up_to_the_first_computed_step(text: str, expected: set[
 
 
 @pytest.mark.spec("ENG-15")
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("x if every y in input.a { y == 1 }", []),
+        ("x if every y, z in input.a { y == z }", []),
+        ("x if { y := input.b; every z in input.a { z == y } }", ["y"]),
+        ("x(y) if every y in input.a { y == 1 }", []),
+        ("x if every y in [1] { every z in y { z == y } }", []),
+        ("x if every y in input.a { w := y + 1; some v in input.b; v > w }", []),
+        ("x(v) if every y in input.a { count([w | some w in input.b; w > v; y]) > 0 }", ["v"]),
+    ],
+)
+def test_what_an_every_names_itself_it_does_not_need(text: str, needs: list[str]) -> None:
+    rule = Survey([("t.rego", f"package t\n\n{text}\n")]).rule(("data", "t", "x"))
+
+    assert rule is not None
+    assert rule.definitions[0].raw["bodies"][0]["statements"][-1]["needs"] == needs
+
+
+@pytest.mark.spec("ENG-15")
 def test_a_set_for_another_engine_is_surveyed() -> None:
     survey = Survey([("t.rego", 'package t\n\nx := http.send({"url": input.u})\n')])
 
