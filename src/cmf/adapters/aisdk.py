@@ -103,12 +103,9 @@ class AiSdkAdapter:
 
     def to_wire_response(self, response: Response) -> Any:
         """The UI message; `{"error": …}` for a response that is nothing but an error."""
-        drop_foreign_extras(FORMAT, response)
-        if response.error is not None and not response.choices:
-            return {"error": response.error.message or "", **object_in(extra_of(response, FORMAT), "body")}
-        if len(response.choices) != 1:
-            raise UnsupportedError("the AI SDK has one answer at a time", hint="choose one")
-        return write_group((response.choices[0].message,), index=0, split=False)
+        if response.error is not None and response.choices:
+            drop(FORMAT, "error", "a UI message cannot say that it failed", message=response.choices[0].message)
+        return _body(response)
 
     # -- streams ------------------------------------------------------------------------------------------------------
 
@@ -121,8 +118,8 @@ class AiSdkAdapter:
         choice = response.choices[0] if response.choices else None
         whole = choice is None or choice.message.status in (MessageStatus.COMPLETE, MessageStatus.ERROR)
         return chunks(
-            self.to_wire_response(response),
-            object_in(extra_of(response, FORMAT), "stream"),
+            _body(response),
+            _notes(response),
             finish_reason=_stop_word(choice),
             whole=whole and extra_of(response, FORMAT).get("partial") is not True,
         )
@@ -248,6 +245,25 @@ def _only_an_error(body: FrozenDict, own: dict[str, Any]) -> Response:
     error = trusted(ErrorInfo, message=text if isinstance(text, str) else None)
     own = {**own, "body": frozen_mapping(kept)} if kept else own
     return trusted(Response, error=error, extra=freeze({FORMAT: own}) if own else None)
+
+
+def _body(response: Response) -> Any:
+    drop_foreign_extras(FORMAT, response)
+    if response.error is not None and not response.choices:
+        return {"error": response.error.message or "", **object_in(extra_of(response, FORMAT), "body")}
+    if len(response.choices) != 1:
+        raise UnsupportedError("the AI SDK has one answer at a time", hint="choose one")
+    return write_group((response.choices[0].message,), index=0, split=False)
+
+
+def _notes(response: Response) -> dict[str, Any]:
+    """What its stream said beside the message; with the error of the response, if that is another one."""
+    notes = object_in(extra_of(response, FORMAT), "stream")
+    known, error = _error(freeze(notes)), response.error
+    if error is None or not response.choices or (known is not None and known.message == error.message):
+        return notes
+    others = notes["errors"][1:] if known is not None else ()
+    return {**notes, "errors": [{"type": "error", "errorText": error.message or ""}, *others]}
 
 
 def _stop_word(choice: Choice | None) -> str | None:

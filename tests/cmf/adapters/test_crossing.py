@@ -26,14 +26,14 @@ from cmf.content import (
     ToolResultPart,
     VideoPart,
 )
-from cmf.enums import Role
+from cmf.enums import MessageStatus, Role
 from cmf.errors import CmfError, LossyProjectionError, UnsupportedError
 from cmf.extensions import Extensions, MetaExtension
 from cmf.frozen import FrozenDict, same_spelling
 from cmf.identity import IdMap, Ids, stamp, unstamp
 from cmf.media import MEDIA_PARTS
 from cmf.message import Message
-from cmf.request import SAMPLING_FIELDS, Choice, Request, Response
+from cmf.request import SAMPLING_FIELDS, Choice, ErrorInfo, Request, Response
 from cmf.value import replace
 from tests.cmf.adapters.tally import Tally
 from tests.cmf.adapters.wiredata import first_difference, records, sampled, strings
@@ -238,6 +238,40 @@ def test_blocks_of_a_critical_reply_are_not_joined(name: str) -> None:
 
     with pytest.raises(LossyProjectionError):
         get(name).to_wire_response(Response(choices=(Choice(message=message),)))
+
+
+MODELS = tuple(name for name in FORMATS if name != "mcp")
+
+
+@pytest.mark.spec("ADP-10", "AISDK-6", "AISDK-8")
+@pytest.mark.parametrize("said", [(), (TextPart(text="hi"),)], ids=["nothing said", "text said"])
+@pytest.mark.parametrize("name", MODELS)
+def test_that_an_answer_failed_arrives_or_is_told(name: str, said: tuple[Part, ...]) -> None:
+    failed = Choice(message=Message(role=Role.ASSISTANT, content=said, status=MessageStatus.PARTIAL, id="m1"))
+    response = Response(choices=(failed,), error=ErrorInfo(message="boom"))
+    adapter = get(name)
+
+    with collecting() as losses:
+        whole = adapter.from_wire_response(adapter.to_wire_response(response))
+    streamed = adapter.from_wire_response(adapter.fold_events(adapter.to_wire_events(response)))
+
+    told = [(loss.block_type, loss.message_id) for loss in losses]
+    assert (whole.error is None) is (("error", "m1") in told)
+    assert streamed.error is not None
+    assert streamed.error.message == "boom"
+
+
+@pytest.mark.spec("AISDK-8")
+def test_an_error_that_was_edited_does_not_come_back() -> None:
+    events = [{"data": {"type": "start"}}, {"data": {"type": "error", "errorText": "SECRET"}}]
+    aisdk = get("aisdk")
+    response = replace(
+        aisdk.from_wire_response(aisdk.fold_events([*events, {"data": {"type": "text-start", "id": "1"}}])),
+        error=ErrorInfo(message="***"),
+    )
+
+    assert "SECRET" not in json.dumps(aisdk.to_wire_events(response))
+    assert "***" in json.dumps(aisdk.to_wire_events(response))
 
 
 @pytest.mark.spec("MCP-12")
