@@ -227,7 +227,9 @@ def convert(
 
 @app.command("init")
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it: a new or empty directory.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to write it: a new or empty directory.")
+    ] = Path(),
     template: Annotated[Template, typer.Option("--template", help="What the first rule is about.")] = Template.TOOLS,
 ) -> None:
     """Begin a project of policies: rules with their tests, cases, settings for editors and CI; green from the start."""
@@ -244,7 +246,9 @@ def run_cases(
     policies: PolicyOption = None,
     output: Annotated[FindingsAs, typer.Option("--format", help="How to write the results.")] = FindingsAs.TEXT,
     select: Annotated[str | None, typer.Option("--run", help="Only cases and tests whose name holds this.")] = None,
-    coverage: Annotated[bool, typer.Option("--coverage", help="Name the rules that hit in no case.")] = False,
+    coverage: Annotated[
+        bool, typer.Option("--coverage", help="Name the rules that hit in no case, and the lines.")
+    ] = False,
     threshold: Annotated[
         float | None, typer.Option("--threshold", help="Fail if fewer percent of the rules hit in some case.")
     ] = None,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.resources
+import json
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import typer
 
+from pipeline.case_schema import case_schema
 from pipeline.cli.reading import Exit, fail
 
 HIDDEN = "dot-"  # how a leading dot is spelled in the templates, which packaging tools would leave out
@@ -21,10 +23,12 @@ def run(directory: Path, *, template: str) -> None:
     try:
         for source in ("common", template):
             _copy(templates.joinpath(source), directory)
+        # What completes and checks files of cases in an editor: of this version, like the rest.
+        (directory / ".vscode" / "cases.schema.json").write_text(json.dumps(case_schema(), indent=1) + "\n", "utf-8")
     except OSError as error:
         fail(f"{directory}: cannot be written: {error.strerror}; choose another place", Exit.USAGE)
     typer.echo(f"{directory}: a project of policies, from the template {template}")
-    typer.echo(f"next: cd {directory} && cmf test")
+    typer.echo("next: cmf test" if directory == Path() else f"next: cd {directory} && cmf test")
 
 
 def _copy(source: Traversable, target: Path) -> None:

@@ -116,7 +116,8 @@ def read_wire(file: str, source: str | None, kind: str | None) -> Read:
     if source is None:
         source, seen = detected(body)
         kind = kind or seen
-        typer.echo(f"cmf: read as {source}, a {kind}; --from and --kind say otherwise", err=True)
+        what = source if source == "canonical" else f"{source}, a {kind}"
+        typer.echo(f"cmf: read as {what}; --from and --kind say otherwise", err=True)
     elif kind is None:
         try:
             kind = detected(body)[1]

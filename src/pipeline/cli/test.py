@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import typer
 from rich.text import Text
 
-from pipeline.assembly import load_policies
+from cmf.codec import dumps
+from pipeline.assembly import embedded_engine, load_policies
 from pipeline.case_run import CaseResult, CaseRunner
 from pipeline.cases import Case, read_cases
 from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit, write_sarif
@@ -24,11 +25,14 @@ from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
 from pipeline.decision import Mode
 from pipeline.display import visible
+from pipeline.engines.embedded import EmbeddedEngine
+from pipeline.engines.tap import Tap
 from pipeline.policy_set import PolicySet
 from pipeline.policy_tests import Checked, run_tests
 
 _CASE_FILES: Final = ("*.yaml", "*.yml")
 _WATCHED: Final = (".rego", ".yaml", ".yml", ".json")
+COVERAGE_SECONDS: Final = 60.0
 _SETTLE_MILLISECONDS: Final = 50  # an editor writes a file in several steps: they are one change
 _Timed: TypeAlias = tuple[CaseResult, float]
 
@@ -52,7 +56,7 @@ def run(
 
     def once() -> Exit:
         with one_line_errors(policies=places):
-            report = judge(directory, places, select)
+            report = judge(directory, places, select, counts_lines=shows_coverage)
         return _shown(report, output, shows_coverage=shows_coverage, threshold=threshold)
 
     if watches:
@@ -61,11 +65,21 @@ def run(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """The lines of one file that judging the cases reached, and those that it did not; the file as from here."""
+
+    file: str
+    reached: tuple[int, ...]
+    missed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How many rules are asked, and which of them hit in no case."""
+    """How many rules are asked, and which of them hit in no case; by file the lines, where they were counted."""
 
     asked: int
     never: tuple[str, ...]
+    lines: tuple[Lines, ...] = ()
 
     @property
     def percent(self) -> float:
@@ -87,8 +101,10 @@ class Report:
         return any(result.status == "failed" for result, _ in self.cases) or any(test.problem for test in self.tests)
 
 
-def judge(directory: Path, places: Sequence[Path], select: str | None = None) -> Report:
+def judge(directory: Path, places: Sequence[Path], select: str | None = None, *, counts_lines: bool = False) -> Report:
     """What comes of the project now. `places` hold its policies; of cases and tests those whose names hold `select`.
+
+    With `counts_lines` it says which lines of the policies judging the cases reached.
 
     Raises:
         PolicyError, CaseError, ConfigError: policies, cases or profiles cannot be used; typer.Exit: there are none.
@@ -101,7 +117,9 @@ def judge(directory: Path, places: Sequence[Path], select: str | None = None) ->
     if not chosen and not tests:
         hint = f"write some in {directory / 'cases'}" if select is None else f"no name holds {select!r}"
         fail(f"{directory}: no cases; {hint}", Exit.USAGE)
-    runner = CaseRunner(loaded)
+    engine = embedded_engine(loaded) if counts_lines else None
+    tap = None if engine is None else Tap(engine)
+    runner = CaseRunner(loaded) if tap is None else CaseRunner(loaded, engine=tap)
     try:
         with progress("judging", len(chosen)) as told:
             timed = [_timed(runner, case, told) for case in chosen]
@@ -109,8 +127,18 @@ def judge(directory: Path, places: Sequence[Path], select: str | None = None) ->
         runner.close()
     hit = {rule for result, _ in timed for rule in result.rules}
     asked = [rule.id for rule in loaded.rules if rule.mode is not Mode.OFF]
-    coverage = Coverage(asked=len(asked), never=tuple(rule for rule in asked if rule not in hit))
+    lines = tuple(_lines(engine, tap, places)) if engine is not None and tap is not None else ()
+    coverage = Coverage(asked=len(asked), never=tuple(rule for rule in asked if rule not in hit), lines=lines)
     return Report(cases=timed, tests=tests, coverage=coverage)
+
+
+def _lines(engine: EmbeddedEngine, tap: Tap, places: Sequence[Path]) -> Iterator[Lines]:
+    """What of the files in `places` was reached: the library, and what is generated, are nobody's to cover."""
+    asked = dict.fromkeys((entrypoint, dumps(document)) for entrypoint, document in tap.asked)
+    for file in engine.coverage([*asked], timeout_seconds=COVERAGE_SECONDS) if asked else ():
+        if any((place / file["path"]).is_file() for place in places):
+            reached, missed = tuple(file["covered"]), tuple(file["not_covered"])
+            yield Lines(file=file_of(file["path"], places), reached=reached, missed=missed)
 
 
 def case_files(directory: Path) -> list[Path]:
@@ -194,6 +222,22 @@ def _text(report: Report, *, shows_coverage: bool) -> None:
         out.print(f"Rego tests: {run['passed']} passed, {run['failed']} failed, {run['skipped']} skipped")
     for rule in coverage.never if shows_coverage else ():
         out.print(Text(f"    never hit: {rule}", "yellow"))
+    for one in coverage.lines if shows_coverage else ():
+        if one.missed:
+            of = len(one.reached) + len(one.missed)
+            missed = f"    {one.file}: {len(one.reached)} of {of} lines reached, not {_spelled(one.missed)}"
+            out.print(Text(missed, "yellow"))
+
+
+def _spelled(lines: Sequence[int]) -> str:
+    """`3, 7-9`."""
+    runs: list[list[int]] = []
+    for line in sorted(lines):
+        if runs and line == runs[-1][-1] + 1:
+            runs[-1].append(line)
+        else:
+            runs.append([line])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 _MARKS: Final = {"passed": ("green", "ok  "), "failed": ("bold red", "FAIL"), "skipped": ("yellow", "skip")}
@@ -221,7 +265,9 @@ def _json(report: Report) -> None:
         {"name": test.name, "file": test.path, "line": test.line, "status": _status(test), "problem": test.problem}
         for test in report.tests
     ]
-    coverage = {"rules": report.coverage.asked, "never_hit": list(report.coverage.never)}
+    coverage: dict[str, Any] = {"rules": report.coverage.asked, "never_hit": list(report.coverage.never)}
+    if report.coverage.lines:
+        coverage["files"] = [dataclasses.asdict(one) for one in report.coverage.lines]
     write_json({"cases": cases, "tests": tests, "coverage": coverage})
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from pipeline.case_schema import case_schema
 from pipeline.cli import app
 from pipeline.cli.app import Template
 
@@ -39,6 +40,18 @@ def test_a_new_project_is_green_and_every_rule_of_it_hits(template: Template, tm
     assert json.loads(tested.stdout)["coverage"]["never_hit"] == []
     assert (project / ".github" / "workflows" / "policy.yaml").exists()
     assert (project / ".regal" / "config.yaml").exists()
+    schemas = json.loads((project / ".vscode" / "settings.json").read_text("utf-8"))["yaml.schemas"]
+    (schema,) = [project / name for name in schemas]
+    assert json.loads(schema.read_text("utf-8")) == case_schema()
+
+
+@pytest.mark.spec("CLI-10")
+def test_without_a_name_it_is_written_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert "next: cmf test" in RUN.invoke(app, ["init"]).stdout
+    assert RUN.invoke(app, ["test"]).exit_code == 0
+    assert RUN.invoke(app, ["init"]).exit_code == 2
 
 
 @pytest.mark.opa

@@ -180,3 +180,22 @@ def test_an_interrupt_leaves_nothing_behind(project: Path, arguments: list[str])
         left = [path for path in project.rglob("*") if path not in before and path.is_file()]
         assert [path for path in left if not path.is_relative_to(project / "docs")] == []
         assert all(path.read_text(encoding="utf-8").endswith("\n") for path in left)
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-9")
+def test_lines_that_no_case_reaches_are_named_by_file(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    file = "policy/cmf/rules/tools/by_role/by_role.rego"
+
+    some = RUN.invoke(app, ["test", "--coverage", "--run", "mail is sent"]).stdout.splitlines()
+    document = json.loads(RUN.invoke(app, ["test", "--coverage", "--run", "mail is sent", "--format", "json"]).stdout)
+    whole = RUN.invoke(app, ["test", "--coverage"]).stdout
+
+    assert some[-2:] == ["    never hit: tools/by_role", f"    {file}: 4 of 8 lines reached, not 11-14"]
+    (told,) = [one for one in document["coverage"]["files"] if one["file"] == file]
+    assert told["missed"] == [11, 12, 13, 14]
+    assert "not 1" not in whole
+    assert "lines reached" not in RUN.invoke(app, ["test"]).stdout
