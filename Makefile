@@ -161,7 +161,7 @@ wheel: $(VENV)/.locked ## A manylinux2014 wheel and an sdist in dist/
 lock: ## Resolve again and write requirements/*.txt with hashes
 	for set in bootstrap:requirements/bootstrap.in base:pyproject.toml dev:requirements/dev.in wheel:requirements/wheel.in sdk:requirements/sdk.in; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --custom-compile-command 'make lock' $(LOCK_FLAGS) $${set#*:} -o requirements/$${set%%:*}.txt; \
+	    --custom-compile-command 'make lock' $(LOCK_FLAGS) $${set#*:} $$(test $${set%%:*} != base || echo --all-extras) -o requirements/$${set%%:*}.txt; \
 	done
 
 .PHONY: clean

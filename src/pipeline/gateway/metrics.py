@@ -22,7 +22,6 @@ RUN_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 _RULE: Final = re.compile(rb'"rule":"([A-Za-z0-9_./-]+)"')
 _RUN: Final = re.compile(rb'"run_ns":([0-9]+)')
 _FORWARDED: Final = frozenset({Action.FORWARD.value, Action.FORWARD_MODIFIED.value})
-_OUTAGES: Final = frozenset(one.encode() for one in OUTAGE_RULES)
 
 
 class Counted(Records):
@@ -80,13 +79,13 @@ class Metrics:
     def recorded(self, record: Record) -> None:
         """One decision that is on record: how it ended, which rules spoke, how long it took."""
         self._decisions[record.verdict, record.action] += 1
-        rules = set(_RULE.findall(record.body))
-        self._rules.update(rule.decode() for rule in rules)
-        if record.action in _FORWARDED and rules & _OUTAGES:
+        rules = rules_in(record)
+        self._rules.update(rules)
+        if record.action in _FORWARDED and not rules.isdisjoint(OUTAGE_RULES):
             self._on_failure += 1
-        run = _RUN.search(record.body)
-        if run is not None:
-            self._runs.add(int(run[1]) / 1e9)
+        seconds = run_seconds_in(record)
+        if seconds is not None:
+            self._runs.add(seconds)
 
     def count(self, route: str, dialect: str, status: int, code: str | None, seconds: float) -> None:
         """One request that is over: answered, or refused with `code`."""
@@ -143,6 +142,17 @@ class _Histogram:
         yield f"{name}_count {passed}"
 
 
+def rules_in(record: Record) -> frozenset[str]:
+    """The rules that spoke in a decision, by their names."""
+    return frozenset(rule.decode() for rule in _RULE.findall(record.body))
+
+
+def run_seconds_in(record: Record) -> float | None:
+    """How long a decision took; None where its record does not say."""
+    run = _RUN.search(record.body)
+    return None if run is None else int(run[1]) / 1e9
+
+
 def outcome_of(status: int) -> str:
     """What became of a request, by how it was answered: `gone` is for clients that did not wait."""
     if status == 200:
@@ -165,4 +175,4 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-__all__ = ["BUCKETS", "MEDIA_TYPE", "Counted", "Metrics", "outcome_of"]
+__all__ = ["BUCKETS", "MEDIA_TYPE", "Counted", "Metrics", "outcome_of", "rules_in", "run_seconds_in"]

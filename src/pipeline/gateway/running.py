@@ -32,7 +32,7 @@ async def run(
         operators: what answers on `beside`; None for nothing.
         beside: the socket for whoever runs it.
     """
-    server = server_of(service.gateway, settings.limits, grace_seconds=settings.grace_seconds)
+    server = server_of(service.application, settings.limits, grace_seconds=settings.grace_seconds)
     with hanging_up(service.operations):
         if operators is None or beside is None:
             await server.serve(sockets=[clients])

@@ -26,10 +26,12 @@ from pipeline.gateway.operations import Law, OwnOperations
 from pipeline.gateway.scripted import ScriptedUpstream, load_script
 from pipeline.gateway.settings import Route, Settings
 from pipeline.gateway.settings import Upstream as UpstreamSettings
+from pipeline.gateway.telemetry import Application, exported
 from pipeline.gateway.tokens import Tokens
 from pipeline.gateway.upstream import Upstream
 from pipeline.guard import Guard
 from pipeline.profiles import Profiles
+from pipeline.record import Record
 from pipeline.recorder import Recorder
 from pipeline.recording import Records
 from pipeline.sessions import SessionStore
@@ -42,6 +44,7 @@ class Service:
 
     gateway: Gateway
     operations: OwnOperations
+    application: Application  # the gateway, traced where settings say so
 
 
 @contextmanager
@@ -66,7 +69,14 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         shared = settings.sessions.store
         sessions = store.sessions() if shared is None else opened.enter_context(open_sessions(shared))
         metrics = Metrics(lambda: {name: guard.revision for name, guard in by_route.items()})
-        guards = _guards(settings, sessions, Counted(Recorder(store), metrics.recorded), environment)
+        tracing = None if settings.telemetry is None else opened.enter_context(exported(settings.telemetry))
+
+        def told(record: Record) -> None:
+            metrics.recorded(record)
+            if tracing is not None:
+                tracing.decided(record)
+
+        guards = _guards(settings, sessions, Counted(Recorder(store), told), environment)
         links = Links(sessions, makes=settings.sessions.choice == "by_id")
         opened.callback(links.close)
         by_route = {route.name: guards[_law(route, settings)] for route in settings.routes}
@@ -112,7 +122,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         operations = OwnOperations(laws, metrics, lambda: _ready(sessions), lambda: gateway.is_open)
         if settings.watch:
             opened.enter_context(operations.watching())
-        yield Service(gateway, operations)
+        yield Service(gateway, operations, gateway if tracing is None else tracing.around(gateway))
 
 
 def identities(settings: Settings, environment: Mapping[str, str] | None = None) -> Identities:
