@@ -23,7 +23,7 @@ from pipeline.emission import emit
 from pipeline.errors import DecisionError, EmissionError, PipelineError
 from pipeline.guard import Guard, raised
 from pipeline.mcp_proxy import refusals
-from pipeline.mcp_proxy.frames import INVALID_PARAMS, Frame, FrameError, Kind, frame_of
+from pipeline.mcp_proxy.frames import INVALID_PARAMS, FrameError, frame_of
 from pipeline.mcp_proxy.refusals import Refused, of_decision, of_unreadable
 
 FORMAT: Final = "mcp"
@@ -131,7 +131,8 @@ class Judge:
         asked = {}
         for name, question in _bounded(questions):
             whole = {**_object(question), "jsonrpc": "2.0", "id": f"{TOOL_PREFIX}{ULID()}"}
-            left = (await self.call(_call(whole).body)).body
+            _check_question(whole)
+            left = (await self.call(whole)).body
             asked[name] = {key: item for key, item in left.items() if key in ("method", "params")}
         return {**body, "result": {**_object(result), "inputRequests": asked}}
 
@@ -230,14 +231,12 @@ def _object(value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _call(body: dict[str, Any]) -> Frame:
+def _check_question(body: dict[str, Any]) -> None:
+    """Refused for what is no call."""
     try:
-        frame = frame_of(body)
+        frame_of(body)
     except FrameError as error:
         raise Refused(error.number, error.code, error.message) from None
-    if not isinstance(frame, Frame) or frame.kind is not Kind.CALL:
-        raise Refused(INVALID_PARAMS, "mcp.invalid", "A question is a call.")
-    return frame
 
 
 __all__ = ["Judge", "Sent"]

@@ -145,9 +145,8 @@ class Link:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def _call(self, side: Side, frame: Frame) -> Step:
-        caller, original = self._callers[side], frame.id
-        if original is None:
-            raise TypeError("a call has an id")
+        caller = self._callers[side]
+        original: Id = frame.id  # type: ignore[assignment]  # a call has one
         key = (type(original), original)
         if key in caller.ids:
             # Under its own id the caller would take the refusal for the answer to the first.

@@ -22,6 +22,7 @@ from pipeline.mcp_proxy.frames import (
     read,
 )
 from pipeline.mcp_proxy.lines import Lines
+from pipeline.mcp_proxy.refusals import of_frame
 
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "read"}}
 
@@ -51,6 +52,8 @@ def test_what_is_no_strict_json_is_not_read(raw: bytes) -> None:
     error = refused(raw)
 
     assert (error.number, error.code, error.id) == (PARSE_ERROR, "mcp.unreadable", None)
+    body = of_frame(error)
+    assert (body["id"], body["error"]["code"], body["error"]["data"]) == (None, PARSE_ERROR, {"code": "mcp.unreadable"})
 
 
 @pytest.mark.spec("MCPX-1")
@@ -156,6 +159,7 @@ def test_each_kind_of_message_is_known() -> None:
     error = frame_of({"jsonrpc": "2.0", "id": 0, "error": {"code": -1, "message": "m", "data": {"Data": 1}}})
     both = frame_of([CALL, CALL])
 
+    assert read(json.dumps(CALL).encode()) == call
     assert isinstance(call, Frame)
     assert (call.kind, call.id, call.method, call.params) == (Kind.CALL, 1, "tools/call", {"name": "read"})
     assert isinstance(notice, Frame)

@@ -12,7 +12,9 @@ from tests.pipeline.conftest import write_rules
 from pipeline.assembly import Config
 from pipeline.context import Context
 from pipeline.decision import Mode
+from pipeline.errors import EmissionError, StoreError
 from pipeline.guard import Guard
+from pipeline.mcp_proxy import judging
 from pipeline.mcp_proxy import link as links
 from pipeline.mcp_proxy.frames import frame_of
 from pipeline.mcp_proxy.link import Link, Side, Step
@@ -279,6 +281,43 @@ async def test_where_policy_cannot_be_asked_nobody_is_told_that_it_refused(guard
     assert step.back[0]["error"]["data"]["retryable"] is True
 
 
+@pytest.mark.spec("MCPX-31")
+async def test_what_waits_for_a_person_where_nobody_can_be_asked_names_no_approval(guard: Guard) -> None:
+    pair = Pair(guard)
+    pair.link.renew(Context())
+    step = await pair.client(call("prompts/get", {"name": "pay"}))
+
+    assert step.back[0]["error"]["code"] == APPROVAL
+    assert "approval_ids" not in step.back[0]["error"]["data"]
+
+
+@pytest.mark.spec("MCPX-13")
+async def test_what_would_go_on_as_another_message_does_not(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    minted = await pair.asked("ping")
+    monkeypatch.setattr(judging, "emit", lambda outcome, target: {"jsonrpc": "2.0", "id": "x", "method": "other"})
+    answered = await pair.server({"jsonrpc": "2.0", "id": minted, "result": {}})
+    step = await pair.client(call("ping", id=2))
+
+    assert step.onward == ()
+    assert step.back[0]["error"]["data"]["code"] == "mcp.other-message"
+    assert answered.onward[0]["error"]["data"]["code"] == "mcp.other-message"
+
+
+@pytest.mark.spec("MCPX-33")
+@pytest.mark.parametrize("error", [EmissionError("no", code="emit.x"), StoreError("no", code="store.x")])
+async def test_what_cannot_be_brought_to_its_end_is_an_outage(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(outcome: object, target: str) -> Any:
+        raise error
+
+    monkeypatch.setattr(judging, "emit", broken)
+    step = await pair.client(call("tools/call", READ))
+
+    assert step.back[0]["error"]["code"] == UNAVAILABLE
+    assert step.back[0]["error"]["data"]["retryable"] is True
+
+
 # -- what goes on ------------------------------------------------------------------------------------------------------
 
 
@@ -290,6 +329,8 @@ async def test_where_policy_cannot_be_asked_nobody_is_told_that_it_refused(guard
         ("tools/call", {"name": "read", "arguments": {"path": "a"}}, {"content": [text("fine")], "isError": False}),
         ("tools/call", READ, {"content": [text('{"a":1}')], "structuredContent": {"a": 1}}),
         ("tools/call", READ, {"content": [text("a")], "structuredContent": {"b": 2}}),
+        ("tools/call", READ,
+         {"content": [{"type": "image", "data": PNG, "mimeType": "image/png"}], "structuredContent": {"b": 2}}),
         ("tools/call", READ, {"content": [{"type": "image", "data": PNG, "mimeType": "image/png"}]}),
         ("resources/templates/list", {}, {"resourceTemplates": [{"uriTemplate": "file:///{x}", "name": "x"}]}),
         ("prompts/list", {}, {"prompts": [{"name": "p"}], "nextCursor": "2"}),

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CreateMessageResult, ElicitResult, TextContent
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.gateway.servers import until
 
 from pipeline.cli.people import decide
 
@@ -32,6 +32,7 @@ RULES = {
     "away": 'strip_tool contains {"code": "no.hidden", "reason": "Not offered."} if {\n'
     '    input.kind == "tool_definition"\n    input.name == "hidden"\n}',
 }
+SMALL: list[str] = []
 pytestmark = pytest.mark.slow
 
 
@@ -39,9 +40,19 @@ def hostile(how: str, *more: str) -> list[str]:
     return ["--", sys.executable, str(HERE / "hostile.py"), how, *more]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Policies that take no time to compile, for what is not about policy."""
+    SMALL.append(str(write_rules(tmp_path_factory.mktemp("small"), RULES)))
+
+
+def quick(*arguments: str) -> list[str]:
+    return [*([] if "--policies" in arguments else ["--policies", SMALL[0]]), *arguments]
+
+
 def raw(*arguments: str, sends: bytes = b"", **more: Any) -> subprocess.CompletedProcess[bytes]:
     """What becomes of a proxy whose client says this and ends."""
-    return subprocess.run([*CMF, *arguments], input=sends, capture_output=True, timeout=60, check=False, **more)
+    return subprocess.run([*CMF, *quick(*arguments)], input=sends, capture_output=True, timeout=60, check=False, **more)
 
 
 def line(*bodies: Any) -> bytes:
@@ -50,6 +61,14 @@ def line(*bodies: Any) -> bytes:
 
 def said(done: subprocess.CompletedProcess[bytes]) -> list[Any]:
     return [json.loads(one) for one in done.stdout.splitlines()]
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until something is so: on a busy machine a command takes its time to begin."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def is_there(pid: int) -> bool:
@@ -81,7 +100,7 @@ def test_a_server_that_is_gone_is_told_of(how: str, code: str) -> None:
 @pytest.mark.spec("MCPX-18")
 def test_a_server_that_hangs_is_not_waited_for() -> None:
     with subprocess.Popen(
-        [*CMF, "--answer-seconds", "0.3", *hostile("hangs")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [*CMF, *quick("--answer-seconds", "0.3", *hostile("hangs"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as proxy:
         assert proxy.stdin is not None
         assert proxy.stdout is not None
@@ -116,7 +135,7 @@ def test_what_is_no_message_for_the_client_is_left_out(how: str) -> None:
 
 @pytest.mark.spec("MCPX-11")
 def test_a_server_s_question_is_judged_before_the_client_hears_it() -> None:
-    done = raw(*hostile("early"), sends=line(PING))
+    done = raw("--policies", "shipped", *hostile("early"), sends=line(PING))
 
     assert KEY.encode() not in done.stdout
     assert any(body.get("method") == "elicitation/create" and "[MASKED]" in str(body) for body in said(done))
@@ -176,7 +195,10 @@ def test_no_process_is_left_when_the_client_ends(tmp_path: Path, how: str) -> No
 def test_no_process_is_left_when_the_proxy_is_ended(tmp_path: Path, number: signal.Signals) -> None:
     file = tmp_path / "pid"
     with subprocess.Popen(
-        [*CMF, *hostile("pid", str(file))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*CMF, *quick(*hostile("pid", str(file)))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as proxy:
         until(lambda: file.is_file() and file.read_text())
         proxy.send_signal(number)
@@ -331,3 +353,14 @@ async def test_a_call_goes_through_once_a_person_has_approved_it(tmp_path: Path)
     assert approval in waits.content[0].text
     assert goes.content[0].text == "done"
     assert again.is_error
+
+
+@pytest.mark.spec("CLI-62")
+def test_the_example_runs() -> None:
+    example = Path(__file__).parents[3] / "examples" / "mcp_proxy.py"
+    done = subprocess.run([sys.executable, str(example)], capture_output=True, timeout=120, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert b"tools: ['read_note']" in done.stdout
+    assert b"read_note: today: the key is [MASKED]" in done.stdout
+    assert b"refused: True data.secret" in done.stdout
