@@ -92,13 +92,15 @@ def _message_views(message: Message, grants: Grants, hook: Hook | None, prefix: 
         yield view_of(rest, scope, prefix.removesuffix(".") or "message", role, None, True)
         return
     for index, part in enumerate(message.content):
-        path = f"{prefix}content[{index}]"
-        view = view_of(part, scope, path, role, None, not index)
+        place = _PLACES[index] if index < _USUAL else f"content[{index}]"
+        view = view_of(part, scope, prefix + place, role, None, not index)
         yield view
         if view.kind in _NESTING:
             yield from _inner_views(view, part)
 
 
+_USUAL: Final = 64
+_PLACES: Final = tuple(f"content[{index}]" for index in range(_USUAL))
 _NESTING: Final = frozenset({ViewKind.TOOL_RESULT, ViewKind.PROMPT_RESULT})
 
 
