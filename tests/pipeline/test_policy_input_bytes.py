@@ -222,6 +222,14 @@ def test_the_inputs_of_recorded_traffic_are_written_alike(wire: str, proof_scale
     assert compared
 
 
+def test_a_context_that_is_not_plainly_in_order_is_written_by_python() -> None:
+    message = Message(role="user", content=[TextPart(text="x")], extensions={"custom": {"n": 2**70}})
+    (view,) = iter_views(message)
+
+    assert WRITER.write(view.scope.shared()) is None
+    assert shared_bytes(view, None) == to_bytes({"extensions": view.scope.shared()})
+
+
 def test_ordinary_inputs_need_no_python() -> None:
     views = list(iter_views(Message.model_validate_json(documents.message_bytes(0))))
 
