@@ -68,6 +68,25 @@ def _request_views(request: Request, grants: Grants, hook: Hook | None) -> Itera
         yield from _message_views(message, grants, at, f"messages[{index}].")
 
 
+def envelope_views(
+    request: Request, tools: Iterable[int], *, capabilities: frozenset[Capability]
+) -> Iterator[MessageView]:
+    """Of the views that `iter_views` gives, that of the request and those of its tools at these places."""
+    envelope = _envelope(request.messages[0] if request.messages else None, capabilities, Hook.LLM_REQUEST)
+    yield view_of(request, envelope, "request", Role.USER)
+    for index in tools:
+        yield view_of(request.tools[index], envelope, f"tools[{index}]", Role.USER)
+
+
+def views_at(request: Request, place: int, *, capabilities: frozenset[Capability]) -> Iterator[MessageView]:
+    """Of the views that `iter_views` gives, those of the message at that place.
+
+    Raises:
+        UnmappedPartError, ShapeError: as `iter_views`.
+    """
+    return _message_views(request.messages[place], capabilities, Hook.LLM_REQUEST, f"messages[{place}].")
+
+
 def _response_views(response: Response, grants: Grants, hook: Hook | None) -> Iterator[MessageView]:
     at = hook or Hook.LLM_RESPONSE
     envelope = _envelope(response.choices[0].message if response.choices else None, grants, at)
@@ -201,4 +220,4 @@ show(Request, ViewKind.REQUEST, _show_request)
 show(Response, ViewKind.RESPONSE, _show_response)
 show(ToolDefinition, ViewKind.TOOL_DEFINITION, _show_tool)
 
-__all__ = ["MAX_NESTING", "iter_views"]
+__all__ = ["MAX_NESTING", "envelope_views", "iter_views", "views_at"]

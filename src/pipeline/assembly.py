@@ -41,6 +41,8 @@ class Config:
         builtin_errors: `strict`, or `undefined` for policies that rely on what ordinary OPA makes of a failing builtin.
         bundle_keys: the keys by which every bundle has to be signed.
         max_verdicts: how many verdicts of view-local rules are remembered for history that comes again; 0 for none.
+        reuse: whether what a turn of a session settled is taken over by the next one, as far as nothing that it depends
+            on changed; the outcome is the same either way. Never with an engine of one's own.
         sessions: what becomes of a run without a session id: `by_id`, it stands alone; `by_prefix`, it gets the session
             of the longest beginning of its conversation that its subject sent before; `required`, it is refused.
         on_record_failure: `refuse` what cannot be put on record, or `release` it, which an event says each time.
@@ -58,6 +60,7 @@ class Config:
     builtin_errors: BuiltinErrors = "strict"
     bundle_keys: Verification | None = None
     max_verdicts: int = MAX_VERDICTS
+    reuse: bool = True
     history: Literal["claimed", "trusted"] = "claimed"
     sessions: Literal["by_id", "by_prefix", "required"] = "by_id"
     on_record_failure: Literal["refuse", "release"] = "refuse"
@@ -210,6 +213,7 @@ def build_runner(
         stages=stages,
         events=events,
         approval_seconds=config.approval_seconds,
+        reuses=config.reuse and isinstance(engine, str),
     )
 
 

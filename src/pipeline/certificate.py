@@ -10,11 +10,13 @@ import hmac
 import secrets
 import time
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from cmf.codec import dumps
 from cmf.message import Message
 from cmf.request import Request, Response
+from cmf.value import fields_of, to_bytes
+from pipeline.unchanged import same_start
 
 _KEY: Final = secrets.token_bytes(32)  # of this process: a certificate is never valid outside it, nor read from a wire
 MAX_UNSPENT: Final = 65_536  # certificates that wait to be used; past it the oldest is forgotten, and so refused
@@ -52,9 +54,65 @@ def digest_of(value: Message | Request | Response) -> str:
     return hashlib.sha256(value.model_dump_json()).hexdigest()
 
 
-def mint(value: Message | Request | Response, bound: Bound, *, complete: bool) -> Certificate:
+class _Hash(Protocol):
+    """A hash as far as it has read; `hashlib` names no type for it."""
+
+    def update(self, data: bytes, /) -> None: ...
+
+    def copy(self) -> _Hash: ...
+
+    def hexdigest(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How far into the JSON form of a request a hash has read: what comes before its messages, and these messages."""
+
+    head: bytes
+    messages: tuple[Message, ...]
+    state: _Hash
+
+
+class Digests:
+    """Gives `digest_of` requests that begin with the same messages, and reads each message once.
+
+    `written` is how far it has read: of the same objects, which cannot change, it is not written again.
+    """
+
+    def __init__(self, written: Written | None = None) -> None:
+        self.written = written
+
+    def of(self, value: Message | Request | Response) -> str:
+        """The same as `digest_of(value)`."""
+        if not isinstance(value, Request) or not value.messages:
+            return digest_of(value)
+        fields = list(fields_of(value).items())
+        at = next(place for place, (name, _) in enumerate(fields) if name == "messages")
+        head = to_bytes(dict(fields[:at]))[:-1] + (b',"messages":[' if at else b'"messages":[')
+        tail = to_bytes(dict(fields[at + 1 :]))
+        self.written = self._read(head, tuple(value.messages))
+        state = self.written.state.copy()
+        state.update(b"]," + tail[1:] if len(tail) > len(b"{}") else b"]}")
+        return state.hexdigest()
+
+    def _read(self, head: bytes, messages: tuple[Message, ...]) -> Written:
+        known = self.written
+        if known is None or known.head != head or same_start(known.messages, messages) < len(known.messages):
+            known = Written(head, (), hashlib.sha256(head))
+        new = messages[len(known.messages) :]
+        state = known.state.copy()
+        if new:
+            joined = to_bytes(new)[1:-1]
+            state.update(b"," + joined if known.messages else joined)
+        return Written(head, messages, state)
+
+
+def mint(
+    value: Message | Request | Response, bound: Bound, *, complete: bool, digests: Digests | None = None
+) -> Certificate:
     """A certificate for `value`. For `pipeline.runner` only; the import floors see to that."""
-    unsealed = Certificate(bound=bound, digest=digest_of(value), complete=complete, seal="")
+    digest = digest_of(value) if digests is None else digests.of(value)
+    unsealed = Certificate(bound=bound, digest=digest, complete=complete, seal="")
     _unspent[bound.run] = time.monotonic()
     while len(_unspent) > MAX_UNSPENT:
         _unspent.pop(next(iter(_unspent)), None)

@@ -75,31 +75,38 @@ def ingest(
     known: Sequence[Known] = (),
     *,
     before: frozenset[str] = frozenset(),
+    done: tuple[Message, ...] = (),
 ) -> _T:
     """`traffic` with the context's facts on each of its messages; messages with the same extensions share one object.
 
     Labels that a message brings, those of its data (`known`, one per message), of all earlier messages (`before`, and
-    those in the traffic), of the context and of the session are united: labels only grow [PIPE-4].
+    those in the traffic), of the context and of the session are united: labels only grow [PIPE-4]. `done` are the first
+    messages of a request as this made them before, of the same facts.
     """
-    messages = messages_of(traffic)
-    told = known or (NOTHING_KNOWN,) * len(messages)
-    labels = carried_labels(traffic, told, before | context.labels | session_labels)
+    messages = messages_of(traffic)[len(done) :]
+    told = known[len(done) :] if known else (NOTHING_KNOWN,) * len(messages)
+    before |= context.labels | session_labels
+    before = before.union(labels_of(done[-1])) if done else before
+    labels = carried_labels(messages, told, before, together=isinstance(traffic, Response))
     made: dict[tuple[int, frozenset[str], int], Extensions] = {}
-    done = []
+    new = []
     for message, about, carried in zip(messages, told, labels, strict=True):
         key = (id(message.extensions), carried, id(about))
         if key not in made:
             made[key] = _extensions(message.extensions or Extensions(), context, carried, about)
-        done.append(replace(message, extensions=made[key]))
-    return with_messages(traffic, tuple(done))
+        new.append(replace(message, extensions=made[key]))
+    return with_messages(traffic, (*done, *new))
 
 
 def carried_labels(
-    traffic: Message | Request | Response, known: Sequence[Known], before: frozenset[str]
+    messages: Sequence[Message], known: Sequence[Known], before: frozenset[str], *, together: bool
 ) -> list[frozenset[str]]:
-    """The labels of each message: its own, those of its data, and of all before it; choices share theirs [C3]."""
-    own = [labels_of(one) | about.labels for one, about in zip(messages_of(traffic), known, strict=True)]
-    if isinstance(traffic, Response):  # choices stand beside each other
+    """The labels of each message: its own, those of its data, and of all before it.
+
+    Choices, which stand `together`, share theirs [C3].
+    """
+    own = [labels_of(one) | about.labels for one, about in zip(messages, known, strict=True)]
+    if together:
         return [before.union(*own)] * len(own)
     carried = []
     for labels in own:

@@ -55,6 +55,12 @@ class DataRule:
         self._bound = _all_bound(registry, returned, session)
         self._active = tuple(_all_active(returned, session)) if self._bound else ()
 
+    def upto(self, place: int) -> tuple[object, ...]:
+        """All that what it says of the messages before that place depends on, besides them and the profiles."""
+        if not self._bound:
+            return ()
+        return self._bound, tuple(one for one in self._active if one.since < place)
+
     def __call__(self, view: MessageView, origins: Sequence[Mapping[str, Any]] | None) -> tuple[Hit, ...]:
         """The hits on one view: one per policy that it breaks. Never raises: what cannot be worked out is refused."""
         if not self._bound:

@@ -14,6 +14,8 @@ from typing import Any, Final, assert_never
 from cmf.enums import ViewKind
 from cmf.view import MessageView
 from pipeline.approval_ref import ApprovalRef, ApprovalStatus
+from pipeline.coverage import Coverage as Coverage
+from pipeline.coverage import Skipped as Skipped
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.events import HeaderChanged
 from pipeline.excused import Excused
@@ -105,7 +107,8 @@ class Hit:
 class ViewDecision:
     """What was decided about one view. `action` is the view's own (read, execute …); `outcome` is what was done.
 
-    `origins` say where the values of a tool call came from, as policy last saw them; None for all other views.
+    `origins` say where the values of a tool call came from, as policy last saw them; None for all other views. `reused`
+    says that it was decided in an earlier turn, and taken over because nothing that it depends on changed.
     """
 
     path: str
@@ -119,10 +122,11 @@ class ViewDecision:
     outcome: Action
     hits: tuple[Hit, ...] = ()
     origins: Sequence[Mapping[str, Any]] | None = None
+    reused: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The view's line in a decision; `origins` only of tool calls."""
-        shown = {
+        """The view's line in a decision; `origins` only of tool calls, `reused` only where it was."""
+        shown: dict[str, Any] = {
             "path": self.path,
             "kind": self.kind,
             "role": self.role,
@@ -134,37 +138,9 @@ class ViewDecision:
             "outcome": self.outcome.value,
             "hits": [hit.to_json() for hit in self.hits],
         }
+        if self.reused:
+            shown["reused"] = True
         return shown if self.origins is None else shown | {"origins": list(self.origins)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
-    """A view that was not evaluated, and why."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
-    """How many views there were, how many were evaluated, which were not. "Not evaluated" never reads as allowed."""
-
-    produced: int
-    evaluated: int
-    skipped: tuple[Skipped, ...] = ()
-
-    @property
-    def full(self) -> bool:
-        """Whether every view was evaluated."""
-        return self.evaluated == self.produced and not self.skipped
-
-    def to_json(self) -> dict[str, Any]:
-        """The coverage block of a decision."""
-        return {
-            "produced": self.produced,
-            "evaluated": self.evaluated,
-            "skipped": [{"path": one.path, "reason": one.reason} for one in self.skipped],
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +175,10 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was decided about a message, request or response; `revision` names the policies and data that decided."""
+    """What was decided about a message, request or response; `revision` names the policies and data that decided.
+
+    `marked` are the views with hits, for who looks for them in long conversations; it says nothing that `views` do not.
+    """
 
     id: str
     verdict: Verdict
@@ -210,6 +189,12 @@ class Decision:
     coverage: Coverage
     stages: tuple[StageRecord, ...] = ()
     approvals: tuple[ApprovalRef, ...] = ()
+    marked: tuple[ViewDecision, ...] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def hit_views(self) -> tuple[ViewDecision, ...]:
+        """The views with hits, in order."""
+        return tuple(view for view in self.views if view.hits) if self.marked is None else self.marked
 
     @property
     def approval_ids(self) -> tuple[str, ...]:
@@ -220,12 +205,12 @@ class Decision:
     @property
     def hits(self) -> tuple[Hit, ...]:
         """All hits: those of stages, then those of the views in order."""
-        return (*stage_hits(self.stages), *(hit for view in self.views for hit in view.hits))
+        return (*stage_hits(self.stages), *(hit for view in self.hit_views for hit in view.hits))
 
     @property
     def excused(self) -> int:
         """How many hits were not enforced because an exception covers them."""
-        return sum(hit.excused is not None for view in self.views for hit in view.hits)
+        return sum(hit.excused is not None for view in self.hit_views for hit in view.hits)
 
     @property
     def reasons(self) -> tuple[Hit, ...]:

@@ -114,11 +114,11 @@ def _refuse(where: str, message: str, hint: str) -> NoReturn:
 
 
 class Excuses:
-    """The exceptions that hold for one run: by the context's subject and session, and at the moment of the run."""
+    """The exceptions that hold for one run, `active`: by the context's subject and session, and at its moment."""
 
     def __init__(self, exceptions: Sequence[RuleException], context: Context, moment: int) -> None:
         subject = context.subject.id if context.subject is not None else None
-        self._active = tuple(
+        self.active = tuple(
             one
             for one in exceptions
             # A run whose moment nobody knows has none.
@@ -127,13 +127,13 @@ class Excuses:
 
     def __call__(self, hits: Iterable[Hit], uri: str | None) -> tuple[Hit, ...]:
         """The hits on a view with this URI, those that are excused marked with who answers for that."""
-        return tuple(self._marked(hit, uri) for hit in hits) if self._active else tuple(hits)
+        return tuple(self._marked(hit, uri) for hit in hits) if self.active else tuple(hits)
 
     def _marked(self, hit: Hit, uri: str | None) -> Hit:
         # A rule whose effect cannot be carried out is refused by us, not by the rule.
         if not hit.enforced or hit.code == BAD_EFFECT:
             return hit
-        one = next((one for one in self._active if one.rule == hit.rule and _fits(one.uri, uri)), None)
+        one = next((one for one in self.active if one.rule == hit.rule and _fits(one.uri, uri)), None)
         return hit if one is None else replace(hit, excused=Excused(owner=one.owner, until=one.until.isoformat()))
 
 

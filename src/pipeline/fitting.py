@@ -11,8 +11,9 @@ from cmf.request import Request, Response
 from cmf.tool_input import is_usable, schema_problem
 from cmf.tools import ToolDefinition
 from cmf.uris import tool_uri
+from pipeline.draft import messages_of
 from pipeline.events import Events, ToolInputInvalid
-from pipeline.history import History, Origins
+from pipeline.history import History, Origins, calls_in
 from pipeline.paths import part_at, steps_of
 from pipeline.stage import Traffic
 
@@ -36,21 +37,26 @@ class Fitting:
         self._events = events
         self._parts: dict[int, ToolCallPart] | None = None
         self._problems: dict[int, str] = {}
+        self._looked_at: Traffic | None = None
+        self._unlooked: dict[int, ToolCallPart] | None = None
+        self._first: int | None = None
         self.broken: str | None = None
 
     def look(self, value: Traffic, origins: Origins) -> Origins:
         """The origins, in which the entry of a call that does not fit says so (`fits`).
 
+        Calls that are left out of `origins` are those that were settled in an earlier turn, and fit.
+
         Raises:
             ConfigError: a function of the profiles failed.
         """
         before, parts, problems = self._parts, {}, {}
-        first = self._first_new(value) if before is None and origins else 0
+        first = self.first_new(value) if before is None and origins else 0
         shown = dict(origins)
         for path in origins:
             part = part_at(value, path)
             parts[id(part)] = part
-            if before is not None and id(part) in before:
+            if before is not None and (id(part) in before or self._stood(part)):
                 problem = self._problems.get(id(part))
             else:
                 problem = self._problem(part, path, edited=before is not None) if _place(path) >= first else None
@@ -59,12 +65,23 @@ class Fitting:
                 call, *values = origins[path]
                 shown[path] = [{**call, "fits": False}, *values]
         self._parts, self._problems = parts, problems
+        self._looked_at, self._unlooked = value, None
         return shown
 
-    def _first_new(self, value: Traffic) -> int:
-        if not isinstance(value, Request):
-            return 0
-        return next((at for at, _ in self._history.new_messages(value) if at is not None), len(value.messages))
+    def first_new(self, value: Traffic) -> int:
+        """The place of the first message of a request that did not go out in this session before; asked once."""
+        if self._first is None:
+            new = self._history.new_messages(value) if isinstance(value, Request) else iter(())
+            end = len(value.messages) if isinstance(value, Request) else 0
+            self._first = next((at for at, _ in new if at is not None), end)
+        return self._first
+
+    def _stood(self, part: ToolCallPart) -> bool:
+        """Whether a call that was settled, and so not looked at, stood in the value of the pass before as it is."""
+        if self._unlooked is None:
+            messages = messages_of(self._looked_at) if self._looked_at is not None else ()
+            self._unlooked = {id(call): call for message in messages for _, call in calls_in(message)}
+        return id(part) in self._unlooked
 
     def _problem(self, part: ToolCallPart, path: str, *, edited: bool) -> str | None:
         """Where the arguments do not fit; None where they do, or where nothing says what they have to be."""

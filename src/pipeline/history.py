@@ -29,7 +29,9 @@ from pipeline.profiles import Profiles
 from pipeline.provenance import Index, Origin
 from pipeline.retention import FOREVER, Keep
 from pipeline.sessions import SessionStore
+from pipeline.settled import Turn
 from pipeline.stage import Traffic
+from pipeline.unchanged import same_start
 
 MAX_SESSIONS: Final = 256  # whose conversations are kept; the least recently used are forgotten first
 MAX_WORK: Final = 4_000_000  # words, about, in all conversations that are kept
@@ -77,7 +79,7 @@ class Trail:
 
     def of(self, message: Message) -> Origins:
         """The origins of the calls in a message that comes next, by their paths in it."""
-        return {path: self._index.origins(call) for path, call in _calls(message)}
+        return {path: self._index.origins(call) for path, call in calls_in(message)}
 
 
 @dataclass(slots=True)
@@ -86,11 +88,12 @@ class _Kept:
 
     messages: tuple[Message, ...] | None = None
     trails: list[Trail] = field(default_factory=list)
+    turn: Turn | None = None
     keep: Keep = FOREVER
 
     @property
     def work(self) -> int:
-        return sum(trail.work for trail in self.trails)
+        return sum(trail.work for trail in self.trails) + (0 if self.turn is None else self.turn.work)
 
 
 class History:
@@ -111,6 +114,7 @@ class History:
         look: Look,
         seen: Look,
         tools: Sequence[ToolDefinition] = (),
+        turn: Turn | None = None,
     ) -> None:
         self.seen = seen
         self.tools = tools
@@ -124,6 +128,8 @@ class History:
         self._current: Trail | None = None
         self.keep: Keep = FOREVER
         """What the retention of the conversation's data allows: set by whoever looked it up."""
+        self.turn = turn
+        """What the last turn settled; then what this one did, set by whoever judged it."""
 
     @property
     def before(self) -> Sequence[Message] | None:
@@ -143,7 +149,7 @@ class History:
         """
         with _failing_closed():
             if isinstance(value, Request):
-                last = max((at for at, message in enumerate(value.messages) if _may_call(message)), default=-1)
+                last = max((at for at, message in enumerate(value.messages) if may_call(message)), default=-1)
                 trail = self._trail(value.messages[: last + 1])
                 return _joined((f"messages[{at}].", trail.origins[at]) for at in range(last + 1))
             trail = self._trail(self._before or ())
@@ -151,6 +157,15 @@ class History:
                 return trail.of(value)
             choices = enumerate(value.choices)
             return _joined((f"choices[{at}].message.", trail.of(choice.message)) for at, choice in choices)
+
+    def read(self, messages: Sequence[Message]) -> Trail:
+        """The conversation `messages`, read to its end: the origins of each of its calls, by message.
+
+        Raises:
+            StoreError, ConfigError: as `origins`.
+        """
+        with _failing_closed():
+            return self._trail(messages)
 
     def marks(self, value: Traffic) -> frozenset[str]:
         """The digests to put on record once `value` was let out: of what it says itself, not of what it presents [C4].
@@ -183,7 +198,10 @@ class History:
 
     def close(self, released: Traffic | None) -> None:
         """Give back what was read; `released` went out, and belongs to the session's conversation from now on."""
-        self._home.put_back(self._key, self._trails, lambda known: self._continued(known, released), self.keep)
+        turn = self.turn if released is not None else None
+        self._home.put_back(
+            self._key, self._trails, lambda known: self._continued(known, released), self.keep, turn=turn
+        )
 
     def _continued(self, known: tuple[Message, ...] | None, released: Traffic | None) -> tuple[Message, ...] | None:
         if released is None:
@@ -249,9 +267,9 @@ class Histories:
             kept = self._kept.get(key, _Kept())
             trails, kept.trails = kept.trails, []
             self._work -= sum(trail.work for trail in trails)
-            known = kept.messages
+            known, turn = kept.messages, kept.turn if given is None else None
         look, seen = self._look(context), self._seen(context)
-        return History(self, key, given=given, known=known, trails=trails, look=look, seen=seen, tools=tools)
+        return History(self, key, given=given, known=known, trails=trails, look=look, seen=seen, tools=tools, turn=turn)
 
     def put_back(
         self,
@@ -259,8 +277,12 @@ class Histories:
         trails: Sequence[Trail],
         continued: Callable[[tuple[Message, ...] | None], tuple[Message, ...] | None],
         keep: Keep = FOREVER,
+        *,
+        turn: Turn | None = None,
     ) -> None:
         """Keep trails for the next run of the session, and its conversation as `continued` makes it of the one known.
+
+        And what the turn settled, if it did.
 
         Nothing is kept without a session, or of data that may not be held so long [RET-4].
         """
@@ -274,12 +296,13 @@ class Histories:
             kept.keep = min(kept.keep, keep, key=lambda one: one.until)
             self._kept.move_to_end(key)
             kept.messages = continued(kept.messages)
-            self._work -= sum(trail.work for trail in kept.trails)
+            self._work -= kept.work
             kept.trails = [*trails, *kept.trails][:MAX_TRAILS]
-            self._work += sum(trail.work for trail in kept.trails)
+            kept.turn = kept.turn if turn is None else turn
+            self._work += kept.work
             while len(self._kept) > self._max_sessions or (self._kept and self._work > self._max_work):
                 _, forgotten = self._kept.popitem(last=False)
-                self._work -= sum(trail.work for trail in forgotten.trails)
+                self._work -= forgotten.work
 
     # -- as a holder of content, for the sweep of retention -------------------------------------------------------
 
@@ -314,7 +337,8 @@ def _item(key: SessionKey) -> str:
 
 def _alike(held: Sequence[Message], messages: Sequence[Message]) -> int:
     """How many messages at the beginning say the same, whatever else is known of them."""
-    for place, (old, new) in enumerate(zip(held, messages, strict=False)):
+    start = same_start(held, messages)
+    for place, (old, new) in enumerate(zip(held[start:], messages[start:], strict=False), start):
         if old is not new and (old.role is not new.role or old.content != new.content):
             return place
     return min(len(held), len(messages))
@@ -324,11 +348,12 @@ _HOLDING: Final = (ToolResultPart, PromptResultPart)  # parts that hold others
 _CALLING: Final = (ToolCallPart, *_HOLDING)
 
 
-def _may_call(message: Message) -> bool:
+def may_call(message: Message) -> bool:
+    """Whether there can be a tool call in a message, by the kinds of its parts."""
     return any(isinstance(part, _CALLING) for part in message.content)
 
 
-def _calls(message: Message) -> Iterator[tuple[str, ToolCallPart]]:
+def calls_in(message: Message) -> Iterator[tuple[str, ToolCallPart]]:
     """The tool calls of a message, nested ones too, with the paths of their views."""
     if not any(isinstance(part, _HOLDING) for part in message.content):
         for place, part in enumerate(message.content):

@@ -5,12 +5,15 @@ After the stages it is looked at again, if they changed something: what they bro
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cmf.message import Message
-from cmf.request import Request
+from cmf.request import Request, Response
 from cmf.security import RetentionPolicy
+from cmf.tools import ToolDefinition
+from cmf.value import replace, to_bytes
 from pipeline.context import Context, carried_labels, ingest, labelled
 from pipeline.data_policy import DataRule
 from pipeline.draft import labels_of, messages_of, with_messages
@@ -18,6 +21,21 @@ from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.registry import Lookup, Registry, look_up, retention_of
 from pipeline.stage import Traffic
+from pipeline.unchanged import unchanged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenIn:
+    """How a request was taken in, for the next one that begins with its messages [PIPE-16].
+
+    `facts` is what it depends on besides the messages and the tools that it offers.
+    """
+
+    given: tuple[Message, ...]
+    tools: tuple[ToolDefinition, ...]
+    messages: tuple[Message, ...]
+    found: Lookup
+    facts: tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +47,7 @@ class Ingested:
     found: Lookup
     session: SessionFacts
     before: Sequence[Message] = ()
+    taken: TakenIn | None = None
 
     @property
     def events(self) -> frozenset[tuple[str, str]]:
@@ -50,21 +69,31 @@ class Ingested:
         if value is self.value:
             return self
         found = look_up(value, self.registry, self.session.lifted, self.before)
-        labels = carried_labels(value, found.known, frozenset())
-        messages = tuple(map(labelled, messages_of(value), labels))
-        return Ingested(with_messages(value, messages), self.registry, found, self.session, self.before)
+        own = messages_of(value)
+        labels = carried_labels(own, found.known, frozenset(), together=isinstance(value, Response))
+        messages = tuple(map(labelled, own, labels))
+        return dataclasses.replace(self, value=with_messages(value, messages), found=found)
 
 
 def take_in(
-    traffic: Traffic, context: Context, session: SessionFacts, profiles: Profiles, before: Sequence[Message] | None
+    traffic: Traffic,
+    context: Context,
+    session: SessionFacts,
+    profiles: Profiles,
+    before: Sequence[Message] | None,
+    kept: TakenIn | None = None,
 ) -> Ingested:
     """`traffic` with the context's facts, what is registered of what it names, and the labels that its data brings.
+
+    What is `kept` of a request that this one goes on from is not worked out again; it comes out the same.
 
     Raises:
         ConfigError: the registry failed: nobody knows what binds this traffic.
     """
     registry = Registry(profiles, context)
-    so_far = () if isinstance(traffic, Request) or before is None else before
+    if isinstance(traffic, Request):
+        return _request_taken_in(traffic, context, session, registry, kept)
+    so_far = () if before is None else before
     found = look_up(traffic, registry, session.lifted, so_far)
     # What this process remembers is labelled in the session; what the host gives brings its labels with it.
     given = map(labels_of, so_far if context.history is not None else ())
@@ -73,4 +102,22 @@ def take_in(
     return Ingested(value, registry, found, session, so_far)
 
 
-__all__ = ["Ingested", "take_in"]
+def _request_taken_in(
+    request: Request, context: Context, session: SessionFacts, registry: Registry, kept: TakenIn | None
+) -> Ingested:
+    given, tools = tuple(request.messages), tuple(request.tools)
+    facts = (to_bytes(replace(context, history=None, call_id=None)), session.labels, session.lifted)
+    same, done = 0, None
+    if kept is not None and kept.facts == facts:
+        same = unchanged(kept.given, given)
+    if kept is not None and registry:  # it reads a conversation in order, and can go on from the end alone
+        goes_on = same == len(kept.given) > 0 and unchanged(kept.tools, tools) == len(kept.tools) == len(tools)
+        same, done = (same, kept.found) if goes_on else (0, None)
+    found = look_up(request, registry, session.lifted, done=done)
+    begin = kept.messages[:same] if kept is not None else ()
+    value = ingest(request, context, session.labels, found.known, done=begin)
+    taken = TakenIn(given=given, tools=tools, messages=tuple(value.messages), found=found, facts=facts)
+    return Ingested(value, registry, found, session, taken=taken)
+
+
+__all__ = ["Ingested", "TakenIn", "take_in"]

@@ -15,20 +15,28 @@ from pipeline.paths import steps_of
 
 
 class Passes:
-    """The lines of a run so far, in the order of the views; later passes only ever add to them."""
+    """The lines of a run so far, in the order of the views, and those `hit`; later passes only ever add to them."""
 
     def __init__(self) -> None:
         self.lines: tuple[ViewDecision, ...] = ()
+        self.hit: tuple[ViewDecision, ...] = ()
         self._removed: dict[str, list[int]] = defaultdict(list)
 
-    def add(self, views: Sequence[ViewDecision]) -> None:
-        """Take in what a pass found; a view that no earlier pass had is a line of its own if something hit it."""
+    def add(self, views: Sequence[ViewDecision], hit: Sequence[ViewDecision] | None = None) -> None:
+        """Take in what a pass found; a view that no earlier pass had is a line of its own if something hit it.
+
+        `hit` are those of the views with hits, where that is known already.
+        """
         if not self.lines:
-            self.lines = tuple(views)
+            self.lines, self.hit = tuple(views), _hit(views) if hit is None else tuple(hit)
+            return
+        # Others say nothing new.
+        told = [view for view in views if view.hits or view.origins is not None or not view.reused]
+        if not told:
             return
         known = {(view.path, view.kind): place for place, view in enumerate(self.lines)}
         merged = list(self.lines)
-        for view in views:
+        for view in told:
             path = self.first_path(view.path)
             place = known.get((path, view.kind))
             if place is None:
@@ -36,6 +44,7 @@ class Passes:
             else:
                 merged[place] = _united(merged[place], view)
         self.lines = tuple(merged)
+        self.hit = _hit(merged)
 
     def removed(self, paths: Iterable[str]) -> None:
         """Note what an edit took away, by the paths of the pass that asked for it."""
@@ -57,13 +66,20 @@ class Passes:
         return first
 
 
+def _hit(lines: Iterable[ViewDecision]) -> tuple[ViewDecision, ...]:
+    return tuple(line for line in lines if line.hits)
+
+
 def _united(before: ViewDecision, view: ViewDecision) -> ViewDecision:
     fresh = tuple(hit for hit in view.hits if hit not in before.hits)
-    if not fresh and view.origins == before.origins:
+    reused = before.reused and view.reused
+    if not fresh and view.origins == before.origins and reused is before.reused:
         return before
     hits = before.hits + fresh
     outcome = stronger(before.outcome, view.outcome)
-    return dataclasses.replace(before, hits=hits, verdict=verdict_of(hits), outcome=outcome, origins=view.origins)
+    return dataclasses.replace(
+        before, hits=hits, verdict=verdict_of(hits), outcome=outcome, origins=view.origins, reused=reused
+    )
 
 
 __all__ = ["Passes"]

@@ -334,7 +334,7 @@ class Pipeline:
         """Say which labels came, by a rule or with data; what a stage adds is said when it does."""
         if outcome.value is None:
             return
-        for view in outcome.decision.views:
+        for view in outcome.decision.hit_views:
             for hit in view.hits:
                 if hit.effect is Effect.LABEL:
                     self.events.publish(LabelAdded(label=str(hit.fields["label"]), path=view.path, by=hit.rule))

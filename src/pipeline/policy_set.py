@@ -44,8 +44,9 @@ class PolicySet:
     `modules` are the files of the set and, after them, the generated ones; `sources` is what it was made of, tests
     included; `own_entrypoint` is that of policies that are not made of rules; `data` is merged and frozen; `rules`
     are all rules, those that are `off` included; `revision` is the SHA-256 of modules and data in hex; `capabilities`
-    is what the rules that are on need to see; `findings` are what is not as it looks in it, and does not keep it from
-    being used; `exceptions` are those from its rules, expired ones included.
+    is what the rules that are on need to see; `session_reads` are, for the kinds of views whose rules read of
+    `input.session`, the paths below it that they read, the empty one for all of it; `findings` are what is not as it
+    looks in it, and does not keep it from being used; `exceptions` are those from its rules, expired ones included.
     """
 
     modules: tuple[Module, ...]
@@ -55,6 +56,7 @@ class PolicySet:
     entrypoints: tuple[str, ...]
     own_entrypoint: str | None
     parts: Mapping[str, Parts]
+    session_reads: Mapping[str, tuple[tuple[str, ...], ...]]
     capabilities: frozenset[Capability]
     builtin_errors: BuiltinErrors
     findings: tuple[Finding, ...]
@@ -152,6 +154,8 @@ def build(
         generated = entrypoints.adapter_modules(entrypoint)
         names: tuple[str, ...] = (entrypoints.DECISION,)
         capabilities = portability.needed(survey, tuple(entrypoint.split(".")))
+        own = portability.session_reads(survey.reachable([tuple(entrypoint.split("."))]))
+        of_session = dict.fromkeys(ViewKind, own)
     else:
         rules = _with_modes(with_said_modes(_rules(sources.modules), sources.data), modes or {})
         on = [rule for rule in rules if rule.mode is not Mode.OFF]
@@ -161,6 +165,7 @@ def build(
         asked = (name for part in parts.values() for name in (part.slow, part.fast, part.rest) if name is not None)
         names = (entrypoints.DECISION, *map(entrypoints.kind_entrypoint, ViewKind), *asked)
         capabilities = frozenset(need for rule in on for need in rule.capabilities)
+        of_session = {kind: _session_reads([rule for rule in on if kind in rule.kinds], survey) for kind in ViewKind}
     found = portability.findings(survey, sources.data, rules, strict=builtin_errors == "strict")
     _refuse_first(found)
     modules = (*sources.modules, *generated)
@@ -174,6 +179,7 @@ def build(
         entrypoints=names,
         own_entrypoint=entrypoint,
         parts=parts,
+        session_reads={kind.value: paths for kind, paths in of_session.items() if paths},
         capabilities=capabilities,
         builtin_errors=builtin_errors,
         findings=tuple(found),
@@ -224,6 +230,11 @@ def _in_parts(rules: Sequence[Rule], survey: Survey) -> tuple[dict[str, Parts], 
             reads=tuple(sorted({path for rule in local for path in reads[rule.id]})),
         )
     return parts, modules
+
+
+def _session_reads(rules: Sequence[Rule], survey: Survey) -> tuple[tuple[str, ...], ...]:
+    paths = [path for rule in rules for path in portability.effect_paths(rule)]
+    return portability.session_reads(survey.reachable(paths))
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------

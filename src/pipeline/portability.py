@@ -136,6 +136,11 @@ def input_reads(rules: Iterable[SurveyedRule]) -> set[Path]:
     return paths | {()} if any(one.uses_with for one in definitions) else paths
 
 
+def session_reads(rules: Iterable[SurveyedRule]) -> tuple[Path, ...]:
+    """The paths below `input.session` that these rules read, sorted; the empty path is all of it, or it and more."""
+    return tuple(sorted({path[1:] for path in input_reads(rules) if path[:1] in ((), ("session",))}))
+
+
 def is_local(reads: Iterable[Path]) -> bool:
     """Whether nothing of what is read changes from turn to turn; a read of something that holds such a thing does."""
     return not any(path[: len(other)] == other[: len(path)] for path in reads for other in _CHANGING)

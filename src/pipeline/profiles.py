@@ -239,6 +239,11 @@ class Profiles:
         """The data policies, by URI: `Context.data`."""
         return {uri: profile.data_policy for uri, profile in self._by_uri.items() if profile.data_policy is not None}
 
+    @property
+    def asks(self) -> bool:
+        """Whether functions are asked, whose answers can change from one moment to the next."""
+        return bool(self._resolvers)
+
     def __len__(self) -> int:
         return len(self._by_uri)
 

@@ -140,6 +140,7 @@ def _view(view: ViewDecision, where: str, masked: list[str]) -> dict[str, Any]:
         "outcome": view.outcome.value,
         "hits": [_hit(hit) for hit in view.hits],
         "origins": None if view.origins is None else _origins(view.origins),
+        "reused": True if view.reused else None,
     }
     return _present(shown)
 

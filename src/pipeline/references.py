@@ -65,11 +65,14 @@ def mark(kind: Referred, id: str) -> str:
     return f"{_MARK}:{kind.value}:{id}"
 
 
-def references(value: Traffic) -> tuple[Reference, ...]:
-    """All references in a request or message, in order. A response brings content, and refers to none for a model."""
+def references(value: Traffic, since: int = 0) -> tuple[Reference, ...]:
+    """All references in a request or message, in order. A response brings content, and refers to none for a model.
+
+    Those in the messages of a request before the place `since` are left out.
+    """
     if isinstance(value, Response):
         return ()
-    return tuple(_in_request(value) if isinstance(value, Request) else _in_message(value, ""))
+    return tuple(_in_request(value, since) if isinstance(value, Request) else _in_message(value, ""))
 
 
 def refusals(found: Sequence[Reference], seen: Callable[[Collection[str]], frozenset[str]]) -> tuple[StageRecord, ...]:
@@ -118,7 +121,7 @@ def _refusal(one: Reference) -> StageRecord:
 # -- finding them ------------------------------------------------------------------------------------------------------
 
 
-def _in_request(request: Request) -> Iterator[Reference]:
+def _in_request(request: Request, since: int) -> Iterator[Reference]:
     if request.extra:
         for own in _own_fields(request.extra):
             yield from _of_request(own)
@@ -128,7 +131,7 @@ def _in_request(request: Request) -> Iterator[Reference]:
             for own in _own_fields(tool.extra):
                 yield from _containers(own, f"tools[{index}]")
             yield from _files(tool.extra, f"tools[{index}]")
-    for index, message in enumerate(request.messages):
+    for index, message in enumerate(request.messages[since:], since):
         yield from _in_message(message, f"messages[{index}].")
 
 

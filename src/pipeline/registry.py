@@ -62,10 +62,14 @@ class Returned(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """What was found of some traffic: per message, and all data that came back in it or before it (message -1)."""
+    """What was found of some traffic: per message, and all data that came back in it or before it (message -1).
+
+    `reader` stands at its end, and is never read on with itself.
+    """
 
     known: tuple[Known, ...]
     returned: tuple[Returned, ...]
+    reader: _Reader | None = None
 
     @property
     def earlier(self) -> tuple[Returned, ...]:
@@ -143,8 +147,11 @@ def look_up(
     registry: Registry,
     lifted: frozenset[tuple[str, str]],
     before: Sequence[Message] = (),
+    done: Lookup | None = None,
 ) -> Lookup:
     """What the registry knows of the entities that each message of `value` names; `before` is the conversation so far.
+
+    `done` is what this found of the first messages of a request, by the same registry.
 
     Raises:
         ConfigError: a function of the registry failed, or answered with no profile.
@@ -152,6 +159,8 @@ def look_up(
     messages = messages_of(value)
     if not registry:
         return Lookup((NOTHING_KNOWN,) * len(messages), ())
+    if done is not None and done.reader is not None:
+        return _read_on(done, done.reader.copy(registry), messages, lifted)
     reader = _Reader(registry)
     earlier = _Message(-1)
     for message in before:
@@ -168,7 +177,19 @@ def look_up(
             reader.read(part, found, ())
         known.append(found.known(lifted))
         returned += found.returned
-    return Lookup(tuple(known), tuple(returned))
+    return Lookup(tuple(known), tuple(returned), reader)
+
+
+def _read_on(done: Lookup, reader: _Reader, messages: Sequence[Message], lifted: frozenset[tuple[str, str]]) -> Lookup:
+    known: list[Known] = []
+    returned: list[Returned] = []
+    for place, message in enumerate(messages[len(done.known) :], len(done.known)):
+        found = _Message(place)
+        for part in message.content:
+            reader.read(part, found, ())
+        known.append(found.known(lifted))
+        returned += found.returned
+    return Lookup((*done.known, *known), (*done.returned, *returned), reader)
 
 
 class _Message:
@@ -195,9 +216,15 @@ class _Reader:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._calls: dict[str, set[Entity]] = {}
+        self._calls: dict[str, frozenset[Entity]] = {}
         self._open: list[Entity] = []
-        self._prompts: dict[str, set[Entity]] = {}
+        self._prompts: dict[str, frozenset[Entity]] = {}
+
+    def copy(self, registry: Registry) -> _Reader:
+        """The same place in the same conversation, to read on from by a registry that knows the same."""
+        other = _Reader(registry)
+        other._calls, other._open, other._prompts = dict(self._calls), list(self._open), dict(self._prompts)
+        return other
 
     def define(self, tool: ToolDefinition, found: _Message) -> None:
         entity = Entity.tool(tool.name, tool.namespace)
@@ -211,7 +238,7 @@ class _Reader:
             case PromptRequestPart():
                 entity = Entity.prompt(part.name, part.server_id)
                 if part.prompt_request_id:
-                    self._prompts.setdefault(part.prompt_request_id, set()).add(entity)
+                    _add(self._prompts, part.prompt_request_id, entity)
                 self._put_object(entity, found)
             case ResourceRefPart():
                 self._put_object(Entity.resource(part.uri), found)
@@ -222,7 +249,7 @@ class _Reader:
                 for nested in part.content if isinstance(part.content, tuple) else ():
                     self.read(nested, found, inner)
             case PromptResultPart():
-                asked = self._prompts.get(part.prompt_request_id or "", set())
+                asked = self._prompts.get(part.prompt_request_id or "", frozenset())
                 named = {one for one in asked if one.name == part.prompt_name} or {
                     Entity.prompt(part.prompt_name, None)
                 }
@@ -238,7 +265,7 @@ class _Reader:
     def _called(self, part: ToolCallPart, found: _Message) -> None:
         entity = Entity.tool(part.name, part.namespace)
         if part.tool_call_id:
-            self._calls.setdefault(part.tool_call_id, set()).add(entity)
+            _add(self._calls, part.tool_call_id, entity)
         else:
             self._open.append(entity)
         self._put_object(entity, found)
@@ -284,6 +311,10 @@ class _Reader:
             before = found.data.get(key)
             found.data[key] = merged(policies if before is None else [before, *policies])
         return inside
+
+
+def _add(known: dict[str, frozenset[Entity]], name: str, entity: Entity) -> None:
+    known[name] = known.get(name, frozenset()) | {entity}
 
 
 def merged(policies: Sequence[DataPolicy]) -> DataPolicy:

@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ulid import ULID
 
 from cmf.decomposition import iter_views
-from cmf.enums import ViewKind
 from cmf.errors import CmfError
 from cmf.value import replace
-from cmf.view import MessageView
 from pipeline.aside import Aside
 from pipeline.asking import PERSON_SAID_NO, Answer, Wish, asks, fulfilled, settle, wishes
 from pipeline.certificate import mint
 from pipeline.context import Context
-from pipeline.data_policy import DataRule
 from pipeline.decision import (
     SESSION_RULE,
     Action,
@@ -39,13 +35,11 @@ from pipeline.decision import (
     StageRecord,
     Verdict,
     ViewDecision,
-    hits_of,
     overall,
-    view_decision,
     with_stages,
 )
 from pipeline.draft import labels_of, messages_of
-from pipeline.effects import Replacer, apply_edits
+from pipeline.effects import Replacer
 from pipeline.engines.base import Engine, EngineResult, Failed
 from pipeline.errors import EffectError, where_from
 from pipeline.events import Events
@@ -53,62 +47,25 @@ from pipeline.exceptions import Excuses
 from pipeline.fitting import Fitting
 from pipeline.history import History
 from pipeline.ingestion import Ingested, take_in
+from pipeline.judging import Asked, Batch, Judge, Law
 from pipeline.outcome import Outcome as Outcome
 from pipeline.outcome import Ran, bound
 from pipeline.passes import Passes
-from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
+from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
-from pipeline.provenance import Origin
-from pipeline.references import references, refusals
+from pipeline.references import refusals
 from pipeline.retention import keep as keep_until
+from pipeline.settled import Keeping
 from pipeline.stage import Stage, Traffic
 from pipeline.stages import Staged, Stages
-from pipeline.stamping import Brought, added_labels, stamp
+from pipeline.stamping import Brought, stamp
 
 _log: Final = logging.getLogger("pipeline.runner")
 APPROVAL_SECONDS: Final = 3_600.0  # how long an approval holds, from when it was asked for
 MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is refused
 
 
-class _Batch(NamedTuple):
-    """Views of one context, as an engine takes them."""
-
-    entrypoints: list[str]
-    shared: bytes
-    views: list[bytes]
-
-
-_Asked: TypeAlias = _Batch | Callable[[], Any]
-"""What a run waits for: an engine's answers, or what a store that may have to be waited for has on record."""
-_Steps: TypeAlias = Generator[_Asked, Any, Outcome]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pass:
-    """One judgement of everything: a decision per view, in order, and the labels that rules added, by message."""
-
-    views: tuple[ViewDecision, ...]
-    coverage: Coverage
-    labels: Mapping[str, frozenset[str]]
-    brought: Brought = frozenset()
-
-    @property
-    def stops(self) -> bool:
-        # A wish for approval does not: what a person is asked about is judged to its end first.
-        return any(view.outcome is Action.REFUSE for view in self.views) or not self.coverage.full
-
-
-@dataclass(frozen=True, slots=True)
-class _Law:
-    """What a run is judged by, besides the engine: an exception is from rules of the set, never from our own."""
-
-    rules: Mapping[str, RuleFacts]
-    excuses: Excuses
-    data: DataRule
-
-    def hits(self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None) -> tuple[Hit, ...]:
-        said = self.excuses(hits_of(result, self.rules, view.kind), view.uri)
-        return (*said, *self.data(view, origins))
+_Steps: TypeAlias = Generator[Asked, Any, Outcome]
 
 
 class Runner:
@@ -125,9 +82,11 @@ class Runner:
         stages: Sequence[Stage] = (),
         events: Events | None = None,
         approval_seconds: float = APPROVAL_SECONDS,
+        reuses: bool = False,
     ) -> None:
-        self._take_up(policies, engine)
         self._mode = mode
+        self._take_up(policies, engine)
+        self._reuses = reuses
         self._timeout_seconds = timeout_seconds
         self._replacer_key = replacer_key
         self._approval_time = int(approval_seconds * 1_000_000)
@@ -136,9 +95,8 @@ class Runner:
 
     def _take_up(self, policies: PolicySet, engine: Engine) -> None:
         self.policies = policies
-        self._capabilities = policies.capabilities
         self._engine = engine
-        self._entrypoints = {kind: policies.entrypoint(kind) for kind in ViewKind}
+        self._judge = Judge(policies, self._mode)
         self._rules = {
             rule.id: RuleFacts(severity=rule.severity, mode=Mode(rule.mode.value)) for rule in policies.rules
         }
@@ -169,49 +127,53 @@ class Runner:
         Raises:
             StoreError, ConfigError: the origins of its tool calls cannot be found (`History.origins`).
         """
-        taken = self._taken_in(traffic, context, session, history)
+        keeping = self._keeping(history)
+        taken = self._taken_in(traffic, context, session, history, keeping)
         context, begin = _without_history(context), perf_counter_ns()
         staged = self._stages.run(taken.value, context)
-        steps = self._governed(taken, staged, session, history, context)
+        steps = self._governed(taken, staged, session, history, context, keeping)
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
             asked = next(steps)
             while True:
                 begin = perf_counter_ns()
-                answer = self._evaluated(asked) if isinstance(asked, _Batch) else asked()
-                evaluating += perf_counter_ns() - begin if isinstance(asked, _Batch) else 0
+                answer = self._evaluated(asked) if isinstance(asked, Batch) else asked()
+                evaluating += perf_counter_ns() - begin if isinstance(asked, Batch) else 0
                 asked = steps.send(answer)
         except StopIteration as done:
-            return _ran(done.value, staged, context, session, {"stages_ns": spent, "evaluate_ns": evaluating})
+            timings = {"stages_ns": spent, "evaluate_ns": evaluating}
+            return _ran(done.value, staged, context, session, timings, history, keeping)
 
     async def arun(
         self, traffic: Traffic, context: Context, session: SessionFacts, history: History, aside: Aside
     ) -> Ran:
         """The same, awaiting stages, engine and, by `aside`, what has to be asked of the store."""
-        taken = self._taken_in(traffic, context, session, history)
+        keeping = self._keeping(history)
+        taken = self._taken_in(traffic, context, session, history, keeping)
         context, begin = _without_history(context), perf_counter_ns()
         staged = await self._stages.arun(taken.value, context)
-        steps = self._governed(taken, staged, session, history, context)
+        steps = self._governed(taken, staged, session, history, context, keeping)
         spent = perf_counter_ns() - begin
         evaluating = 0
         try:
             asked = next(steps)
             while True:
                 begin = perf_counter_ns()
-                answer = await (self._aevaluated(asked) if isinstance(asked, _Batch) else aside(asked))
-                evaluating += perf_counter_ns() - begin if isinstance(asked, _Batch) else 0
+                answer = await (self._aevaluated(asked) if isinstance(asked, Batch) else aside(asked))
+                evaluating += perf_counter_ns() - begin if isinstance(asked, Batch) else 0
                 asked = steps.send(answer)
         except StopIteration as done:
-            return _ran(done.value, staged, context, session, {"stages_ns": spent, "evaluate_ns": evaluating})
+            timings = {"stages_ns": spent, "evaluate_ns": evaluating}
+            return _ran(done.value, staged, context, session, timings, history, keeping)
 
-    def _evaluated(self, batch: _Batch) -> list[EngineResult]:
+    def _evaluated(self, batch: Batch) -> list[EngineResult]:
         try:
             return self._engine.evaluate(*batch, timeout_seconds=self._timeout_seconds)
         except Exception as error:  # noqa: BLE001  (an engine of the host's own that does not keep its word)
             return _broken(batch, error)
 
-    async def _aevaluated(self, batch: _Batch) -> list[EngineResult]:
+    async def _aevaluated(self, batch: Batch) -> list[EngineResult]:
         try:
             return await self._engine.aevaluate(*batch, timeout_seconds=self._timeout_seconds)
         except Exception as error:  # noqa: BLE001  (as above)
@@ -225,42 +187,58 @@ class Runner:
         """The same as tasks."""
         self._stages.afterwards_in_background(staged, _without_history(context))
 
-    def _taken_in(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Ingested:
-        taken = take_in(traffic, context, session, history.profiles, history.before)
+    def _keeping(self, history: History) -> Keeping:
+        # What the host's functions say of a tool now, nobody knows without asking them.
+        return Keeping(history.turn if self._reuses and not history.profiles.asks else None, self.revision)
+
+    def _taken_in(
+        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, keeping: Keeping
+    ) -> Ingested:
+        taken = take_in(traffic, context, session, history.profiles, history.before, keeping.taken)
+        keeping.taken = taken.taken
         history.keep = keep_until(taken.retention, session.moment)
         return taken
 
     def _governed(
-        self, taken: Ingested, staged: Staged, session: SessionFacts, history: History, context: Context
+        self,
+        taken: Ingested,
+        staged: Staged,
+        session: SessionFacts,
+        history: History,
+        context: Context,
+        keeping: Keeping,
     ) -> _Steps:
         """The judgement of what the stages made of `taken`: under the rule on its data, and with the labels of that."""
         if not staged.stopped:
             taken = taken.after(staged.value)
             staged = dataclasses.replace(staged, value=taken.value)
-        law = _Law(self._rules, Excuses(self.policies.exceptions, context, session.moment), taken.rule())
-        outcome = yield from self._steps(staged, session, history, law, keep=context.session is not None)
+        law = Law(self._rules, Excuses(self.policies.exceptions, context, session.moment), taken.rule())
+        outcome = yield from self._steps(staged, session, history, law, keeping, keep=context.session is not None)
         return dataclasses.replace(outcome, events=outcome.events | taken.events)
 
-    def _steps(self, staged: Staged, session: SessionFacts, history: History, law: _Law, *, keep: bool) -> _Steps:
+    def _steps(
+        self, staged: Staged, session: SessionFacts, history: History, law: Law, keeping: Keeping, *, keep: bool
+    ) -> _Steps:
         """The judgement itself, without an engine: it yields what to evaluate, and is sent the results."""
         value = staged.value
         stages = tuple(staged.records)
         if staged.stopped:
             return self._outcome((), _unjudged(value), None, frozenset(), stages)
-        referred = references(value)
+        referred = keeping.references(value)
         unseen = (yield partial(refusals, referred, history.seen)) if referred else ()
         if unseen:
             return self._outcome((), _unjudged(value), None, frozenset(), (*stages, *unseen))
-        # What stages labelled is the session's as well.
-        session = dataclasses.replace(session, labels=session.labels.union(*map(labels_of, messages_of(value))))
+        # What stages labelled is the session's as well: labels are carried along, so that the last message has all.
+        last = messages_of(value)[-1:]
+        session = dataclasses.replace(session, labels=session.labels.union(*map(labels_of, last)))
         replacer = Replacer(self._replacer_key)
         found = Passes()
         passes: list[tuple[Traffic, tuple[ViewDecision, ...]]] = []
         brought: Brought = frozenset()
         fitting = Fitting(value, history, self._events)
-        for _ in range(MAX_PASSES):
-            judged = yield from self._judge(value, session, history, law, fitting)
-            found.add(judged.views)
+        for number in range(MAX_PASSES):
+            judged = yield from self._judge(value, session, history, law, fitting, keeping.before(number))
+            found.add(judged.views, judged.hit)
             record = found.lines
             passes.append((value, judged.views))
             if fitting.broken is not None:
@@ -270,21 +248,22 @@ class Runner:
                 return self._outcome(record, judged.coverage, None, frozenset(), stages)
             try:
                 gone: list[str] = []
-                edited = apply_edits(value, judged.views, self._mode, replacer, gone)
+                edited = judged.edited(value, self._mode, replacer, gone)
                 found.removed(gone)
             except EffectError as error:
                 return self._refused(record, judged.coverage, _impossible(error.code), error.path, stages)
+            keeping.add(judged.settle, edited, gone)
             relabelled = stamp(edited, judged.labels)
             brought |= judged.brought
             known = session.labels
             added = frozenset(label for labels in judged.labels.values() for label in labels)
             session = dataclasses.replace(session, labels=known | added)
             if relabelled is value and added <= known:
-                if asks(record, stages, self._mode):
+                if asks(found.hit, stages, self._mode):
                     wanted = wishes(value, passes, stages, self._mode)
                     outcome = self._answered(record, judged.coverage, value, session, stages, wanted, keep)
                 else:
-                    outcome = self._outcome(record, judged.coverage, value, session.labels, stages)
+                    outcome = self._outcome(record, judged.coverage, value, session.labels, stages, hit=found.hit)
                 return dataclasses.replace(outcome, events=brought)
             value = relabelled
         return self._refused(found.lines, judged.coverage, _impossible("pipeline.no-fixed-point"), "", stages)
@@ -305,44 +284,9 @@ class Runner:
         if answer.action is Action.REFUSE:
             return self._refused(record, coverage, PERSON_SAID_NO, answer.refs[0].path, stages, answer)
         if answer.action is Action.FORWARD:
-            approved = tuple(fulfilled(view, self._mode) for view in record)
+            approved = tuple(fulfilled(view, self._mode) if view.hits else view for view in record)
             return self._outcome(approved, coverage, value, session.labels, stages, answer)
         return self._outcome(record, coverage, None, frozenset(), stages, answer)
-
-    def _judge(
-        self, value: Traffic, session: SessionFacts, history: History, law: _Law, fitting: Fitting
-    ) -> Generator[_Asked, Any, _Pass]:
-        try:
-            views = list(iter_views(value, capabilities=self._capabilities))
-        except CmfError as error:
-            coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
-            return _Pass(views=(), coverage=coverage, labels={})
-        calls = any(view.kind is ViewKind.TOOL_CALL for view in views)
-        origins = fitting.look(value, (yield partial(history.origins, value))) if calls else {}
-        results: dict[int, EngineResult] = {}
-        for shared, indexes in _by_context(views, session).items():
-            entrypoints = [self._entrypoints[views[index].kind] for index in indexes]
-            own = [view_bytes(views[index], origins.get(views[index].path)) for index in indexes]
-            answers = yield _Batch(entrypoints, shared, own)
-            results.update(zip(indexes, answers, strict=False))
-        decided = [
-            self._decided(view, results[index], origins.get(view.path), law)
-            for index, view in enumerate(views)
-            if index in results
-        ]
-        skipped = tuple(
-            Skipped(path=view.path, reason="engine.no-answer")
-            for index, view in enumerate(views)
-            if index not in results
-        )
-        coverage = Coverage(produced=len(views), evaluated=len(decided), skipped=skipped)
-        labels, brought = added_labels(decided, value, session.lifted)
-        return _Pass(views=tuple(decided), coverage=coverage, labels=labels, brought=brought)
-
-    def _decided(
-        self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None, law: _Law
-    ) -> ViewDecision:
-        return view_decision(view, law.hits(view, result, origins), self._mode, origins)
 
     def _outcome(
         self,
@@ -352,9 +296,13 @@ class Runner:
         labels: frozenset[str],
         stages: tuple[StageRecord, ...],
         answer: Answer | None = None,
+        *,
+        hit: tuple[ViewDecision, ...] | None = None,
     ) -> Outcome:
+        """The outcome with a line per view; `hit` are those with hits, where that is known."""
+        marked = tuple(line for line in record if line.hits) if hit is None else hit
         approved = answer is not None and answer.action is Action.FORWARD
-        verdict, action = with_stages(*overall(record, coverage), stages, self._mode, approved=approved)
+        verdict, action = with_stages(*overall(marked or record[:1], coverage), stages, self._mode, approved=approved)
         decision = Decision(
             id=f"dec_{ULID()}",
             verdict=verdict,
@@ -365,6 +313,7 @@ class Runner:
             coverage=coverage,
             stages=stages,
             approvals=() if answer is None else answer.refs,
+            marked=marked,
         )
         return Outcome(decision=decision, value=value, labels=labels, answer=answer)
 
@@ -397,17 +346,27 @@ class Runner:
         return self._outcome(views, coverage, None, frozenset(), stages, answer)
 
 
-def _ran(outcome: Outcome, staged: Staged, context: Context, session: SessionFacts, timings: Mapping[str, int]) -> Ran:
+def _ran(
+    outcome: Outcome,
+    staged: Staged,
+    context: Context,
+    session: SessionFacts,
+    timings: Mapping[str, int],
+    history: History,
+    keeping: Keeping,
+) -> Ran:
     version = session.version if context.session is not None else None
     made = dataclasses.replace(outcome, session=context.session, session_version=version, timings=timings)
     if made.value is not None:  # the one place where certificates are made [C6]
+        full = made.decision.coverage.full
         made = dataclasses.replace(
-            made, certificate=mint(made.value, bound(made), complete=made.decision.coverage.full)
+            made, certificate=mint(made.value, bound(made), complete=full, digests=keeping.digests)
         )
+        history.turn = keeping.turn()
     return Ran(made, staged.value)
 
 
-def _broken(batch: _Batch, error: Exception) -> list[EngineResult]:
+def _broken(batch: Batch, error: Exception) -> list[EngineResult]:
     _log.error("the engine raised %s", where_from(error))
     return [Failed("engine.failed")] * len(batch.views)
 
@@ -431,18 +390,6 @@ def _unjudged(value: Traffic) -> Coverage:
     return Coverage(
         produced=len(views), evaluated=0, skipped=tuple(Skipped(path=path, reason="stage.stopped") for path in views)
     )
-
-
-def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[bytes, list[int]]:
-    """The views' places by the context that they share: those go to the engine together."""
-    batches: dict[bytes, list[int]] = {}
-    shared: dict[int, bytes] = {}
-    for index, view in enumerate(views):
-        key = view.scope.context_id  # messages without extensions of their own share those of the run
-        if key not in shared:
-            shared[key] = shared_bytes(view, session)
-        batches.setdefault(shared[key], []).append(index)
-    return batches
 
 
 def _denied(view: ViewDecision, hit: Hit) -> ViewDecision:

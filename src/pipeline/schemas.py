@@ -150,12 +150,13 @@ def decision_schema() -> dict[str, Any]:
             "outcome": _values(Action),
             "hits": {"type": "array", "items": hit},
             "origins": {"type": "array", "items": _origin_schema()},
+            "reused": {"const": True},
         },
         ("path", "kind", "role", "uri", "name", "action", "direction", "verdict", "outcome", "hits"),
     )
     skipped = _object({"path": _STRING, "reason": _STRING}, ("path", "reason"))
     coverage = _object(
-        {"produced": _COUNT, "evaluated": _COUNT, "skipped": {"type": "array", "items": skipped}},
+        {"produced": _COUNT, "evaluated": _COUNT, "skipped": {"type": "array", "items": skipped}, "reused": _COUNT},
         ("produced", "evaluated", "skipped"),
     )
     approval = _object({"id": _STRING, "path": _STRING, "status": _values(ApprovalStatus)}, ("path", "status"))

@@ -11,6 +11,7 @@ from cmf.request import Request
 from cmf.value import replace
 from pipeline.context import labelled
 from pipeline.decision import Effect, ViewDecision
+from pipeline.draft import labels_of
 from pipeline.paths import message_path, part_at
 from pipeline.stage import Traffic
 
@@ -68,6 +69,8 @@ def _stamp_request(request: Request, labels: Mapping[str, frozenset[str]]) -> Re
     # What arose in the request's own view or in a tool's holds for every message.
     apart = (added for where, added in labels.items() if not where.startswith("messages["))
     carried = frozenset[str]().union(*apart)
+    if _all_carry(request, labels, everywhere=bool(carried)):
+        return request
     messages = []
     for index, message in enumerate(request.messages):
         carried |= labels.get(f"messages[{index}]", frozenset())
@@ -75,6 +78,14 @@ def _stamp_request(request: Request, labels: Mapping[str, frozenset[str]]) -> Re
     if all(new is old for new, old in zip(messages, request.messages, strict=True)):
         return request
     return replace(request, messages=tuple(messages))
+
+
+def _all_carry(request: Request, labels: Mapping[str, frozenset[str]], *, everywhere: bool) -> bool:
+    """Whether all messages from the first that is labelled on have all of the labels: a look at what they share."""
+    first = 0 if everywhere else min(int(where[len("messages[") : -1]) for where, added in labels.items() if added)
+    found = frozenset[str]().union(*labels.values())
+    shared = {id(message.extensions): message for message in request.messages[first:]}
+    return all(found <= labels_of(message) for message in shared.values())
 
 
 __all__ = ["added_labels", "stamp"]

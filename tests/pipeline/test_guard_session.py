@@ -79,7 +79,7 @@ def test_what_is_given_at_a_call_wins_and_the_rest_comes_from_the_block(guard: G
 
 @pytest.mark.spec("GRD-6")
 def test_two_guards_do_not_see_each_other_s_blocks(guard: Guard) -> None:
-    other = Guard(guard._pipeline._runner._policies)
+    other = Guard(guard._pipeline.policies)
 
     with guard.session("s", subject={"id": "ann"}), other.session("t", subject={"id": "bob"}):
         assert (who(guard), who(other)) == ("ann", "bob")

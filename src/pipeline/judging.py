@@ -1,0 +1,411 @@
+"""One judgement of everything: which views are asked about, what policy said of each, and what was settled before.
+
+Spec: docs/spec/pipeline.md [PIPE-1], [PIPE-16].
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from cmf.decomposition import envelope_views, iter_views, views_at
+from cmf.enums import ViewKind
+from cmf.errors import CmfError
+from cmf.message import Message
+from cmf.request import Request
+from cmf.value import replace, to_bytes
+from cmf.view import MessageView
+from pipeline.data_policy import DataRule
+from pipeline.decision import Action, Coverage, Hit, Mode, RuleFacts, Skipped, ViewDecision, hits_of, view_decision
+from pipeline.effects import Replacer, apply_edits
+from pipeline.engines.base import EngineResult
+from pipeline.exceptions import Excuses
+from pipeline.fitting import Fitting
+from pipeline.history import History, Origins, Trail, may_call
+from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
+from pipeline.policy_set import PolicySet
+from pipeline.provenance import Origin
+from pipeline.settled import NOTHING, Basis, Labels, Section, Settled, depends_on_later
+from pipeline.stage import Traffic
+from pipeline.stamping import Brought, added_labels
+from pipeline.unchanged import same_start, unchanged
+
+_CALL: Final = ViewKind.TOOL_CALL.value
+_CALLS: Final = frozenset({_CALL, ViewKind.PROMPT_REQUEST.value})
+_HOLDING: Final = (_CALL, ViewKind.TOOL_RESULT.value, ViewKind.PROMPT_RESULT.value)
+"""The kinds of which a message that may call has at least one: see `may_call`."""
+_NO_ORIGINS: Final[Origins] = {}
+
+
+class Batch(NamedTuple):
+    """Views of one context, as an engine takes them."""
+
+    entrypoints: list[str]
+    shared: bytes
+    views: list[bytes]
+
+
+Asked: TypeAlias = Batch | Callable[[], Any]
+"""What a run waits for: an engine's answers, or what a store that may have to be waited for has on record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """What a run is judged by, besides the engine: an exception is from rules of the set, never from our own."""
+
+    rules: Mapping[str, RuleFacts]
+    excuses: Excuses
+    data: DataRule
+
+    def hits(self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None) -> tuple[Hit, ...]:
+        """The hits on one view."""
+        said = self.excuses(hits_of(result, self.rules, view.kind), view.uri)
+        return (*said, *self.data(view, origins))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What is taken over: the settled pass, its first tools and messages, and the kinds to judge again in them."""
+
+    settled: Settled | None = None
+    tools: Section = NOTHING
+    messages: Section = NOTHING
+    again: frozenset[str] = frozenset()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of its messages are there again."""
+        return self.settled is not None and len(self.messages.items) == len(self.settled.messages.items)
+
+
+class _Edited(NamedTuple):
+    """The messages that are taken over, as edits left them, and what those took out."""
+
+    messages: tuple[Message, ...]
+    gone: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A decision per view, in order, and the labels that rules added, by message.
+
+    `hit` are the views with hits, `new` those of them whose effects are to be carried out; `done` is what came of the
+    others. `settle` gives what is kept of the pass, from the value as edits left it and what they took out.
+    """
+
+    views: tuple[ViewDecision, ...]
+    hit: Sequence[ViewDecision]
+    new: Sequence[ViewDecision]
+    done: _Edited | None = None
+    coverage: Coverage
+    labels: Labels
+    brought: Brought
+    settle: Callable[[Request, Sequence[str]], Settled] | None = None
+
+    @property
+    def stops(self) -> bool:
+        """Whether nothing can go out."""
+        # A wish for approval does not: what a person is asked about is judged to its end first.
+        return any(view.outcome is Action.REFUSE for view in self.hit) or not self.coverage.full
+
+    def edited(self, value: Traffic, mode: Mode, replacer: Replacer, gone: list[str]) -> Traffic:
+        """`value` with all edits carried out; `gone` is given the paths of what they took away. See `apply_edits`."""
+        if self.done is not None and isinstance(value, Request):
+            count = len(self.done.messages)
+            if same_start(self.done.messages, value.messages) < count:
+                value = replace(value, messages=(*self.done.messages, *value.messages[count:]))
+            gone += self.done.gone
+        return apply_edits(value, self.new, mode, replacer, gone)
+
+
+@dataclass(slots=True)
+class _Asking:
+    """The views that are judged now: of the request and its tools, settled ones by their places, and new ones."""
+
+    head: list[MessageView]
+    again: list[tuple[int, MessageView]]
+    fresh: list[list[MessageView]]
+
+    def all(self) -> list[MessageView]:
+        return [*self.head, *(view for _, view in self.again), *chain.from_iterable(self.fresh)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """What was decided, in the same order as what was asked; None where an engine gave no answer."""
+
+    head: list[ViewDecision | None]
+    again: dict[int, ViewDecision | None]
+    fresh: list[list[ViewDecision | None]]
+
+    @classmethod
+    def of(cls, asking: _Asking, decided: Iterable[ViewDecision | None]) -> _Lines:
+        each = iter(decided)
+        head = [next(each) for _ in asking.head]
+        again = {place: next(each) for place, _ in asking.again}
+        return cls(head, again, [[next(each) for _ in views] for views in asking.fresh])
+
+
+class Judge:
+    """Judges traffic under one policy set; it asks no engine itself, but yields what to ask and is sent the answers."""
+
+    def __init__(self, policies: PolicySet, mode: Mode) -> None:
+        self._capabilities = policies.capabilities
+        self._entrypoints = {kind: policies.entrypoint(kind) for kind in ViewKind}
+        self._reads = policies.session_reads
+        self._watched = frozenset({*_CALLS, *_HOLDING, *self._reads})
+        self._mode = mode
+
+    def __call__(
+        self, value: Traffic, session: SessionFacts, history: History, law: Law, fitting: Fitting, kept: Settled | None
+    ) -> Generator[Asked, Any, Judged]:
+        """One pass over `value`; `kept` is what that pass settled in the turn before."""
+        basis = self._basis(value, session, law)
+        start = self._start(value, law, basis, kept)
+        try:
+            asking = self._asking(value, start)
+        except CmfError as error:
+            coverage = Coverage(produced=1, evaluated=0, skipped=(Skipped(path=error.path, reason=error.code),))
+            return Judged(views=(), hit=(), new=(), coverage=coverage, labels={}, brought=frozenset())
+        origins, trail = yield from self._origins(value, history, fitting, start, asking)
+        views = asking.all()
+        results: dict[int, EngineResult] = {}
+        for shared, indexes in _by_context(views, session).items():
+            entrypoints = [self._entrypoints[views[index].kind] for index in indexes]
+            own = [view_bytes(views[index], origins.get(views[index].path)) for index in indexes]
+            answers = yield Batch(entrypoints, shared, own)
+            results.update(zip(indexes, answers, strict=False))
+        decided = [
+            self._decided(view, results[index], origins.get(view.path), law) if index in results else None
+            for index, view in enumerate(views)
+        ]
+        skipped = tuple(
+            Skipped(path=view.path, reason="engine.no-answer")
+            for view, line in zip(views, decided, strict=True)
+            if line is None
+        )
+        return self._judged(value, basis, start, _Lines.of(asking, decided), trail, skipped)
+
+    def _decided(
+        self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None, law: Law
+    ) -> ViewDecision:
+        return view_decision(view, law.hits(view, result, origins), self._mode, origins)
+
+    # -- what is taken over --------------------------------------------------------------------------------------------
+
+    def _basis(self, value: Traffic, session: SessionFacts, law: Law) -> Basis:
+        count = len(value.messages) if isinstance(value, Request) else 0
+        read = self._read_of(session)
+        return Basis(session=read, excuses=law.excuses.active, lifted=session.lifted, data=law.data.upto(count))
+
+    def _read_of(self, session: SessionFacts) -> dict[str, bytes]:
+        """For each kind of view whose rules read of the session, what they read."""
+        block = session.whole() if self._reads else {}
+        read = {paths: to_bytes([_at(block, path) for path in paths]) for paths in set(self._reads.values())}
+        return {kind: read[paths] for kind, paths in self._reads.items()}
+
+    def _start(self, value: Traffic, law: Law, basis: Basis, kept: Settled | None) -> Start:
+        if kept is None or not isinstance(value, Request) or kept.basis.excuses != basis.excuses:
+            return Start()
+        messages = kept.messages.upto(unchanged(kept.messages.items, tuple(value.messages)))
+        changed = {kind for kind, read in basis.session.items() if kept.basis.session[kind] != read}
+        if law.data.upto(len(kept.messages.items)) != kept.basis.data:
+            changed |= _CALLS
+        # Tools are judged in the context of the first message.
+        is_same = messages.items and ViewKind.TOOL_DEFINITION.value not in changed and not kept.tools.loose
+        tools = kept.tools.upto(unchanged(kept.tools.items, tuple(value.tools)) if is_same else 0)
+        return Start(settled=kept, tools=tools, messages=messages, again=frozenset(changed))
+
+    def _asking(self, value: Traffic, start: Start) -> _Asking:
+        if not isinstance(value, Request):
+            return _Asking(list(iter_views(value, capabilities=self._capabilities)), [], [])
+        messages = start.messages
+        tools = range(len(start.tools.items), len(value.tools))
+        head = list(envelope_views(value, tools, capabilities=self._capabilities))
+        items = {item for kind in start.again for item in messages.kinds.get(kind, ())}
+        again = [
+            (place, view)
+            for item in sorted(items.union(messages.loose))
+            for place, view in self._settled_views(value, start, item)
+            if item in messages.loose or view.kind.value in start.again
+        ]
+        return _Asking(head, again, [self._views(value, at) for at in range(len(messages.items), len(value.messages))])
+
+    def _views(self, value: Request, place: int) -> list[MessageView]:
+        return list(views_at(value, place, capabilities=self._capabilities))
+
+    def _settled_views(self, value: Request, start: Start, item: int) -> Iterable[tuple[int, MessageView]]:
+        """The views of a message that is taken over, with the places of their lines."""
+        return enumerate(self._views(value, item), start.messages.start_of(item))
+
+    # -- where the values of calls came from ---------------------------------------------------------------------------
+
+    def _origins(
+        self, value: Traffic, history: History, fitting: Fitting, start: Start, asking: _Asking
+    ) -> Generator[Asked, Any, tuple[Origins, Trail | None]]:
+        """The origins of the calls that are judged; settled calls that have others now are judged again."""
+        kinds = start.messages.kinds
+        settled = kinds.get(_CALL, ())
+        if not settled and not any(view.kind is ViewKind.TOOL_CALL for view in asking.all()):
+            return _NO_ORIGINS, None
+        if not isinstance(value, Request):
+            return fitting.look(value, (yield partial(history.origins, value))), None
+        new = [at for at in range(len(start.messages.items), len(value.messages)) if may_call(value.messages[at])]
+        last = max((places[-1] for places in (*(kinds.get(kind, ()) for kind in _HOLDING), new) if places), default=-1)
+        trail: Trail = yield partial(history.read, value.messages[: last + 1])
+        doubtful = settled[bisect_left(settled, _known_until(value, trail, fitting, start)) :]
+        already = dict(asking.again)
+        again = {start.messages.item_of(place) for place in already}
+        wanted = (at for at in sorted({*doubtful, *again, *new}) if at <= last)
+        found = {f"messages[{at}].{path}": known for at in wanted for path, known in trail.origins[at].items()}
+        origins = fitting.look(value, found)
+        asking.again += [
+            (place, view)
+            for item in doubtful
+            for place, view in self._settled_views(value, start, item)
+            if view.kind is ViewKind.TOOL_CALL
+            and place not in already
+            and origins.get(view.path) != start.messages.lines[place].origins
+        ]
+        return origins, trail
+
+    # -- what came of it -----------------------------------------------------------------------------------------------
+
+    def _judged(
+        self,
+        value: Traffic,
+        basis: Basis,
+        start: Start,
+        lines: _Lines,
+        trail: Trail | None,
+        skipped: tuple[Skipped, ...],
+    ) -> Judged:
+        head, fresh = _given(lines.head), _given(chain.from_iterable(lines.fresh))
+        old, before = start.messages.lines, start.messages.hit()
+        if lines.again:
+            old = tuple(_given(lines.again.get(place, line) for place, line in enumerate(old)))
+            before = [line for line in old if line.hits]
+        is_same = all(
+            line is not None and line.hits == start.messages.lines[place].hits for place, line in lines.again.items()
+        )
+        views = (*head[:1], *start.tools.lines, *head[1:], *old, *fresh)
+        of_rest = [line for line in (*head[:1], *start.tools.hit(), *head[1:]) if line.hits]
+        of_new = [line for line in fresh if line.hits]
+        labels, brought = self._labels(value, basis, start, before, is_same=is_same)
+        more, brought_more = added_labels(of_new, value, basis.lifted)
+        others, brought_others = added_labels(of_rest, value, basis.lifted)
+        labels, brought = {**labels, **more}, brought | brought_more
+        done = _edits_of(start) if is_same else None
+        return Judged(
+            views=views,
+            hit=[*of_rest, *before, *of_new],
+            new=[*of_rest, *of_new] if done is not None else [*of_rest, *before, *of_new],
+            done=done,
+            coverage=Coverage(
+                produced=len(views) + len(skipped),
+                evaluated=len(views),
+                skipped=skipped,
+                reused=len(start.tools.lines) + len(start.messages.lines) - len(lines.again),
+            ),
+            labels={**labels, **others},
+            brought=brought | brought_others,
+            settle=partial(self._settled, value, basis, start, lines, trail, (labels, brought))
+            if isinstance(value, Request)
+            else None,
+        )
+
+    def _labels(
+        self, value: Traffic, basis: Basis, start: Start, hit: Sequence[ViewDecision], *, is_same: bool
+    ) -> tuple[Labels, Brought]:
+        """The labels that rules added to messages that are taken over."""
+        settled = start.settled
+        if settled is not None and start.whole and is_same and settled.basis.lifted == basis.lifted:
+            return settled.labels, settled.brought
+        return added_labels(hit, value, basis.lifted)
+
+    def _settled(
+        self,
+        value: Request,
+        basis: Basis,
+        start: Start,
+        lines: _Lines,
+        trail: Trail | None,
+        labels: tuple[Labels, Brought],
+        edited: Request,
+        gone: Sequence[str],
+    ) -> Settled:
+        """What is kept of the pass, for the next turn."""
+        tools = start.tools.then(tuple(value.tools), [[line] for line in _taken(lines.head[1:])], self._watched)
+        again = dict(zip(lines.again, _taken(lines.again.values()), strict=True))
+        messages = start.messages.patched(again) if again else start.messages
+        messages = messages.then(tuple(value.messages), list(map(_taken, lines.fresh)), self._watched)
+        counted = any(depends_on_later(line.hits) for line in messages.hit())
+        return Settled(
+            basis=basis,
+            tools=tools,
+            messages=messages,
+            trail=trail,
+            labels=labels[0],
+            brought=labels[1],
+            edited=None if counted else tuple(edited.messages),
+            gone=tuple(path for path in gone if path.startswith("messages[")),
+        )
+
+
+def _edits_of(start: Start) -> _Edited | None:
+    """What edits made of the messages that are taken over; None where that is to be worked out."""
+    settled = start.settled
+    if settled is None or settled.edited is None or (settled.gone and not start.whole):
+        return None
+    return _Edited(settled.edited[: len(start.messages.items)], settled.gone)
+
+
+def _known_until(value: Request, trail: Trail, fitting: Fitting, start: Start) -> int:
+    """The place of the message from which on calls may have other origins than when they were judged.
+
+    An edited call is held against its tool's schema again whenever the tools changed.
+    """
+    settled = start.settled
+    if settled is None or settled.trail is not trail:
+        return 0
+    is_same = len(start.tools.items) == len(settled.tools.items) == len(value.tools)
+    return fitting.first_new(value) if is_same else 0
+
+
+def _given(lines: Iterable[ViewDecision | None]) -> list[ViewDecision]:
+    return [line for line in lines if line is not None]
+
+
+def _taken(lines: Iterable[ViewDecision | None]) -> list[ViewDecision]:
+    """The lines as the next turn shows them, if it takes them over."""
+    return [dataclasses.replace(line, reused=True) for line in _given(lines)]
+
+
+def _at(block: Mapping[str, Any], path: Sequence[str]) -> list[Any]:
+    """[what stands at `path`], or [] where nothing does: null is a value."""
+    found: Any = block
+    for step in path:
+        if not isinstance(found, Mapping) or step not in found:
+            return []
+        found = found[step]
+    return [found]
+
+
+def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[bytes, list[int]]:
+    """The views' places by the context that they share: those go to the engine together."""
+    batches: dict[bytes, list[int]] = {}
+    shared: dict[int, bytes] = {}
+    for index, view in enumerate(views):
+        key = view.scope.context_id  # messages without extensions of their own share those of the run
+        if key not in shared:
+            shared[key] = shared_bytes(view, session)
+        batches.setdefault(shared[key], []).append(index)
+    return batches
+
+
+__all__ = ["Asked", "Batch", "Judge", "Judged", "Law"]
