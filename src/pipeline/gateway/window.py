@@ -15,11 +15,13 @@ from cmf.adapters.base import WireEvent
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
 from cmf.content import TextPart, ThinkingPart
 from cmf.enums import MessageStatus, StopReason, ViewKind
+from cmf.errors import CmfError
 from cmf.request import Response
 from cmf.value import replace
 from pipeline.context import Context
 from pipeline.decision import Effect
 from pipeline.emission import emit_events
+from pipeline.errors import EmissionError
 from pipeline.gateway.dialects import Dialect
 from pipeline.gateway.reply import Reply
 from pipeline.gateway.window_events import Diverged, Sent
@@ -98,10 +100,9 @@ class Window:
         hidden = self._hidden(answer, outcome, held)
         if hidden is None:
             return
-        events = emit_events(outcome, self._dialect.name)
         try:
-            new = self._sent.partly(events, hidden)
-        except Diverged:  # the whole answer will show whether it does
+            new = self._sent.partly(emit_events(outcome, self._dialect.name), hidden)
+        except (Diverged, CmfError, EmissionError):  # the whole answer will show what it is
             self._over = True
             return
         self.released = max(self.released, _characters(outcome.response) - len(hidden))

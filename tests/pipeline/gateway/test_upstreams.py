@@ -15,6 +15,11 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.servers import Bare, asking, http_reply, script, serving, until
 from tests.pipeline.gateway.test_crossing import CLIENTS, asks, post
 
+from cmf.request import Request
+from pipeline.gateway.http_upstream import HttpUpstream
+from pipeline.gateway.settings import Upstream
+from pipeline.gateway.upstream import UpstreamError
+
 CHAT = "/v1/chat/completions"
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 ANSWER = {
@@ -253,3 +258,38 @@ def test_a_script_gives_the_first_reply_that_fits(tmp_path: Path) -> None:
         began = time.monotonic()
         assert reply("late") == "late"
         assert time.monotonic() - began >= 0.2
+
+
+@pytest.mark.spec("GW-41")
+async def test_an_upstream_that_was_not_opened_answers_nobody() -> None:
+    settings = Upstream.model_validate({"dialect": "openai_chat", "base_url": "http://127.0.0.1:1"})
+    upstream = HttpUpstream(settings, None, reply_bytes=1024)
+
+    with pytest.raises(UpstreamError) as caught:
+        await upstream.ask(Request(model="openai:m"), {}, None)
+    await upstream.close()
+
+    assert (caught.value.status, caught.value.code) == (503, "upstream.not-open")
+
+
+@pytest.mark.spec("GW-40")
+@pytest.mark.parametrize("body", [b"not JSON", b"x" * 300_000])
+def test_an_error_that_cannot_be_read_is_still_one(tmp_path: Path, body: bytes) -> None:
+    with before(tmp_path, Bare(http_reply(body, status="400 Bad"))) as url:
+        status, headers, raw = post(url, CHAT, HELLO)
+
+    assert (status, headers["x-cmf-code"]) == (400, "upstream.invalid")
+    assert b"xxx" not in raw
+
+
+@pytest.mark.spec("GW-70", "GW-78")
+def test_a_stream_whose_last_line_is_not_ended_is_read_to_its_end(tmp_path: Path) -> None:
+    bare = Bare(http_reply(chunks("a few", " words")[:-2], kind="text/event-stream"))
+    routes = [{"name": "r", "upstream": "up", "stream": {"window": 1}}]
+
+    with before(tmp_path, bare, routes=routes) as url:
+        status, _, raw = post(url, CHAT, HELLO | {"stream": True})
+
+    assert status == 200
+    assert b"words" in raw
+    assert json.loads(bare.heard[0].partition(b"\r\n\r\n")[2])["stream_options"] == {"include_usage": True}

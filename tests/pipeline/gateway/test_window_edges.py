@@ -1,0 +1,305 @@
+"""What windows do at their edges: answers of other shapes, policies that change, clients that take nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.test_crossing import CLIENTS
+from tests.pipeline.gateway.test_window import MASK, guard_of
+from tests.pipeline.gateway.windows import Client, Pieces, answer, aserved, events, served, spoken
+from ulid import ULID
+
+from cmf.adapters import get
+from cmf.content import Part, ResourcePart, TextPart, ThinkingPart, ToolCallPart
+from cmf.enums import MessageStatus, StopReason
+from cmf.request import Choice, ErrorInfo, Response
+from pipeline.gateway.answer_ids import identified
+from pipeline.gateway.dialects import DIALECTS
+from pipeline.gateway.intake import ClientGone, unless_gone
+from pipeline.gateway.reply import Answer, Reply
+from pipeline.gateway.upstream import client_status
+from pipeline.gateway.window_events import Diverged, Sent
+from pipeline.guard import Guard
+from pipeline.outcome import Outcome
+
+NONE = 'deny contains {"code": "x", "reason": "x"} if false'
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Guard:
+    return guard_of(tmp_path, {"key": MASK})
+
+
+class _Odd(Guard):
+    """A guard whose outcomes come to something else."""
+
+    change: Callable[[Outcome], Outcome]
+
+    async def arun(self, *args: Any, **more: Any) -> Outcome:
+        return self.change(await super().arun(*args, **more))
+
+
+def odd(home: Path, change: Callable[[Outcome], Outcome]) -> _Odd:
+    made = _Odd(write_rules(home / "odd", {"none": NONE}, mode="enforce\n#   stream: {max_match: 4}"))
+    made.change = change
+    return made
+
+
+# -- what is judged is what goes out, or nothing does ------------------------------------------------------------------
+
+
+@pytest.mark.spec("GW-33")
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda one: dataclasses.replace(one, value=None), "pipeline.no-request"),
+        (lambda one: dataclasses.replace(one, value=None) if one.response else one, "pipeline.no-response"),
+        (lambda one: dataclasses.replace(one, certificate=None) if one.response else one, "emit.no-certificate"),
+    ],
+)
+def test_what_was_not_judged_as_it_stands_does_not_go_out(
+    tmp_path: Path, change: Callable[[Outcome], Outcome], code: str
+) -> None:
+    got = served(odd(tmp_path, change), Pieces(["some words"]), window=None)
+
+    assert got.refusal is not None
+    assert (got.refusal.status, got.refusal.code, got.raw) == (503, code, b"")
+
+
+@pytest.mark.spec("GW-72")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: dataclasses.replace(one, certificate=None),
+        lambda one: dataclasses.replace(one, value=None),
+        lambda one: dataclasses.replace(one, decision=dataclasses.replace(one.decision, revision="another")),
+        lambda one: dataclasses.replace(one, value=answer([ThinkingPart(text="x")], MessageStatus.COMPLETE)),
+    ],
+)
+def test_nothing_goes_out_of_a_window_that_came_to_something_else(
+    tmp_path: Path, change: Callable[[Outcome], Outcome]
+) -> None:
+    client, out, windows = Client(), [], iter([True])
+
+    def changed(one: Outcome) -> Outcome:
+        return change(one) if one.response is not None and next(windows, False) else one
+
+    upstream = Pieces(["some words", " and more words"], then=lambda _: out.append(client.raw))
+    asyncio.run(aserved(odd(tmp_path, changed), upstream, client=client, window=1))
+
+    assert out[0] == b""
+    assert spoken("openai_chat", client) == "some words and more words"
+
+
+@pytest.mark.spec("GW-73")
+def test_a_last_judgement_that_comes_to_nothing_is_the_last_event(tmp_path: Path) -> None:
+    seen: list[Outcome] = []
+
+    def changed(one: Outcome) -> Outcome:
+        seen.append(one)
+        return dataclasses.replace(one, value=None) if len(seen) == 3 else one
+
+    got = served(odd(tmp_path, changed), Pieces(["some words"]))
+
+    assert spoken("openai_chat", got) == "some w"
+    assert "upstream.error" in str(events(got)[-1])
+
+
+def test_what_the_clients_format_cannot_say_is_502_or_the_last_event(guard: Guard) -> None:
+    part = ResourcePart(uri="file:///x", content="text")
+
+    whole = served(guard, Pieces([part]), "anthropic_messages", window=None)
+    late = served(guard, Pieces(["some words, and more"], ends=answer([part], MessageStatus.COMPLETE)), "openai_chat")
+
+    assert whole.refusal is not None
+    assert whole.refusal.status == 502
+    assert spoken("openai_chat", late) == "some wor"
+    assert "projection" in str(events(late)[-1])
+
+
+# -- answers of other shapes -------------------------------------------------------------------------------------------
+
+
+class _Shapes:
+    """An upstream whose answer so far is one of these, after some text was heard."""
+
+    target = "canonical"
+    provider = "scripted"
+
+    def __init__(self, *answers: Response) -> None:
+        self.answers = answers
+
+    async def ask(self, _request: Any, _body: Any, live: Any, /) -> Response:
+        from cmf.adapters.stream import TextDelta
+
+        for one in self.answers:
+            live.hear(TextDelta(text="x" * 40))
+            await live.pause(lambda one=one: one)  # type: ignore[misc]
+        return self.answers[-1]
+
+
+def _several() -> Response:
+    one = answer([TextPart(text="x" * 40)], MessageStatus.COMPLETE).choices[0]
+    return Response(choices=(one, Choice(message=one.message, stop_reason=StopReason.END)), model="m")
+
+
+@pytest.mark.spec("GW-75")
+@pytest.mark.parametrize(
+    "first",
+    [
+        _several(),
+        Response(error=ErrorInfo(message="broken")),
+        answer([], MessageStatus.PARTIAL),
+        answer([ToolCallPart(name="get_weather", tool_call_id="1", arguments={})], MessageStatus.PARTIAL),
+        answer([TextPart(text="short")], MessageStatus.PARTIAL),
+    ],
+    ids=["choices", "error", "empty", "call", "short"],
+)
+def test_answers_that_are_no_single_text_wait_for_their_end(guard: Guard, first: Response) -> None:
+    client = Client()
+
+    got = served(guard, _Shapes(first, answer([TextPart(text="all is said")], MessageStatus.COMPLETE)), client=client)
+
+    assert got.status == 200
+    assert len(got.pieces) == 1
+    assert spoken("openai_chat", got) == "all is said"
+
+
+@pytest.mark.spec("GW-72")
+def test_a_window_that_does_not_go_on_with_what_is_out_waits_for_the_whole(guard: Guard) -> None:
+    one, two = "a" * 40, "b" * 80
+    back = answer([TextPart(text=one + "c" * 40)], MessageStatus.COMPLETE)
+
+    got = served(guard, _Shapes(*(answer([TextPart(text=text)], MessageStatus.PARTIAL) for text in (one, two)), back))
+
+    assert spoken("openai_chat", got) == one + "c" * 40
+
+
+@pytest.mark.spec("GW-71")
+def test_rules_that_are_loaded_meanwhile_hold_from_the_next_window_on(tmp_path: Path) -> None:
+    lenient = write_rules(tmp_path / "a", {"none": NONE}, mode="enforce\n#   stream: {max_match: 1}")
+    strict = write_rules(tmp_path / "b", {"none": NONE}, mode="enforce\n#   stream: {max_match: 30}")
+    with Guard(lenient) as guard:
+        client, out = Client(), []
+
+        def then(number: int) -> None:
+            out.append(spoken("openai_chat", client))
+            if number == 0:
+                guard.reload(strict)
+
+        asyncio.run(aserved(guard, Pieces(["x" * 10, "y" * 10, "z" * 10], then=then), client=client))
+
+    assert out == ["x" * 9] * 3
+    assert spoken("openai_chat", client) == "x" * 10 + "y" * 10 + "z" * 10
+
+
+# -- events, dialect by dialect ----------------------------------------------------------------------------------------
+
+
+def _events(dialect: str, *parts: Part) -> Any:
+    whole = identified(answer(parts, MessageStatus.COMPLETE), dialect, ULID.from_int(7))
+    return get(dialect).to_wire_events(whole)
+
+
+@pytest.mark.parametrize("dialect", CLIENTS)
+def test_nothing_is_partly_out_where_no_text_ends_as_it_should(dialect: str) -> None:
+    sent = Sent(DIALECTS[dialect])
+    call = ToolCallPart(name="f", tool_call_id="1", arguments={})
+
+    assert sent.partly(_events(dialect, call), "") == []
+    assert sent.partly(_events(dialect, TextPart(text="abc")), "x") == []
+    assert sent.number == 0
+
+
+@pytest.mark.parametrize("dialect", CLIENTS)
+def test_text_that_is_hidden_in_full_leaves_what_came_before_it(dialect: str) -> None:
+    sent = Sent(DIALECTS[dialect])
+    whole = _events(dialect, TextPart(text="abc"))
+
+    first = sent.partly(whole, "abc")
+    rest = sent.rest(whole)
+
+    assert len(first) + len(rest) == len(whole)
+    assert "abc" not in str(first)
+    assert "abc" in str(rest)
+
+
+@pytest.mark.parametrize("dialect", CLIENTS)
+def test_an_answer_that_begins_otherwise_diverges(dialect: str) -> None:
+    for later in (
+        [TextPart(text="xyz")],
+        [TextPart(text="ab")],
+        [ToolCallPart(name="f", tool_call_id="1", arguments={})],
+    ):
+        sent = Sent(DIALECTS[dialect])
+        sent.partly(_events(dialect, TextPart(text="abc")), "")
+        with pytest.raises(Diverged):
+            sent.rest(_events(dialect, *later))
+
+
+def test_an_event_that_is_out_does_not_become_text() -> None:
+    sent = Sent(DIALECTS["anthropic_messages"])
+    call = ToolCallPart(name="f", tool_call_id="1", arguments={"a": 1})
+    sent.rest(_events("anthropic_messages", call)[:3])
+
+    with pytest.raises(Diverged):
+        sent.rest(_events("anthropic_messages", TextPart(text="abc")))
+
+
+# -- the client's end --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("GW-77")
+async def test_a_client_that_takes_nothing_is_gone() -> None:
+    async def stuck(_: MutableMapping[str, Any]) -> None:
+        await asyncio.sleep(30)
+
+    async def broken(_: MutableMapping[str, Any]) -> None:
+        raise ConnectionResetError
+
+    answer_ = Answer(status=200, media_type="text/plain", body=b"x", headers={})
+    for send, seconds in ((stuck, 0.01), (broken, 5)):
+        with pytest.raises(ClientGone):
+            await Reply(send, {}, stalled_seconds=seconds).whole(answer_)
+
+
+@pytest.mark.spec("GW-15")
+async def test_work_is_cancelled_for_a_client_that_goes_and_by_whoever_cancels_it() -> None:
+    went = asyncio.Event()
+    ended: list[str] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        if not went.is_set():
+            await went.wait()
+            return {"type": "http.request"}
+        return {"type": "http.disconnect"}
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append("work")
+
+    asking = asyncio.ensure_future(unless_gone(receive, work()))
+    await asyncio.sleep(0.01)
+    went.set()
+    with pytest.raises(ClientGone):
+        await asking
+
+    went.clear()
+    asking = asyncio.ensure_future(unless_gone(receive, work()))
+    await asyncio.sleep(0.01)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert ended == ["work", "work"]
+
+
+def test_an_error_without_a_status_is_the_upstreams_own() -> None:
+    assert client_status(None) == 502
