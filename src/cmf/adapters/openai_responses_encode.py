@@ -158,7 +158,8 @@ def _write_choice(body: dict[str, Any], response: Response, own: dict[str, Any],
         drop(FORMAT, "choice", "an answer has one choice here", message=other.message)
     parts = choice.message.content
     raw = choice.raw_stop_reason
-    if raw is not None and (own or raw in STATUSES) and _still(raw, own, parts, choice.stop_reason):
+    cut = choice.message.status is MessageStatus.PARTIAL and choice.stop_reason is None
+    if raw is not None and (own or raw in STATUSES) and (cut or _still(raw, own, parts, choice.stop_reason)):
         body["status"] = raw
     else:
         status, reason = _STATUS.get(choice.stop_reason, ("completed", None))

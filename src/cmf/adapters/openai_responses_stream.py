@@ -10,7 +10,7 @@ from cmf.adapters.openai_responses_fold import CLOSING
 from cmf.adapters.openai_responses_items import CALLS
 from cmf.adapters.openai_responses_places import PIECES, number, path_of, piece_key
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
-from cmf.enums import MessageStatus
+from cmf.enums import MessageStatus, StopReason
 from cmf.request import Response
 
 # -- streaming a response again ----------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def is_ended(response: Response) -> bool:
     """Whether a stream of this response has a terminal event: it is whole, or it failed as a whole."""
     return all(
         choice.message.status is MessageStatus.COMPLETE
-        or (choice.message.status is MessageStatus.ERROR and choice.raw_stop_reason == "failed")
+        or (choice.message.status is MessageStatus.ERROR and choice.stop_reason is StopReason.ERROR)
         for choice in response.choices
     )
 

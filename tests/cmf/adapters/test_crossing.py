@@ -26,7 +26,7 @@ from cmf.content import (
     ToolResultPart,
     VideoPart,
 )
-from cmf.enums import MessageStatus, Role
+from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import CmfError, LossyProjectionError, UnsupportedError
 from cmf.extensions import Extensions, MetaExtension
 from cmf.frozen import FrozenDict, same_spelling
@@ -244,10 +244,14 @@ MODELS = tuple(name for name in FORMATS if name != "mcp")
 
 
 @pytest.mark.spec("ADP-10", "AISDK-6", "AISDK-8")
+@pytest.mark.parametrize("stop", [None, StopReason.ERROR])
+@pytest.mark.parametrize("status", [MessageStatus.PARTIAL, MessageStatus.ERROR])
 @pytest.mark.parametrize("said", [(), (TextPart(text="hi"),)], ids=["nothing said", "text said"])
 @pytest.mark.parametrize("name", MODELS)
-def test_that_an_answer_failed_arrives_or_is_told(name: str, said: tuple[Part, ...]) -> None:
-    failed = Choice(message=Message(role=Role.ASSISTANT, content=said, status=MessageStatus.PARTIAL, id="m1"))
+def test_that_an_answer_failed_arrives_or_is_told(
+    name: str, said: tuple[Part, ...], status: MessageStatus, stop: StopReason | None
+) -> None:
+    failed = Choice(message=Message(role=Role.ASSISTANT, content=said, status=status, id="m1"), stop_reason=stop)
     response = Response(choices=(failed,), error=ErrorInfo(message="boom"))
     adapter = get(name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cmf.adapters import get
+from cmf.enums import MessageStatus
 from cmf.errors import ShapeError
 from tests.cmf.adapters.harness import Proof
 from tests.cmf.adapters.mediation import unseen_strings
@@ -75,3 +76,16 @@ def test_changing_a_leaf_leaves_the_shared_bodies_alone() -> None:
     ADAPTER.to_wire(ADAPTER.from_wire_request(body))
 
     assert str(body) == before
+
+
+@pytest.mark.spec("RSP-11")
+@pytest.mark.parametrize("status", ["failed", "completed", "incomplete", "in_progress"])
+def test_a_stream_that_was_cut_after_it_told_a_status_is_read_and_keeps_it(status: str) -> None:
+    body = {"object": "response", "id": "r", "status": status, "output": []}
+    responses = get("openai_responses")
+
+    response = responses.from_wire_response({**body, "cmf_partial": True})
+
+    assert response.message.status is MessageStatus.PARTIAL
+    assert response.choices[0].stop_reason is None
+    assert responses.to_wire_response(response) == body
