@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import math
+import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -100,20 +101,32 @@ def _check_packages(modules: Iterable[Module]) -> None:
             raise PolicyError(f"{package} is reserved", path=module.path, hint=hint, code="policy.reserved-name")
 
 
+_DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+_KEPT: Final = re.compile(r"system(?:\.|$)|cmf(?:$|\.(?!rules\.))")
+"""What a server reads as its own settings (`system.authz`, `system.log`), and what this project does or may one day."""
+
+
 def _inline(texts: Mapping[str, str], operator: Iterable[Module], data: Mapping[str, Any]) -> list[Module]:
-    """Modules of a caller: none may be, hold or lie in a package or a piece of data that the operator gave."""
+    """Modules of a caller: none may be, hold or lie in a package or a piece of data that is the operator's."""
     taken = {tuple(package_of(module).split(".")): module.path for module in operator}
     added = [Module(path, text) for path, text in texts.items()]
     _check_packages(added)
     for module in added:
-        package = tuple(package_of(module).split("."))
+        name = package_of(module)
+        if _DOTTED.fullmatch(name) is None:  # `cmf["rules"]` is `cmf.rules`, and looks like another
+            hint = "write it as names with dots between them"
+            raise PolicyError("this package is not plain", path=module.path, hint=hint, code="policy.bad-package")
+        package = tuple(name.split("."))
         clash = next((path for own, path in taken.items() if own[: len(package)] == package[: len(own)]), None)
         if clash is None and (module.path in taken.values() or _has_data(data, package)):
             clash = module.path
         if clash is not None:
             hint = "give it a package of its own"
-            message = f"{'.'.join(package)} is the operator's"
+            message = f"{name} is the operator's"
             raise PolicyError(message, path=module.path, hint=hint, code="policy.shadows-operator")
+        if _KEPT.match(name):
+            hint = "put rules below cmf.rules, and all else elsewhere"
+            raise PolicyError(f"{name} is reserved", path=module.path, hint=hint, code="policy.reserved-name")
     return added
 
 

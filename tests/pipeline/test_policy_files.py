@@ -294,8 +294,19 @@ def test_a_callers_policies_shadow_nothing_of_the_operator(write: Write, inline:
 
 
 @pytest.mark.spec("POL-44")
-@pytest.mark.parametrize("package", ["cmf.main", "cmf.main.text", "cmf.effect"])
-def test_a_callers_policies_are_not_what_is_generated(write: Write, package: str) -> None:
+@pytest.mark.parametrize(
+    "package", ['cmf["rules"]["test"]["rule"]', 'cmf.rules["test"].rule', 'notes["deep"]', "mine;", "mine.", "mine/x"]
+)
+def test_a_callers_package_is_spelled_plainly(write: Write, package: str) -> None:
+    assert refused(write(FILES), inline=own(package)).code == "policy.bad-package"
+
+
+@pytest.mark.spec("POL-44")
+@pytest.mark.parametrize(
+    "package",
+    ["cmf.main", "cmf.main.text", "cmf.effect", "cmf.profiles", "cmf.exceptions.x", "system.authz", "system"],
+)
+def test_a_callers_policies_are_not_what_is_generated_or_kept(write: Write, package: str) -> None:
     assert refused(write(FILES), inline=own(package)).code == "policy.reserved-name"
 
 
