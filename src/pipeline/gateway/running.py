@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -32,6 +33,8 @@ async def run(
         operators: what answers on `beside`; None for nothing.
         beside: the socket for whoever runs it.
     """
+    gc.collect()
+    gc.freeze()  # what is there by now stays: no collection needs to look at it again
     server = server_of(service.application, settings.limits, grace_seconds=settings.grace_seconds)
     with hanging_up(service.operations):
         if operators is None or beside is None:
