@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 
+from cmf.codec import dumps
 from pipeline.gateway.admin import AdminApp
 from pipeline.gateway.operations import Operations
 from pipeline.gateway.server import server_of
@@ -89,10 +90,26 @@ def admin_app(settings: Settings, operations: Operations) -> AdminApp | None:
 def log_to_standard_error(*, quiet: bool) -> None:
     """Write the log of what is served to standard error, a line of JSON each."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    log = logging.getLogger("pipeline")
-    log.addHandler(handler)
-    log.setLevel(logging.WARNING if quiet else logging.INFO)
+    handler.setFormatter(JsonLines())
+    for name in ("pipeline", "cmf", "uvicorn"):
+        log = logging.getLogger(name)
+        log.addHandler(handler)
+        log.setLevel(logging.WARNING if quiet or name != "pipeline" else logging.INFO)
 
 
-__all__ = ["admin_app", "hanging_up", "heard", "log_to_standard_error", "run"]
+class JsonLines(logging.Formatter):
+    """Each line an object: what says itself in JSON as it is, else its level, where it is from, and its text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; of an exception its type alone, for its text may quote what a client sent."""
+        text = record.getMessage()
+        if text.startswith("{"):
+            return text
+        line = {"event": "log", "level": record.levelname.lower(), "logger": record.name, "text": text}
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        if error is not None:
+            line["error"] = type(error).__name__
+        return dumps(line).decode()
+
+
+__all__ = ["JsonLines", "admin_app", "hanging_up", "heard", "log_to_standard_error", "run"]

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import yaml
 from tests.pipeline.gateway.servers import until
 
+BEGIN_SECONDS = 90  # a process loads and compiles; the machine may have other things to do
 CHAT = "/v1/chat/completions"
 
 
@@ -59,7 +60,7 @@ def serving_process(home: Path, body: Mapping[str, Any], *words: str) -> Iterato
         urls = [line.partition(": ")[2].strip() for line in lines]
         assert all(urls), log
         serving = Serving(process, urls[0], urls[1], log)
-        until(lambda: _is_ready(serving))
+        until(lambda: _is_ready(serving), BEGIN_SECONDS)
         yield serving
     finally:
         if process.poll() is None:

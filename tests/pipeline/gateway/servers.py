@@ -122,9 +122,9 @@ class Bare:
             writer.close()
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Wait until something is so; fail after ten seconds."""
-    end = time.monotonic() + 10
+def until(condition: Callable[[], object], seconds: float = 10) -> None:
+    """Wait until something is so; fail after `seconds`."""
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.gateway.processes import CHAT, Serving, asked, said, serving_process
+from tests.pipeline.gateway.processes import BEGIN_SECONDS, CHAT, Serving, asked, said, serving_process
 from tests.pipeline.gateway.servers import KEY, asking, script, until
 
 from pipeline.gateway.identity import hash_of
@@ -127,10 +127,10 @@ def test_a_signal_and_a_changed_file_have_policies_read_again_while_requests_go_
         for thread in threads:
             thread.start()
         write_rules(home / "policy", {"words": NOT.format("second")}, kinds="text")
-        until(lambda: status(serving, "second") == 403)
+        until(lambda: status(serving, "second") == 403, BEGIN_SECONDS)
         (home / "policy" / "cmf" / "rules" / "test" / "words" / "words.rego").touch()
         serving.process.send_signal(signal.SIGHUP)
-        until(lambda: reloads(serving) >= 2)
+        until(lambda: reloads(serving) >= 2, BEGIN_SECONDS)
         over.set()
         for thread in threads:
             thread.join()
@@ -200,12 +200,12 @@ def test_a_killed_process_takes_only_its_own_requests_and_is_begun_anew(home: Pa
             thread.start()
         time.sleep(0.5)
         os.kill(pids[0], signal.SIGKILL)
-        until(lambda: len(workers_of(serving)) == 2 and pids[0] not in workers_of(serving))
+        until(lambda: len(workers_of(serving)) == 2 and pids[0] not in workers_of(serving), BEGIN_SECONDS)
         time.sleep(0.5)
         over.set()
         for thread in threads:
             thread.join()
-        until(lambda: 'worker="1"' in asked(serving.operations, "GET", "/metrics")[1])
+        until(lambda: 'worker="1"' in asked(serving.operations, "GET", "/metrics")[1], BEGIN_SECONDS)
         text = asked(serving.operations, "GET", "/metrics")[1]
 
         assert set(found) <= {200, 0}
@@ -226,7 +226,7 @@ def test_processes_whose_crew_is_killed_end_too(home: Path) -> None:
     with serving_process(home, settings(home, workers=2)) as serving:
         pids = workers_of(serving)
         serving.process.kill()
-        until(lambda: not any(map(is_alive, pids)))
+        until(lambda: not any(map(is_alive, pids)), BEGIN_SECONDS)
 
 
 @pytest.mark.spec("GW-155")

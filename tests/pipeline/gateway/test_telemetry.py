@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import threading
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tests.pipeline.gateway.servers import running, script, until
 
 from pipeline.errors import ConfigError
 from pipeline.gateway import config_file, service, telemetry
+from pipeline.gateway.running import JsonLines
 from pipeline.gateway.settings import Telemetry as TelemetrySettings
 from pipeline.gateway.telemetry import Telemetry
 
@@ -213,3 +215,18 @@ def test_without_the_extra_the_gateway_says_which_to_install(monkeypatch: pytest
 
     assert caught.value.code == "config.no-otel"
     assert "cmf-pipeline[otel]" in caught.value.hint
+
+
+@pytest.mark.spec("GW-172")
+def test_each_log_line_is_an_object_and_quotes_no_exception() -> None:
+    lines = JsonLines()
+
+    def line(text: str, error: Exception | None = None) -> Any:
+        info = None if error is None else (type(error), error, None)
+        return json.loads(lines.format(logging.LogRecord("pipeline.x", logging.ERROR, "", 0, text, (), info)))
+
+    assert line('{"status":200}') == {"status": 200}
+    assert line("two\nlines")["text"] == "two\nlines"
+    failed = line("failed", ValueError("canary"))
+    assert failed["error"] == "ValueError"
+    assert "canary" not in json.dumps(failed)
