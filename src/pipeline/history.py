@@ -17,7 +17,7 @@ from cmf.content import PromptResultPart, ToolCallPart, ToolResultPart
 from cmf.decomposition import iter_views
 from cmf.enums import ViewKind
 from cmf.message import Message
-from cmf.request import Request
+from cmf.request import Request, Response
 from cmf.tools import ToolDefinition
 from pipeline.approval_state import SessionKey, session_key
 from pipeline.claims import Claims
@@ -141,17 +141,13 @@ class History:
         """What is known of tools and resources."""
         return self._home.profiles
 
-    def origins(self, value: Traffic) -> Origins:
-        """The origins of each tool call in `value`, from the messages before the call's own.
+    def origins(self, value: Message | Response) -> Origins:
+        """The origins of each tool call in `value`, from the messages before it; for those of a request see `read`.
 
         Raises:
             StoreError: the record cannot be asked. ConfigError: a function of the profiles failed.
         """
         with _failing_closed():
-            if isinstance(value, Request):
-                last = max((at for at, message in enumerate(value.messages) if may_call(message)), default=-1)
-                trail = self._trail(value.messages[: last + 1])
-                return _joined((f"messages[{at}].", trail.origins[at]) for at in range(last + 1))
             trail = self._trail(self._before or ())
             if isinstance(value, Message):
                 return trail.of(value)

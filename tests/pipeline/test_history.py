@@ -326,7 +326,7 @@ def test_conversations_are_forgotten_by_number_and_by_size(policies: Path) -> No
         history = histories.open(Context(session=session))
         request = Request(messages=messages)
         new = [message for _, message in history.new_messages(request)]
-        history.origins(request)
+        history.read(messages)
         history.close(request)
         return new
 
@@ -347,7 +347,7 @@ def test_a_session_keeps_a_few_conversations_apart(policies: Path) -> None:
     for _ in range(2):
         for number in range(MAX_TRAILS):
             history = histories.open(HERE)
-            history.origins(Request(messages=turn(number)))
+            history.read(turn(number))
             history.close(None)
 
     assert asked == [2] * MAX_TRAILS
@@ -359,7 +359,7 @@ def test_runs_at_the_same_time_do_not_share_what_they_read(policies: Path) -> No
     request = Request(messages=[ASKED, SENT])
     first, second = histories.open(HERE), histories.open(HERE)
 
-    assert first.origins(request) == second.origins(request)
+    assert first.read(request.messages).origins == second.read(request.messages).origins
     first.close(request)
     second.close(request)
     assert [place for place, _ in histories.open(HERE).new_messages(SENT)] == [2]
