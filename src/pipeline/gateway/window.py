@@ -19,7 +19,6 @@ from cmf.errors import CmfError
 from cmf.request import Response
 from cmf.value import replace
 from pipeline.context import Context
-from pipeline.decision import Effect
 from pipeline.emission import emit_events
 from pipeline.errors import EmissionError
 from pipeline.gateway.dialects import Dialect
@@ -170,7 +169,8 @@ class Window:
     def _hidden(self, answer: Response, outcome: Outcome, held: int) -> str | None:
         """The end of the last text, as policy left it, that does not go out yet; None: nothing goes out now.
 
-        What policy cut is cut for good only where it lies before the last `held` characters.
+        What policy cut is cut for good only where it begins before the last `held` characters: what lies behind another
+        cut does not go out.
         """
         judged = outcome.response
         if judged is None or outcome.decision.revision != self._policies.revision:
@@ -185,20 +185,12 @@ class Window:
             return after[-held:]
         if isinstance(last, ThinkingPart):
             return None  # where a signature is still to come, all of it would go
-        path = f"choices[0].message.content[{len(answer.message.content) - 1}]"
-        cuts = [
-            span
-            for view in outcome.decision.views
-            for hit in view.hits
-            if hit.effect is Effect.REDACT and view.path == path
-            for span in hit.fields.get("spans", ())
-        ]
-        settled = min(len(before), len(after)) - held
-        if cuts and all(end <= settled for _, end in cuts) and after[-held:] == before[-held:]:
+        if after[-held:] == before[-held:]:
             return after[-held:]
-        first = min((start for start, _ in cuts), default=0)
-        shown = max(0, min(settled, first))
-        return after[shown:] if shown and after[:shown] == before[:shown] else None
+        settled = len(before) - held
+        pairs = zip(before[:settled], after, strict=False)
+        shown = next((at for at, (one, other) in enumerate(pairs) if one != other), min(settled, len(after)))
+        return after[shown:] if shown else None
 
     async def _write(self, events: list[WireEvent], outcome: Outcome) -> None:
         if events:

@@ -19,10 +19,13 @@ from cmf.adapters import get
 from cmf.content import Part, ResourcePart, TextPart, ThinkingPart, ToolCallPart
 from cmf.enums import MessageStatus, StopReason
 from cmf.request import Choice, ErrorInfo, Response
+from pipeline.errors import StoreError
 from pipeline.gateway.answer_ids import identified
-from pipeline.gateway.dialects import DIALECTS
-from pipeline.gateway.intake import ClientGone, unless_gone
+from pipeline.gateway.dialects import DIALECTS, endpoint_of
+from pipeline.gateway.intake import ClientGone, body_of, check_query, unless_gone
+from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.reply import Answer, Reply
+from pipeline.gateway.settings import Limits
 from pipeline.gateway.upstream import client_status
 from pipeline.gateway.window_events import Diverged, Sent
 from pipeline.guard import Guard
@@ -250,6 +253,8 @@ def test_an_event_that_is_out_does_not_become_text() -> None:
 
     with pytest.raises(Diverged):
         sent.rest(_events("anthropic_messages", TextPart(text="abc")))
+    with pytest.raises(Diverged):
+        sent.rest(_events("anthropic_messages", call)[:1])
 
 
 # -- the client's end --------------------------------------------------------------------------------------------------
@@ -299,6 +304,52 @@ async def test_work_is_cancelled_for_a_client_that_goes_and_by_whoever_cancels_i
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert ended == ["work", "work"]
+
+
+@pytest.mark.spec("GW-33")
+def test_a_store_that_cannot_be_asked_for_an_approval_is_503(tmp_path: Path) -> None:
+    class Storeless(Guard):
+        async def arelease(self, *_: Any, **__: Any) -> Outcome:
+            raise StoreError("nobody there", code="store.unreachable", hint="look")
+
+    with Storeless(write_rules(tmp_path / "p", {"none": NONE})) as guard:
+        got = served(guard, Pieces(["x"]), headers={"x-cmf-approval-id": "apr_1"})
+
+    assert got.refusal is not None
+    assert (got.refusal.status, got.refusal.code, got.refusal.headers["retry-after"]) == (503, "store.unreachable", "5")
+
+
+_KIND = {"content-type": "application/json"}
+
+
+@pytest.mark.spec("GW-12")
+async def test_a_body_of_an_odd_length_a_slow_one_and_one_that_breaks_off() -> None:
+    async def slow() -> MutableMapping[str, Any]:
+        await asyncio.sleep(30)
+        return {}
+
+    async def gone() -> MutableMapping[str, Any]:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(Refusal) as odd_length:
+        await body_of(_KIND | {"content-length": "-1"}, slow, Limits())
+    with pytest.raises(Refusal) as too_slow:
+        await body_of(_KIND, slow, Limits(body_seconds=0.01))
+    with pytest.raises(ClientGone):
+        await body_of(_KIND, gone, Limits())
+
+    assert (odd_length.value.status, too_slow.value.status) == (400, 408)
+
+
+@pytest.mark.spec("GW-13")
+def test_a_query_that_says_something_twice_is_400() -> None:
+    endpoint = endpoint_of("/v1beta/models/m:streamGenerateContent", [("alt", "sse")], {})
+    assert endpoint is not None
+
+    with pytest.raises(Refusal) as caught:
+        check_query([("alt", "sse"), ("alt", "sse")], endpoint)
+
+    assert caught.value.status == 400
 
 
 def test_an_error_without_a_status_is_the_upstreams_own() -> None:

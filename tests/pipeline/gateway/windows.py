@@ -107,6 +107,7 @@ async def aserved(
     client: Client | None = None,
     session: str | None = None,
     gone: asyncio.Event | None = None,
+    headers: dict[str, str] | None = None,
 ) -> Client:
     client = client or Client()
     upstreams = upstream if isinstance(upstream, list) else [upstream]
@@ -120,7 +121,7 @@ async def aserved(
     path, _, query = path.partition("?")
     endpoint = dialects.endpoint_of(path, [tuple(query.split("="))] if query else [], {})  # type: ignore[list-item]
     assert endpoint is not None
-    asked = Asked(endpoint=endpoint, body=body, headers={}, request_id=ULID(), session=session)
+    asked = Asked(endpoint=endpoint, body=body, headers=headers or {}, request_id=ULID(), session=session)
 
     async def receive() -> MutableMapping[str, Any]:
         await (gone or asyncio.Event()).wait()
