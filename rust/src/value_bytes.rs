@@ -4,8 +4,9 @@
 //! `Odd`, and Python, whose rules stand there, has the last word: a lone surrogate, a key that is no text, a number that
 //! no 64-bit integer holds or that is written with an exponent, depth, a type without a form.
 //!
-//! No Python code runs while a value is written, so that nothing can change or go under it, and references need not be
-//! counted. Where Python has to be asked, the writing stops there, asks, and starts over.
+//! No Python code is called while a value is written: where Python has to be asked, the writing stops there, asks, and
+//! starts over. The collector may still run some (CPython 3.11 collects while it makes a set's iterator), so whatever is
+//! walked is held; only leaves are borrowed, and used at once.
 
 use crate::json_text::text;
 use crate::template::{Filling, Template};
@@ -245,7 +246,7 @@ impl Writer<'_> {
         if let Ok(held) = item.cast_exact::<PyString>() {
             text(self.out, held.to_str()?);
         } else if let Ok(members) = item.cast_exact::<PyDict>() {
-            self.object(&members)?;
+            self.object(&members.to_owned())?;
         } else if let Ok(held) = item.cast_exact::<PyBool>() {
             self.out.extend_from_slice(if held.is_true() { b"true" } else { b"false" });
         } else if item.is_none() {
@@ -253,8 +254,9 @@ impl Writer<'_> {
         } else if let Ok(held) = item.cast_exact::<PyInt>() {
             self.integer(&held)?;
         } else if let Ok(items) = item.cast_exact::<PyList>() {
-            self.array(&items)?;
+            self.array(&items.to_owned())?;
         } else if let Ok(items) = item.cast_exact::<PyTuple>() {
+            let items = items.to_owned();
             self.open(b'[')?;
             for item in items.iter_borrowed() {
                 self.value(item)?;
@@ -264,7 +266,7 @@ impl Writer<'_> {
         } else if let Ok(held) = item.cast_exact::<PyFloat>() {
             self.fraction(held.value())?;
         } else {
-            self.typed(item)?;
+            self.typed(item.to_owned().as_borrowed())?;
         }
         Ok(())
     }
@@ -391,8 +393,8 @@ impl Field {
 
 /// What an instance of a value type holds at this place of it; None if nothing was ever put there.
 pub(crate) fn of<'a, 'py>(item: &'a Bound<'py, PyAny>, place: usize) -> Option<Item<'a, 'py>> {
-    // SAFETY: `place` is that of a slot of this very type, which is a reference or null. It lives while the instance does
-    // not change: nothing in this module changes one, and no Python code runs while a value is written.
+    // SAFETY: `place` is that of a slot of this very type, which is a reference or null. It lives while the slot
+    // is not filled anew: values do not change, and whoever keeps it beyond a leaf's use takes a reference of its own.
     unsafe {
         let slot = item.as_ptr().cast::<u8>().add(place).cast::<*mut ffi::PyObject>();
         Borrowed::from_ptr_or_opt(item.py(), slot.read())
@@ -403,7 +405,7 @@ pub(crate) fn of<'a, 'py>(item: &'a Bound<'py, PyAny>, place: usize) -> Option<I
 fn next<'a, 'py>(members: &'a Bound<'py, PyDict>, place: &mut isize) -> Option<(Item<'a, 'py>, Item<'a, 'py>)> {
     let (mut key, mut item) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: `members` is a dict and the interpreter is attached. What is borrowed of a dict lives while the dict does
-    // not change: nothing in this module changes one, and no Python code runs while a value is written.
+    // not change: that takes code to run, before which `Writer::value` has its own reference to what it walks.
     unsafe {
         if ffi::PyDict_Next(members.as_ptr(), place, &mut key, &mut item) == 0 {
             return None;
