@@ -78,6 +78,8 @@ class Metrics:
 
     def recorded(self, record: Record) -> None:
         """One decision that is on record: how it ended, which rules spoke, how long it took."""
+        if record.kind != "decision":
+            return
         self._decisions[record.verdict, record.action] += 1
         rules = rules_in(record)
         self._rules.update(rules)
