@@ -69,6 +69,9 @@ _GATES: Final[dict[Path, Capability]] = {
 
 EVERYTHING: Final = frozenset(_GATES.values())
 
+_GATED_THROUGHOUT: Final[tuple[Path, ...]] = (("session",), (*_SECURITY, "subject"))
+"""What is not there at all for a reader who holds none of the capabilities for its parts."""
+
 _CHANGING: Final[tuple[Path, ...]] = (
     ("session",),
     ("origins",),
@@ -321,6 +324,11 @@ def _unseen_by(rule: Rule, definition: Definition, *, own: bool) -> Iterator[Fin
         for gate in gates_of(path) - _held(rule):
             message = f"{rule.id} reads input.{'.'.join(path)} and has no {gate}"
             hint = f"add {gate} to the rule's capabilities"
+            yield _finding("policy.no-capability", read.place, message, hint)
+        parts = {needs for gate, needs in _GATES.items() if gate[: len(path)] == path}
+        if path in _GATED_THROUGHOUT and not parts & _held(rule):
+            message = f"{rule.id} reads input.{'.'.join(path)} and has no capability for any part of it"
+            hint = f"add those for what it reads there: {', '.join(sorted(parts))}"
             yield _finding("policy.no-capability", read.place, message, hint)
         kinds = next((kinds for field, kinds in KINDS_WITH.items() if path[: len(field)] == field), None)
         if own and kinds is not None and not kinds & rule.kinds:

@@ -54,6 +54,7 @@ LIB = {"cmf/lib/lib.rego": "package cmf.lib\n\nf(x) if x == 1\n\ng(x) := input.s
         ("input.extensions.security.subject.role", "policy.unknown-field", "roles"),
         ('object.get(input, "contents", "") == ""', "policy.unknown-field", "content"),
         ("input.extensions.security.subject.roles[_]", "policy.no-capability", "read_roles"),
+        ("who := input.extensions.security.subject\nwho.roles[_]", "policy.no-capability", "read_roles"),
         ("input.extensions.agent.turn > 3", "policy.no-capability", "read_agent"),
         ('input.extensions.http.headers["x"]', "policy.no-capability", "read_headers"),
         ("lib.g(`calls`) > 3", "policy.no-capability", "read_agent"),
