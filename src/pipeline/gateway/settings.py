@@ -131,10 +131,10 @@ class Settings(Section):
     """The whole of `cmf.yaml`. Paths are relative to the file."""
 
     listen: Listen = Listen()
-    upstreams: dict[Name, Upstream] = {}
+    upstreams: dict[Name, Upstream] = Field(default_factory=dict)
     aliases: dict[Name, tuple[Target, ...]] = Field(default_factory=dict)  # names for targets
     routes: tuple[Route, ...] = ()
-    mcp: dict[Name, McpServer] = {}  # servers of MCP, at /mcp/<name>
+    mcp: dict[Name, McpServer] = Field(default_factory=dict)  # servers of MCP, at /mcp/<name>
     keys: tuple[Key, ...] = ()
     issuers: tuple[Issuer, ...] = ()
     proxy: Proxy | None = None
