@@ -18,6 +18,7 @@
       StoreError                    the store cannot read or keep something: nothing may be released
         StoreBusy                   it has too much to do: try again
       AuditError                    evidence that cannot be read or written
+      LedgerError                   a conversation that cannot be read, or not be changed like this
       ConfigError                   a setting that is missing or cannot be
       CaseError                     a file of test cases that does not say what it should
       ReplayError                   a judged input on file that cannot be read, written or judged again
@@ -204,6 +205,12 @@ class AuditError(PipelineError, ValueError):
     """Evidence that cannot be read or written. What evidence shows to be wrong is no error but a finding."""
 
     default_code = "audit.unreadable"
+
+
+class LedgerError(PipelineError, ValueError):
+    """A conversation that is not there, cannot be read, or cannot be changed like this."""
+
+    default_code = "ledger.invalid"
 
 
 class ConfigError(PipelineError, ValueError):

@@ -20,12 +20,13 @@ from tests.house.tree import (
 # The only modules that may turn a message into wire bytes, and why each may [C6].
 MAY_CALL_TO_WIRE = {
     "pipeline.emission": "the one door outward: checks the coverage certificate first",
+    "pipeline.ledger.formats": "an operator's export of a conversation: a file, and no traffic passes through it",
     "pipeline.cli.convert": "an offline tool: rewrites a file, and no traffic passes through it",
 }
 # Wire formats that are read with another one's adapter, and why that is no accident.
 BUILT_ON = {"openrouter": "openai_chat"}
 # A package's own door re-exports what lies below it, so it stands on no floor.
-DOORS = frozenset({*PACKAGES, "pipeline.audit", "pipeline.engines"})
+DOORS = frozenset({*PACKAGES, "pipeline.audit", "pipeline.engines", "pipeline.ledger"})
 
 
 def test_every_module_on_disk_stands_on_a_floor() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cmf.adapters import FORMATS
-from pipeline.cli import auditing, bundling, replaying, serving
+from pipeline.cli import auditing, bundling, keeping, replaying, serving
 from pipeline.cli.replaying import FindingsAs, PolicyOption
 
 app = typer.Typer(
@@ -311,6 +311,7 @@ bundling.add_to(app)
 approvals = typer.Typer(help="What waits for a person.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(approvals, name="approvals")
 app.add_typer(auditing.audit, name="audit")
+app.add_typer(keeping.ledger, name="ledger")
 ApprovalId = Annotated[str, typer.Argument(metavar="ID", help="The approval's id, as the decision named it.")]
 
 

@@ -22,7 +22,16 @@ from cmf.value import replace
 from pipeline.cli.detecting import detected
 from pipeline.cli.policy_places import file_of
 from pipeline.context import Context
-from pipeline.errors import CaseError, ConfigError, PipelineError, PolicyError, ReplayError, SessionError
+from pipeline.errors import (
+    AuditError,
+    CaseError,
+    ConfigError,
+    LedgerError,
+    PipelineError,
+    PolicyError,
+    ReplayError,
+    SessionError,
+)
 
 PROVIDERS = {
     "openai_chat": "openai",
@@ -68,7 +77,7 @@ def one_line_errors(file: str = "", policies: Sequence[Path] = ()) -> Iterator[N
         fail(str(error), Exit.POLICY)
     except ConfigError as error:
         fail(str(error), Exit.USAGE)
-    except (CaseError, ReplayError) as error:
+    except (AuditError, CaseError, LedgerError, ReplayError) as error:
         fail(str(error), Exit.INPUT)
     except SessionError as error:
         fail(str(error), Exit.REFUSED)

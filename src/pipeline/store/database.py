@@ -9,6 +9,7 @@ from pipeline.audit.exporting import EVERY_SECONDS, Exporter, HeadSink
 from pipeline.audit.heads import Signer
 from pipeline.sessions import wall_clock
 from pipeline.store.engine import BUSY_SECONDS, open_engine
+from pipeline.store.ledger import Ledger
 from pipeline.store.log import Log
 from pipeline.store.sessions import SqlSessions
 from pipeline.store.writer import MAX_BATCH, MAX_WAITING, TIMEOUT_SECONDS, Writer
@@ -55,6 +56,10 @@ class Store:
     def sessions(self, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS) -> SqlSessions:
         """The sessions in it; they live as long as the store."""
         return SqlSessions(self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds)
+
+    def ledger(self, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS) -> Ledger:
+        """The conversations in it; they live as long as the store."""
+        return Ledger(self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds)
 
     def close(self) -> None:
         """Finish what waits, and let go of all connections."""

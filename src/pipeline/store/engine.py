@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pipeline.errors import ConfigError, StoreError
 
-SCHEMA: Final = "0004"  # the newest migration; a test compares it with the folder
+SCHEMA: Final = "0005"  # the newest migration; a test compares it with the folder
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
 _BEGIN: Final = "cmf_begin"  # execution option: how a transaction of SQLite begins

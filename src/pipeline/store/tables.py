@@ -223,3 +223,67 @@ RECORD_FACTS_DONE: Final = Table(
     METADATA,
     Column("upto", BigInteger, primary_key=True, autoincrement=False),
 )
+
+# -- the ledger: the tables of seed 000 §9.1 as they stand, and branches beside them [E4] ------------------------------
+
+SESSIONS: Final = Table(
+    "sessions",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    _text("workspace_path"),
+    _text("active_model", nullable=True),
+    _text("routing_policy_json", nullable=True),
+    Column("schema_version", Integer, nullable=False),
+    _moment("created_at"),
+    _moment("updated_at"),
+)
+SESSION_NAMES: Final = Table(
+    "session_names",
+    METADATA,
+    _text("subject"),
+    _text("session"),
+    Column("id", Text, ForeignKey("sessions.id"), nullable=False, unique=True),
+    PrimaryKeyConstraint("subject", "session"),
+)
+RUNS: Final = Table(
+    "runs",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
+    _text("fork_from_message_id", nullable=True),
+    _text("status"),
+    _moment("created_at"),
+    _moment("committed_at", nullable=True),
+    Index("runs_session", "session_id", "fork_from_message_id"),
+)
+MESSAGES: Final = Table(
+    "messages",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
+    _text("role"),
+    _text("content_json"),
+    _text("metadata_json"),
+    _moment("created_at"),
+    Column("schema_version", Integer, nullable=False),
+    _text("parent_id", nullable=True),
+    Column("run_id", Text, ForeignKey("runs.id"), nullable=True),
+    Index("idx_messages_session_created", "session_id", "created_at"),
+    Index("messages_parent", "parent_id"),
+    Index("messages_run", "run_id"),
+)
+TOOL_CALLS: Final = Table(
+    "tool_calls",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
+    Column("message_id", Text, ForeignKey("messages.id"), nullable=False),
+    Column("result_message_id", Text, ForeignKey("messages.id"), nullable=True),
+    _text("name"),
+    _text("status"),
+    _text("provider_id", nullable=True),
+    _text("provider", nullable=True),
+    _moment("created_at"),
+    _moment("completed_at", nullable=True),
+    Index("idx_tool_calls_session_status", "session_id", "status"),
+)

@@ -1,0 +1,110 @@
+"""`cmf ledger`: conversations listed, taken in, printed, priced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from cmf.adapters import loss
+from cmf.codec import dumps
+from cmf.pricing import parse_table
+from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
+from pipeline.display import visible
+from pipeline.errors import ConfigError
+from pipeline.ledger.costs import cost_of
+from pipeline.ledger.formats import read_conversation, write_conversation
+from pipeline.store.database import Store
+from pipeline.store.engine import open_to_read
+from pipeline.store.ledger import Ledger
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def list_sessions(store: Path, *, limit: int, as_json: bool) -> None:
+    """Print the conversations that were changed last."""
+    with _opened(store) as ledger:
+        found = ledger.sessions(limit=limit)
+    for one in found:
+        if as_json:
+            typer.echo(dumps(asdict(one)).decode())
+            continue
+        at = (_EPOCH + timedelta(microseconds=one.updated_at)).strftime("%Y-%m-%d %H:%M:%S")
+        typer.echo(visible(f"{one.id}  {at}  {(one.subject or '-').removeprefix('id:')}  {one.session or '-'}"))
+
+
+def read(store: Path, file: str, *, source: str, session: str, subject: str | None) -> None:
+    """Append a conversation from a file, and print the id of where it is."""
+    with one_line_errors(file):
+        messages = read_conversation(read_bytes(file), source)
+        with Store.at(store) as opened:
+            ledger = opened.ledger()
+            known = ledger.open("anonymous" if subject is None else f"id:{subject}", session)
+            run = ledger.begin(known)
+            ledger.append(run, messages, provider=source)
+            ledger.commit(run)
+    typer.echo(known)
+
+
+def write(store: Path, session: str, *, target: str) -> None:
+    """Print a conversation; what the format cannot say goes to standard error."""
+    with _opened(store) as ledger, loss.collecting() as losses:
+        ledger.session(session)
+        written = write_conversation(ledger.messages(session), target)
+    for one in losses:
+        typer.echo(f"cmf: dropped {visible(one.block_type)}: {visible(one.reason)} [{one.adapter}]", err=True)
+    typer.echo(written.decode().rstrip("\n"))
+
+
+def cost(store: Path, session: str, *, prices: Path | None, write_it: bool, as_json: bool) -> None:
+    """Print what a conversation cost, or would cost; with `write_it`, put that into it."""
+    with _opened(store) as ledger:
+        ledger.session(session)
+        table = None if prices is None else parse_table(read_bytes(str(prices)).decode("utf-8", "replace"))
+        if write_it and table is None:
+            raise ConfigError("there is no price table to write by", hint="give it with --prices")
+        found = ledger.reprice(session, table) if write_it and table else cost_of(ledger.messages(session), table)
+    shown: dict[str, Any] = {"total_usd": str(found.total), "by_model": {m: str(c) for m, c in found.by_model.items()}}
+    if as_json:
+        typer.echo(dumps(shown | {"unpriced": list(found.unpriced)}).decode())
+    else:
+        for model, amount in sorted(found.by_model.items()):
+            typer.echo(visible(f"{amount:>16} USD  {model or '-'}"))
+        typer.echo(f"{found.total:>16} USD  in all")
+    if found.unpriced:
+        fail(f"{len(found.unpriced)} messages have no price: what they cost is not in this", Exit.REFUSED)
+
+
+def calls(store: Path, *, failed: bool, as_json: bool) -> None:
+    """Print the calls without answers, or how often which tool failed."""
+    with _opened(store) as ledger:
+        if failed:
+            counted = ledger.failed_tools()
+            if as_json:
+                typer.echo(dumps(counted).decode())
+            else:
+                for session, tools in counted.items():
+                    for name, times in tools.items():
+                        typer.echo(visible(f"{session}  {times:>6}  {name}"))
+            return
+        for one in ledger.unanswered():
+            line = (
+                dumps(asdict(one)).decode() if as_json else f"{one.session_id}  {one.message_id}  {one.id}  {one.name}"
+            )
+            typer.echo(visible(line))
+
+
+@contextmanager
+def _opened(store: Path) -> Iterator[Ledger]:
+    with one_line_errors():
+        open_to_read(store).dispose()  # a file that is missing is not made
+        with Store.at(store) as opened:
+            yield opened.ledger()
+
+
+__all__ = ["calls", "cost", "list_sessions", "read", "write"]

@@ -1,0 +1,61 @@
+"""Conversations as files, in and out. Spec: docs/spec/ledger.md [LED-12].
+
+A file that is written here is an operator's export: it is no road for traffic, and no policy is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cmf import adapters
+from cmf.codec import dumps, loads
+from cmf.errors import ShapeError
+from cmf.message import Message
+from cmf.request import Request
+from cmf.threads import from_agent_threads, to_agent_threads
+
+CANONICAL: Final = "canonical"
+AGENT_THREADS: Final = "agent_threads"
+WIRES: Final = ("openai_chat", "anthropic_messages", "aisdk")
+FORMATS: Final = (CANONICAL, AGENT_THREADS, *WIRES)
+_HINT: Final = "a list of messages, or an object with `messages`"
+
+
+def read_conversation(data: bytes, name: str) -> list[Message]:
+    """The messages in a file of the format `name`: JSON lines if canonical, otherwise one JSON value.
+
+    Raises:
+        CmfError: not that format, with the path. UnknownFormatError: no such format.
+    """
+    if name == CANONICAL:
+        return [Message.model_validate_json(line) for line in data.splitlines() if line.strip()]
+    body = loads(data)
+    if name == AGENT_THREADS:
+        return [from_agent_threads(one, f"$[{place}]") for place, one in enumerate(_listed(body))]
+    adapter = adapters.get(name)
+    return list(adapter.from_wire_request({"messages": body} if isinstance(body, list) else body).messages)
+
+
+def write_conversation(messages: Sequence[Message], name: str) -> bytes:
+    """The file that `read_conversation` reads: what a wire format has no word for is dropped, with a loss on record.
+
+    Raises:
+        CmfError: something that the format cannot express. UnknownFormatError: no such format.
+    """
+    if name == CANONICAL:
+        return b"".join(message.model_dump_json() + b"\n" for message in messages)
+    if name == AGENT_THREADS:
+        return dumps([to_agent_threads(message) for message in messages]) + b"\n"
+    body = adapters.get(name).to_wire(Request(messages=tuple(messages)))
+    return dumps(body if isinstance(body, list) else {key: body[key] for key in ("system", "messages") if key in body})
+
+
+def _listed(body: Any) -> list[Any]:
+    found = body.get("messages") if isinstance(body, dict) else body
+    if not isinstance(found, list):
+        raise ShapeError("this is no conversation", path="$", hint=_HINT)
+    return found
+
+
+__all__ = ["FORMATS", "read_conversation", "write_conversation"]

@@ -1,0 +1,119 @@
+"""Messages as rows and back: the columns of seed 000 §9.1. Spec: docs/spec/ledger.md [LED-2], [LED-3]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from cmf.codec import dumps, loads
+from cmf.content import ToolCallPart, ToolResultPart
+from cmf.errors import CmfError
+from cmf.message import SCHEMA_VERSION, Message
+from pipeline.errors import LedgerError
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_COLUMNS: Final = ("id", "session_id", "role", "content", "created_at", "schema_version", "parent_id")
+_FIRST_VERSION: Final = 1  # its metadata was one field of the message; today's stands beside the others
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSession:
+    """A conversation. `subject` and `session` are whose it is and what the client calls it, where somebody said."""
+
+    id: str
+    workspace_path: str
+    active_model: str | None
+    created_at: int
+    updated_at: int
+    subject: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRun:
+    """A piece of a conversation that is committed as one; it goes on from a message, or (None) from nothing."""
+
+    id: str
+    session_id: str
+    fork_from_message_id: str | None
+    status: str
+    created_at: int
+    committed_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCall:
+    """A tool call, and the message that answers it."""
+
+    id: str
+    session_id: str
+    message_id: str
+    result_message_id: str | None
+    name: str
+    status: str
+    provider_id: str | None
+    provider: str | None
+    created_at: int
+    completed_at: int | None
+
+
+def micros(moment: datetime) -> int:
+    """A moment as the tables have it: microseconds since the epoch."""
+    return (moment - _EPOCH) // _EPOCH.resolution
+
+
+def row_of(message: Message, *, session_id: str, run_id: str) -> dict[str, Any]:
+    """The row of a message that has an id and a time."""
+    if message.id is None or message.created_at is None:
+        raise LedgerError("a message needs an id and a time", code="ledger.unstamped", hint="`cmf.stamp` gives both")
+    shown = message.model_dump()
+    return {
+        "id": message.id,
+        "session_id": session_id,
+        "role": shown["role"],
+        "content_json": dumps(shown["content"]).decode(),
+        "metadata_json": dumps({name: item for name, item in shown.items() if name not in _COLUMNS}).decode(),
+        "created_at": micros(message.created_at),
+        "schema_version": SCHEMA_VERSION,
+        "parent_id": message.parent_id,
+        "run_id": run_id,
+    }
+
+
+def message_of(row: Mapping[str, Any]) -> Message:
+    """The message in a row, of whichever version it was written.
+
+    Raises:
+        LedgerError: the row holds none (`ledger.damaged`), or one of a newer version.
+    """
+    try:
+        content, metadata = loads(row["content_json"]), loads(row["metadata_json"])
+        at = (_EPOCH + row["created_at"] * _EPOCH.resolution).isoformat()
+        shown = {"role": row["role"], "content": content, "id": row["id"], "session_id": row["session_id"]}
+        shown |= {"created_at": at, "schema_version": row["schema_version"]}
+        if row["schema_version"] == _FIRST_VERSION:
+            shown["metadata"] = metadata
+        else:
+            shown |= metadata
+        message = Message.model_validate(shown)
+    except (CmfError, TypeError) as error:
+        code = error.code if isinstance(error, CmfError) else "shape"
+        raise LedgerError(
+            f"a message cannot be read ({code})", path=f"messages[{row['id']}]", code="ledger.damaged", hint=""
+        ) from None
+    return message.model_copy(update={"parent_id": row["parent_id"]})
+
+
+def calls_in(message: Message) -> Iterator[ToolCallPart]:
+    """The tool calls that a message makes."""
+    return (part for part in message.content if isinstance(part, ToolCallPart))
+
+
+def results_in(message: Message) -> Iterator[ToolResultPart]:
+    """The tool calls that a message answers, by their results."""
+    return (part for part in message.content if isinstance(part, ToolResultPart))
+
+
+__all__ = ["LedgerCall", "LedgerRun", "LedgerSession", "calls_in", "message_of", "micros", "results_in", "row_of"]
