@@ -92,6 +92,7 @@ def test_what_is_not_there_or_not_open_is_refused(ledger: Ledger, what: str) -> 
     assert [one.id for one in ledger.messages(session)] == [message.id]
 
 
+@pytest.mark.spec("LED-1")
 @pytest.mark.spec("LED-4")
 def test_a_linear_conversation_is_a_chain_of_parents(ledger: Ledger) -> None:
     session = ledger.open("id:ann", "s")
