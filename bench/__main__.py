@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.rounds import FULL, QUICK
 
-SCRIPTS = ("core", "decide", "translate", "pipeline", "gateway")
+SCRIPTS = ("core", "decide", "translate", "pipeline", "turns", "gateway")
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple, Protocol
 from cmf.codec import dumps
 from cmf.message import Message
 from cmf.request import Request, Response
-from cmf.value import fields_of, to_bytes
+from cmf.value import fields_of
+from pipeline.policy_input import json_bytes
 from pipeline.unchanged import same_start
 
 _KEY: Final = secrets.token_bytes(32)  # of this process: a certificate is never valid outside it, nor read from a wire
@@ -51,7 +52,7 @@ class Certificate:
 
 def digest_of(value: Message | Request | Response) -> str:
     """SHA-256, in hex, of the whole value's JSON form."""
-    return hashlib.sha256(value.model_dump_json()).hexdigest()
+    return hashlib.sha256(json_bytes(value)).hexdigest()
 
 
 class _Hash(Protocol):
@@ -88,8 +89,8 @@ class Digests:
             return digest_of(value)
         fields = list(fields_of(value).items())
         at = next(place for place, (name, _) in enumerate(fields) if name == "messages")
-        head = to_bytes(dict(fields[:at]))[:-1] + (b',"messages":[' if at else b'"messages":[')
-        tail = to_bytes(dict(fields[at + 1 :]))
+        head = json_bytes(dict(fields[:at]))[:-1] + (b',"messages":[' if at else b'"messages":[')
+        tail = json_bytes(dict(fields[at + 1 :]))
         self.written = self._read(head, tuple(value.messages))
         state = self.written.state.copy()
         state.update(b"]," + tail[1:] if len(tail) > len(b"{}") else b"]}")
@@ -102,7 +103,7 @@ class Digests:
         new = messages[len(known.messages) :]
         state = known.state.copy()
         if new:
-            joined = to_bytes(new)[1:-1]
+            joined = json_bytes(new)[1:-1]
             state.update(b"," + joined if known.messages else joined)
         return Written(head, messages, state)
 

@@ -21,21 +21,33 @@ from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.registry import Lookup, Registry, look_up, retention_of
 from pipeline.stage import Traffic
-from pipeline.unchanged import unchanged
+from pipeline.unchanged import Form, same_start, unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenIn:
     """How a request was taken in, for the next one that begins with its messages [PIPE-16].
 
-    `facts` is what it depends on besides the messages and the tools that it offers.
+    `facts` is what it depends on besides the messages and the tools that it offers; `form` is that of the messages,
+    once they were not the same objects as before.
     """
 
     given: tuple[Message, ...]
+    form: Form | None = None
     tools: tuple[ToolDefinition, ...]
     messages: tuple[Message, ...]
     found: Lookup
     facts: tuple[object, ...]
+
+    def again(self, given: tuple[Message, ...]) -> tuple[int, tuple[Message, ...], Form | None]:
+        """How many messages are there again; `given` with those as they are held already; and its form, if known."""
+        count = len(self.given)
+        if same_start(self.given, given) < count <= len(given):
+            form = Form.of(self.given) if self.form is None else self.form
+            if Form.of(given[:count]) == form:
+                new = given[count:]
+                return count, (*self.given, *new), form.then(Form.of(new))
+        return unchanged(self.given, given), given, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +119,16 @@ def _request_taken_in(
 ) -> Ingested:
     given, tools = tuple(request.messages), tuple(request.tools)
     facts = (to_bytes(replace(context, history=None, call_id=None)), session.labels, session.lifted)
-    same, done = 0, None
+    same, form, done = 0, None, None
     if kept is not None and kept.facts == facts:
-        same = unchanged(kept.given, given)
+        same, given, form = kept.again(given)
     if kept is not None and registry:  # it reads a conversation in order, and can go on from the end alone
         goes_on = same == len(kept.given) > 0 and unchanged(kept.tools, tools) == len(kept.tools) == len(tools)
         same, done = (same, kept.found) if goes_on else (0, None)
     found = look_up(request, registry, session.lifted, done=done)
     begin = kept.messages[:same] if kept is not None else ()
     value = ingest(request, context, session.labels, found.known, done=begin)
-    taken = TakenIn(given=given, tools=tools, messages=tuple(value.messages), found=found, facts=facts)
+    taken = TakenIn(given=given, form=form, tools=tools, messages=tuple(value.messages), found=found, facts=facts)
     return Ingested(value, registry, found, session, taken=taken)
 
 

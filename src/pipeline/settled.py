@@ -24,6 +24,7 @@ from pipeline.stamping import Brought
 from pipeline.unchanged import same_start
 
 WORK_PER_LINE: Final = 16  # words, about, that a view's line and its share of the rest take
+LETTERS_PER_WORD: Final = 6
 _FAILED: Final = "data_policy.failed"
 Labels: TypeAlias = Mapping[str, frozenset[str]]
 
@@ -168,7 +169,9 @@ class Turn:
     @property
     def work(self) -> int:
         """A measure of what it holds, as `Trail.work` is."""
-        return WORK_PER_LINE * sum(len(one.messages.lines) + len(one.tools.lines) for one in self.passes)
+        lines = sum(len(one.messages.lines) + len(one.tools.lines) for one in self.passes)
+        written = 0 if self.taken.form is None else len(self.taken.form.written)
+        return WORK_PER_LINE * lines + written // LETTERS_PER_WORD
 
 
 class Keeping:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import is_
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from cmf.content import Part, PromptResultPart, ToolResultPart
 from cmf.message import Layout, Message
-from cmf.value import Value, to_bytes
+from cmf.value import Value
+from pipeline.policy_input import json_bytes
 
 _T = TypeVar("_T", bound=Value)
 
@@ -22,23 +24,59 @@ def same_start(held: Sequence[object], given: Sequence[object]) -> int:
 def unchanged(held: tuple[_T, ...], given: tuple[_T, ...]) -> int:
     """How many items at the beginning are the same to everybody who reads or writes them.
 
-    Values that cannot change are the same where they are the very same objects. What was decoded anew has to be equal,
-    type by type, and alike in every byte, the order of keys included, and in how its wire spelled it.
+    Values that cannot change are the same where they are the very same objects. What was decoded anew has to be alike
+    in every byte of its JSON form, the order of keys included, in what of it is parts, and in how its wire spelled it.
     """
     start = same_start(held, given)
-    count = min(len(held), len(given))
-    if start == count or _alike(held[start:count], given[start:count]):
-        return count
-    pairs = enumerate(zip(held[start:count], given[start:count], strict=True), start)
-    return next(place for place, (old, new) in pairs if not _alike((old,), (new,)))
+    old, new = held[start : len(given)], given[start : len(held)]
+    # Where everything differs, as when a label is on all of it, the first says so.
+    if _alike(old[:1], new[:1]) and _alike(old, new):
+        return start + len(old)
+    return next(place for place, pair in enumerate(zip(old, new, strict=True), start) if not _alike(*zip(pair)))
 
 
-def _alike(held: tuple[_T, ...], given: tuple[_T, ...]) -> bool:
-    return held == given and _spelt(held) == _spelt(given) and to_bytes(held) == to_bytes(given)
+class Form(NamedTuple):
+    """All of some items that anybody reads or writes: equal for those that are the same to everybody.
+
+    `written` is their JSON form, `spelt` how the wire spelled each; `made` says of results whether parts are in them.
+    """
+
+    written: bytes
+    spelt: tuple[Layout | None, ...]
+    made: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, items: tuple[Value, ...]) -> Form:
+        """The form of these items."""
+        spelt = tuple(item.provider_raw for item in items if isinstance(item, Message))
+        return cls(json_bytes(items), spelt, tuple(_made_of_parts(_contents(items))))
+
+    def then(self, other: Form) -> Form:
+        """The form of these items and the others after them."""
+        parts = [written for written in (self.written[1:-1], other.written[1:-1]) if written]
+        return Form(b"[" + b",".join(parts) + b"]", self.spelt + other.spelt, self.made + other.made)
 
 
-def _spelt(items: tuple[Value, ...]) -> list[Layout | None]:
-    return [item.provider_raw for item in items if isinstance(item, Message)]
+def _alike(held: tuple[Value, ...], given: tuple[Value, ...]) -> bool:
+    return Form.of(held) == Form.of(given)
 
 
-__all__ = ["same_start", "unchanged"]
+def _contents(items: Iterable[Value]) -> list[Part]:
+    """The parts that can hold others."""
+    parts = (part for item in items if isinstance(item, Message) for part in item.content)
+    return [part for part in parts if type(part) in _HOLDING]
+
+
+def _made_of_parts(parts: Iterable[Part]) -> Iterator[bool]:
+    """Whether each result is made of parts, however deep: a JSON value can look the same, and has no views inside."""
+    for part in parts:
+        if isinstance(part, PromptResultPart):
+            yield from _made_of_parts(_contents(part.messages))
+        elif isinstance(part, ToolResultPart):
+            yield isinstance(part.content, tuple)
+            yield from _made_of_parts(part.content if isinstance(part.content, tuple) else ())
+
+
+_HOLDING: Final = frozenset({ToolResultPart, PromptResultPart})
+
+__all__ = ["Form", "same_start", "unchanged"]

@@ -14,8 +14,8 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.conversations import PROFILES, calls, returns, says
 
 from cmf import Message, Request, SubjectExtension, TextPart, ToolDefinition
-from cmf.content import ToolCallPart
-from cmf.frozen import FrozenDict
+from cmf.content import PromptResultPart, ToolCallPart, ToolResultPart
+from cmf.frozen import FrozenDict, FrozenList
 from cmf.message import Layout
 from cmf.value import replace, to_bytes
 from pipeline import Config, Context, Pipeline
@@ -313,6 +313,23 @@ def test_messages_are_unchanged_exactly_where_everybody_reads_the_same(
     assert unchanged(tuple(held), tuple(held)) == len(held)
 
 
+@pytest.mark.spec("PIPE-16")
+def test_a_result_that_is_made_of_parts_is_not_the_json_value_that_looks_like_it() -> None:
+    inner = TextPart(text="hello")
+    of_parts, of_json = ToolResultPart(content=(inner,)), ToolResultPart(content="x")
+    of_json = replace(of_json, content=FrozenList([{"content_type": "text", "text": "hello"}]))
+    assert to_bytes(of_parts) == to_bytes(of_json)
+    for around in (lambda part: part, lambda part: ToolResultPart(content=(part,)), _in_prompt):
+        held, now = (Message(role="tool", content=[around(part)]) for part in (of_parts, of_json))
+        assert unchanged((held,), (now,)) == 0
+        assert unchanged((held,), (Message.model_validate_json(to_bytes(held)),)) == 1
+
+
+def _in_prompt(part: ToolResultPart) -> PromptResultPart:
+    return PromptResultPart(prompt_name="p", messages=[Message(role="tool", content=[part])])
+
+
+@pytest.mark.spec("PIPE-16")
 def test_a_message_that_its_wire_spelled_otherwise_is_another_one() -> None:
     message, other = says("user", "a"), says("user", "a")
     assert unchanged((message,), (other,)) == 1

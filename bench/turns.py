@@ -1,0 +1,125 @@
+"""Turn N of a conversation of N messages, with its session kept: what one more message costs after decoding."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from bench.rounds import Effort, Figure, Ratio, Report
+from cmf.message import Message
+from cmf.request import Request
+from cmf.value import to_bytes
+from pipeline import Context, Pipeline
+from pipeline.engines.reuse import ReusingEngine
+
+Kind: TypeAlias = Callable[[int], list[dict[str, Any]]]
+
+LENGTHS = (10, 100, 1_000)
+BEFORE = 2  # times that the turn before is sent, until all that can be taken over is
+
+
+def talk(number: int) -> list[dict[str, Any]]:
+    """A question and its answer."""
+    return [
+        _text("user", f"question {number} about the report of the quarter"),
+        _text("assistant", f"answer {number}: the figures are as agreed, see the attached pages"),
+    ]
+
+
+def agent(number: int) -> list[dict[str, Any]]:
+    """A call of a tool and its result."""
+    call = {"content_type": "tool_call", "name": "search", "arguments": {"q": f"report {number}"}}
+    result = {"content_type": "tool_result", "content": [{"id": number, "body": f"the figures of {number} are fine"}]}
+    return [
+        {"role": "assistant", "content": [{**call, "tool_call_id": f"c{number}"}]},
+        {"role": "tool", "content": [{**result, "tool_call_id": f"c{number}"}]},
+    ]
+
+
+def masked(number: int) -> list[dict[str, Any]]:
+    """As `talk`, with a card number at the beginning that is masked anew each turn."""
+    first = [_text("user", "pay with 4111 1111 1111 1111"), _text("assistant", "which one?")]
+    return talk(number) if number else first
+
+
+def _text(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": [{"content_type": "text", "text": text}]}
+
+
+class Session:
+    """One session, whose turn before the last is sent again and again, and each time another last one after it."""
+
+    def __init__(self, pipeline: Pipeline, kind: Kind, length: int, *, decoded: bool) -> None:
+        self._pipeline = pipeline
+        self._decoded = decoded
+        bodies = [body for number in range(length // 2 + 1) for body in kind(number)][: length - 1]
+        self._messages = [Message.model_validate(body) for body in bodies]
+        self._context = Context(session=f"{kind.__name__}-{length}-{decoded}", subject={"id": "ann"})
+        self._turns = 0
+
+    def turn(self) -> tuple[float, int]:
+        """Seconds of CPU after decoding, and evaluations that the engine made."""
+        self._turns += 1
+        for _ in range(BEFORE):
+            self._sent([])
+        return self._sent([Message.model_validate(_text("user", f"turn {self._turns} of {self._context.session}"))])
+
+    def _sent(self, last: list[Message]) -> tuple[float, int]:
+        request = Request(model="openai:gpt", messages=[*self._messages, *last])
+        if self._decoded:
+            request = Request.model_validate_json(to_bytes(request))
+        before = _evaluations(self._pipeline)
+        begin = time.thread_time()
+        outcome = self._pipeline.run(request, self._context)
+        spent = time.thread_time() - begin
+        if outcome.value is None:
+            raise RuntimeError("a turn was refused")
+        return spent, _evaluations(self._pipeline) - before
+
+
+def _evaluations(pipeline: Pipeline) -> int:
+    engine = pipeline._runner._engine
+    if not isinstance(engine, ReusingEngine):
+        raise TypeError("evaluations are counted by the engine that reuses verdicts")
+    return engine.counts.evaluations
+
+
+def measure(effort: Effort) -> Report:
+    """All sessions in turn within each round."""
+    pipeline = Pipeline()
+    kinds = (talk, agent, masked)
+    sessions = {
+        (kind, length, decoded): Session(pipeline, kind, length, decoded=decoded)
+        for kind in kinds
+        for length in LENGTHS
+        for decoded in (False, True)
+    }
+    report = Report(
+        "Turn N of a conversation of N messages",
+        "The shipped policies, one session a conversation. The turn before is sent, and then turn N: all messages but "
+        "the last come again, as the same objects or decoded anew, and the last is new. `talk` is text, `agent` calls "
+        "tools, in `masked` the first message is "
+        "edited each turn. CPU time of `Pipeline.run` after decoding; evaluations are those of the engine.",
+    )
+    samples: dict[tuple[Kind, int, bool], list[tuple[float, int]]] = {place: [] for place in sessions}
+    for _ in range(effort.rounds * 3):
+        for place, session in sessions.items():
+            samples[place].append(session.turn())
+    medians: dict[tuple[Kind, int, bool], float] = {}
+    for (kind, length, decoded), each in samples.items():
+        how = "decoded anew" if decoded else "the same objects"
+        figure = Figure(f"{kind.__name__}, turn {length}, {how}", "µs", tuple(spent * 1e6 for spent, _ in each))
+        medians[kind, length, decoded] = statistics.median(figure.samples)
+        report.figures.append(figure)
+    for kind in kinds:
+        for length in LENGTHS:
+            made = tuple(float(count) for _, count in samples[kind, length, False])
+            report.figures.append(Figure(f"{kind.__name__}, turn {length}", "evaluations", made))
+        for decoded, how in ((False, "the same objects"), (True, "decoded anew")):
+            ratio = medians[kind, LENGTHS[-1], decoded] / medians[kind, LENGTHS[0], decoded]
+            report.ratios.append(Ratio(f"{kind.__name__}, turn 1,000 / turn 10, {how}", ratio, "≤ 1.5"))
+        most = max(count for length in LENGTHS for _, count in samples[kind, length, False])
+        report.ratios.append(Ratio(f"{kind.__name__}, most evaluations of a turn", most, "≤ 4"))
+    return report
