@@ -18,6 +18,11 @@ def visible(text: str) -> str:
     )
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 record`, `2 records`: a count as people write it."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def escaped_json(value: Any, *, indent: int | None = 2) -> str:
     """JSON, indented or on one line, with every invisible character as an escape."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)

@@ -20,7 +20,7 @@ from pipeline.audit.heads import PublicKey, Signer
 from pipeline.audit.query import parse
 from pipeline.audit.verification import Report, verify
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.display import escaped_json, visible
+from pipeline.display import counted, escaped_json, visible
 from pipeline.errors import ConfigError
 from pipeline.sessions import wall_clock
 from pipeline.store.database import Store
@@ -66,7 +66,7 @@ def export(store: Path, out: Path, *, query: str | None) -> None:
         with _evidence(store) as evidence:
             made_at = (wall_clock() - _EPOCH) // _EPOCH.resolution
             count = write_bundle(out, evidence, selection=selection, made_at=made_at)
-    typer.echo(f"{count} records written to {out}")
+    typer.echo(f"{counted(count, 'record')} written to {out}")
 
 
 def find(store: Path, query: str, *, limit: int, as_json: bool) -> None:
@@ -164,7 +164,7 @@ def _code(report: Report) -> int:
 def _print_report(report: Report) -> None:
     for log in report.logs:
         beyond = f", {log.unprotected} beyond the last exported head" if report.anchored else ""
-        typer.echo(f"{visible(log.log)}  {log.records} records, {log.heads} heads{beyond}")
+        typer.echo(f"{visible(log.log)}  {counted(log.records, 'record')}, {counted(log.heads, 'head')}{beyond}")
     for problem in report.problems[:_SHOWN]:
         where = [problem.log, "" if problem.place is None else f"place {problem.place}", problem.record or ""]
         typer.echo(visible(f"FAILS  {problem.code}  {'  '.join(part for part in where if part)}  {problem.said}"))
@@ -174,8 +174,8 @@ def _print_report(report: Report) -> None:
         typer.echo("not checked: whether the newest records are missing (give the exported heads with --heads)")
     if not report.trusted:
         typer.echo("not checked: whether somebody wrote all of it anew under another key (give the key with --key)")
-    first = f": {len(report.problems)} problems" if report.problems else ""
-    typer.echo(f"{'holds' if report.holds else 'does not hold'}: {report.records} records{first}")
+    found = f": {counted(len(report.problems), 'problem')}" if report.problems else ""
+    typer.echo(f"{'holds' if report.holds else 'does not hold'}: {counted(report.records, 'record')}{found}")
 
 
 def _print_found(found: Iterable[Found], as_json: bool) -> None:

@@ -30,6 +30,7 @@ from pipeline.cli.findings import (
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.reading import Exit, fail
 from pipeline.cli.test import case_files
+from pipeline.display import counted
 from pipeline.library import PACKAGE
 from pipeline.schemas import schema_of
 
@@ -90,7 +91,7 @@ def _write(findings: Sequence[Finding], output: str, *, fails_on_warnings: bool)
         case ReportFormat.TEXT:
             write_text(findings)
             errors = sum(one.severity == "error" for one in findings)
-            typer.echo(f"{errors} errors, {len(findings) - errors} warnings")
+            typer.echo(f"{counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}")
         case ReportFormat.JSON:
             write_json({"findings": as_json(findings)})
         case ReportFormat.JUNIT:

@@ -80,7 +80,7 @@ def test_a_finding_names_the_file_from_here(tmp_path: Path, monkeypatch: pytest.
 
     assert result.stdout.splitlines() == [
         f"policy/{PLACE}:6:57: no view has input.contant; did you mean content? [policy.unknown-field]",
-        "1 errors, 0 warnings",
+        "1 error, 0 warnings",
     ]
 
 
