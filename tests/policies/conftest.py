@@ -17,7 +17,7 @@ from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.opa_server import OpaServerEngine
 from pipeline.policy_set import PolicySet
 
-SECONDS = 20.0
+SECONDS = 60.0  # whose machine is busy gets an answer all the same: nothing here is about time
 AT_ONCE: Final = 200
 # What only an operator can say: without it some rules do nothing, which is tested on its own.
 OPERATOR: Final = Path(__file__).parent / "operator"
