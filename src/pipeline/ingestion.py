@@ -29,7 +29,7 @@ class TakenIn:
     """How a request was taken in, for the next one that begins with its messages [PIPE-16].
 
     `facts` is what it depends on besides the messages and the tools that it offers; `form` is that of the messages,
-    once they were not the same objects as before.
+    once they were not the same objects as before; `same` is how many of them were taken over.
     """
 
     given: tuple[Message, ...]
@@ -38,6 +38,7 @@ class TakenIn:
     messages: tuple[Message, ...]
     found: Lookup
     facts: tuple[object, ...]
+    same: int = 0
 
     def again(self, given: tuple[Message, ...]) -> tuple[int, tuple[Message, ...], Form | None]:
         """How many messages are there again; `given` with those as they are held already; and its form, if known."""
@@ -128,7 +129,15 @@ def _request_taken_in(
     found = look_up(request, registry, session.lifted, done=done)
     begin = kept.messages[:same] if kept is not None else ()
     value = ingest(request, context, session.labels, found.known, done=begin)
-    taken = TakenIn(given=given, form=form, tools=tools, messages=tuple(value.messages), found=found, facts=facts)
+    taken = TakenIn(
+        given=given,
+        form=form,
+        tools=tools,
+        messages=tuple(value.messages),
+        found=found,
+        facts=facts,
+        same=same,
+    )
     return Ingested(value, registry, found, session, taken=taken)
 
 

@@ -162,11 +162,21 @@ class Judge:
         self._mode = mode
 
     def __call__(
-        self, value: Traffic, session: SessionFacts, history: History, law: Law, fitting: Fitting, kept: Settled | None
+        self,
+        value: Traffic,
+        session: SessionFacts,
+        history: History,
+        law: Law,
+        fitting: Fitting,
+        kept: Settled | None,
+        same: int | None = None,
     ) -> Generator[Asked, Any, Judged]:
-        """One pass over `value`; `kept` is what that pass settled in the turn before."""
+        """One pass over `value`; `kept` is what that pass settled in the turn before.
+
+        `same` is how many of its messages are there again, where that is known already.
+        """
         basis = self._basis(value, session, law)
-        start = self._start(value, law, basis, kept)
+        start = self._start(value, law, basis, kept, same)
         try:
             asking = self._asking(value, start)
         except CmfError as error:
@@ -209,10 +219,10 @@ class Judge:
         read = {paths: to_bytes([_at(block, path) for path in paths]) for paths in set(self._reads.values())}
         return {kind: read[paths] for kind, paths in self._reads.items()}
 
-    def _start(self, value: Traffic, law: Law, basis: Basis, kept: Settled | None) -> Start:
+    def _start(self, value: Traffic, law: Law, basis: Basis, kept: Settled | None, same: int | None) -> Start:
         if kept is None or not isinstance(value, Request) or kept.basis.excuses != basis.excuses:
             return Start()
-        messages = kept.messages.upto(unchanged(kept.messages.items, tuple(value.messages)))
+        messages = kept.messages.upto(unchanged(kept.messages.items, tuple(value.messages)) if same is None else same)
         changed = {kind for kind, read in basis.session.items() if kept.basis.session[kind] != read}
         if law.data.upto(len(kept.messages.items)) != kept.basis.data:
             changed |= _CALLS
@@ -362,6 +372,8 @@ def _edits_of(start: Start) -> _Edited | None:
     settled = start.settled
     if settled is None or settled.edited is None or (settled.gone and not start.whole):
         return None
+    if settled.edited is settled.messages.items:
+        return _Edited((), ())
     return _Edited(settled.edited[: len(start.messages.items)], settled.gone)
 
 

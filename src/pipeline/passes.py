@@ -20,18 +20,22 @@ class Passes:
     def __init__(self) -> None:
         self.lines: tuple[ViewDecision, ...] = ()
         self.hit: tuple[ViewDecision, ...] = ()
+        self._reused = 0
         self._removed: dict[str, list[int]] = defaultdict(list)
 
-    def add(self, views: Sequence[ViewDecision], hit: Sequence[ViewDecision] | None = None) -> None:
+    def add(self, views: Sequence[ViewDecision], hit: Sequence[ViewDecision] | None = None, reused: int = 0) -> None:
         """Take in what a pass found; a view that no earlier pass had is a line of its own if something hit it.
 
-        `hit` are those of the views with hits, where that is known already.
+        `hit` are those of the views with hits, where that is known already; `reused` is how many of the views, from the
+        first message on, were taken over from an earlier turn.
         """
         if not self.lines:
             self.lines, self.hit = tuple(views), _hit(views) if hit is None else tuple(hit)
+            self._reused = reused
             return
-        # Others say nothing new.
-        told = [view for view in views if view.hits or view.origins is not None or not view.reused]
+        fewer, self._reused = reused < self._reused, min(reused, self._reused)
+        # Others say nothing new, but that they were judged now, if they were not before.
+        told = [view for view in views if view.hits or view.origins is not None or (fewer and not view.reused)]
         if not told:
             return
         known = {(view.path, view.kind): place for place, view in enumerate(self.lines)}

@@ -237,8 +237,9 @@ class Runner:
         brought: Brought = frozenset()
         fitting = Fitting(value, history, self._events)
         for number in range(MAX_PASSES):
-            judged = yield from self._judge(value, session, history, law, fitting, keeping.before(number))
-            found.add(judged.views, judged.hit)
+            same = None if number else keeping.same(value)
+            judged = yield from self._judge(value, session, history, law, fitting, keeping.before(number), same)
+            found.add(judged.views, judged.hit, judged.coverage.reused)
             record = found.lines
             passes.append((value, judged.views))
             if fitting.broken is not None:

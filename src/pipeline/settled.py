@@ -192,13 +192,22 @@ class Keeping:
             return None
         return self._before.passes[min(number, len(self._before.passes) - 1)]
 
+    def same(self, value: Traffic) -> int | None:
+        """How many messages are there again, by how they were taken in; None where stages changed something."""
+        before = self._before
+        if before is None or self.taken is None or not isinstance(value, Request):
+            return None
+        as_judged = value.messages is self.taken.messages and before.passes[0].messages.items is before.taken.messages
+        return (self.taken.same or None) if as_judged else None
+
     def references(self, value: Traffic) -> tuple[Reference, ...]:
         """All references in what is judged; see `pipeline.references`."""
         settled = self.before(0)
         known = self._before.referred if self._before is not None else ()
         since = 0
         if settled is not None and not known and isinstance(value, Request):
-            since = same_start(settled.messages.items, value.messages)
+            same = self.same(value)
+            since = same_start(settled.messages.items, value.messages) if same is None else same
         self._referred = references(value, since)
         return self._referred
 

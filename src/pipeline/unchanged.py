@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from operator import is_
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter, is_
+from typing import Final, NamedTuple, TypeVar, cast
 
 from cmf.content import Part, PromptResultPart, ToolResultPart
 from cmf.message import Layout, Message
@@ -48,8 +48,10 @@ class Form(NamedTuple):
     @classmethod
     def of(cls, items: tuple[Value, ...]) -> Form:
         """The form of these items."""
-        spelt = tuple(item.provider_raw for item in items if isinstance(item, Message))
-        return cls(json_bytes(items), spelt, tuple(_made_of_parts(_contents(items))))
+        if not items or not isinstance(items[0], Message):
+            return cls(json_bytes(items), (), ())
+        messages = cast("tuple[Message, ...]", items)
+        return cls(json_bytes(items), tuple(map(_SPELT, messages)), tuple(_made_of_parts(_holding(messages))))
 
     def then(self, other: Form) -> Form:
         """The form of these items and the others after them."""
@@ -61,22 +63,22 @@ def _alike(held: tuple[Value, ...], given: tuple[Value, ...]) -> bool:
     return Form.of(held) == Form.of(given)
 
 
-def _contents(items: Iterable[Value]) -> list[Part]:
+def _holding(messages: Iterable[Message]) -> list[Part]:
     """The parts that can hold others."""
-    parts = (part for item in items if isinstance(item, Message) for part in item.content)
-    return [part for part in parts if type(part) in _HOLDING]
+    return [part for message in messages for part in message.content if type(part) in _HOLDING]
 
 
 def _made_of_parts(parts: Iterable[Part]) -> Iterator[bool]:
     """Whether each result is made of parts, however deep: a JSON value can look the same, and has no views inside."""
     for part in parts:
         if isinstance(part, PromptResultPart):
-            yield from _made_of_parts(_contents(part.messages))
+            yield from _made_of_parts(_holding(part.messages))
         elif isinstance(part, ToolResultPart):
             yield isinstance(part.content, tuple)
             yield from _made_of_parts(part.content if isinstance(part.content, tuple) else ())
 
 
 _HOLDING: Final = frozenset({ToolResultPart, PromptResultPart})
+_SPELT: Final[Callable[[Message], Layout | None]] = attrgetter("provider_raw")
 
 __all__ = ["Form", "same_start", "unchanged"]
