@@ -146,6 +146,10 @@ $(TOOLS)/bench/%/.locked: bench/requirements/%.txt $(VENV)/.locked
 	VIRTUAL_ENV=$(TOOLS)/bench/$* $(BIN)/uv pip install --quiet --require-hashes -r $<
 	touch $@
 
+.PHONY: conformance
+conformance: install ## What policy does to each kind of content, in every dialect, whole and streamed: asked, and printed
+	$(BIN)/python -m tests.pipeline.gateway.matrix
+
 .PHONY: bench
 bench: install $(BENCH_TOOLS) ## All measurements, full length, on this machine; BENCH="core decide"
 	$(BIN)/python -m bench $(BENCH)

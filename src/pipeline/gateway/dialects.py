@@ -132,7 +132,7 @@ DIALECTS: Final = {one.name: one for one in (CHAT, RESPONSES, MESSAGES, GEMINI, 
 PROVIDERS: Final = {name: one.provider for name, one in DIALECTS.items()} | {"openrouter": "openrouter"}
 
 _BETA: Final = {"beta": ("true",)}
-_PATHS: Final = {
+PATHS: Final = {
     "/v1/chat/completions": Endpoint(does=Does.ANSWER, dialect=CHAT),
     "/v1/responses": Endpoint(does=Does.ANSWER, dialect=RESPONSES),
     "/v1/messages": Endpoint(does=Does.ANSWER, dialect=MESSAGES, query=_BETA),
@@ -162,7 +162,7 @@ _NOT_SERVED: Final = {
 
 def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Endpoint | None:
     """What the path asks for; None where nothing is served. `path` is as it was sent."""
-    found = _PATHS.get(path)
+    found = PATHS.get(path)
     if found is not None:
         if path == "/v1/models" and "anthropic-version" in headers:
             return Endpoint(does=Does.MODELS, dialect=MESSAGES, method="GET", query={"limit": (), "beta": ("true",)})
@@ -262,6 +262,7 @@ __all__ = [
     "DIALECTS",
     "JSON",
     "NDJSON",
+    "PATHS",
     "PROVIDERS",
     "SSE",
     "Dialect",

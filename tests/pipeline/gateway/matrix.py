@@ -1,0 +1,278 @@
+"""Every cell of the conformance matrix, asked of a real gateway: what became of it. `make conformance` prints it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway import matrix_bodies as bodies
+from tests.pipeline.gateway.matrix_bodies import CANNOT, DIALECTS, ROWS, Row
+from tests.pipeline.gateway.servers import running
+
+from cmf.adapters import get
+from cmf.codec import dumps
+from pipeline.gateway import config_file, dialects
+from pipeline.gateway.service import built
+
+EFFECTS: Final = ("deny", "redact", "rewrite", "strip", "approve", "label")
+MODES: Final = ("whole", "streamed", "window")
+SIZES: Final = {effect: 64 + at for at, effect in enumerate(EFFECTS)}  # by which the rules know media
+Scope = MutableMapping[str, Any]
+AT_ONCE: Final = 16
+KINDS: Final = "text, thinking, tool_call, tool_result, image, document, opaque, tool_definition"
+_FOUND: Final = """\
+default at := -1
+
+at := indexof(object.get(input, "content", ""), "zebra-{effect}")
+
+found if at >= 0
+
+found if {{
+    some one in input.properties.data
+    one.decoded_length == {size}
+}}
+"""
+_RULES: Final = {
+    "deny": 'deny contains {"code": "matrix.deny", "reason": "No."} if found',
+    "approve": 'require_approval contains {"code": "matrix.approve", "reason": "Ask."} if found',
+    "label": 'label contains {"code": "matrix.label", "reason": "Seen.", "label": "zebra"} if found',
+    "rewrite": """\
+rewrite contains {"code": "m.w", "reason": "W.", "pointer": "/arguments/note", "value": "gentle"} if found""",
+    "strip": 'strip_tool contains {"code": "matrix.strip", "reason": "Gone."} if found',
+    "redact": """\
+redact contains {"code": "matrix.redact", "reason": "R.", "pointer": "/arguments/note"} if {
+    input.kind == "tool_call"
+    found
+}
+
+redact contains {"code": "matrix.redact", "reason": "R.", "spans": [[start, start + 12]]} if {
+    input.kind != "tool_call"
+    found
+    start := max([at, 0])
+}""",
+}
+_LABELLED: Final = """\
+deny contains {"code": "matrix.labelled", "reason": "The session is labelled."} if {
+    input.content == "after"
+    "zebra" in input.session.labels
+}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One question: does this content, in this dialect, under this effect, get what it gets everywhere?"""
+
+    dialect: str
+    row: Row
+    mode: str
+    effect: str
+
+    @property
+    def stream(self) -> bool:
+        """Whether the client asks for a stream."""
+        return self.mode != "whole"
+
+    @property
+    def marker(self) -> str:
+        """What is looked for; of media, all of it."""
+        return bodies.picture(SIZES[self.effect]) if self.row[0] == "media" else f"zebra-{self.effect}"
+
+
+CELLS: Final = tuple(
+    Cell(dialect, row, mode, effect)
+    for dialect in DIALECTS
+    for row in ROWS
+    if (dialect, *row) not in CANNOT
+    for mode in MODES
+    for effect in EFFECTS
+)
+
+
+class Upstream:
+    """Gives, in the dialect that it is asked in, the answer that belongs to the cell whose number is the model."""
+
+    def __init__(self) -> None:
+        self.heard: dict[int, bytes] = {}
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        raw, more = b"", True
+        while more:
+            event = await receive()
+            raw += event.get("body", b"")
+            more = event.get("more_body", False)
+        number = _number(scope["path"], raw)
+        self.heard[number] = raw
+        cell = CELLS[number]
+        kind, way = cell.row
+        held = (kind, cell.marker) if way == "reply" else ("text", "ok")
+        answer = bodies.reply(cell.dialect, *held)
+        known = dialects.DIALECTS[cell.dialect]
+        if cell.stream:
+            adapter = get(cell.dialect)
+            media_type = known.stream_type
+            events = adapter.to_wire_events(adapter.from_wire_response(answer))
+            body = b"".join(map(known.frame, events))
+        else:
+            media_type, body = "application/json", dumps(answer)
+        head = [(b"content-type", media_type.encode()), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _number(path: str, raw: bytes) -> int:
+    found = re.search(r"/models/[cw](\d+):", path) or re.search(r'"model":\s*"[cw](\d+)"', raw.decode())
+    assert found is not None
+    return int(found[1])
+
+
+async def _asked(app: Any, path: str, body: bytes, session: str) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of one request, without a socket."""
+    path, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "client": ("127.0.0.1", 1),
+        "headers": [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"x-cmf-session-id", session.encode()),
+        ],
+    }
+    waiting = [{"type": "http.request", "body": body}]
+    status, headers, raw = 0, {}, b""
+
+    async def receive() -> Scope:
+        if waiting:
+            return waiting.pop()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(event: Scope) -> None:
+        nonlocal status, headers, raw
+        if event["type"] == "http.response.start":
+            status = event["status"]
+            headers = {name.decode(): text.decode() for name, text in event["headers"]}
+        raw += event.get("body", b"")
+
+    await app(scope, receive, send)
+    return status, headers, raw
+
+
+async def _outcome(app: Any, upstream: Upstream, number: int, cell: Cell) -> str:
+    """What became of it, in words that are the same in every dialect."""
+    kind, way = cell.row
+    held = (kind, cell.marker) if way == "request" else ("text", "hi")
+    session, model = f"s{number}", f"{'w' if cell.mode == 'window' else 'c'}{number}"
+    path, body = bodies.request(cell.dialect, *held, model=model, stream=cell.stream)
+    status, headers, raw = await _asked(app, path, dumps(body), session)
+    asked = upstream.heard.get(number, b"")
+    far = asked if way == "request" else raw
+    if status != 200:
+        leak = "" if cell.marker.encode() not in raw and (way == "reply" or not asked) else ", leaks"
+        waits = ", names the approval" if "x-cmf-approval-id" in headers else ""
+        return f"{status} {headers.get('x-cmf-code')}{waits}{leak}"
+    if cell.marker.encode() in far:
+        shown = "goes through"
+    elif b"gentle" in far:
+        shown = "rewritten"
+    elif kind == "tool_definition":
+        shown = "stripped" if b"lookup" not in far else "changed"
+    else:  # thinking that is signed, or was another's, goes as a whole
+        shown = "masked" if b"[MASKED]" in far and kind != "thinking" else "taken out"
+    path, body = bodies.request(cell.dialect, "text", "after", model=model, stream=False)
+    status, headers, _ = await _asked(app, path, dumps(body), session)
+    return shown + (", labelled" if headers.get("x-cmf-code") == "matrix.labelled" else "")
+
+
+def settings_of(home: Path, upstream: str) -> Path:
+    """The file of a gateway with a route from each dialect to the same, under the rules of all effects."""
+    rules = {effect: f"{_FOUND.format(effect=effect, size=SIZES[effect])}\n{rule}" for effect, rule in _RULES.items()}
+    policies = write_rules(home / "policy", {**rules, "labelled": _LABELLED}, kinds=KINDS)
+    body = {
+        "anonymous": True,
+        "store": "matrix.db",
+        "policies": [str(policies)],
+        "watch": False,
+        "upstreams": {name: {"dialect": name, "base_url": upstream} for name in DIALECTS},
+        "routes": [
+            {"name": name + suffix, "upstream": name, "dialects": [name], "models": [models], "stream": stream}
+            for name in DIALECTS
+            for suffix, models, stream in (("", "c*", "buffer"), ("-window", "w*", {"window": 1}))
+        ],
+    }
+    file = home / "cmf.yaml"
+    file.write_text(yaml.safe_dump(body), encoding="utf-8")
+    return file
+
+
+def outcomes(home: Path) -> dict[Cell, str]:
+    """What became of every cell."""
+    upstream = Upstream()
+
+    async def all_of(app: Any) -> list[str]:
+        await app.open()
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(number: int, cell: Cell) -> str:
+            async with room:
+                return await _outcome(app, upstream, number, cell)
+
+        try:
+            return await asyncio.gather(*(one(number, cell) for number, cell in enumerate(CELLS)))
+        finally:
+            await app.close()
+
+    with running(upstream) as url:
+        settings = config_file.load(settings_of(home, url), {}).settings
+        with built(settings, {}) as gateway:
+            return dict(zip(CELLS, asyncio.run(all_of(gateway)), strict=True))
+
+
+def expected(row: Row, effect: str) -> str:
+    """What becomes of it, in every dialect, whole, streamed and by window."""
+    kind, _ = row
+    match effect:
+        case "deny":
+            return "403 matrix.deny"
+        case "approve":
+            return "403 matrix.approve, names the approval"
+        case "label":
+            return "goes through, labelled"
+        case "rewrite":
+            return "rewritten" if kind == "tool_call" else "403 policy.bad-effect"
+        case "strip":
+            return "stripped" if kind == "tool_definition" else "403 policy.bad-effect"
+    if kind in ("media", "opaque", "tool_definition"):
+        return "403 effect.no-text"
+    return "taken out" if kind == "thinking" else "masked"
+
+
+def table(found: Mapping[Cell, str]) -> str:
+    """The matrix for people: what became of each kind of content, where it differs, and what has no words for it."""
+    lines = [f"| content | {' | '.join(EFFECTS)} |", f"|---|{'---|' * len(EFFECTS)}"]
+    for row in ROWS:
+        cells = {effect: [cell for cell in CELLS if (cell.row, cell.effect) == (row, effect)] for effect in EFFECTS}
+        said = [" / ".join(sorted({found[cell] for cell in cells[effect]})) for effect in EFFECTS]
+        lines.append(f"| {row[0]} in a {row[1]} | {' | '.join(said)} |")
+    right = sum(found[cell] == expected(cell.row, cell.effect) for cell in CELLS)
+    lines += ["", f"{right} of {len(CELLS)} cells: {', '.join(DIALECTS)}; {', '.join(MODES)}.", ""]
+    lines += [f"- {name} has no words for {kind} in a {way}: {why}." for (name, kind, way), why in CANNOT.items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        sys.stdout.write(table(outcomes(Path(made))) + "\n")
