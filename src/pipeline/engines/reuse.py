@@ -136,16 +136,17 @@ class ReusingEngine:
         return plan, names, documents
 
     def _key(self, parts: Parts, context: _Context, view: bytes) -> bytes | None:
-        """A digest of all that the local rules read of a view; None if that cannot be told."""
-        try:
-            own = loads(view)
-            read = {str(number): context.both(own, path) for number, path in enumerate(parts.reads)}
-            content = orjson.dumps(read, option=orjson.OPT_SORT_KEYS)
-        except (DecodeError, orjson.JSONEncodeError):
-            return None  # what the engine refuses, or holds more exactly than a key
+        """A digest of the view, and of all that the local rules read of what it shares; None if that cannot be told.
+
+        Of the view the whole is taken, not what the rules read of it: to find that, it would have to be parsed, which
+        takes as long as most rules do. A view that only stands elsewhere is therefore asked about again.
+        """
+        read = context.read(parts)
+        if read is None:
+            return None
         digest = hashlib.blake2b(self._seed, digest_size=16)
-        digest.update(f"\n{parts.whole}\n".encode())
-        digest.update(content)
+        digest.update(read)
+        digest.update(view)
         return digest.digest()
 
     def _remembered(self, key: bytes | None) -> Verdict | None:
@@ -180,19 +181,29 @@ class ReusingEngine:
 
 
 class _Context:
-    """What the views of one question share; read only if a key needs it."""
+    """What the views of one question share; parsed only if a key needs it."""
 
-    __slots__ = ("_bytes", "_value")
+    __slots__ = ("_bytes", "_reads", "_value")
 
     def __init__(self, shared: bytes) -> None:
         self._bytes = shared
         self._value: Any = _ABSENT
+        self._reads: dict[str, bytes | None] = {}
 
-    def both(self, own: Any, path: tuple[str, ...]) -> list[Any]:
-        """What stands at `path` in the view and in what it shares: the engine merges the two."""
-        if self._value is _ABSENT:
-            self._value = loads(self._bytes)
-        return [_at(own, path), _at(self._value, path)]
+    def read(self, parts: Parts) -> bytes | None:
+        """The question, and what stands at each path that its local rules read; None if that cannot be told."""
+        if parts.whole not in self._reads:
+            self._reads[parts.whole] = self._read(parts)
+        return self._reads[parts.whole]
+
+    def _read(self, parts: Parts) -> bytes | None:
+        try:
+            if self._value is _ABSENT:
+                self._value = loads(self._bytes)
+            read = [_at(self._value, path) for path in parts.reads]
+            return parts.whole.encode() + b"\n" + orjson.dumps(read, option=orjson.OPT_SORT_KEYS) + b"\n"
+        except (DecodeError, orjson.JSONEncodeError):
+            return None  # what the engine refuses, or holds more exactly than a key
 
 
 def _at(document: Any, path: tuple[str, ...]) -> list[Any]:
