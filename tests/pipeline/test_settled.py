@@ -281,6 +281,31 @@ def test_a_call_whose_origins_are_others_now_is_judged_again(made: Made) -> None
     assert judged(turn(pipeline, messages)) == ["request"]
 
 
+@pytest.mark.spec("PIPE-16")
+def test_settled_calls_are_judged_again_when_other_data_came_into_the_session_under_the_same_label(made: Made) -> None:
+    told = {"apply_labels": ["mail"]}
+    profiles = Profiles.load(
+        {
+            "profiles": {
+                "open_box": {"data_policy": told},
+                "closed_box": {"data_policy": {**told, "denied_actions": ["send"]}},
+                "send": {"actions": ["send"]},
+            }
+        }
+    )
+    pipeline = made(profiles=profiles)
+    messages = [says("user", "a"), calls("open_box", {}, "1"), returns("x", "1"), calls("send", {"to": "who?"}, "2")]
+    for _ in range(3):
+        assert turn(pipeline, messages).decision.action is Action.FORWARD
+    assert judged(turn(pipeline, messages)) == ["request"]
+    labels = pipeline._sessions.read(HERE).labels
+    pipeline.run(returns("y", tool_name="closed_box"), HERE)
+    assert pipeline._sessions.read(HERE).labels == labels
+    outcome = turn(pipeline, messages)
+    assert [hit.code for hit in outcome.decision.hits] == ["data_policy.denied"]
+    assert "messages[3].content[0]" in judged(outcome)
+
+
 @pytest.mark.spec("PIPE-7")
 def test_a_kept_message_that_was_tampered_with_does_not_go_out(made: Made) -> None:
     pipeline, messages = made(), talk("a", "b")

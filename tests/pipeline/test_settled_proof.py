@@ -144,14 +144,19 @@ RUN = Run(timestamp=TODAY, input_digest="")
 
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory: pytest.TempPathFactory) -> tuple[PolicySet, PolicySet]:
-    """Two policy sets to judge by, one after the other; the first with an exception that ends."""
+    """Two policy sets to judge by, one after the other, with exceptions of which one or two end each day."""
     found = []
     for number, rules in enumerate((RULES, OTHER)):
         home = tmp_path_factory.mktemp(f"set{number}")
         for name, text in rules.items():
             write_rules(home, {name: text}, kinds=KINDS.get(name, ALL_KINDS), capabilities=CAPABILITIES)
-        exceptions = [{"rule": "test/context", "uri": "tool://*/*", "until": "2026-01-02", "owner": "o", "reason": "r"}]
-        exceptions.append({"rule": "test/tag", "session": "s*", "until": "2026-01-01", "owner": "o", "reason": "r"})
+        days = (f"{datetime.date(2026, 1, 1) + datetime.timedelta(days=day)}" for day in range(400))
+        whose = [("test/context", {"session": "s*"}), ("test/tag", {"uri": "tool_result://*"})]
+        exceptions = [
+            {"rule": rule, **covers, "until": day, "owner": "o", "reason": "r"}
+            for day in days
+            for rule, covers in whose
+        ]
         (home / "data.json").write_bytes(dumps({"cmf": {"exceptions": exceptions}}))
         found.append(load_policies(home))
     return found[0], found[1]
