@@ -23,7 +23,10 @@ def form_of(cls: type) -> str | tuple[Entry, ...] | Callable[[Any], Any]:
     The name of a JSON type; or the fields of an object; or what is called for something that can be written.
     """
     if issubclass(cls, Value):
-        return entries(cls)
+        fields = entries(cls)
+        # Whether a field is like a default that is a value itself, only Python can tell.
+        plain = all(field.absent != "equal" or isinstance(field.default, str | int) for field in fields)
+        return fields if plain else encoded
     if issubclass(cls, dict):
         return "object"
     if issubclass(cls, list):

@@ -21,7 +21,9 @@ from cmf import (
     DataPolicy,
     Message,
     MessageView,
+    Request,
     RetentionPolicy,
+    Sampling,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -166,6 +168,12 @@ def test_each_type_is_asked_for_once() -> None:
 
     assert writer.write([message, message]) == to_bytes([message, message])
     assert len(asked) == len(set(asked)) > 1
+
+
+def test_a_request_is_written_here_whatever_its_defaults_are() -> None:
+    user = Message(role="user", content=[TextPart(text="a")])
+    for request in (Request(model="m"), Request(model="m", sampling=Sampling(temperature=0.5), messages=[user])):
+        assert WRITER.write(request) == to_bytes(request)
 
 
 @given(st.text() | st.binary(max_size=300).map(lambda raw: raw.decode("latin-1")) | st.text('\x1f"\\ab', max_size=80))

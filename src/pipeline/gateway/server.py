@@ -26,6 +26,7 @@ from pipeline.gateway.settings import Limits
 BACKLOG: Final = 1024
 GRACE_SECONDS: Final = 20.0  # what is in work may end, then it is ended
 MAX_HEAD_BYTES: Final = 32 * 1024
+MAX_JOINED_BYTES: Final = 64 * 1024  # of one step's pieces; what is beyond is not held back to be joined
 SPARE_FILES: Final = 256  # beside two for each client: stores, policies, upstreams that wait for their next request
 
 
@@ -57,8 +58,9 @@ class BoundedProtocol(H11Protocol):
         """Begin; or end at once, where there are too many."""
         self._waiting: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        _send_at_once(transport)
         self.conn._receive_buffer = StrictBuffer()  # h11 has no door for it; a test says if it moves
-        super().connection_made(transport)
+        super().connection_made(Joining(transport, self.loop))
         if len(self.connections) > self.limits.connections:
             transport.abort()
         else:
@@ -112,6 +114,59 @@ class BoundedProtocol(H11Protocol):
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
+
+
+class Joining(asyncio.Transport):
+    """A transport that sends what is written in one step of the loop as one: a head with the body behind it [GW-165].
+
+    Args:
+        transport: the one that sends.
+        loop: what steps.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._pieces: list[bytes | bytearray | memoryview] = []
+        self._size = 0
+        self.is_closing = transport.is_closing  # type: ignore[method-assign]
+        self.get_extra_info = transport.get_extra_info  # type: ignore[method-assign]
+        self.pause_reading = transport.pause_reading  # type: ignore[method-assign]
+        self.resume_reading = transport.resume_reading  # type: ignore[method-assign]
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Have it sent at the end of this step, or now where it is a lot."""
+        if not data:
+            return
+        if not self._pieces:
+            self._loop.call_soon(self._send)
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > MAX_JOINED_BYTES:
+            self._send()
+
+    def close(self) -> None:
+        """Send what there is, and end."""
+        self._send()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """End; what was not sent is not sent."""
+        self._pieces.clear()
+        self._transport.abort()
+
+    def _send(self) -> None:
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        if pieces:
+            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+
+def _send_at_once(transport: asyncio.Transport) -> None:
+    """Let no piece wait until the client has said that it has the one before [GW-165]."""
+    # The loop does so itself only where the socket was made with the number of the protocol.
+    made = transport.get_extra_info("socket")
+    if made.family in (socket.AF_INET, socket.AF_INET6):
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class Server(uvicorn.Server):

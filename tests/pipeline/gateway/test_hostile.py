@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -430,3 +431,28 @@ def test_no_proxy_of_the_environment_hears_of_a_request(tmp_path: Path, monkeypa
 
     assert proxy.heard == []
     assert len(bare.heard) == 1
+
+
+@pytest.mark.spec("GW-165")
+def test_no_piece_of_an_answer_waits_for_a_word_from_the_client(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as client:
+        client.sendall(post())
+        assert client.recv(1) == b"H"  # by now the other end is somebody's
+        own = client.getsockname()
+        assert [end for end in map(nodelay_towards, os.listdir("/proc/self/fd"), repeat(own)) if end is not None] == [1]
+
+
+@pytest.mark.spec("GW-165")
+def test_a_head_leaves_with_the_body_behind_it(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as client:
+        for _ in range(20):
+            client.sendall(b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n")
+            assert client.recv(65_536).endswith(b'{"status":"ok"}')
+
+
+def nodelay_towards(file: str, peer: tuple[str, int]) -> int | None:
+    """Whether the socket behind this descriptor sends at once, if it is one that is connected to `peer`."""
+    with suppress(OSError), socket.socket(fileno=os.dup(int(file))) as copy:
+        if copy.family == socket.AF_INET and copy.getpeername() == peer:
+            return copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    return None
