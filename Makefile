@@ -39,7 +39,7 @@ export VIRTUAL_ENV := $(VENV)
 export PATH := $(BIN):$(TOOLS)/bin:$(PATH)
 export UV_PYTHON_DOWNLOADS := never
 
-LOCKS := requirements/bootstrap.txt requirements/base.txt requirements/dev.txt requirements/sdk.txt
+LOCKS := requirements/bootstrap.txt requirements/base.txt requirements/dev.txt requirements/sdk.txt requirements/integrations.txt
 RUST_SOURCES := $(wildcard rust/Cargo.toml rust/Cargo.lock rust/build.rs rust/src/*.rs rust/src/*/*.rs)
 
 .PHONY: help
@@ -52,7 +52,7 @@ install: $(VENV)/.locked $(VENV)/.native ## The virtual environment, pinned by h
 $(VENV)/.locked: $(LOCKS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bootstrap.txt
-	$(BIN)/uv pip install --quiet --require-hashes -r requirements/base.txt -r requirements/dev.txt -r requirements/sdk.txt
+	$(BIN)/uv pip install --quiet --require-hashes -r requirements/base.txt -r requirements/dev.txt -r requirements/sdk.txt -r requirements/integrations.txt
 	touch $@
 
 $(VENV)/.native: $(VENV)/.locked $(RUST_SOURCES) pyproject.toml
@@ -86,8 +86,16 @@ chromium: ## A browser for the tests of the playground, from the system's packag
 demo: install ## One agent conversation, judged part by part, in the terminal
 	$(BIN)/python examples/demo.py
 
+INTEGRATIONS := $(patsubst requirements/integrations/%.txt,$(TOOLS)/integrations/%/.locked,$(wildcard requirements/integrations/*.txt))
+
+# What wants other versions than the rest has a virtual environment of its own, with what the product itself needs.
+$(TOOLS)/integrations/%/.locked: requirements/integrations/%.txt requirements/base.txt $(VENV)/.locked
+	test -x $(TOOLS)/integrations/$*/bin/python || $(PYTHON) -m venv $(TOOLS)/integrations/$*
+	VIRTUAL_ENV=$(TOOLS)/integrations/$* $(BIN)/uv pip install --quiet --require-hashes -r requirements/base.txt -r $<
+	touch $@
+
 .PHONY: test
-test: install opa ## Everything CI runs: the tests, with the coverage gate
+test: install opa $(INTEGRATIONS) ## Everything CI runs: the tests, with the coverage gate
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --cov --cov-branch --cov-report=term --cov-fail-under=$(COVERAGE) $(PYTEST_FLAGS)
 	@$(BIN)/coverage report --include='$(ENFORCEMENT)' --fail-under=100 > .coverage-enforcement \
 	  || { cat .coverage-enforcement; echo "enforcement code is not covered in full"; exit 1; }
@@ -167,9 +175,10 @@ wheel: $(VENV)/.locked ## A manylinux2014 wheel and an sdist in dist/
 
 .PHONY: lock
 lock: ## Resolve again and write requirements/*.txt with hashes
-	for set in bootstrap:requirements/bootstrap.in base:pyproject.toml dev:requirements/dev.in wheel:requirements/wheel.in sdk:requirements/sdk.in; do \
+	for set in bootstrap:requirements/bootstrap.in base:pyproject.toml dev:requirements/dev.in wheel:requirements/wheel.in sdk:requirements/sdk.in integrations:requirements/integrations.in \
+	  $(foreach one,$(patsubst requirements/integrations/%.in,%,$(wildcard requirements/integrations/*.in)),integrations/$(one):requirements/integrations/$(one).in); do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --custom-compile-command 'make lock' $(LOCK_FLAGS) $${set#*:} $$(test $${set%%:*} != base || echo --all-extras) -o requirements/$${set%%:*}.txt; \
+	    --custom-compile-command 'make lock' $(LOCK_FLAGS) $${set#*:} $$(test $${set%%:*} != base || echo --extra otel --extra batch --extra ray) -o requirements/$${set%%:*}.txt; \
 	done
 
 .PHONY: clean

@@ -1,0 +1,189 @@
+"""A transport that judges what a provider's SDK sends and gets, in its own process. Spec: docs/spec/integrations.md.
+
+client = openai.OpenAI(http_client=httpx2.Client(transport=transport(guard)))
+client = wrap(anthropic.Anthropic(), guard)  # the same client type, with such a transport
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, Final, Literal, TypeVar
+
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.gateway.refusal import Refusal
+from pipeline.guard import Guard
+from pipeline.integrations.turn import MAX_REPLY_BYTES, Answered, Got, Judge, Release, Send, Step, turn
+
+Library = Literal["httpx2", "httpx"]
+_C = TypeVar("_C")
+_OWN: Final = ("content-length", "transfer-encoding", "content-encoding", "accept-encoding", "expect")
+
+
+def transport(guard: Guard, inner: Any = None, *, library: Library = "httpx2") -> Any:
+    """A transport for a blocking client: each request is judged before it is sent, each answer before it is given on.
+
+    Streams are held until their end was judged. What is refused comes as the provider's own error, 403, which SDKs do
+    not try again; a path that is not judged is never sent.
+
+    Args:
+        guard: judges; the block around the call (`guard.session(…)`) says who asks.
+        inner: what sends; by default a transport of the library's own.
+        library: whose client it is for: `httpx2` or `httpx`.
+
+    Raises:
+        ConfigError: no guard, an inner transport of the other kind, or the library is not there.
+    """
+    http = _library(guard, library)
+    inner = http.HTTPTransport() if inner is None else inner
+    if not hasattr(inner, "handle_request"):
+        raise ConfigError("this transport cannot send", code="integration.transport", hint="use async_transport")
+
+    class CmfTransport(http.BaseTransport):  # type: ignore[misc, name-defined]
+        def handle_request(self, request: Any) -> Any:
+            steps = turn(*_said(request, request.read()))
+            try:
+                step = next(steps)
+                while True:
+                    try:
+                        came = self._done(step, request)
+                    except (PipelineError, Refusal) as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(came)
+            except StopIteration as end:
+                return _response(http, request, end.value)
+
+        def _done(self, step: Step, request: Any) -> Any:
+            if isinstance(step, Judge):
+                return guard.run(step.value, context=step.context)
+            if isinstance(step, Release):
+                return guard.release(step.approval_id)
+            reply = inner.handle_request(_outgoing(http, request, step))
+            try:
+                return _got(reply, b"".join(_bounded(reply.stream)))
+            finally:
+                reply.close()
+
+        def close(self) -> None:
+            inner.close()
+
+    return CmfTransport()
+
+
+def async_transport(guard: Guard, inner: Any = None, *, library: Library = "httpx2") -> Any:
+    """`transport`, for an asyncio client."""
+    http = _library(guard, library)
+    inner = http.AsyncHTTPTransport() if inner is None else inner
+    if not hasattr(inner, "handle_async_request"):
+        raise ConfigError("this transport cannot send", code="integration.transport", hint="use transport")
+
+    class CmfAsyncTransport(http.AsyncBaseTransport):  # type: ignore[misc, name-defined]
+        async def handle_async_request(self, request: Any) -> Any:
+            steps = turn(*_said(request, await request.aread()))
+            try:
+                step = next(steps)
+                while True:
+                    try:
+                        came = await self._done(step, request)
+                    except (PipelineError, Refusal) as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(came)
+            except StopIteration as end:
+                return _response(http, request, end.value)
+
+        async def _done(self, step: Step, request: Any) -> Any:
+            if isinstance(step, Judge):
+                return await guard.arun(step.value, context=step.context)
+            if isinstance(step, Release):
+                return await guard.arelease(step.approval_id)
+            reply = await inner.handle_async_request(_outgoing(http, request, step))
+            try:
+                return _got(reply, b"".join([piece async for piece in _abounded(reply.stream)]))
+            finally:
+                await reply.aclose()
+
+        async def aclose(self) -> None:
+            await inner.aclose()
+
+    return CmfAsyncTransport()
+
+
+def wrap(client: _C, guard: Guard) -> _C:
+    """The same client, of the same type, that sends through a judging transport.
+
+    For clients with `with_options(http_client=…)`: those of `openai` and `anthropic`, blocking and asyncio. What the
+    client's own HTTP client was set up with (proxies, hooks, certificates) is not taken over: hand `transport` an inner
+    one for that.
+
+    Raises:
+        ConfigError: another kind of client, or as `transport`.
+    """
+    own = getattr(client, "_client", None)
+    library = type(own).__mro__[-2].__module__.partition(".")[0] if own is not None else ""
+    if library not in ("httpx2", "httpx") or not hasattr(client, "with_options"):
+        raise ConfigError("this is no client of a known SDK", code="integration.client", hint="use transport")
+    http = _library(guard, library)  # type: ignore[arg-type]
+    made: Callable[..., Any]
+    if isinstance(own, http.AsyncClient):
+        made = http.AsyncClient
+        judging = async_transport(guard, library=library)  # type: ignore[arg-type]
+    else:
+        made = http.Client
+        judging = transport(guard, library=library)  # type: ignore[arg-type]
+    wrapped: _C = client.with_options(http_client=made(transport=judging, timeout=own.timeout, trust_env=False))  # type: ignore[union-attr]
+    return wrapped
+
+
+def _library(guard: Guard, library: Library) -> Any:
+    if not isinstance(guard, Guard):
+        raise ConfigError("there is no guard to judge", code="integration.no-guard", hint="give a Guard")
+    try:
+        return importlib.import_module(library)
+    except ImportError:
+        hint = "pip install 'cmf-pipeline[httpx]'"
+        raise ConfigError(f"{library} is not installed", code="integration.not-installed", hint=hint) from None
+
+
+def _said(request: Any, body: bytes) -> tuple[str, str, str, dict[str, str], bytes]:
+    raw, _, query = request.url.raw_path.decode("ascii").partition("?")
+    return request.method, raw, query, {name.lower(): text for name, text in request.headers.items()}, body
+
+
+def _outgoing(http: Any, request: Any, step: Send) -> Any:
+    headers = [(name, text) for name, text in request.headers.raw if name.lower().decode("ascii") not in _OWN]
+    headers.append((b"accept-encoding", b"identity"))
+    return http.Request(request.method, request.url, headers=headers, content=step.body, extensions=request.extensions)
+
+
+def _bounded(stream: Iterable[bytes]) -> Iterator[bytes]:
+    size = 0
+    for piece in stream:
+        size += len(piece)
+        _check(size)
+        yield piece
+
+
+async def _abounded(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    size = 0
+    async for piece in stream:
+        size += len(piece)
+        _check(size)
+        yield piece
+
+
+def _check(size: int) -> None:
+    if size > MAX_REPLY_BYTES:
+        raise Refusal(502, "upstream.too-large", "The provider's answer is too large.")
+
+
+def _got(reply: Any, body: bytes) -> Got:
+    return Got(reply.status_code, {name.lower(): text for name, text in reply.headers.items()}, body)
+
+
+def _response(http: Any, request: Any, answered: Answered) -> Any:
+    return http.Response(answered.status, headers=dict(answered.headers), content=answered.body, request=request)
+
+
+__all__ = ["Library", "async_transport", "transport", "wrap"]

@@ -1,0 +1,228 @@
+"""One request to a model and its answer over HTTP, both judged; who sends the bytes is somebody else. Spec: [INT-1] ff.
+
+No I/O here: `turn` says what is to be done next, and is told what came of it, so that one road serves blocking and
+asyncio clients alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from ulid import ULID
+
+from cmf import adapters
+from cmf.adapters.driver import is_whole
+from cmf.adapters.sse import NdjsonReader, SseReader
+from cmf.codec import dumps, loads
+from cmf.errors import CmfError, DecodeError
+from cmf.request import ErrorInfo, Request, Response
+from cmf.value import replace
+from pipeline.context import Context
+from pipeline.emission import emit, emit_events
+from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError
+from pipeline.gateway.answer_ids import identified
+from pipeline.gateway.dialects import (
+    JSON,
+    NDJSON,
+    SSE,
+    Does,
+    Endpoint,
+    counted,
+    dialect_near,
+    endpoint_of,
+    nothing_there,
+    streamed,
+    without_unasked,
+)
+from pipeline.gateway.exchange import APPROVAL_HEADER, Asked, read_request
+from pipeline.gateway.intake import check_query, query_of
+from pipeline.gateway.refusal import Refusal, of_decision, of_unreadable
+from pipeline.gateway.reply import decision_headers
+from pipeline.guard import raised
+from pipeline.outcome import Outcome
+from pipeline.stage import Traffic
+
+MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
+_KEPT: Final = ("retry-after", "retry-after-ms", "x-should-retry", "x-request-id", "request-id")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """To be judged; the answer is an Outcome."""
+
+    value: Traffic
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A reply that waited for a person, and is approved; the answer is an Outcome."""
+
+    approval_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """To be sent to where the request was for, with this body in place of its own; the answer is `Got`."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """What the provider answered, whole: the body as it came, up to `MAX_REPLY_BYTES`, unpacked by nobody."""
+
+    status: int
+    headers: Mapping[str, str]  # by lower-case name
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What the client gets: made here."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+Step: TypeAlias = Judge | Release | Send
+Turn: TypeAlias = Generator[Step, Any, Answered]
+
+
+def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Turn:
+    """What to do about one request of a client, in order; at its end, what the client gets.
+
+    What may not go out, or may not come in, is a refusal in the client's own format: nothing is raised for it.
+    """
+    request_id = ULID()
+    dialect = dialect_near(path)
+    try:
+        endpoint = _endpoint(path, query, headers)
+        dialect = endpoint.dialect
+        if endpoint.does is Does.MODELS or method != endpoint.method:
+            raise nothing_there(path)
+        check_query(query_of(query.encode("ascii", "replace")), endpoint)
+        asked = Asked(endpoint=endpoint, body=_json(headers, body), headers=headers, request_id=request_id)
+        request = read_request(asked)
+        if endpoint.does is Does.COUNT:
+            tokens = adapters.get(dialect.name).estimate_input_tokens(request)
+            return Answered(200, _own({"x-cmf-estimated": "true"}), dumps(counted(dialect, tokens)))
+        return (yield from _answer(asked, request))
+    except DecisionError as error:
+        refusal = of_decision(error)
+    except Refusal as error:
+        refusal = error
+    except ApprovalError as error:
+        refusal = Refusal(403, error.code, error.message)
+    except (EmissionError, StoreError) as error:
+        refusal = Refusal(503, error.code, error.message, headers={"x-should-retry": "true"})
+    except CmfError as error:
+        refusal = of_unreadable(error)
+    told = {"x-should-retry": "false", **refusal.headers, "x-cmf-code": refusal.code}
+    return Answered(refusal.status, _own(told), dumps(dialect.error(refusal, f"req_{request_id}")))
+
+
+def _answer(asked: Asked, request: Request) -> Turn:
+    dialect = asked.endpoint.dialect
+    approval = asked.headers.get(APPROVAL_HEADER)
+    if approval is not None:
+        return _written(asked, request, raised((yield Release(approval))), {})
+    named = replace(request, model=f"{dialect.provider}:{request.model}")
+    admitted: Outcome = raised((yield Judge(named, Context())))
+    if admitted.request is None:
+        raise Refusal(503, "pipeline.no-request", "What was judged is no request.")
+    sent = admitted.request
+    if asked.endpoint.model is not None and sent.model != named.model:
+        raise Refusal(503, "integration.other-model", "The model stands in the path, and is another now.")
+    got: Got = yield Send(dumps(emit(admitted, dialect.name)))
+    response = identified(_read(got, asked, sent), dialect.name, asked.request_id)
+    facts = Context(history=sent, labels=admitted.labels)
+    outcome: Outcome = raised((yield Judge(response, facts)))
+    kept = {name: got.headers[name] for name in _KEPT if _PLAIN.fullmatch(got.headers.get(name, ""))}
+    return _written(asked, request, outcome, kept)
+
+
+def _written(asked: Asked, request: Request, outcome: Outcome, kept: Mapping[str, str]) -> Answered:
+    """What was judged, as the client's format says it."""
+    dialect, response = asked.endpoint.dialect, outcome.response
+    if response is None:
+        raise Refusal(503, "pipeline.no-response", "What was judged is no response.")
+    told = {**kept, **decision_headers(outcome.decision)}
+    if response.error is None and request.stream:
+        events = without_unasked(asked.endpoint, asked.body, emit_events(outcome, dialect.name))
+        media_type, data = streamed(asked.endpoint, events)
+        return Answered(200, _own(told, media_type), data)
+    status = 200 if response.error is None else response.error.status or 502
+    return Answered(status, _own(told), dumps(emit(outcome, dialect.name)))
+
+
+def _endpoint(path: str, query: str, headers: Mapping[str, str]) -> Endpoint:
+    """What the path asks for, wherever the provider has put its API; Refusal where nothing of it is judged here."""
+    pairs = query_of(query.encode("ascii", "replace"))
+    for at in (found.start() for found in re.finditer("/", path)):
+        endpoint = endpoint_of(path[at:], pairs, headers)
+        if endpoint is not None:
+            return endpoint
+    raise nothing_there(path)
+
+
+def _json(headers: Mapping[str, str], body: bytes) -> Any:
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON or "content-encoding" in headers:
+        raise Refusal(415, "http.media-type", "What is no plain JSON is not judged, and so not sent.")
+    try:
+        return loads(body)
+    except DecodeError as error:
+        raise of_unreadable(error) from None
+
+
+# -- what came back ----------------------------------------------------------------------------------------------------
+
+
+def _read(got: Got, asked: Asked, request: Request) -> Response:
+    """The answer, whole or folded; of an error what it says. Refusal 502 for what cannot be read."""
+    dialect = asked.endpoint.dialect
+    adapter = adapters.get(dialect.name)
+    kind = got.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if got.headers.get("content-encoding", "identity").lower() != "identity" or 300 <= got.status < 400:
+        raise _unreadable()
+    try:
+        if kind in (SSE, NDJSON) and got.status == 200:
+            reader = NdjsonReader() if kind == NDJSON else SseReader()
+            events = [event for event in [*reader.feed(got.body), *reader.close()] if "data" in event]
+            response = adapter.from_wire_response(adapter.fold_events(events), request)
+            if response.error is None and not is_whole(response):
+                raise Refusal(502, "upstream.cut", "The stream ended before its answer did.")
+            return response if response.error is None else _failed(response, response.error, 502)
+        if kind == JSON:
+            response = adapter.from_wire_response(loads(got.body), request)
+            if response.error is not None:
+                return _failed(response, response.error, got.status if got.status >= 400 else 502)
+            if got.status == 200:
+                return response
+    except CmfError:
+        pass
+    if got.status == 200:
+        raise _unreadable()
+    message = "The provider gave an error instead of an answer."
+    kind = dialect.error_type(got.status)
+    return Response(error=ErrorInfo(message=message, code="upstream.error", status=got.status, type=kind))
+
+
+def _failed(response: Response, error: ErrorInfo, status: int) -> Response:
+    return replace(response, error=replace(error, status=status))
+
+
+def _unreadable() -> Refusal:
+    return Refusal(502, "upstream.unreadable", "The provider's answer cannot be read.")
+
+
+def _own(headers: Mapping[str, str], media_type: str = JSON) -> dict[str, str]:
+    return {**headers, "content-type": media_type}
+
+
+__all__ = ["MAX_REPLY_BYTES", "Answered", "Got", "Judge", "Release", "Send", "Step", "Turn", "turn"]
