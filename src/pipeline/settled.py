@@ -23,7 +23,7 @@ from pipeline.stage import Traffic
 from pipeline.stamping import Brought
 from pipeline.unchanged import same_start
 
-WORK_PER_LINE: Final = 16  # words, about, that a view's line and its share of the rest take
+WORK_PER_LINE: Final = 40  # words, about, that a view's line and its share of the rest take
 LETTERS_PER_WORD: Final = 6
 _FAILED: Final = "data_policy.failed"
 Labels: TypeAlias = Mapping[str, frozenset[str]]
