@@ -75,6 +75,17 @@ def test_a_line_that_is_the_same_is_the_same_object_and_new_origins_are_kept() -
     assert passes.lines[0].origins == [{"path": "/to"}]
 
 
+@pytest.mark.spec("PIPE-17")
+def test_a_line_that_a_later_pass_judged_was_not_taken_over() -> None:
+    taken, judged = replace(line("content[0]"), reused=True), line("content[0]")
+    passes = Passes()
+    passes.add([taken], reused=1)
+    passes.add([taken], reused=1)
+    assert passes.lines[0].reused
+    passes.add([judged], reused=0)
+    assert not passes.lines[0].reused
+
+
 @pytest.mark.spec("DEC-8")
 @given(st.lists(st.lists(st.integers(0, 7), unique=True), max_size=4), st.integers(1, 8))
 def test_places_are_those_of_a_list_that_really_shrinks(rounds: list[list[int]], length: int) -> None:
