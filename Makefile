@@ -82,6 +82,11 @@ chromium: ## A browser for the tests of the playground, from the system's packag
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
+.PHONY: postgres
+postgres: ## A PostgreSQL server for the tests of the store, from the system's packages; they run it as its own user
+	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
+	  || { apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql >/dev/null; }
+
 .PHONY: demo
 demo: install ## One agent conversation, judged part by part, in the terminal
 	$(BIN)/python examples/demo.py

@@ -38,6 +38,8 @@ class Context(Value):
     before. Without it, the same thing said at the same place of a conversation is the same call.
 
     `released` is how many characters of an answer are out already when it is judged once more; for the record.
+
+    `recorded` is what else a host wants on record of the run: names and texts of its own, none of the traffic's.
     """
 
     subject: SubjectExtension | None = None
@@ -54,6 +56,7 @@ class Context(Value):
     history: Request | tuple[Message, ...] | None = None
     call_id: Str | None = None
     released: int | None = None
+    recorded: Headers = FrozenDict()
 
 
 class Known(NamedTuple):

@@ -90,6 +90,7 @@ class _Kept:
     trails: list[Trail] = field(default_factory=list)
     turn: Turn | None = None
     keep: Keep = FOREVER
+    found: frozenset[str] = frozenset()
 
     @property
     def work(self) -> int:
@@ -100,7 +101,7 @@ class History:
     """What one run knows of the conversation that its value belongs to. Not to be shared between threads.
 
     `seen` gives those of some marks that are on record for the session, however far its history is trusted; `tools` are
-    those that the request offered which the context names.
+    those that the request offered which the context names; `found` are all marks that were found on record so far.
     """
 
     def __init__(
@@ -115,8 +116,10 @@ class History:
         seen: Look,
         tools: Sequence[ToolDefinition] = (),
         turn: Turn | None = None,
+        found: set[str],
     ) -> None:
         self.seen = seen
+        self.found = found
         self.tools = tools
         self._home = home
         self._key = key
@@ -196,7 +199,12 @@ class History:
         """Give back what was read; `released` went out, and belongs to the session's conversation from now on."""
         turn = self.turn if released is not None else None
         self._home.put_back(
-            self._key, self._trails, lambda known: self._continued(known, released), self.keep, turn=turn
+            self._key,
+            self._trails,
+            lambda known: self._continued(known, released),
+            self.keep,
+            turn=turn,
+            found=self.found,
         )
 
     def _continued(self, known: tuple[Message, ...] | None, released: Traffic | None) -> tuple[Message, ...] | None:
@@ -228,6 +236,7 @@ class Histories:
     Args:
         sessions: the record of what was judged here.
         trusted: whether what clients present is believed without a record [C4].
+        noting: whether marks that were found are remembered, for what is put on file of a run.
     """
 
     def __init__(
@@ -236,12 +245,14 @@ class Histories:
         sessions: SessionStore,
         *,
         trusted: bool = False,
+        noting: bool = False,
         max_sessions: int = MAX_SESSIONS,
         max_work: int = MAX_WORK,
     ) -> None:
         self.profiles = profiles
         self._sessions = sessions
         self._trusted = trusted
+        self._noting = noting
         self._max_sessions = max_sessions
         self._max_work = max_work
         self._kept: OrderedDict[SessionKey, _Kept] = OrderedDict()
@@ -264,8 +275,20 @@ class Histories:
             trails, kept.trails = kept.trails, []
             self._work -= sum(trail.work for trail in trails)
             known, turn = kept.messages, kept.turn if given is None else None
-        look, seen = self._look(context), self._seen(context)
-        return History(self, key, given=given, known=known, trails=trails, look=look, seen=seen, tools=tools, turn=turn)
+            found = set(kept.found)
+        seen = self._seen(context, found)
+        return History(
+            self,
+            key,
+            given=given,
+            known=known,
+            trails=trails,
+            look=frozenset if self._trusted else seen,
+            seen=seen,
+            tools=tools,
+            turn=turn,
+            found=found,
+        )
 
     def put_back(
         self,
@@ -275,6 +298,7 @@ class Histories:
         keep: Keep = FOREVER,
         *,
         turn: Turn | None = None,
+        found: Collection[str] = (),
     ) -> None:
         """Keep trails for the next run of the session, and its conversation as `continued` makes it of the one known.
 
@@ -295,6 +319,7 @@ class Histories:
             self._work -= kept.work
             kept.trails = [*trails, *kept.trails][:MAX_TRAILS]
             kept.turn = kept.turn if turn is None else turn
+            kept.found = kept.found.union(found) if self._noting else kept.found
             self._work += kept.work
             while len(self._kept) > self._max_sessions or (self._kept and self._work > self._max_work):
                 _, forgotten = self._kept.popitem(last=False)
@@ -320,11 +345,13 @@ class Histories:
         kept = self._kept.pop(key, _Kept())
         self._work -= kept.work
 
-    def _look(self, context: Context) -> Look:
-        return frozenset if self._trusted else self._seen(context)
+    def _seen(self, context: Context, found: set[str]) -> Look:
+        def seen(digests: Collection[str]) -> frozenset[str]:
+            known = self._sessions.seen(context, digests) if digests else frozenset()
+            found.update(known)
+            return known
 
-    def _seen(self, context: Context) -> Look:
-        return lambda digests: self._sessions.seen(context, digests) if digests else frozenset()
+        return seen
 
 
 def _item(key: SessionKey) -> str:

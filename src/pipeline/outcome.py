@@ -12,6 +12,8 @@ from cmf.request import Request, Response
 from pipeline.asking import Answer
 from pipeline.certificate import Bound, Certificate
 from pipeline.decision import Decision
+from pipeline.policy_input import SessionFacts
+from pipeline.retention import Keep
 from pipeline.stage import Traffic
 
 
@@ -50,11 +52,23 @@ class Outcome:
         return self.value if isinstance(self.value, Message) else None
 
 
+class Basis(NamedTuple):
+    """What a judgement went by besides its value and context: the session, its marks, and how long data may be kept."""
+
+    session: SessionFacts
+    seen: frozenset[str]
+    keep: Keep
+
+
 class Ran(NamedTuple):
-    """An outcome, and what the stages that run after it are given: what the others made; None where none ran."""
+    """An outcome, and what the stages that run after it are given: what the others made; None where none ran.
+
+    `basis` is what was judged by; None where it did not come to that.
+    """
 
     outcome: Outcome
     staged: Traffic | None = None
+    basis: Basis | None = None
 
 
 def bound(outcome: Outcome) -> Bound:
@@ -70,4 +84,4 @@ def bound(outcome: Outcome) -> Bound:
     )
 
 
-__all__ = ["Outcome", "Ran", "bound"]
+__all__ = ["Basis", "Outcome", "Ran", "bound"]

@@ -27,7 +27,8 @@ from pipeline.engines.base import Engine
 from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, where_from
 from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded, PoliciesChanged, PoliciesRefused
 from pipeline.history import Histories, History
-from pipeline.outcome import Outcome, Ran
+from pipeline.kept_content import KeepingContent
+from pipeline.outcome import Basis, Outcome, Ran
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
@@ -93,8 +94,16 @@ class Pipeline:
         self._choice = SessionChoice(SessionMode(settings.sessions), self._sessions)
         self._sealer = Sealer(settings.seal_key)
         release = settings.on_record_failure == "release"
-        self._recording = None if recorder is None else Recording(recorder, self.events, release=release)
-        self._histories = Histories(profiles or Profiles(), self._sessions, trusted=settings.history == "trusted")
+        content = _keeping(settings)
+        self._recording = (
+            None if recorder is None else Recording(recorder, self.events, release=release, content=content)
+        )
+        self._histories = Histories(
+            profiles or Profiles(),
+            self._sessions,
+            trusted=settings.history == "trusted",
+            noting=content is not None,
+        )
 
     def run(self, value: Traffic, context: Context | None = None) -> Outcome:
         """The outcome for a message, request or response; a refusal is a value here, never an exception."""
@@ -177,9 +186,7 @@ class Pipeline:
         begin = perf_counter_ns()
         known, refused = self._in_session(_traffic(value), known)
         ran = refused or self._judged(value, known, approval_id)
-        if self._recording is not None and not self._recording.keep(
-            value, known, ran.outcome, perf_counter_ns() - begin
-        ):
+        if self._recording is not None and not self._recording.keep(value, known, ran, perf_counter_ns() - begin):
             return self._runner.closed(value, UNRECORDED)
         if ran.staged is not None:
             self._runner.afterwards(ran.staged, known)
@@ -194,7 +201,7 @@ class Pipeline:
                 changes = self._committed(value, known, facts, ran.outcome, history)
                 if changes is not None:
                     self._stands(known, facts, ran.outcome, history, changes)
-                    return ran
+                    return ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
         except Exception as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
             return self._outage(value, error)
         return Ran(self._runner.closed(value, "session.conflict"))
@@ -208,7 +215,7 @@ class Pipeline:
         known, refused = await self._choosing(self._in_session, _traffic(value), known)
         ran = refused or await self._ajudged(value, known, approval_id)
         if self._recording is not None and not await self._recording.akeep(
-            value, known, ran.outcome, perf_counter_ns() - begin
+            value, known, ran, perf_counter_ns() - begin
         ):
             return self._runner.closed(value, UNRECORDED)
         if ran.staged is not None:
@@ -225,7 +232,7 @@ class Pipeline:
                 changes = await aside(self._committed, value, known, facts, ran.outcome, history)
                 if changes is not None:
                     self._stands(known, facts, ran.outcome, history, changes)
-                    return ran
+                    return ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
         except Exception as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
             return self._outage(value, error)
         return Ran(self._runner.closed(value, "session.conflict"))
@@ -364,6 +371,18 @@ class Pipeline:
         """The same, and end what fire-and-forget stages still do."""
         await self._runner.aclose()
         self._aside.close()
+
+
+def _keeping(settings: Config) -> KeepingContent | None:
+    """What is kept of what was judged, as settings say."""
+    if settings.content == "none":
+        return None
+    mask = None
+    if settings.content == "masked":
+        from pipeline.masking import Masking  # compiles policies of its own
+
+        mask = Masking().masked
+    return KeepingContent(settings.history, mask, settings.content_days)
 
 
 def _calls(messages: Iterable[tuple[int | None, Message]], call_id: str | None) -> Iterator[Count]:

@@ -7,6 +7,8 @@ only ids, codes, paths, digests and counts.
 from __future__ import annotations
 
 import hashlib
+import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,6 +28,34 @@ _ABOUT_THE_CALL: Final = ("call", "before")  # entries of `origins` that are abo
 _LABELS: Final = {"system": "cmf-pipeline", "version": version("cmf-pipeline")}
 
 
+SALT_BYTES: Final = 32
+_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")  # a name that cannot be a sentence, or hold one
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What was judged, as it is kept apart from its record: the record holds the commitment alone [AUD-70].
+
+    Attributes:
+        body: a line of a replay file. salt: without it nobody can try out what the commitment may be to.
+        expires_at: the first moment at which it must be gone, in microseconds since the epoch; None for no such.
+    """
+
+    body: bytes
+    salt: bytes
+    expires_at: int | None = None
+
+    @classmethod
+    def of(cls, body: bytes, expires_at: int | None = None) -> Content:
+        """The content under a salt of its own."""
+        return cls(body, secrets.token_bytes(SALT_BYTES), expires_at)
+
+    @property
+    def commitment(self) -> str:
+        """SHA-256 of the salt and the bytes, as hex."""
+        return hashlib.sha256(self.salt + self.body).hexdigest()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What the host knows of a run besides the decision.
@@ -36,6 +66,10 @@ class Run:
             on, as its certificate has it.
         session_version: of the session, as it was read.
         timings: phase → nanoseconds; OPA's `metrics`.
+        labels_gained: that the session, or the run that stands alone, has since.
+        model: as it was asked for, or answered, `provider:model` where the provider is known.
+        content: what was judged, if it is to be kept; `left_out` is why it is not, where it was to be.
+        masked: places in it, as JSON pointers, where stand-ins took the place of secrets.
     """
 
     timestamp: datetime
@@ -43,6 +77,11 @@ class Run:
     output_digest: str | None = None
     session_version: int | None = None
     timings: Mapping[str, int] = field(default_factory=dict)
+    labels_gained: frozenset[str] = frozenset()
+    model: str | None = None
+    content: Content | None = None
+    left_out: str | None = None
+    masked: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +91,7 @@ class Record:
     Attributes:
         id: of what it is about: a decision's, or of another `kind`.
         kind: `decision`, `sweep`, `log`, or what else is put on record.
+        content: what is kept with it, apart.
     """
 
     id: str
@@ -63,6 +103,7 @@ class Record:
     revision: str
     body: bytes
     kind: str = "decision"
+    content: Content | None = None
 
     @property
     def digest(self) -> str:
@@ -101,6 +142,10 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
         "subject": None if subject is None else _present({"id": subject.id, "type": subject.type}),
         "session": context.session,
         "session_version": run.session_version,
+        "labels_gained": sorted(map(_plain, run.labels_gained)) or None,
+        "llm": None if run.model is None else _llm(run.model, masked),
+        "host": dict(context.recorded) or None,
+        "content": _content(run),
         "released_characters": context.released,
         "requested_by": subject.id if subject is not None else None,
         "environment": context.environment,
@@ -108,7 +153,7 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
         "trace_id": request.trace_id if request is not None else None,
         "span_id": request.span_id if request is not None else None,
         "metrics": dict(run.timings),
-        "masked": masked,
+        "masked": [*masked, *run.masked],
         "erased": list(ERASED),
     }
     return Record(
@@ -120,7 +165,27 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
         action=decision.action.value,
         revision=decision.revision,
         body=dumps(_present(body)),
+        content=run.content,
     )
+
+
+def _content(run: Run) -> dict[str, Any] | None:
+    """What the record says of what is kept apart."""
+    if run.content is not None:
+        return {"commitment": run.content.commitment, "bytes": len(run.content.body)}
+    return None if run.left_out is None else {"left_out": run.left_out}
+
+
+def _plain(name: str) -> str:
+    """The name if it is one; the digest of what may be somebody's words."""
+    return name if _PLAIN.fullmatch(name) else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def _llm(named: str, masked: list[str]) -> dict[str, Any]:
+    provider, colon, model = named.partition(":")
+    shown = {"provider": _cut(provider, provider, "/llm/provider", masked)} if colon else {}
+    model = model if colon else named
+    return {**shown, "model": _cut(model, model, "/llm/model", masked)}
 
 
 def _present(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from pipeline.errors import StoreError
 from pipeline.record import Record
 from pipeline.store.database import Store
-from pipeline.store.records import row_of
-from pipeline.store.tables import RECORDS
+from pipeline.store.records import content_row_of, row_of
+from pipeline.store.tables import CONTENTS, RECORDS
 from pipeline.store.writer import TIMEOUT_SECONDS, waited
 
 
@@ -25,7 +25,10 @@ class Recorder:
 
     def submit(self, record: Record) -> Future[None]:
         """Done when the record is durable; StoreError in it where it is not, StoreBusy at once when too much waits."""
-        return self._writer.insert(RECORDS, row_of(record))
+        rows = [(RECORDS, row_of(record))]
+        if record.content is not None:
+            rows.append((CONTENTS, content_row_of(record, record.content)))
+        return self._writer.insert_all(rows)
 
     def record(self, record: Record) -> None:
         """Return when the record is durable; StoreError (`store.timeout` too) if it may not be."""

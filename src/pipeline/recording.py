@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from cmf.identity import Clock
+from cmf.message import Message
 from pipeline.certificate import digest_of
 from pipeline.context import Context
 from pipeline.errors import PipelineError, where_from
 from pipeline.events import Events, RecordUnavailable
-from pipeline.outcome import Outcome
+from pipeline.kept_content import NOTHING, KeepingContent
+from pipeline.outcome import Outcome, Ran
 from pipeline.record import Record, Run, record_of
 from pipeline.sessions import wall_clock
 from pipeline.stage import Traffic
 
 _log: Final = logging.getLogger("pipeline.recording")
 UNRECORDED: Final = "record.unavailable"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Records(Protocol):
@@ -32,38 +37,65 @@ class Records(Protocol):
 
 
 class Recording:
-    """Puts every run on record. `release` says that an outcome is given out though its record could not be kept."""
+    """Puts every run on record. `release` says that an outcome is given out though its record could not be kept.
 
-    def __init__(self, records: Records, events: Events, *, release: bool, clock: Clock = wall_clock) -> None:
+    `content` says what is kept beside it of what was judged; by default nothing.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        events: Events,
+        *,
+        release: bool,
+        clock: Clock = wall_clock,
+        content: KeepingContent | None = None,
+    ) -> None:
+        self._content = content
         self._records = records
         self._events = events
         self._release = release
         self._clock = clock
 
-    def keep(self, value: Traffic, context: Context, outcome: Outcome, run_ns: int) -> bool:
+    def keep(self, value: Traffic, context: Context, ran: Ran, run_ns: int) -> bool:
         """Whether the outcome of the run on `value` may be given out: its record is durable, or need not be."""
         try:
-            self._records.record(self._record(value, context, outcome, run_ns))
+            self._records.record(self._record(value, context, ran, run_ns))
         except Exception as error:  # noqa: BLE001  (whatever a recorder of the host's own raises, nothing is on record)
-            return self._failed(outcome, error)
+            return self._failed(ran.outcome, error)
         return True
 
-    async def akeep(self, value: Traffic, context: Context, outcome: Outcome, run_ns: int) -> bool:
+    async def akeep(self, value: Traffic, context: Context, ran: Ran, run_ns: int) -> bool:
         """`keep`, awaiting the record."""
         try:
-            await self._records.arecord(self._record(value, context, outcome, run_ns))
+            if self._content is not None and self._content.takes_time:
+                record = await asyncio.to_thread(self._record, value, context, ran, run_ns)
+            else:
+                record = self._record(value, context, ran, run_ns)
+            await self._records.arecord(record)
         except Exception as error:  # noqa: BLE001  (as above)
-            return self._failed(outcome, error)
+            return self._failed(ran.outcome, error)
         return True
 
-    def _record(self, value: Traffic, context: Context, outcome: Outcome, run_ns: int) -> Record:
+    def _record(self, value: Traffic, context: Context, ran: Ran, run_ns: int) -> Record:
+        outcome, basis = ran.outcome, ran.basis
         certificate = outcome.certificate
+        now = self._clock()
+        kept = NOTHING
+        if self._content is not None:
+            at = (now - _EPOCH) // _EPOCH.resolution
+            kept = self._content.of(value, context, outcome.decision, basis, at)
         run = Run(
-            timestamp=self._clock(),
+            timestamp=now,
             input_digest=digest_of(value),
             output_digest=None if certificate is None else certificate.digest,
             session_version=outcome.session_version,
             timings={**outcome.timings, "run_ns": run_ns},
+            labels_gained=frozenset() if basis is None else outcome.labels - basis.session.labels,
+            model=None if isinstance(value, Message) else value.model,
+            content=kept.content,
+            left_out=kept.left_out,
+            masked=kept.masked,
         )
         return record_of(outcome.decision, context, run)
 

@@ -148,10 +148,11 @@ class Sweep:
 
     def __init__(self, store: Store, *holders: Holder) -> None:
         from pipeline.recorder import Recorder  # these bring SQLAlchemy, which asking what to keep does not need
-        from pipeline.store.held import SealedContent
+        from pipeline.store.held import JudgedContent, SealedContent
 
         self._recorder = Recorder(store)
-        self._holders: tuple[Holder, ...] = (SealedContent(store.engine, store.writer), *holders)
+        own = (SealedContent(store.engine, store.writer), JudgedContent(store.contents()))
+        self._holders: tuple[Holder, ...] = (*own, *holders)
 
     def run(self, now: int) -> tuple[Swept, ...]:
         """Erase everything that is due at `now`; one line per holder. A holder that fails does not stop the others.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pipeline.postgres_server import Postgres, running_postgres
 from tests.pipeline.redis_server import running_redis
 from tests.pipeline.session_stores import Clock
 from ulid import ULID
@@ -75,13 +76,33 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store on each kind of database in turn."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'store.sqlite3'}"
+    else:
+        url = request.getfixturevalue("postgres").new()
+    with Store(url, key=tmp_path / "audit.pem") as opened:
+        yield opened
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql", "redis"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[SessionStore]:
     """Each kind of store in turn."""
     if request.param == "memory":
         yield MemorySessions(clock)
     elif request.param == "sqlite":
         with Store.at(tmp_path / "store.sqlite3") as database:
+            yield database.sessions(clock=clock, timeout_seconds=60)
+    elif request.param == "postgresql":
+        with Store(request.getfixturevalue("postgres").new(), key=tmp_path / "audit.pem") as database:
             yield database.sessions(clock=clock, timeout_seconds=60)
     else:
         sessions = RedisSessions(request.getfixturevalue("redis_url"), prefix=str(ULID()), clock=clock)

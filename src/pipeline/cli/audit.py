@@ -36,13 +36,13 @@ _FOLLOW_SECONDS: Final = 0.5
 _SHOWN: Final = 20  # problems that are printed; how many there are in all is said
 
 
-def verify_place(place: Path, *, heads: Path | None, keys: Sequence[Path], as_json: bool) -> None:
+def verify_place(place: str, *, heads: Path | None, keys: Sequence[Path], as_json: bool) -> None:
     """Say what is wrong with a database or bundle, and leave with what it comes to."""
     with one_line_errors():
         exported = [] if heads is None else read_heads(heads)
         trusted = [_public_key(file) for file in keys] or None
         if zipfile.is_zipfile(place):
-            report = verify_bundle(place, exported=exported, keys=trusted)
+            report = verify_bundle(Path(place), exported=exported, keys=trusted)
         else:
             with _evidence(place) as evidence:
                 report = verify(evidence, exported=exported, keys=trusted)
@@ -54,7 +54,7 @@ def verify_place(place: Path, *, heads: Path | None, keys: Sequence[Path], as_js
         raise typer.Exit(_code(report))
 
 
-def export(store: Path, out: Path, *, query: str | None) -> None:
+def export(store: str, out: Path, *, query: str | None) -> None:
     """Write a bundle of what the query finds, or of everything."""
     with one_line_errors():
         selection = None
@@ -69,13 +69,13 @@ def export(store: Path, out: Path, *, query: str | None) -> None:
     typer.echo(f"{counted(count, 'record')} written to {out}")
 
 
-def find(store: Path, query: str, *, limit: int, as_json: bool) -> None:
+def find(store: str, query: str, *, limit: int, as_json: bool) -> None:
     """Print what the query finds, the newest first."""
     with one_line_errors(), _search(store) as search:
         _print_found(search.page(parse(query, wall_clock()), limit=limit), as_json)
 
 
-def tail(store: Path, *, limit: int, follow: bool, as_json: bool) -> None:
+def tail(store: str, *, limit: int, follow: bool, as_json: bool) -> None:
     """Print the newest records, the newest last; with `follow`, those that come too."""
     with one_line_errors(), _search(store) as search:
         everything = parse("", wall_clock())
@@ -89,9 +89,9 @@ def tail(store: Path, *, limit: int, follow: bool, as_json: bool) -> None:
             seen = new[0].seq if new else seen
 
 
-def show(store: Path, record_id: str) -> None:
+def show(store: str, record_id: str) -> None:
     """Print one record and where it is."""
-    with one_line_errors(), _reading(store) as engine:
+    with one_line_errors(), reading(store) as engine:
         found = stored_record(engine, record_id)
     if found is None:
         fail(f"{store} has no record {visible(record_id)}", Exit.INPUT)
@@ -99,7 +99,7 @@ def show(store: Path, record_id: str) -> None:
     typer.echo(escaped_json({"log": found.log, "place": found.place, "digest": found.digest, "record": body}))
 
 
-def heads(store: Path) -> None:
+def heads(store: str) -> None:
     """Print the newest head of each log."""
     with one_line_errors(), _evidence(store) as evidence:
         for log in evidence.logs():
@@ -114,7 +114,8 @@ def key(file: Path) -> None:
 
 
 @contextmanager
-def _reading(store: Path) -> Iterator[Any]:
+def reading(store: str) -> Iterator[Any]:
+    """A block with an engine that only reads the store there."""
     engine = open_to_read(store)
     try:
         yield engine
@@ -123,16 +124,16 @@ def _reading(store: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def _evidence(store: Path) -> Iterator[Evidence]:
-    with _reading(store) as engine:
+def _evidence(store: str) -> Iterator[Evidence]:
+    with reading(store) as engine:
         yield StoreEvidence(engine)
 
 
 @contextmanager
-def _search(store: Path) -> Iterator[Search]:
-    with _reading(store):  # a file that is missing is not made
+def _search(store: str) -> Iterator[Search]:
+    with reading(store):  # a file that is missing is not made
         pass
-    with Store.at(store) as opened:
+    with Store.named(store, keyless=True) as opened:
         search = Search(opened.engine, opened.writer)
         search.catch_up()
         yield search
@@ -189,4 +190,4 @@ def _print_found(found: Iterable[Found], as_json: bool) -> None:
             typer.echo(visible(f"{at}  {one.verdict:<16}  {one.action:<16}  {one.id}  {who}"))
 
 
-__all__ = ["export", "find", "heads", "key", "show", "tail", "verify_place"]
+__all__ = ["export", "find", "heads", "key", "reading", "show", "tail", "verify_place"]

@@ -9,7 +9,15 @@ import typer
 
 from pipeline.cli.replaying import FiguresAs
 
-Place = Annotated[Path, typer.Argument(metavar="STORE", help="The database: a SQLite file.")]
+Place = Annotated[str, typer.Argument(metavar="STORE", help="The database: a SQLite file, or postgresql://…")]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key", metavar="PEM", help="The key that signs; by default beside a SQLite file.")
+]
+By = Annotated[str, typer.Option("--by", metavar="WHO", help="Who asks for it: an id. It goes on record.")]
+Second = Annotated[str | None, typer.Option("--second", metavar="WHO", help="A second person who agrees.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why. It goes on record.")]
+Subject = Annotated[str | None, typer.Option("--subject", help="Whose: an id, or anonymous.")]
+Session = Annotated[str | None, typer.Option("--session", help="Of which session.")]
 QueryText = Annotated[
     str, typer.Argument(metavar="QUERY", help="As in: verdict:deny rule:tools/* since:7d -session:test")
 ]
@@ -23,9 +31,7 @@ audit = typer.Typer(
 
 @audit.command("verify")
 def verify(
-    place: Annotated[
-        Path, typer.Argument(metavar="STORE|BUNDLE", help="A database, or what `cmf audit export` wrote.")
-    ],
+    place: Annotated[str, typer.Argument(metavar="STORE|BUNDLE", help="A database, or what `cmf audit export` wrote.")],
     heads: Annotated[
         Path | None, typer.Option("--heads", help="The heads that were exported to a second place.")
     ] = None,
@@ -99,3 +105,77 @@ def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="The private k
     from pipeline.cli import audit as does
 
     does.key(file)
+
+
+@audit.command("reveal")
+def reveal(
+    store: Place,
+    id: Annotated[str, typer.Argument(metavar="ID", help="Of a decision.")],
+    by: By,
+    reason: Reason,
+    second: Second = None,
+    key: KeyFile = None,
+) -> None:
+    """Print what was judged, as a line of a replay file; first a record says who wanted to see it, and why."""
+    from pipeline.cli import audit_content as does
+
+    does.reveal(store, key, id, person=by, second=second, reason=reason)
+
+
+@audit.command("erase")
+def erase(
+    store: Place,
+    by: By,
+    reason: Reason,
+    subject: Subject = None,
+    session: Session = None,
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="TIME", help="What is older: 400d, 2026-01-31.")
+    ] = None,
+    key: KeyFile = None,
+) -> None:
+    """Erase what was judged, of a subject, a session or a time. Records stay, and the log still verifies."""
+    from pipeline.cli import audit_content as does
+
+    does.erase(store, key, person=by, reason=reason, subject=subject, session=session, before=before)
+
+
+@audit.command("hold")
+def hold(
+    store: Place, by: By, reason: Reason, subject: Subject = None, session: Session = None, key: KeyFile = None
+) -> None:
+    """Hold what was judged, and what will be: nothing erases it until the hold is released. Prints the hold's id."""
+    from pipeline.cli import audit_content as does
+
+    does.hold(store, key, person=by, reason=reason, subject=subject, session=session)
+
+
+@audit.command("holds")
+def holds(store: Place) -> None:
+    """List the holds that hold."""
+    from pipeline.cli import audit_content as does
+
+    does.holds(store)
+
+
+@audit.command("release")
+def release(
+    store: Place,
+    id: Annotated[str, typer.Argument(metavar="HOLD", help="As `cmf audit holds` lists it.")],
+    by: By,
+    reason: Reason,
+    second: Second = None,
+    key: KeyFile = None,
+) -> None:
+    """Release a hold; what is due is erased by the next sweep."""
+    from pipeline.cli import audit_content as does
+
+    does.release(store, key, id, person=by, second=second, reason=reason)
+
+
+@audit.command("sweep")
+def sweep(store: Place, key: KeyFile = None) -> None:
+    """Erase what may not be kept any longer, and say how much that was."""
+    from pipeline.cli import audit_content as does
+
+    does.sweep(store, key)

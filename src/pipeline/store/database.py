@@ -7,8 +7,10 @@ from pathlib import Path
 from cmf.identity import Clock
 from pipeline.audit.exporting import EVERY_SECONDS, Exporter, HeadSink
 from pipeline.audit.heads import Signer
+from pipeline.errors import ConfigError
 from pipeline.sessions import wall_clock
-from pipeline.store.engine import BUSY_SECONDS, open_engine
+from pipeline.store.contents import ContentRules, Contents
+from pipeline.store.engine import BUSY_SECONDS, is_url, open_engine
 from pipeline.store.ledger import Ledger
 from pipeline.store.log import Log
 from pipeline.store.sessions import SqlSessions
@@ -19,13 +21,14 @@ class Store:
     """An open database, migrated. Close it once; what waits is finished first.
 
     Args:
-        url: see `open_engine`; `Store.at(path)` for a SQLite file.
+        url: see `open_engine`; `Store.at(path)` for a SQLite file, `Store.named(place)` for what a user names.
         busy_seconds: how long one transaction waits for another process' (SQLite).
         max_waiting: writes that may wait before StoreBusy. max_batch: writes that share one commit, at most.
         key: the file of the Ed25519 key that signs the heads of the log of records; by default beside the database,
             made when the first record is kept. Better on a disk that who writes the database cannot read.
         heads: where the heads are exported to; without it nobody finds that the newest records were cut off.
         heads_seconds: how often they are, at most.
+        keyless: it is opened to read and to index; putting something on record would fail.
         clock: the time of heads.
     """
 
@@ -37,12 +40,16 @@ class Store:
         max_waiting: int = MAX_WAITING,
         max_batch: int = MAX_BATCH,
         key: Path | None = None,
+        keyless: bool = False,
         heads: HeadSink | None = None,
         heads_seconds: float = EVERY_SECONDS,
         clock: Clock = wall_clock,
     ) -> None:
         self.engine = open_engine(url, busy_seconds=busy_seconds)
         self.exporter = None if heads is None else Exporter(heads, every_seconds=heads_seconds)
+        if key is None and not keyless and self.engine.dialect.name != "sqlite":
+            self.engine.dispose()
+            raise ConfigError("a server has no place beside it for a key", path="key", hint="name the file of the key")
         signing = Path(f"{self.engine.url.database}.key") if key is None else key
         offer = _nobody if self.exporter is None else self.exporter.offer
         log = Log(lambda: Signer.at(signing), clock=clock, offer=offer)
@@ -53,6 +60,20 @@ class Store:
         """The store in a SQLite file, which is made if it is missing."""
         return cls(f"sqlite:///{file.absolute()}", key=key, heads=heads)
 
+    @classmethod
+    def named(
+        cls,
+        place: str | Path,
+        *,
+        key: Path | None = None,
+        keyless: bool = False,
+        heads: HeadSink | None = None,
+        heads_seconds: float = EVERY_SECONDS,
+    ) -> Store:
+        """The store at a path, or at `postgresql://…`, which needs a key."""
+        url = str(place) if is_url(place) else f"sqlite:///{Path(place).absolute()}"
+        return cls(url, key=key, keyless=keyless, heads=heads, heads_seconds=heads_seconds)
+
     def sessions(self, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS) -> SqlSessions:
         """The sessions in it; they live as long as the store."""
         return SqlSessions(self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds)
@@ -60,6 +81,12 @@ class Store:
     def ledger(self, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS) -> Ledger:
         """The conversations in it; they live as long as the store."""
         return Ledger(self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds)
+
+    def contents(
+        self, *, rules: ContentRules | None = None, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> Contents:
+        """What was judged, as far as it is kept; it lives as long as the store."""
+        return Contents(self.engine, self.writer, clock=clock, rules=rules, timeout_seconds=timeout_seconds)
 
     def close(self) -> None:
         """Finish what waits, and let go of all connections."""

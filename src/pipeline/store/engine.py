@@ -19,9 +19,10 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pipeline.errors import ConfigError, StoreError
 
-SCHEMA: Final = "0005"  # the newest migration; a test compares it with the folder
+SCHEMA: Final = "0006"  # the newest migration; a test compares it with the folder
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
+_WRITERS: Final = 0x636D66_73746F72  # the number of the lock that writers of a PostgreSQL database hold in turn
 _BEGIN: Final = "cmf_begin"  # execution option: how a transaction of SQLite begins
 
 
@@ -29,7 +30,7 @@ def open_engine(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
     """An engine on a database that is migrated and ready; a missing SQLite file is made, readable by its owner alone.
 
     Args:
-        url: `sqlite:////absolute/path`.
+        url: `sqlite:////absolute/path`, or `postgresql://host/database`.
         busy_seconds: how long a transaction waits for that of another process.
 
     Raises:
@@ -38,23 +39,48 @@ def open_engine(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
     """
     target = _target(url)
     try:
-        _make_private(Path(str(target.database)))
-        engine = sqlalchemy.create_engine(target, connect_args={"timeout": busy_seconds})
-        event.listen(engine, "connect", _durable)
-        event.listen(engine, "begin", _begin)
+        engine = _shared(target, busy_seconds) if _is_shared(target) else _own(target, busy_seconds)
         migrate(engine)
     except (SQLAlchemyError, OSError) as error:
         raise unavailable("the store cannot be opened", error) from error
     return engine
 
 
-def open_to_read(file: Path) -> Engine:
+def _own(target: URL, busy_seconds: float) -> Engine:
+    """SQLite: a file of this machine."""
+    _make_private(Path(str(target.database)))
+    engine = sqlalchemy.create_engine(target, connect_args={"timeout": busy_seconds})
+    event.listen(engine, "connect", _durable)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _shared(target: URL, busy_seconds: float, *, more: str = "") -> Engine:
+    """PostgreSQL: a server. Whoever writes holds the one lock of its database, as a writer of SQLite does."""
+    settings = f"-c lock_timeout={round(busy_seconds * 1000)} -c synchronous_commit=on{more}"
+    engine = sqlalchemy.create_engine(
+        target,
+        isolation_level="REPEATABLE READ",
+        pool_pre_ping=True,
+        connect_args={"options": settings, "connect_timeout": max(2, round(busy_seconds))},
+    )
+    event.listen(engine, "begin", _take_lock)
+    return engine
+
+
+def open_to_read(place: str | Path) -> Engine:
     """An engine that cannot write: nothing of the database, or beside it, is changed by who only looks.
+
+    `place` is a SQLite file, or `postgresql://…`.
 
     Raises:
         StoreError: there is no such database, or it has another schema than this code knows (`store.other-schema`).
     """
-    engine = sqlalchemy.create_engine(f"sqlite:///file:{quote(str(file.absolute()))}?mode=ro&uri=true")
+    if is_url(place):
+        engine = _shared(_target(str(place)), BUSY_SECONDS, more=" -c default_transaction_read_only=on")
+    else:
+        absolute = quote(str(Path(place).absolute()))
+        engine = sqlalchemy.create_engine(f"sqlite:///file:{absolute}?mode=ro&uri=true")
     try:
         with engine.connect() as connection:
             found = _revision(connection)
@@ -68,13 +94,26 @@ def open_to_read(file: Path) -> Engine:
     return engine
 
 
+def is_url(place: str | Path) -> bool:
+    """Whether this names a server, and no file."""
+    return isinstance(place, str) and place.startswith(("postgresql://", "postgresql+psycopg://"))
+
+
+def _is_shared(target: URL) -> bool:
+    return target.get_backend_name() == "postgresql"
+
+
 def _target(url: str) -> URL:
     try:
         target = make_url(url)
     except ArgumentError:
         raise ConfigError("this is no database URL", hint="write sqlite:////path/to/file") from None
+    if target.drivername in ("postgresql", "postgresql+psycopg"):
+        if not target.database:
+            raise ConfigError("the store needs a database", hint="write postgresql://host/database")
+        return target.set(drivername="postgresql+psycopg")
     if target.get_backend_name() != "sqlite":
-        raise ConfigError("the store is SQLite", hint="write sqlite:////path/to/file")
+        raise ConfigError("the store is SQLite or PostgreSQL", hint="write sqlite:////path/to/file")
     if target.database in (None, "", ":memory:"):
         raise ConfigError("the store needs a file", hint="sessions that may be lost are `MemorySessions`")
     return target
@@ -91,14 +130,23 @@ def _durable(connection: Any, _: object) -> None:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA secure_delete=ON")  # what is erased is written over, not only let go of
 
 
 def _begin(connection: Connection) -> None:
     connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get(_BEGIN, 'DEFERRED')}")
 
 
+def _take_lock(connection: Connection) -> None:
+    if _BEGIN in connection.get_execution_options():
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS})")
+
+
 def writing(connection: Connection) -> Connection:
     """The connection, its transactions taking the write lock when they begin: what they read stays true."""
+    if connection.dialect.name == "postgresql":
+        # Each statement sees what was committed before it: nobody commits while this one holds the lock.
+        return connection.execution_options(isolation_level="READ COMMITTED", **{_BEGIN: "IMMEDIATE"})
     return connection.execution_options(**{_BEGIN: "IMMEDIATE"})
 
 
@@ -114,6 +162,16 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
             yield connection
     except SQLAlchemyError as error:
         raise unavailable("the store cannot be read", error) from error
+
+
+def scrub(engine: Engine) -> None:
+    """Have SQLite let go of its journal as far as nobody reads it: what was deleted stands there still."""
+    if engine.dialect.name == "sqlite":
+        connection = engine.raw_connection()
+        try:
+            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        finally:
+            connection.close()
 
 
 def unavailable(what: str, error: Exception) -> StoreError:

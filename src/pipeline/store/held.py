@@ -1,4 +1,4 @@
-"""What the database holds of content, for the sweep of retention: sealed things beside approvals. Spec: data.md."""
+"""What the database holds of content, for the sweep of retention: sealed things, and what was judged. Spec: data.md."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, delete, select
 
+from pipeline.store.contents import Contents
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import SEALED
 from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
@@ -35,3 +36,20 @@ class SealedContent:
             connection.execute(delete(SEALED).where(SEALED.c.approval_id.in_(items)))
 
         waited(self._writer.call(job), self._timeout_seconds)
+
+
+class JudgedContent:
+    """What was judged, as far as it is kept apart from its record: due when it is too old, and no hold is on it."""
+
+    name: Final = "contents"
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+
+    def due(self, now: int, limit: int) -> Sequence[str]:
+        """See `pipeline.retention.Holder`."""
+        return self._contents.due(now, limit)
+
+    def erase(self, items: Sequence[str]) -> None:
+        """See `pipeline.retention.Holder`; a record names them."""
+        self._contents.erase_due(items)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Engine, select
 
 from pipeline.errors import StoreError
-from pipeline.record import Record
+from pipeline.record import Content, Record
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import RECORDS
 
@@ -50,6 +50,18 @@ def row_of(record: Record) -> dict[str, Any]:
         "revision": record.revision,
         "body": record.body,
         "digest": record.digest,
+    }
+
+
+def content_row_of(record: Record, content: Content) -> dict[str, Any]:
+    """The row of what is kept with the record, apart."""
+    row = row_of(record)
+    return {
+        "record": record.id,
+        **{name: row[name] for name in ("subject", "session", "at")},
+        "expires_at": content.expires_at,
+        "salt": content.salt,
+        "body": content.body,
     }
 
 

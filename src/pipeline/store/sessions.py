@@ -6,7 +6,7 @@ Spec: docs/spec/sessions.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import Any, Final
@@ -25,7 +25,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql, sqlite
 
 from cmf.codec import dumps, loads
 from cmf.identity import Clock
@@ -92,10 +92,11 @@ _ADVANCE: Final = update(SESSION_STATE).where(
     SESSION_STATE.c.subject == bindparam("own_subject"), SESSION_STATE.c.session == bindparam("own_session")
 )
 _GRANT_SOURCES: Final = select(SESSION_GRANT_SOURCES).join(SESSION_GRANTS).where(_own(SESSION_GRANTS))
-_INSERT_COUNTER: Final = sqlite.insert(SESSION_COUNTERS)
-_PUT_COUNTER: Final = _INSERT_COUNTER.on_conflict_do_update(
-    index_elements=["subject", "session", "name"], set_={"amount": _INSERT_COUNTER.excluded.amount}
-)
+# The standard has no word for it, and each database its own; they say it alike.
+_INSERTS: Final[dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
 _LAST_EVENT: Final = select(func.max(SESSION_EVENTS.c.seq)).where(_own(SESSION_EVENTS))
 _FORGET_EVENTS: Final = delete(SESSION_EVENTS).where(_own(SESSION_EVENTS), SESSION_EVENTS.c.seq <= bindparam("oldest"))
 _APPROVALS_OF_SESSION: Final = select(APPROVALS).where(_own(APPROVALS))
@@ -338,7 +339,11 @@ class _Session:
         names = sorted({count.name for count in changes.counts} & after.counters.keys())
         if names:
             rows = [{**self._row, "name": name, "amount": str(after.counters[name])} for name in names]
-            self._connection.execute(_PUT_COUNTER, rows)
+            put = _INSERTS[self._connection.dialect.name](SESSION_COUNTERS)
+            replacing = {"amount": put.excluded.amount}
+            self._connection.execute(
+                put.on_conflict_do_update(index_elements=["subject", "session", "name"], set_=replacing), rows
+            )
 
     def _append_events(self, events: Sequence[Mapping[str, Any]]) -> None:
         if not events:
@@ -363,7 +368,7 @@ def _tool_id_rows(links: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]
 def insert_missing(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
     """Insert those rows that are not there; a row that is stays as it is."""
     if rows:
-        connection.execute(sqlite.insert(table).on_conflict_do_nothing(), rows)
+        connection.execute(_INSERTS[connection.dialect.name](table).on_conflict_do_nothing(), rows)
 
 
 def _approvals(found: Result[Any]) -> dict[str, Approval]:

@@ -224,6 +224,40 @@ RECORD_FACTS_DONE: Final = Table(
     Column("upto", BigInteger, primary_key=True, autoincrement=False),
 )
 
+# What was judged, apart from its record, which holds a commitment to it: so it can go, and the log stands [AUD-70].
+CONTENTS: Final = Table(
+    "contents",
+    METADATA,
+    Column("record", Text, ForeignKey("records.id"), primary_key=True),
+    _text("subject"),
+    _text("session", nullable=True),
+    _moment("at"),
+    _moment("expires_at", nullable=True),
+    Column("salt", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("contents_session", "subject", "session"),
+    Index("contents_at", "at"),
+    Index("contents_expires_at", "expires_at"),
+)
+HOLDS: Final = Table(
+    "holds",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    _text("subject", nullable=True),  # absent: everybody's
+    _text("session", nullable=True),  # absent: all of theirs
+    _text("actor"),
+    _text("reason"),
+    _moment("at"),
+    _moment("released_at", nullable=True),
+)
+POLICY_SETS: Final = Table(
+    "policy_sets",
+    METADATA,
+    Column("revision", Text, primary_key=True),
+    _moment("at"),
+    Column("bundle", LargeBinary, nullable=False),
+)
+
 # -- the ledger: the tables of seed 000 §9.1 as they stand, and branches beside them [E4] ------------------------------
 
 SESSIONS: Final = Table(

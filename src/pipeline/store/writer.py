@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import Connection, Engine, Table, insert
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, SQLAlchemyError
 
 from pipeline.errors import StoreBusy, StoreError
 from pipeline.store.engine import unavailable, writing
@@ -28,13 +28,23 @@ TIMEOUT_SECONDS: Final = 5.0
 _T = TypeVar("_T")
 
 
+Row = Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """A row to insert. Rows of a batch go in together, by one statement per table."""
+class Recorded(Generic[_T]):
+    """What a job gives that is to be on record: its result, and rows of `RECORDS` for the same transaction."""
+
+    result: _T
+    records: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows to insert, all or none. Those of a batch go in together, by one statement per table."""
 
     future: Future[None]
-    table: Table
-    values: Mapping[str, Any]
+    rows: Sequence[tuple[Table, Row]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +65,47 @@ class Writer:
     def __init__(self, engine: Engine, log: Log, *, max_waiting: int = MAX_WAITING, max_batch: int = MAX_BATCH) -> None:
         self._engine = engine
         self._log = log
+        self._is_strict = engine.dialect.name == "postgresql"  # it has texts without NUL alone
         self._max_batch = max_batch
-        self._waiting: queue.Queue[_Row | _Call | None] = queue.Queue(maxsize=max_waiting)
+        self._waiting: queue.Queue[_Rows | _Call | None] = queue.Queue(maxsize=max_waiting)
         self._gate = threading.Lock()
         self._closed = False
         self._connection: Connection | None = None
         self._thread = threading.Thread(target=self._run, name="cmf-store-writer", daemon=True)
         self._thread.start()
 
-    def insert(self, table: Table, values: Mapping[str, Any]) -> Future[None]:
-        """Done when the row is durable; the future raises StoreError where it is not.
+    def insert(self, table: Table, values: Row) -> Future[None]:
+        """Done when the row is durable; the future raises StoreError where it is not. As `insert_all`."""
+        return self.insert_all([(table, values)])
+
+    def insert_all(self, rows: Sequence[tuple[Table, Row]]) -> Future[None]:
+        """Done when all the rows are durable; the future raises StoreError where none of them is.
+
+        A record gets its place in the log. A row that refers to another comes after it.
 
         Raises:
             StoreBusy: too much waits already. StoreError: the store is closed (`store.closed`).
         """
         future: Future[None] = Future()
-        self._put(_Row(future, table, values))
+        if self._is_strict and any(type(item) is str and "\x00" in item for _, row in rows for item in row.values()):
+            raise _unstorable()
+        self._put(_Rows(future, rows))
         return future
 
     def call(self, job: Callable[[Connection], _T]) -> Future[_T]:
         """What `job` returned, once what it did is durable. What it raises is the future's, and undoes its work.
 
+        See `recorded` for a job that puts what it did on record.
+
         Raises:
             StoreBusy: too much waits already. StoreError: the store is closed (`store.closed`).
         """
+        future: Future[_T] = Future()
+        self._put(_Call(future, job))
+        return future
+
+    def recorded(self, job: Callable[[Connection], Recorded[_T]]) -> Future[_T]:
+        """As `call`; the records that the job gives are durable with what it did, or neither is."""
         future: Future[_T] = Future()
         self._put(_Call(future, job))
         return future
@@ -92,7 +119,7 @@ class Writer:
         self._waiting.put(None)
         self._thread.join()
 
-    def _put(self, item: _Row | _Call) -> None:
+    def _put(self, item: _Rows | _Call) -> None:
         with self._gate:
             if self._closed:
                 raise StoreError("the store is closed", code="store.closed", hint="open it again")
@@ -110,9 +137,9 @@ class Writer:
                 self._write(live)
         self._disconnect()
 
-    def _batch(self) -> tuple[list[_Row | _Call], bool]:
+    def _batch(self) -> tuple[list[_Rows | _Call], bool]:
         """What waits, at least one item of it, and whether more may come."""
-        items: list[_Row | _Call] = []
+        items: list[_Rows | _Call] = []
         item = self._waiting.get()
         while item is not None:
             items.append(item)
@@ -124,16 +151,19 @@ class Writer:
                 return items, True
         return items, False
 
-    def _write(self, batch: list[_Row | _Call]) -> None:
+    def _write(self, batch: list[_Rows | _Call]) -> None:
         done: list[tuple[Future[Any], Any]] = []
         refused: list[tuple[Future[Any], Exception]] = []
         try:
             with self._connected().begin():
-                self._insert_rows([item for item in batch if isinstance(item, _Row)])
-                done += [(item.future, None) for item in batch if isinstance(item, _Row)]
+                rows: list[tuple[Table, Row]] = []
                 for item in batch:
-                    if isinstance(item, _Call):
-                        self._carry_out(item, done, refused)
+                    if isinstance(item, _Rows):
+                        rows += item.rows
+                        done.append((item.future, None))
+                    else:
+                        rows += self._carry_out(item, done, refused)
+                self._insert_rows(rows)
         except Exception as error:  # noqa: BLE001 - whatever fails here, each waiting request hears that it failed
             self._disconnect()
             for item in batch:
@@ -146,25 +176,33 @@ class Writer:
         for future, result in done:
             future.set_result(result)
 
-    def _insert_rows(self, rows: list[_Row]) -> None:
-        for table in {row.table.name: row.table for row in rows}.values():
-            values: Sequence[Mapping[str, Any]] = [row.values for row in rows if row.table is table]
+    def _insert_rows(self, rows: list[tuple[Table, Row]]) -> None:
+        for table in {table.name: table for table, _ in rows}.values():
+            values: Sequence[Row] = [row for home, row in rows if home is table]
             if table is RECORDS:
                 values = self._log.enter(self._connected(), values)
             self._connected().execute(insert(table), [dict(row) for row in values])
 
     def _carry_out(
         self, call: _Call, done: list[tuple[Future[Any], Any]], refused: list[tuple[Future[Any], Exception]]
-    ) -> None:
+    ) -> list[tuple[Table, Row]]:
+        """The records that the job gave."""
         try:
             with self._connected().begin_nested():
                 result = call.job(self._connected())
+        except DataError:  # a value that this database has no room for is its caller's alone
+            refused.append((call.future, _unstorable()))
+            return []
         except SQLAlchemyError:
             raise
         except Exception as error:  # noqa: BLE001 - a job's refusal is its caller's, and must not stop the others
             refused.append((call.future, error))
-        else:
-            done.append((call.future, result))
+            return []
+        if isinstance(result, Recorded):
+            done.append((call.future, result.result))
+            return [(RECORDS, row) for row in result.records]
+        done.append((call.future, result))
+        return []
 
     def _connected(self) -> Connection:
         if self._connection is None:
@@ -178,6 +216,10 @@ class Writer:
                 self._connection.invalidate()
                 self._connection.close()
             self._connection = None
+
+
+def _unstorable() -> StoreError:
+    return StoreError("a value cannot be kept here", code="store.unstorable", hint="a name with NUL in it, say")
 
 
 def waited(future: Future[_T], timeout_seconds: float) -> _T:

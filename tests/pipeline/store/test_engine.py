@@ -38,7 +38,7 @@ def test_a_database_of_newer_code_is_refused_with_both_numbers(tmp_path: Path) -
 
 
 @pytest.mark.spec("REC-15")
-@pytest.mark.parametrize("bad", ["", "no url", "sqlite://", "sqlite:///:memory:", "postgresql://host/db"])
+@pytest.mark.parametrize("bad", ["", "no url", "sqlite://", "sqlite:///:memory:", "mysql://host/db", "postgresql://host"])
 def test_a_url_of_another_kind_is_refused(bad: str) -> None:
     with pytest.raises(ConfigError):
         open_engine(bad)

@@ -1,0 +1,109 @@
+"""`cmf audit reveal|erase|hold|holds|release|sweep`: what was judged, apart from its record.
+
+Whoever can open the store is taken to be who they say, with the permission that the step needs [CLI-23].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from cmf.security import SubjectExtension
+from pipeline.audit.query import parse
+from pipeline.cli.audit import reading
+from pipeline.cli.reading import one_line_errors
+from pipeline.display import visible
+from pipeline.retention import Sweep
+from pipeline.sessions import wall_clock
+from pipeline.store.contents import ERASE, HOLD, REVEAL, ContentRules, Contents
+from pipeline.store.database import Store
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def reveal(place: str, key: Path | None, record: str, *, person: str, second: str | None, reason: str) -> None:
+    """Print what was judged, once it is on record who wanted to see it."""
+    with one_line_errors(), _contents(place, key, four_eyes=second is not None) as contents:
+        other = None if second is None else _person(second, REVEAL)
+        line = contents.reveal(record, actor=_person(person, REVEAL), reason=reason, seconder=other)
+    typer.echo(line.decode())
+
+
+def erase(
+    place: str,
+    key: Path | None,
+    *,
+    person: str,
+    reason: str,
+    subject: str | None,
+    session: str | None,
+    before: str | None,
+) -> None:
+    """Erase what was judged, and say how much of it is gone."""
+    with one_line_errors(), _contents(place, key) as contents:
+        asked = None if before is None else parse(f"until:{before}", wall_clock()).until
+        until = None if asked is None else _EPOCH + timedelta(microseconds=asked)
+        done = contents.erase(
+            actor=_person(person, ERASE), reason=reason, subject=subject, session=session, before=until
+        )
+    held = f", {done.held} stay under a hold" if done.held else ""
+    typer.echo(f"{done.erased} contents erased{held}")
+
+
+def hold(place: str, key: Path | None, *, person: str, reason: str, subject: str | None, session: str | None) -> None:
+    """Put a hold on content, and print its id."""
+    with one_line_errors(), _contents(place, key) as contents:
+        made = contents.hold(actor=_person(person, HOLD), reason=reason, subject=subject, session=session)
+    typer.echo(made.id)
+
+
+def holds(place: str) -> None:
+    """Print the holds that hold."""
+    with one_line_errors(), _contents(place, None) as contents:
+        for one in contents.holds():
+            whose = "everybody" if one.subject is None else one.subject.removeprefix("id:")
+            which = "all sessions" if one.session is None else f"session {one.session}"
+            at = (_EPOCH + timedelta(microseconds=one.at)).isoformat(timespec="seconds")
+            typer.echo(visible(f"{one.id}  {at}  {whose}, {which}  by {one.actor}: {one.reason}"))
+
+
+def release(place: str, key: Path | None, hold: str, *, person: str, second: str | None, reason: str) -> None:
+    """Lift a hold."""
+    with one_line_errors(), _contents(place, key, four_eyes=second is not None) as contents:
+        other = None if second is None else _person(second, HOLD)
+        contents.release(hold, actor=_person(person, HOLD), reason=reason, seconder=other)
+    typer.echo(visible(f"{hold}: released by {person}"))
+
+
+def sweep(place: str, key: Path | None) -> None:
+    """Erase what may not be kept any longer."""
+    with one_line_errors(), _store(place, key) as store:
+        for swept in Sweep(store).run((wall_clock() - _EPOCH) // _EPOCH.resolution):
+            failed = "" if swept.failed is None else f", failed: {swept.failed}"
+            typer.echo(f"{swept.holder}: {swept.erased} erased{failed}")
+
+
+@contextmanager
+def _store(place: str, key: Path | None) -> Iterator[Store]:
+    with reading(place):  # a store that is missing is not made
+        pass
+    with Store.named(place, key=key) as store:
+        yield store
+
+
+@contextmanager
+def _contents(place: str, key: Path | None, *, four_eyes: bool = False) -> Iterator[Contents]:
+    with _store(place, key) as store:
+        yield store.contents(rules=ContentRules(four_eyes=four_eyes))
+
+
+def _person(name: str, permission: str) -> SubjectExtension:
+    return SubjectExtension(id=name, permissions=frozenset({permission}))
+
+
+__all__ = ["erase", "hold", "holds", "release", "reveal", "sweep"]

@@ -1,0 +1,111 @@
+"""What of a run is kept apart from its record: nothing, all of it, or all but its secrets. Spec: docs/spec/audit.md.
+
+It is the line of a replay file, so that it can be judged again; the record has a commitment to it alone [AUD-70].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from cmf.codec import dumps
+from pipeline.context import Context
+from pipeline.decision import Decision
+from pipeline.errors import PipelineError
+from pipeline.outcome import Basis
+from pipeline.record import Content
+from pipeline.replay_file import Entry, History, entry_of
+from pipeline.stage import Traffic
+
+ContentMode: TypeAlias = Literal["none", "masked", "whole"]
+Mask: TypeAlias = Callable[[Entry], Entry]
+_FOREVER: Final = 2**63 - 1
+_DAY: Final = 86_400 * 1_000_000
+# Names of ours in such a line. Others are the traffic's own words, and end the place that a record tells.
+_OURS: Final = frozenset(
+    ["traffic", "context", "session", "messages", "choices", "message", "content", "text", "thinking",
+     "arguments", "result", "tools", "description", "system", "history", "labels", "events", "approvals",
+     "subject", "claims", "headers", "custom", "extensions", "security", "objects", "data"]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of a run, if anything; else why not; and where in it stand-ins took the place of secrets."""
+
+    content: Content | None = None
+    left_out: str | None = None
+    masked: tuple[str, ...] = ()
+
+
+NOTHING: Final = Kept()
+
+
+class KeepingContent:
+    """Says what of each run is kept.
+
+    Args:
+        history: how far the history of a conversation is believed.
+        mask: takes the secrets out; None where all is kept.
+        days: how long, at most; the data's own retention may say less.
+    """
+
+    def __init__(self, history: History, mask: Mask | None = None, days: float | None = None) -> None:
+        self._history = history
+        self._mask = mask
+        self._days = days
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether it is work that an event loop should not wait for."""
+        return self._mask is not None
+
+    def of(self, value: Traffic, context: Context, decision: Decision, basis: Basis | None, now: int) -> Kept:
+        """What is kept of the run on `value`; `now` in microseconds since the epoch.
+
+        Nothing is kept of data whose retention does not allow it, or is not known because the run did not get so far.
+        """
+        if basis is None:
+            return Kept(left_out="not-judged")
+        if not basis.keep.after_run or basis.keep.over(now):
+            return Kept(left_out="retention")
+        entry = entry_of(value, context, basis.session, decision, seen=basis.seen, history=self._history)
+        masked: tuple[str, ...] = ()
+        if self._mask is not None:
+            try:
+                clean = self._mask(entry)
+            except PipelineError as error:
+                return Kept(left_out=error.code)
+            masked = tuple(sorted({f"/content{place}" for place in _differing(entry.to_json(), clean.to_json())}))
+            entry = clean
+        ends = [basis.keep.until] + ([] if self._days is None else [now + int(self._days * _DAY)])
+        until = min(ends)
+        return Kept(Content.of(dumps(entry.to_json()), None if until >= _FOREVER else until), masked=masked)
+
+
+def _differing(before: Any, after: Any, place: str = "") -> Iterator[str]:
+    """Where two lines differ, as far as their places can be told without a word of the traffic."""
+    if before == after:
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        yield from _of_objects(before, after, place)
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) == len(after):
+        for number, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _differing(old, new, f"{place}/{number}")
+    else:
+        yield place
+
+
+def _of_objects(before: Mapping[str, Any], after: Mapping[str, Any], place: str) -> Iterator[str]:
+    if before.keys() != after.keys() - {"masked"}:
+        yield place
+        return
+    for name, old in before.items():
+        if name in _OURS:
+            yield from _differing(old, after[name], f"{place}/{name}")
+        elif old != after[name]:
+            yield place
+
+
+__all__ = ["NOTHING", "ContentMode", "KeepingContent", "Kept", "Mask"]

@@ -1,0 +1,358 @@
+"""What was judged, as it lies apart from the records: shown with a reason, erased, held. Spec: audit.md [AUD-70] ff.
+
+Whatever is done with it is a record of its own, in the transaction that does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, exists, false, func, insert, or_, select, update
+from ulid import ULID
+
+from cmf.codec import dumps, loads
+from cmf.errors import DecodeError
+from cmf.identity import Clock
+from cmf.security import SubjectExtension
+from pipeline.authority import Authorise, holding, name_of
+from pipeline.errors import AuditError
+from pipeline.record import Content, Record
+from pipeline.store.engine import scrub, snapshot
+from pipeline.store.records import row_of
+from pipeline.store.tables import CONTENTS, HOLDS, RECORDS
+from pipeline.store.writer import TIMEOUT_SECONDS, Recorded, Writer, waited
+
+REVEAL: Final = "cmf:reveal"
+ERASE: Final = "cmf:erase"
+HOLD: Final = "cmf:hold"
+_MAY_REVEAL: Final = holding(REVEAL)
+_MAY_ERASE: Final = holding(ERASE)
+_MAY_HOLD: Final = holding(HOLD)
+MAX_REASON: Final = 1_000  # characters
+MAX_ERASED: Final = 1_000  # contents that one record of an erasure names
+_AT_ONCE: Final = 200  # contents read together
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentRules:
+    """Who may do what with content; by default whoever has the permission `cmf:reveal`, `cmf:erase`, `cmf:hold`.
+
+    Attributes:
+        four_eyes: whether a second person, who may as well, has to be named for showing content and for releasing a
+            hold [E6].
+    """
+
+    reveal: Authorise = _MAY_REVEAL
+    erase: Authorise = _MAY_ERASE
+    hold: Authorise = _MAY_HOLD
+    four_eyes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Content that is not erased, whoever asks and however old it is; None stands for all subjects, or sessions."""
+
+    id: str
+    subject: str | None
+    session: str | None
+    actor: str
+    reason: str
+    at: int
+    released_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erased:
+    """What an erasure did: how many contents are gone, and how many are still there because of a hold."""
+
+    erased: int
+    held: int
+
+
+class Contents:
+    """The contents of a store. Safe to use from any thread.
+
+    Args:
+        engine: what to read with. writer: what to write with.
+        rules: who may do what.
+        clock: the time of records.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        writer: Writer,
+        *,
+        clock: Clock,
+        rules: ContentRules | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        self._engine = engine
+        self._writer = writer
+        self._clock = clock
+        self._rules = rules or ContentRules()
+        self._timeout_seconds = timeout_seconds
+
+    def has(self, record: str) -> bool:
+        """Whether there is content to that record. Nothing of it is read."""
+        with snapshot(self._engine) as connection:
+            return bool(connection.execute(select(exists().where(CONTENTS.c.record == record))).scalar())
+
+    def reveal(
+        self, record: str, *, actor: SubjectExtension, reason: str, seconder: SubjectExtension | None = None
+    ) -> bytes:
+        """The line of a replay file that was judged, once it is on record who wanted to see it, and why.
+
+        Raises:
+            AuditError: `audit.not-authorised`, `audit.four-eyes`, `audit.no-reason`: and nothing is read;
+                `content.none`: there is none, or it was erased; `content.changed`: it is not what the record commits
+                to. StoreError: the database failed, and nothing is shown.
+        """
+        said = self._said(self._rules.reveal, actor, reason, seconder, second=self._rules.four_eyes)
+
+        if not self.has(record):
+            raise _none()
+        asked = self._record("reveal", "reveal", said | {"contents": [record]})
+        waited(self._writer.insert(RECORDS, asked), self._timeout_seconds)
+        with snapshot(self._engine) as connection:
+            row = connection.execute(_WITH_RECORD.where(CONTENTS.c.record == record)).first()
+        if row is None:
+            raise _none()
+        return _checked(row)
+
+    def lines(self, *, actor: SubjectExtension, reason: str) -> Iterator[bytes]:
+        """Every line, in the order of records, to be judged again by a program; on record first, by their number.
+
+        Raises:
+            AuditError, StoreError: as `reveal`; `content.changed` at the line that is not what it should be.
+        """
+        said = self._said(self._rules.reveal, actor, reason, None, second=False)
+
+        def job(connection: Connection) -> Recorded[None]:
+            count = connection.execute(select(func.count()).select_from(CONTENTS)).scalar_one()
+            return Recorded(None, [self._record("reveal", "read-all", said | {"count": count})])
+
+        waited(self._writer.recorded(job), self._timeout_seconds)
+        return (_checked(row) for row in self._pages())
+
+    def erase(
+        self,
+        *,
+        actor: SubjectExtension,
+        reason: str,
+        subject: str | None = None,
+        session: str | None = None,
+        before: datetime | None = None,
+    ) -> Erased:
+        """Erase bytes and salts of what a subject or session said, or of what is older than `before`; all of it holds.
+
+        What is under a hold stays, and is counted. Records stay as they are, and their commitments say nothing more.
+
+        Raises:
+            AuditError: `audit.not-authorised`, `audit.no-reason`; `audit.too-wide` without a subject, session or time.
+            StoreError: the database failed; what a record names is gone.
+        """
+        wanted = [RECORDS.c.id == CONTENTS.c.record]  # never more than has a record
+        if subject is not None:
+            wanted.append(CONTENTS.c.subject == stored_subject(subject))
+        if session is not None:
+            wanted.append(CONTENTS.c.session == session)
+        if before is not None:
+            wanted.append(CONTENTS.c.at < _micros(before))
+        if len(wanted) == 1:
+            raise AuditError(
+                "this would erase everything", code="audit.too-wide", hint="say whose, which session, or until when"
+            )
+        asked = {"subject": subject, "session": session, "before": None if before is None else before.isoformat()}
+        said = self._said(self._rules.erase, actor, reason, None, second=False) | {"asked": asked}
+        total = 0
+        while True:
+            job = self._erasing(and_(*wanted), said)
+            done = waited(self._writer.recorded(job), self._timeout_seconds)
+            total += done.erased
+            if done.erased < MAX_ERASED:
+                scrub(self._engine)
+                return Erased(erased=total, held=done.held)
+
+    def _erasing(
+        self, wanted: ColumnElement[bool], said: Mapping[str, Any]
+    ) -> Callable[[Connection], Recorded[Erased]]:
+        def job(connection: Connection) -> Recorded[Erased]:
+            of_them = select(CONTENTS.c.record).join(RECORDS, RECORDS.c.id == CONTENTS.c.record).where(wanted)
+            free = of_them.where(~is_held()).order_by(CONTENTS.c.at, CONTENTS.c.record).limit(MAX_ERASED)
+            ids = list(connection.execute(free).scalars())
+            held = connection.execute(
+                select(func.count()).select_from(of_them.where(is_held()).subquery())
+            ).scalar_one()
+            gone = connection.execute(delete(CONTENTS).where(CONTENTS.c.record.in_(ids))).rowcount if ids else 0
+            record = self._record("erasure", "erase", {**said, "records": [], "contents": ids, "held": held})
+            return Recorded(Erased(erased=gone, held=held), [record])
+
+        return job
+
+    def hold(
+        self, *, actor: SubjectExtension, reason: str, subject: str | None = None, session: str | None = None
+    ) -> Hold:
+        """The hold that now is on what the subject, or session, said and says: neither age nor request erases it.
+
+        Raises:
+            AuditError: `audit.not-authorised`, `audit.no-reason`. StoreError: the database failed.
+        """
+        said = self._said(self._rules.hold, actor, reason, None, second=False)
+        held = Hold(
+            id=f"hold_{ULID()}",
+            subject=None if subject is None else stored_subject(subject),
+            session=session,
+            actor=said["actor"],
+            reason=reason,
+            at=_micros(self._clock()),
+        )
+        row = {name: getattr(held, name) for name in Hold.__slots__}
+
+        def job(connection: Connection) -> Recorded[Hold]:
+            connection.execute(insert(HOLDS), [row])
+            record = self._record("hold", "hold", said | {"hold": held.id, "subject": subject, "session": session})
+            return Recorded(held, [record])
+
+        return waited(self._writer.recorded(job), self._timeout_seconds)
+
+    def release(
+        self, hold: str, *, actor: SubjectExtension, reason: str, seconder: SubjectExtension | None = None
+    ) -> None:
+        """Lift the hold: what is due is erased when it is next looked for.
+
+        Raises:
+            AuditError: as `hold`, `audit.four-eyes`; `hold.unknown` where there is none that holds.
+        """
+        said = self._said(self._rules.hold, actor, reason, seconder, second=self._rules.four_eyes)
+        now = _micros(self._clock())
+
+        def job(connection: Connection) -> Recorded[None]:
+            live = and_(HOLDS.c.id == hold, HOLDS.c.released_at.is_(None))
+            if not connection.execute(update(HOLDS).where(live).values(released_at=now)).rowcount:
+                raise AuditError("no such hold holds", code="hold.unknown", hint="`cmf audit holds` lists them")
+            return Recorded(None, [self._record("hold", "release", said | {"hold": hold})])
+
+        waited(self._writer.recorded(job), self._timeout_seconds)
+
+    def holds(self) -> tuple[Hold, ...]:
+        """Those that hold, the oldest first."""
+        with snapshot(self._engine) as connection:
+            live = select(HOLDS).where(HOLDS.c.released_at.is_(None)).order_by(HOLDS.c.at, HOLDS.c.id)
+            return tuple(Hold(**row) for row in connection.execute(live).mappings())
+
+    def due(self, now: int, limit: int) -> Sequence[str]:
+        """The records whose content is too old, at most `limit`; what is held is not due."""
+        old = and_(CONTENTS.c.expires_at <= now, ~is_held())
+        with snapshot(self._engine) as connection:
+            found = select(CONTENTS.c.record).where(old).order_by(CONTENTS.c.expires_at).limit(limit)
+            return list(connection.execute(found).scalars())
+
+    def erase_due(self, items: Sequence[str]) -> None:
+        """Erase those of the items that are not held, and name them on record."""
+        said = {"actor": None, "reason": "retention"}
+        wanted = CONTENTS.c.record.in_(items)
+        waited(self._writer.recorded(self._erasing(wanted, said)), self._timeout_seconds)
+        scrub(self._engine)
+
+    # -- what all of them do -------------------------------------------------------------------------------------------
+
+    def _said(
+        self,
+        may: Authorise,
+        actor: SubjectExtension,
+        reason: str,
+        seconder: SubjectExtension | None,
+        *,
+        second: bool,
+    ) -> dict[str, Any]:
+        """Who does it and why, as it goes on record; AuditError where that may not be."""
+        for one in [actor] if seconder is None else [actor, seconder]:
+            if not name_of(one) or not may(one):
+                hint = "ask somebody with the permission"
+                raise AuditError("this person may not do that", code="audit.not-authorised", hint=hint)
+        if second and (seconder is None or name_of(seconder) == name_of(actor)):
+            raise AuditError("two people are needed", code="audit.four-eyes", hint="name a second one")
+        if not reason.strip() or len(reason) > MAX_REASON:
+            raise AuditError("a reason is needed", code="audit.no-reason", hint=f"at most {MAX_REASON} characters")
+        who = {"actor": name_of(actor), "reason": reason}
+        return who if seconder is None else {**who, "second": name_of(seconder)}
+
+    def _record(self, kind: str, action: str, said: Mapping[str, Any]) -> dict[str, Any]:
+        now = self._clock()
+        made_id = f"{_PREFIX[kind]}_{ULID()}"
+        body = {"schema": 1, "id": made_id, "timestamp": now.isoformat(), "action": action, **said}
+        made = Record(
+            id=made_id,
+            timestamp=now,
+            subject=said["actor"],
+            session=None,
+            verdict="none",
+            action=action,
+            revision="",
+            body=dumps(body),
+            kind=kind,
+        )
+        return row_of(made)
+
+    def _pages(self) -> Iterator[Any]:
+        after = 0
+        while True:
+            page = _WITH_RECORD.where(RECORDS.c.seq > after).order_by(RECORDS.c.seq).limit(_AT_ONCE)
+            with snapshot(self._engine) as connection:
+                rows = connection.execute(page).all()
+            yield from rows
+            if len(rows) < _AT_ONCE:
+                return
+            after = rows[-1].seq
+
+
+_PREFIX: Final = {"reveal": "rev", "erasure": "erz", "hold": "hld"}
+_WITH_RECORD: Final = select(RECORDS.c.seq, RECORDS.c.body.label("record"), CONTENTS.c.salt, CONTENTS.c.body).join_from(
+    CONTENTS, RECORDS, RECORDS.c.id == CONTENTS.c.record
+)
+
+
+def is_held() -> ColumnElement[bool]:
+    """The condition that a row of `CONTENTS` is under a hold."""
+    whose = or_(HOLDS.c.subject.is_(None), HOLDS.c.subject == CONTENTS.c.subject)
+    which = or_(HOLDS.c.session.is_(None), func.coalesce(HOLDS.c.session == CONTENTS.c.session, false()))
+    return exists().where(HOLDS.c.released_at.is_(None), whose, which)
+
+
+def stored_subject(subject: str) -> str:
+    """A subject as rows name it: `id:<subject id>`; `anonymous` is nobody."""
+    return subject if subject == "anonymous" else f"id:{subject}"
+
+
+def committed_in(record: bytes | None) -> str | None:
+    """The commitment that a record's body names; None where it names none."""
+    try:
+        said = None if record is None else loads(record).get("content", {}).get("commitment")
+    except (DecodeError, AttributeError):
+        said = None
+    return said if isinstance(said, str) else None
+
+
+def _checked(row: Any) -> bytes:
+    content = Content(row.body, row.salt)
+    if content.commitment != committed_in(row.record):
+        raise AuditError(
+            "this is not what was judged", path=f"records[{row.seq}]", code="content.changed", hint="see the backup"
+        )
+    return content.body
+
+
+def _none() -> AuditError:
+    return AuditError("there is no content to this record", code="content.none", hint="none was kept, or it was erased")
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+__all__ = ["ERASE", "HOLD", "REVEAL", "ContentRules", "Contents", "Erased", "Hold", "committed_in", "is_held"]
