@@ -19,11 +19,12 @@ from pipeline import Context, Guard, policy_set
 from pipeline.approvals import Approvals
 from pipeline.errors import ReplayError
 from pipeline.impact import Change, Compared, Impact, compare
-from pipeline.impact_run import CHUNK, WORTH_A_PROCESS, impact_of
+from pipeline.impact_run import impact_of
 from pipeline.measuring import regressions
 from pipeline.replay import Replay, agrees
 from pipeline.replay_file import Entry, read_entry
 from pipeline.sessions import MemorySessions
+from pipeline.spreading import CHUNK, WORTH_A_PROCESS
 
 SHIPPED = policy_set.load(policy_set.shipped())
 REPLAY = Replay(SHIPPED)

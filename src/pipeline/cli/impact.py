@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pipeline import replay_file
+from pipeline import batch
 from pipeline.assembly import load_policies
 from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit
 from pipeline.cli.policy_places import policies_at
@@ -37,18 +37,19 @@ def run(
     output: str,
     profiles: Path | None,
     jobs: int | None,
+    ray: bool,
 ) -> None:
     """Compare, print, and leave with 1 where more is newly denied than may be."""
     with one_line_errors(), ExitStack() as opened:
         before = load_policies(opened.enter_context(policies_at(base, beside=head)))
         after = load_policies(opened.enter_context(policies_at(head, beside=base)))
-        total = sum(1 for _ in replay_file.lines(records))
+        total = sum(1 for _ in batch.lines(records))
         if not total:
             fail(f"{records}: no records; write some with `cmf eval --record`", Exit.USAGE)
         wanted = min(total, sample or total)
         told = opened.enter_context(progress("comparing", wanted))
-        found = _sampled(replay_file.lines(records), total, wanted)
-        impact = impact_of(found, before, after, expected=wanted, profiles=profiles, jobs=jobs, told=told)
+        found = _sampled(batch.lines(records), total, wanted)
+        impact = impact_of(found, before, after, expected=wanted, profiles=profiles, jobs=jobs, told=told, ray=ray)
     exceeded = max_newly_denied is not None and impact.counts[Change.NEWLY_DENIED] > max_newly_denied
     match ReportFormat(output):
         case ReportFormat.TEXT:

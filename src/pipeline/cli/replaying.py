@@ -70,6 +70,7 @@ def impact(
     output: Annotated[ReportAs, typer.Option("--format", help="How to write the result.")] = ReportAs.TEXT,
     profiles: ProfilesOption = None,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; by default one a core.")] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="On a Ray cluster: the one there is, or a local one.")] = False,
 ) -> None:
     """Say what a change of policies would have done to judged inputs: newly denied, newly allowed, changed.
 
@@ -87,6 +88,7 @@ def impact(
         output=output.value,
         profiles=profiles,
         jobs=jobs,
+        ray=ray,
     )
 
 
