@@ -15,8 +15,8 @@ import typer
 
 from cmf.security import SubjectExtension
 from pipeline.audit.query import parse
-from pipeline.cli.audit import reading
 from pipeline.cli.reading import one_line_errors
+from pipeline.cli.recorded import opened_store
 from pipeline.display import visible
 from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock
@@ -90,9 +90,7 @@ def sweep(place: str, key: Path | None) -> None:
 
 @contextmanager
 def _store(place: str, key: Path | None) -> Iterator[Store]:
-    with reading(place):  # a store that is missing is not made
-        pass
-    with Store.named(place, key=key) as store:
+    with opened_store(place, key) as store:
         yield store
 
 

@@ -14,15 +14,25 @@ from pipeline.case_writing import case_text, left_out
 from pipeline.cases import read_cases
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import one_line_errors
+from pipeline.cli.recorded import entry_in
 from pipeline.display import visible
 from pipeline.masking import Masking
-from pipeline.replay_file import find
 
 
-def run(id: str, *, records: Path, policies: Sequence[Path] | None, name: str | None, with_secrets: bool) -> None:
+def run(
+    id: str,
+    *,
+    records: Path,
+    key: Path | None,
+    person: str | None,
+    reason: str | None,
+    policies: Sequence[Path] | None,
+    name: str | None,
+    with_secrets: bool,
+) -> None:
     """Print the case; on standard error say where it is not what was judged, or does not come to what was decided."""
     with one_line_errors():
-        entry = find(records, id)
+        entry = entry_in(records, key, id, person=person, reason=reason)
         case = entry if with_secrets or entry.masked else Masking().masked(entry)
         policies = chosen(policies)
         text = case_text(case, name)

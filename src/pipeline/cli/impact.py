@@ -18,6 +18,7 @@ from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github
 from pipeline.cli.policy_places import policies_at
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.cli.recorded import lines_of
 from pipeline.cli.rendering import console
 from pipeline.display import visible
 from pipeline.impact import Change, Impact
@@ -32,6 +33,7 @@ def run(
     base: str,
     head: str,
     records: Path,
+    key: Path | None,
     sample: int | None,
     max_newly_denied: int | None,
     output: str,
@@ -43,12 +45,13 @@ def run(
     with one_line_errors(), ExitStack() as opened:
         before = load_policies(opened.enter_context(policies_at(base, beside=head)))
         after = load_policies(opened.enter_context(policies_at(head, beside=base)))
-        total = sum(1 for _ in batch.lines(records))
+        found_in = opened.enter_context(lines_of(records, key, batch.lines))
+        total = sum(1 for _ in found_in())
         if not total:
             fail(f"{records}: no records; write some with `cmf eval --record`", Exit.USAGE)
         wanted = min(total, sample or total)
         told = opened.enter_context(progress("comparing", wanted))
-        found = _sampled(batch.lines(records), total, wanted)
+        found = _sampled(found_in(), total, wanted)
         impact = impact_of(found, before, after, expected=wanted, profiles=profiles, jobs=jobs, told=told, ray=ray)
     exceeded = max_newly_denied is not None and impact.counts[Change.NEWLY_DENIED] > max_newly_denied
     match ReportFormat(output):

@@ -44,7 +44,10 @@ def policy_place(text: str) -> Path:
     return shipped()
 
 
-Records = Annotated[Path, typer.Option("--records", help="Judged inputs, from `cmf eval --record`; .gz too.")]
+Records = Annotated[
+    Path, typer.Option("--records", help="Judged inputs, from `cmf eval --record` (.gz too), or a store.")
+]
+KeyOption = Annotated[Path | None, typer.Option("--key", metavar="PEM", help="The key that signs a store's records.")]
 ProfilesOption = Annotated[Path | None, typer.Option("--profiles", help="What is known of tools: JSON or YAML.")]
 PolicyOption = Annotated[
     list[Path] | None,
@@ -69,6 +72,7 @@ def impact(
     ] = None,
     output: Annotated[ReportAs, typer.Option("--format", help="How to write the result.")] = ReportAs.TEXT,
     profiles: ProfilesOption = None,
+    key: KeyOption = None,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; by default one a core.")] = None,
     ray: Annotated[bool, typer.Option("--ray", help="On a Ray cluster: the one there is, or a local one.")] = False,
 ) -> None:
@@ -83,6 +87,7 @@ def impact(
         base=base,
         head=head,
         records=records,
+        key=key,
         sample=sample,
         max_newly_denied=max_newly_denied,
         output=output.value,
@@ -99,6 +104,9 @@ def from_record(
     policies: PolicyOption = None,
     name: Annotated[str | None, typer.Option("--name", help="What to call the case; by default its id.")] = None,
     with_secrets: Annotated[bool, typer.Option("--with-secrets", help="Leave secrets in it.")] = False,
+    by: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Who asks, of a store: it is recorded.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why, of a store.")] = None,
+    key: KeyOption = None,
 ) -> None:
     """Print a record as a test case for `cmf test`: what was judged, and what was decided.
 
@@ -107,7 +115,16 @@ def from_record(
     """
     from pipeline.cli.case import run
 
-    run(id, records=records, policies=policies, name=name, with_secrets=with_secrets)
+    run(
+        id,
+        records=records,
+        key=key,
+        person=by,
+        reason=reason,
+        policies=policies,
+        name=name,
+        with_secrets=with_secrets,
+    )
 
 
 def bench(

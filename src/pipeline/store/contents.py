@@ -124,8 +124,8 @@ class Contents:
             raise _none()
         return _checked(row)
 
-    def lines(self, *, actor: SubjectExtension, reason: str) -> Iterator[bytes]:
-        """Every line, in the order of records, to be judged again by a program; on record first, by their number.
+    def lines(self, *, actor: SubjectExtension, reason: str) -> Callable[[], Iterator[bytes]]:
+        """A function that gives every line, in the order of records, for a program; on record first, by their number.
 
         Raises:
             AuditError, StoreError: as `reveal`; `content.changed` at the line that is not what it should be.
@@ -137,7 +137,7 @@ class Contents:
             return Recorded(None, [self._record("reveal", "read-all", said | {"count": count})])
 
         waited(self._writer.recorded(job), self._timeout_seconds)
-        return (_checked(row) for row in self._pages())
+        return lambda: (_checked(row) for row in self._pages())
 
     def erase(
         self,

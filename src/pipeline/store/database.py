@@ -52,7 +52,8 @@ class Store:
             raise ConfigError("a server has no place beside it for a key", path="key", hint="name the file of the key")
         signing = Path(f"{self.engine.url.database}.key") if key is None else key
         offer = _nobody if self.exporter is None else self.exporter.offer
-        log = Log(lambda: Signer.at(signing), clock=clock, offer=offer)
+        self._signer = lambda: Signer.at(signing)
+        log = Log(self._signer, clock=clock, offer=offer)
         self.writer = Writer(self.engine, log, max_waiting=max_waiting, max_batch=max_batch)
 
     @classmethod
@@ -81,6 +82,15 @@ class Store:
     def ledger(self, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS) -> Ledger:
         """The conversations in it; they live as long as the store."""
         return Ledger(self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds)
+
+    @property
+    def key_id(self) -> str:
+        """The id of the key that signs here; it is made if it is missing.
+
+        Raises:
+            ConfigError: it cannot be read or made.
+        """
+        return self._signer().public_key.id
 
     def contents(
         self, *, rules: ContentRules | None = None, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS

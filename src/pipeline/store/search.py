@@ -139,7 +139,7 @@ def _index_some(connection: Connection) -> int:
     if not rows:
         return 0
     facts = [
-        {"seq": row.seq, "name": name, "value": value}
+        {"seq": row.seq, "name": name, "value": value.replace("\x00", "\ufffd")}
         for row in rows
         for name, value in sorted(facts_of(row.kind, row.body))
     ]

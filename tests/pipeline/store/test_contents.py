@@ -109,7 +109,7 @@ def test_the_record_holds_a_commitment_and_no_content(database: Store, judge: Ca
 def test_what_is_kept_can_be_judged_again(database: Store, judge: Callable[..., str], policies: Path) -> None:
     ids = [judge(text) for text in ("what is the salary?", "forbidden", "and now?")]
 
-    lines = list(database.contents().lines(actor=EVE, reason="impact"))
+    lines = list(database.contents().lines(actor=EVE, reason="impact")())
 
     entries = [read_entry(line) for line in lines]
     replay = Replay(policies)
@@ -175,7 +175,7 @@ def test_content_that_was_changed_is_not_shown(database: Store, judge: Callable[
 
     for ask in (
         lambda: database.contents().reveal(record, actor=EVE, reason="x"),
-        lambda: list(database.contents().lines(actor=EVE, reason="x")),
+        lambda: list(database.contents().lines(actor=EVE, reason="x")()),
     ):
         with pytest.raises(AuditError) as caught:
             ask()

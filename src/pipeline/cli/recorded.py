@@ -1,0 +1,76 @@
+"""Judged inputs for the commands that judge them again: a file of them, or a store that kept them [AUD-71]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from cmf.security import SubjectExtension
+from pipeline.cli.audit import reading
+from pipeline.errors import ConfigError
+from pipeline.replay_file import Entry, find, read_entry
+from pipeline.store.contents import REVEAL
+from pipeline.store.database import Store
+from pipeline.store.evidence import StoreEvidence
+
+_SQLITE: Final = b"SQLite format 3\x00"
+
+
+def is_store(place: Path) -> bool:
+    """Whether a database is there, and no file of judged inputs."""
+    try:
+        with place.open("rb") as opened:
+            return opened.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
+
+
+@contextmanager
+def opened_store(place: str, key: Path | None) -> Iterator[Store]:
+    """A store that is there, to put something on record in it; it has to be under a key that signed there before.
+
+    Raises:
+        ConfigError: its logs are under another key. StoreError: it cannot be opened.
+    """
+    with reading(place) as engine:  # a store that is missing is not made
+        known = {log.key for log in StoreEvidence(engine).logs()}
+    with Store.named(place, key=key) as store:
+        if known and store.key_id not in known:
+            hint = "name the key that signs its records: --key FILE"
+            raise ConfigError("this store's records are signed by another key", path=place, hint=hint)
+        yield store
+
+
+@contextmanager
+def lines_of(
+    place: Path, key: Path | None, read: Callable[[Path], Iterator[bytes]]
+) -> Iterator[Callable[[], Iterator[bytes]]]:
+    """A function that gives the lines; `read` gives those of a file. That those of a store were read is on record."""
+    if not is_store(place):
+        yield lambda: read(place)
+        return
+    with opened_store(str(place), key) as store:
+        yield store.contents().lines(actor=_program("cmf impact"), reason="judged again under other policies")
+
+
+def entry_in(place: Path, key: Path | None, record: str, *, person: str | None, reason: str | None) -> Entry:
+    """The entry of that id; out of a store with a record of who asked for it, and why.
+
+    Raises:
+        ReplayError, AuditError, StoreError: there is none, or it cannot be read. ConfigError: nobody said who asks.
+    """
+    if not is_store(place):
+        return find(place, record)
+    if person is None or reason is None:
+        raise ConfigError("content is shown to somebody, for a reason", path=str(place), hint="give --by and --reason")
+    with opened_store(str(place), key) as store:
+        return read_entry(store.contents().reveal(record, actor=_program(person), reason=reason))
+
+
+def _program(name: str) -> SubjectExtension:
+    return SubjectExtension(id=name, permissions=frozenset({REVEAL}))
+
+
+__all__ = ["entry_in", "is_store", "lines_of", "opened_store"]

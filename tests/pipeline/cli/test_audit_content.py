@@ -1,0 +1,92 @@
+"""`cmf audit reveal|erase|hold|holds|release|sweep`, and stores as `--records`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.conversations import says
+from typer.testing import CliRunner
+
+from cmf import SubjectExtension
+from pipeline import Config, Context, Pipeline
+from pipeline.cli.app import app
+from pipeline.recorder import Recorder
+from pipeline.store.database import Store
+
+WHO = ("--by", "eve", "--reason", "a complaint")
+
+
+def cmf(*words: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture
+def policies(tmp_path: Path) -> Path:
+    rule = 'deny contains {"code": "d", "reason": "No."} if contains(input.content, "forbidden")'
+    return write_rules(tmp_path / "policies", {"deny": rule})
+
+
+@pytest.fixture
+def kept(tmp_path: Path, policies: Path) -> Callable[..., tuple[Path, list[str]]]:
+    def make(*texts: str, key: Path | None = None) -> tuple[Path, list[str]]:
+        file = tmp_path / "cmf.db"
+        with Store.at(file, key=key) as store:
+            pipeline = Pipeline(policies=policies, config=Config(content="whole"), recorder=Recorder(store))
+            context = Context(subject=SubjectExtension(id="ann"), session="s")
+            return file, [pipeline.run(says("user", text), context).decision.id for text in texts]
+
+    return make
+
+
+@pytest.mark.spec("CLI-86")
+def test_content_is_shown_held_and_erased(kept: Callable[..., tuple[Path, list[str]]]) -> None:
+    store, (first, _) = kept("hello", "goodbye")
+
+    assert json.loads(cmf("audit", "reveal", store, first, *WHO))["id"] == first
+    held = cmf("audit", "hold", store, *WHO, "--subject", "ann").strip()
+    assert held in cmf("audit", "holds", store)
+    assert "0 contents erased, 2 stay" in cmf("audit", "erase", store, *WHO, "--session", "s")
+    assert "contents: 0 erased" in cmf("audit", "sweep", store)
+    cmf("audit", "release", store, held, *WHO, "--second", "bob")
+    assert cmf("audit", "holds", store) == ""
+    assert "2 contents erased" in cmf("audit", "erase", store, *WHO, "--before", "2999-01-01")
+    assert "content.none" in cmf("audit", "reveal", store, first, *WHO, "--second", "bob", code=4)
+    assert "holds" in cmf("audit", "verify", store)
+    kinds = [json.loads(line)["kind"] for line in cmf("audit", "tail", store, "--format", "json").splitlines()]
+    assert sorted(set(kinds)) == ["decision", "erasure", "hold", "log", "reveal"]
+
+
+@pytest.mark.spec("CLI-86")
+def test_nothing_is_signed_by_a_new_key_and_no_store_is_made(
+    kept: Callable[..., tuple[Path, list[str]]], tmp_path: Path
+) -> None:
+    key = tmp_path / "elsewhere.pem"
+    store, (first,) = kept("hello", key=key)
+
+    assert "--key" in cmf("audit", "reveal", store, first, *WHO, code=2)
+    assert first in cmf("audit", "reveal", store, first, *WHO, "--key", key)
+    cmf("audit", "erase", tmp_path / "none.db", *WHO, "--session", "s", code=5)
+    assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.spec("CLI-87")
+@pytest.mark.spec("AUD-71")
+def test_a_store_is_judged_again_and_a_record_becomes_a_case(
+    kept: Callable[..., tuple[Path, list[str]]], policies: Path, tmp_path: Path
+) -> None:
+    store, (_, denied) = kept("hello", "forbidden")
+    lenient = write_rules(tmp_path / "lenient", {"deny": 'deny contains {"code": "d", "reason": "x"} if false'})
+
+    told = json.loads(cmf("impact", "--base", policies, "--head", lenient, "--records", store, "--format", "json"))
+    assert (told["records"], told["newly_allowed"]["ids"]) == (2, [denied])
+    assert "--by" in cmf("case", "from-record", denied, "--records", store, "-p", policies, code=2)
+    case = cmf("case", "from-record", denied, "--records", store, "-p", policies, *WHO)
+    assert "verdict: deny" in case
+    found = cmf("audit", "find", store, "kind:reveal", "--format", "json").splitlines()
+    assert [json.loads(line)["action"] for line in found] == ["reveal", "read-all"]
