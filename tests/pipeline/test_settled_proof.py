@@ -34,7 +34,7 @@ redact contains {"code": "m", "reason": "r", "spans": [[at, at + 6]], "replaceme
 }
 """,
     "number": """
-redact contains {"code": "n", "reason": "r", "spans": [[at, at + 6]], "replacement": "token"} if {
+redact contains {"code": "n", "reason": "r", "spans": [[at, at + 7]], "replacement": "token"} if {
 \tinput.kind == "text"
 \tsome at in indexof_n(input.content, "number")
 }
@@ -123,8 +123,8 @@ KINDS = {
 }
 CAPABILITIES = "read_labels, read_roles, read_subject, read_agent, read_headers"
 OTHER = {**RULES, "refuse": 'warn contains {"code": "d2", "reason": "r"} if contains(input.content, "report")\n'}
-WORDS = ("report", "secret", "personal", "relay", "number", "hello", "ann@x.com", "figures", "forbidden")
-WEIGHTS = (90, 20, 10, 20, 2, 90, 30, 90, 5)
+WORDS = ("report", "secret", "personal", "relay", "number1", "number2", "hello", "ann@x.com", "figures", "forbidden")
+WEIGHTS = (90, 20, 10, 20, 6, 6, 90, 30, 90, 5)
 TOOLS = ("read_mail", "contacts", "send", "pay", "save")
 BOUND = Profiles.load(
     {
