@@ -6,10 +6,12 @@ import json
 import os
 import statistics
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from bench.curves import Curve
 
 ROOT = Path(__file__).parent.parent
 TOOLS = ROOT / ".tools" / "bench"
@@ -115,20 +117,35 @@ class Report:
     notes: str
     figures: list[Figure] = field(default_factory=list)
     ratios: list[Ratio] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
 
     def markdown(self) -> str:
-        """Both tables."""
+        """Both tables, and one for each curve."""
         ratios = ["| ratio or limit | measured | target | met |", "|---|---|---|---|", *(r.row() for r in self.ratios)]
         figures = ["| what | median | min | max | unit |", "|---|---|---|---|---|", *(f.row() for f in self.figures)]
-        return "\n".join([f"## {self.title}", "", self.notes, "", *ratios, "", *figures, ""])
+        curves = [line for curve in self.curves for line in ("", f"{curve.title}, {curve.unit}:", "", *curve.table())]
+        return "\n".join([f"## {self.title}", "", self.notes, "", *ratios, "", *figures, *curves, ""])
 
     def to_json(self) -> dict[str, Any]:
         """The same, with every sample."""
         return {
             "title": self.title,
+            "notes": self.notes,
             "ratios": [{"name": r.name, "value": r.value, "target": r.target, "met": r.met} for r in self.ratios],
             "figures": [{"name": f.name, "unit": f.unit, "samples": f.samples} for f in self.figures],
+            "curves": [curve.to_json() for curve in self.curves],
         }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Report:
+        """What `to_json` gave."""
+        return cls(
+            kept["title"],
+            kept.get("notes", ""),
+            [Figure(one["name"], one["unit"], tuple(one["samples"])) for one in kept["figures"]],
+            [Ratio(one["name"], one["value"], one["target"]) for one in kept["ratios"]],
+            [Curve.from_json(one) for one in kept.get("curves", ())],
+        )
 
 
 def interleaved(pairs: Sequence[tuple[str, Side, str]], effort: Effort) -> dict[str, Figure]:

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def operations() -> dict[str, Callable[..., Any]]:
     return {
         "stall": lambda: _stall(engine, question),
         "threads": lambda: _in_parallel(ask, threading.Thread),
+        **{f"threads_{count}": partial(_in_parallel, ask, threading.Thread, count) for count in (1, 2, 4)},
         "processes": lambda: _in_parallel(ask, multiprocessing.get_context("fork").Process),
         "wall": lambda: _wall_of_decisions(policies, in_session=False),
         "wall_in_session": lambda: _wall_of_decisions(policies, in_session=True),
@@ -120,20 +122,20 @@ def _stall(engine: EmbeddedEngine, question: tuple[list[str], bytes, list[bytes]
     return statistics.median(parts)
 
 
-def _in_parallel(ask: Callable[[int], object], worker: Callable[..., Any]) -> float:
-    """Calls a second of two workers at once."""
+def _in_parallel(ask: Callable[[int], object], worker: Callable[..., Any], count: int = 2) -> float:
+    """Calls a second of `count` workers at once."""
 
     def work() -> None:
         for number in range(CALLS):
             ask(number)
 
-    workers = [worker(target=work) for _ in range(2)]
+    workers = [worker(target=work) for _ in range(count)]
     begin = time.perf_counter()
     for one in workers:
         one.start()
     for one in workers:
         one.join()
-    return 2 * CALLS / (time.perf_counter() - begin)
+    return count * CALLS / (time.perf_counter() - begin)
 
 
 def _said(number: int) -> Message:
