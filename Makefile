@@ -183,7 +183,7 @@ lock: ## Resolve again and write requirements/*.txt with hashes
 	for set in bootstrap:requirements/bootstrap.in base:pyproject.toml dev:requirements/dev.in wheel:requirements/wheel.in sdk:requirements/sdk.in integrations:requirements/integrations.in \
 	  $(foreach one,$(patsubst requirements/integrations/%.in,%,$(wildcard requirements/integrations/*.in)),integrations/$(one):requirements/integrations/$(one).in); do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --custom-compile-command 'make lock' $(LOCK_FLAGS) $${set#*:} $$(test $${set%%:*} != base || echo --extra otel --extra batch --extra ray) -o requirements/$${set%%:*}.txt; \
+	    --custom-compile-command 'make lock' $(LOCK_FLAGS) $${set#*:} $$(test $${set%%/*} != integrations || echo pyproject.toml) $$(test $${set%%:*} != base || echo --extra otel --extra batch --extra ray) -o requirements/$${set%%:*}.txt; \
 	done
 
 .PHONY: clean

@@ -19,7 +19,7 @@ redact contains {"code": "no.pin", "reason": "A PIN.", "spans": [[at, at + 4]]} 
     at := indexof(input.content, "1234")
     at >= 0
 }""",
-    "forbidden": 'deny contains {"code": "no.forbidden", "reason": "Not this."} if contains(input.content, "forbidden")',
+    "word": 'deny contains {"code": "no.forbidden", "reason": "Not this."} if contains(input.content, "forbidden")',
 }
 CALLS: Final = {
     "drop": 'deny contains {"code": "no.drop", "reason": "Not that tool."} if input.name == "drop_table"',

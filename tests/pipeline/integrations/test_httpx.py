@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway import matrix_bodies
 from tests.pipeline.integrations.policies import BOSS, guard_of
 
@@ -179,9 +180,9 @@ async def test_the_asyncio_clients_are_judged_alike(guard: Guard, provider: Prov
         with pytest.raises(openai.PermissionDeniedError):
             await client.chat.completions.create(model="m", messages=says("forbidden"))
     judging = cmf_httpx.async_transport(guard, httpx2.MockTransport(provider))
-    async with anthropic.AsyncAnthropic(api_key="k", http_client=httpx2.AsyncClient(transport=judging)) as other:
-        async with other.messages.stream(model="m", max_tokens=9, messages=says("hi")) as stream:
-            message = (await stream.get_final_message()).content[0].text
+    other = anthropic.AsyncAnthropic(api_key="k", http_client=httpx2.AsyncClient(transport=judging))
+    async with other, other.messages.stream(model="m", max_tokens=9, messages=says("hi")) as stream:
+        message = (await stream.get_final_message()).content[0].text
 
     assert chat.choices[0].message.content == streamed == message == "It is [MASKED]."
     assert "1234" not in json.dumps(provider.heard)
@@ -317,9 +318,10 @@ def test_a_compressed_or_endless_answer_is_not_read(
 
 @pytest.mark.spec("INT-7")
 def test_who_asks_is_said_by_the_block_around_the_call(tmp_path: Path, provider: Provider) -> None:
-    from tests.pipeline.conftest import write_rules
-
-    ann = 'deny contains {"code": "not.ann", "reason": "Ann only."} if object.get(input.extensions, ["security", "subject", "id"], "") != "ann"'
+    ann = """\
+deny contains {"code": "not.ann", "reason": "Ann only."} if {
+    object.get(input.extensions, ["security", "subject", "id"], "") != "ann"
+}"""
     guard = Guard(write_rules(tmp_path, {"ann": ann}, kinds="text"))
     judging = cmf_httpx.transport(guard, httpx2.MockTransport(provider))
     client = openai.OpenAI(api_key="k", http_client=httpx2.Client(transport=judging))

@@ -1,0 +1,63 @@
+"""A request to a model and its answer in a framework's hands: judged around the call. Spec: [INT-20] ff."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from cmf.request import Request, Response
+from pipeline.context import Context
+from pipeline.errors import CallError, ConfigError
+from pipeline.guard import Guard, raised
+from pipeline.outcome import Outcome
+
+_T = TypeVar("_T")
+Ask = Callable[[Outcome], tuple[Response, _T]]
+AsyncAsk = Callable[[Outcome], Awaitable[tuple[Response, _T]]]
+
+
+def checked(guard: Guard) -> Guard:
+    """The guard itself. ConfigError where it is none: nothing would be judged."""
+    if not isinstance(guard, Guard):
+        raise ConfigError("there is no guard to judge", code="integration.no-guard", hint="give a Guard")
+    return guard
+
+
+def around(guard: Guard, request: Request, ask: Ask[_T]) -> tuple[Outcome, _T]:
+    """The outcome of the answer, and what `ask` gave beside it.
+
+    `ask` gets the outcome of the request, which lets something through, and gives the answer with whatever the caller
+    needs to make its own of it.
+
+    Raises:
+        Denied, ApprovalRequired, PolicyUnavailable: of the request, and `ask` was not called; or of the answer.
+    """
+    admitted = raised(guard.run(request))
+    response, kept = ask(_a_request(admitted))
+    return raised(guard.run(response, context=_facts(admitted))), kept
+
+
+async def aaround(guard: Guard, request: Request, ask: AsyncAsk[_T]) -> tuple[Outcome, _T]:
+    """`around`, awaiting both."""
+    admitted = raised(await guard.arun(request))
+    response, kept = await ask(_a_request(admitted))
+    return raised(await guard.arun(response, context=_facts(admitted))), kept
+
+
+def _a_request(admitted: Outcome) -> Outcome:
+    if admitted.request is None:
+        raise CallError("what was judged is not this request", code="guard.other-request", hint="look at the stages")
+    return admitted
+
+
+def _facts(admitted: Outcome) -> Context:
+    return Context(history=admitted.request, labels=admitted.labels)
+
+
+def unsayable(what: str) -> CallError:
+    """For what a framework holds and nothing here can judge."""
+    hint = "leave it out, or judge it with guard.check and hand it on as text"
+    return CallError(f"{what} cannot be judged here, and is not sent", code="integration.unsayable", hint=hint)
+
+
+__all__ = ["Ask", "AsyncAsk", "aaround", "around", "checked", "unsayable"]

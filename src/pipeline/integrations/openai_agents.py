@@ -1,0 +1,235 @@
+"""OpenAI Agents: every request of an agent to its model is judged, and every answer before the agent acts on it.
+
+await Runner.run(agent, "hello", run_config=run_config(guard))
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from cmf import adapters
+from cmf.request import Request, Response
+from cmf.tools import ToolDefinition
+from pipeline.emission import emit, emit_events
+from pipeline.errors import ConfigError
+from pipeline.guard import Guard
+from pipeline.integrations.asking import aaround, checked, unsayable
+from pipeline.outcome import Outcome
+
+if TYPE_CHECKING:
+    from agents import Model, ModelProvider, ModelResponse, RunConfig
+
+_FORMAT: Final = "openai_responses"
+_NAMES: Final = ("system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing")
+
+
+def run_config(guard: Guard, **options: Any) -> RunConfig:
+    """A run's configuration under which no model of any agent is asked unjudged.
+
+    Args:
+        guard: judges; the block around the run (`guard.session(…)`) says who asks.
+        options: further ones of `agents.RunConfig`. A `model` or `model_provider` among them is guarded.
+
+    Raises:
+        ConfigError: no guard, or the package is not there. An agent whose `model` is an object that is not guarded is
+            refused when it is its turn: give it `guarded_model(…)`.
+    """
+    agents = _package()
+    checked(guard)
+    own = options.pop("call_model_input_filter", None)
+    if isinstance(options.get("model"), agents.Model):
+        options["model"] = guarded_model(guard, options["model"])
+    inner = options.pop("model_provider", None)
+
+    async def only_guarded(data: Any) -> Any:
+        its = data.agent.model if options.get("model") is None else None
+        if isinstance(its, agents.Model) and not getattr(its, "is_guarded", False):
+            hint = "give the agent guarded_model(guard, model)"
+            raise ConfigError("this agent's model is not guarded", code="integration.unguarded", hint=hint)
+        if own is None:
+            return data.model_data
+        filtered = own(data)
+        return await filtered if hasattr(filtered, "__await__") else filtered
+
+    return agents.RunConfig(  # type: ignore[no-any-return]
+        **options, model_provider=guarded_provider(guard, inner), call_model_input_filter=only_guarded
+    )
+
+
+def guarded_provider(guard: Guard, inner: ModelProvider | None = None) -> ModelProvider:
+    """A provider whose models are guarded; `inner` is by default that of the package. ConfigError as `run_config`."""
+    agents = _package()
+    models = inner if inner is not None else agents.MultiProvider()
+    checked(guard)
+
+    class GuardedProvider(agents.ModelProvider):  # type: ignore[misc, name-defined]
+        def get_model(self, model_name: str | None) -> Model:
+            return guarded_model(guard, models.get_model(model_name), name=model_name)
+
+        async def aclose(self) -> None:
+            await models.aclose()
+
+    return GuardedProvider()  # type: ignore[no-any-return]
+
+
+def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Model:
+    """The model, judged: `name` is what policy knows it as, with `openai:` before it where it names no provider.
+
+    Raises (when it is asked):
+        Denied, ApprovalRequired, PolicyUnavailable: of the request, and the model was not asked; or of its answer.
+        CallError: the request or the answer holds what cannot be judged.
+    """
+    agents = _package()
+    judged = _Judged(checked(guard), agents, name or str(getattr(inner, "model", "unnamed")))
+
+    class GuardedModel(agents.Model):  # type: ignore[misc, name-defined]
+        is_guarded = True
+
+        async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
+            given = dict(zip(_NAMES, args, strict=False)) | kwargs
+
+            async def ask(admitted: Outcome) -> tuple[Response, Any]:
+                answer = await inner.get_response(**judged.given(given, admitted))
+                return judged.answer([_json_of(item) for item in answer.output], admitted), answer
+
+            outcome, answer = await aaround(guard, judged.request(given, stream=False), ask)
+            return replace(answer, output=judged.items(outcome))
+
+        async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            given = dict(zip(_NAMES, args, strict=False)) | kwargs
+
+            async def ask(admitted: Outcome) -> tuple[Response, None]:
+                events = [_json_of(event) async for event in inner.stream_response(**judged.given(given, admitted))]
+                return judged.folded(events, admitted), None
+
+            outcome, _ = await aaround(guard, judged.request(given, stream=True), ask)
+            for event in judged.events(outcome):
+                yield event
+
+        async def close(self) -> None:
+            await inner.close()
+
+        def get_retry_advice(self, request: Any) -> Any:
+            return inner.get_retry_advice(request)
+
+    return GuardedModel()  # type: ignore[no-any-return]
+
+
+class _Judged:
+    """Between the package's values and the Responses format."""
+
+    def __init__(self, guard: Guard, agents: Any, name: str) -> None:
+        self._guard = guard
+        self._agents = agents
+        self._model = name if ":" in name else f"openai:{name.removeprefix('openai/')}"
+        self._adapter = adapters.get(_FORMAT)
+
+    def request(self, given: dict[str, Any], *, stream: bool) -> Request:
+        """What is asked, all of it."""
+        settings = given["model_settings"].to_json_dict()
+        body: dict[str, Any] = {"model": self._model, "input": given["input"], "stream": stream}
+        if given["system_instructions"] is not None:
+            body["instructions"] = given["system_instructions"]
+        for name in ("previous_response_id", "conversation_id", "prompt"):
+            if given.get(name) is not None:
+                body["conversation" if name == "conversation_id" else name] = given[name]
+        tools = [tool for one in self._offered(given) for tool in self._converted(*one)]
+        if tools:
+            body["tools"] = tools
+        choice = settings.pop("tool_choice", None)
+        if choice is not None:
+            known = choice in ("auto", "required", "none") or not isinstance(choice, str)
+            body["tool_choice"] = choice if known else {"type": "function", "name": choice}
+        schema = given["output_schema"]
+        if schema is not None and not schema.is_plain_text():
+            form = {"type": "json_schema", "name": "final_output", "schema": schema.json_schema()}
+            body["text"] = {"format": form}
+        body["settings"] = {name: value for name, value in settings.items() if value is not None}
+        return self._adapter.from_wire_request(body, model=self._model)
+
+    def given(self, given: dict[str, Any], admitted: Outcome) -> dict[str, Any]:
+        """What the model is asked with: what policy left."""
+        left = [_key(tool) for tool in (admitted.request or Request()).tools]
+        body = emit(admitted, _FORMAT)
+        kept = [(tool, handoff) for tool, handoff in self._offered(given) if self._is_left(tool, handoff, left)]
+        return {
+            **given,
+            "system_instructions": body.get("instructions"),
+            "input": body["input"],
+            "tools": [tool for tool, _ in kept if tool is not None],
+            "handoffs": [handoff for _, handoff in kept if handoff is not None],
+        }
+
+    def _offered(self, given: dict[str, Any]) -> list[tuple[Any, Any]]:
+        return [(tool, None) for tool in given["tools"]] + [(None, handoff) for handoff in given["handoffs"]]
+
+    def _converted(self, tool: Any, handoff: Any) -> list[Any]:
+        from agents.models.openai_responses import Converter
+
+        found = Converter.convert_tools(
+            [] if tool is None else [tool], [] if handoff is None else [handoff], allow_opaque_tool_search_surface=True
+        )
+        return [dict(one) for one in found.tools]
+
+    def _is_left(self, tool: Any, handoff: Any, left: list[tuple[str, str | None]]) -> bool:
+        body = {"model": self._model, "input": [], "tools": self._converted(tool, handoff)}
+        return all(_key(one) in left for one in self._adapter.from_wire_request(body).tools)
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def answer(self, output: list[Any], admitted: Outcome) -> Response:
+        """What the model said, as a response."""
+        return self._adapter.from_wire_response(self._whole(output), admitted.request)
+
+    def folded(self, events: list[Any], admitted: Outcome) -> Response:
+        """What its stream adds up to."""
+        wire: list[Any] = [{"event": event["type"], "data": event} for event in events]
+        return self._adapter.from_wire_response(self._adapter.fold_events(wire), admitted.request)
+
+    def items(self, outcome: Outcome) -> list[Any]:
+        """What policy left of it, as the package's items."""
+        from openai.types.responses import ResponseOutputItem
+
+        return [_made(item, ResponseOutputItem) for item in emit(outcome, _FORMAT)["output"]]
+
+    def events(self, outcome: Outcome) -> list[Any]:
+        """The same, as the events of a stream that is made anew."""
+        from openai.types.responses import ResponseStreamEvent
+
+        return [_made(event["data"], ResponseStreamEvent) for event in emit_events(outcome, _FORMAT)]
+
+    def _whole(self, output: list[Any]) -> dict[str, Any]:
+        return {"id": "resp_0", "object": "response", "status": "completed", "model": self._model, "output": output}
+
+
+def _key(tool: ToolDefinition) -> tuple[str, str | None]:
+    return tool.name, tool.namespace
+
+
+def _json_of(item: Any) -> Any:
+    if isinstance(item, dict):
+        return item
+    if not hasattr(item, "model_dump"):
+        raise unsayable(type(item).__name__)
+    return item.model_dump(mode="json", exclude_unset=True)
+
+
+def _made(body: Any, kind: Any) -> Any:
+    """The SDK's own value, as the SDK makes it of what a server said: a field that is not there is none."""
+    from openai._models import construct_type
+
+    return construct_type(value=body, type_=kind)
+
+
+def _package() -> Any:
+    try:
+        import agents
+    except ImportError:
+        hint = "pip install 'cmf-pipeline[openai-agents]'"
+        raise ConfigError("openai-agents is not installed", code="integration.not-installed", hint=hint) from None
+    return agents
+
+
+__all__ = ["guarded_model", "guarded_provider", "run_config"]
