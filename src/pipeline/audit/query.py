@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -43,8 +44,8 @@ class Query:
     text: str = ""
 
 
-def parse(text: str, now: datetime) -> Query:
-    """The query that `text` says; an empty one finds everything.
+def parse(text: str, now: datetime, *, more: Sequence[str] = ()) -> Query:
+    """The query that `text` says; an empty one finds everything. `more` are names besides columns and facts.
 
     Raises:
         AuditError: a word that says nothing, with the words that would.
@@ -62,10 +63,10 @@ def parse(text: str, now: datetime) -> Query:
             raise _not_understood(word, "write name:value")
         if name in TIMES and not negated:
             times[name] = _moment(value, now)
-        elif name in COLUMNS or name in FACTS:
+        elif name in COLUMNS or name in FACTS or name in more:
             terms.append(Term(name, tuple(value.split(",")), negated))
         else:
-            raise _not_understood(word, f"names are {', '.join((*COLUMNS, *FACTS, *TIMES))}")
+            raise _not_understood(word, f"names are {', '.join((*COLUMNS, *FACTS, *more, *TIMES))}")
     return Query(tuple(terms), times.get("since"), times.get("until"), text)
 
 

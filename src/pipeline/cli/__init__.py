@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from pipeline.cli import authors
+from pipeline.cli import authors, reviewing
 from pipeline.cli.app import app
 
 authors.add_to(app)
+reviewing.add_to(app)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ def run(*, port: int, policies: Path | None, readonly: bool) -> None:
         project = None if directory is None else Project.at(directory)
         if project is not None:
             project.files()
-    listening = _listening(port)
+    listening = listening_at(port)
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
     hosts = frozenset({f"{HOST}:{port}", f"localhost:{port}"})
@@ -53,7 +53,8 @@ def run(*, port: int, policies: Path | None, readonly: bool) -> None:
         raise typer.Exit(int(Exit.OK)) from None
 
 
-def _listening(port: int) -> socket.socket:
+def listening_at(port: int) -> socket.socket:
+    """A socket on this machine alone; the command ends where the port cannot be used."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -65,4 +66,4 @@ def _listening(port: int) -> socket.socket:
     return listening
 
 
-__all__ = ["run"]
+__all__ = ["HOST", "listening_at", "run"]

@@ -1,0 +1,108 @@
+"""`cmf review`: the pages on which people read and judge what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+import uvicorn
+
+from pipeline.assembly import load_policies
+from pipeline.audit.heads import PublicKey
+from pipeline.cli.playground import HOST, listening_at
+from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.errors import ConfigError
+from pipeline.policy_set import PolicySet
+from pipeline.review.access import Doorkeeper, Named, Person, Proxied, Role
+from pipeline.review.rules import PoliciesAtHand
+from pipeline.review.site import Site
+from pipeline.review.web import build_site
+from pipeline.store.database import Store
+from pipeline.store.engine import open_to_read
+
+MIN_SECRET = 16
+
+
+def run(
+    store: str,
+    *,
+    port: int,
+    person: str | None,
+    role: Role,
+    policies: Sequence[Path],
+    heads: Path | None,
+    keys: Sequence[Path],
+    key: Path | None,
+    proxy_secret: Path | None,
+    user_header: str,
+    role_header: str,
+) -> None:
+    """Serve the site on this machine alone until it is interrupted; print the address that opens it."""
+    if (person is None) == (proxy_secret is None):
+        fail("say who you are with --as NAME, or who the proxy is with --proxy-secret FILE", Exit.USAGE)
+    with one_line_errors():
+        open_to_read(store).dispose()  # a file that is missing is not made
+        hand = PoliciesAtHand(_sets(policies))
+        trusted = [_public_key(file) for file in keys] or None
+        secret = "" if proxy_secret is None else _secret(proxy_secret)
+    listening = listening_at(port)
+    port = listening.getsockname()[1]
+    keeper: Doorkeeper
+    hosts: frozenset[str] | None
+    if person is None:
+        keeper, hosts, where = Proxied(user_header, role_header, secret), None, f"http://{HOST}:{port}/"
+    else:
+        named = Named(Person(person, role), f"cmf_review_{port}")
+        keeper, hosts = named, frozenset({f"{HOST}:{port}", f"localhost:{port}"})
+        where = f"http://{HOST}:{port}/?t={named.token}"
+    with one_line_errors(), Store.named(store, key=key) as opened:
+        site = Site(opened, policies=hand, heads=heads, keys=trusted)
+        site.catalog.catch_up()
+        typer.echo(f"review: {where}")
+        typer.echo("this machine alone can reach it; Ctrl-C ends it", err=True)
+        settings = uvicorn.Config(
+            build_site(site, keeper, hosts=hosts),
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            lifespan="off",
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            limit_concurrency=64,
+            timeout_graceful_shutdown=1,
+        )
+        try:
+            uvicorn.Server(settings).run(sockets=[listening])
+        except KeyboardInterrupt:
+            raise typer.Exit(int(Exit.OK)) from None
+
+
+def _sets(directories: Sequence[Path]) -> list[PolicySet]:
+    """The shipped set, and each directory's: alone and over the shipped one, as people use both."""
+    sets = [load_policies(None)]
+    for directory in directories:
+        sets += [load_policies(directory), load_policies(["shipped", directory])]
+    return sets
+
+
+def _secret(file: Path) -> str:
+    try:
+        secret = file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        raise ConfigError("the proxy's secret cannot be read", path=str(file), hint="give a file of text") from None
+    if len(secret) < MIN_SECRET:
+        raise ConfigError("the proxy's secret is too short", path=str(file), hint=f"{MIN_SECRET} characters or more")
+    return secret
+
+
+def _public_key(file: Path) -> PublicKey:
+    try:
+        return PublicKey.of(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        raise ConfigError("this is no public key", path=str(file), hint="`cmf audit key FILE` prints one") from None
+
+
+__all__ = ["run"]

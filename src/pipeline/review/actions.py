@@ -1,0 +1,252 @@
+"""What people do: each is a record of its own in the log before anything else happens. Spec: docs/spec/review.md."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from cmf.security import SubjectExtension
+from pipeline.audit.bundle import Selection, write_bundle
+from pipeline.errors import ApprovalError
+from pipeline.review import detail, oversight
+from pipeline.review.access import Role
+from pipeline.review.contents import Kept
+from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit, need, words
+from pipeline.review.words import Disposition, ranges_of, sampled, set_hash
+from pipeline.store.evidence import StoreEvidence
+from pipeline.store.overview import Placed
+
+Json: TypeAlias = dict[str, Any]
+MAX_SAMPLE: Final = 1_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def review_decision(site: Site, visit: Visit) -> Answer:
+    """Say something of a decision: a disposition, a comment, who looks at it."""
+    need(visit, Role.REVIEWER)
+    row = detail.known(site, visit.path["id"])
+    site.record(visit, "review", "review", {"decision": row.id, "digest": row.digest, **_said(visit)})
+    return Redirect(f"/decisions/{row.id}")
+
+
+def review_session(site: Site, visit: Visit) -> Answer:
+    """Say something of a session. A disposition is one of all its decisions that still need eyes."""
+    need(visit, Role.REVIEWER)
+    subject, session = _session(visit)
+    if site.catalog.session(subject, session) is None:
+        raise Refused(404, "review.unknown", "There is no such session.")
+    site.record(visit, "review", "review", {"session": {"subject": subject, "id": session}, **_said(visit)})
+    return _to_session(subject, session)
+
+
+def _said(visit: Visit) -> Json:
+    """What a review says; Refused where it says nothing."""
+    said: Json = {}
+    if (disposition := visit.form.get("disposition", "")) != "":
+        if disposition not in [one.value for one in Disposition]:
+            raise Refused(422, "review.disposition", "There is no such disposition.")
+        said["disposition"] = disposition
+    for name in ("comment", "assignee"):
+        if text := words(visit, name):
+            said[name] = text
+    if not said:
+        raise Refused(422, "review.empty", "Choose a disposition, write a comment, or name somebody.")
+    return said
+
+
+def sign_page(site: Site, visit: Visit) -> Page:
+    """What a signature would be about: how many decisions, of which kinds, under which hash."""
+    scope, said, rows = _to_sign(site, visit.params)
+    counts = _counts(site, rows)
+    unreviewed = sum(site.catalog.state(row.id)["disposition"] == "" and row.verdict != "allow" for row in rows)
+    return Page(
+        "sign.html",
+        {
+            "scope": scope,
+            "said": said,
+            "records": len(rows),
+            "counts": counts,
+            "hash": set_hash(rows),
+            "unreviewed": unreviewed,
+            "fields": {name: value for name, value in visit.params.items() if name in ("q", "subject", "session")},
+        },
+    )
+
+
+def sign(site: Site, visit: Visit) -> Answer:
+    """Sign exactly the set that was shown; Refused where it has changed since."""
+    need(visit, Role.SIGNER)
+    scope, said, rows = _to_sign(site, visit.form)
+    found = set_hash(rows)
+    if visit.form.get("hash") != found:
+        raise Refused(409, "review.changed", "The set has changed since you saw it. Look at it again, then sign.")
+    body: Json = {
+        "scope": scope,
+        "said": said,
+        "records": len(rows),
+        "counts": _counts(site, rows),
+        "set": ranges_of(rows, site.catalog.places()),
+        "hash": found,
+        "comment": words(visit, "comment"),
+    }
+    if scope == "session":
+        subject, session = _session(visit)
+        body["session"] = {"subject": subject, "id": session}
+    return Redirect(f"/signoffs/{site.record(visit, 'signoff', 'sign', body)}")
+
+
+def _to_sign(site: Site, given: Mapping[str, str]) -> tuple[str, str, list[Placed]]:
+    """The scope, how it was said, and the decisions in a log that it comes to; Refused where there are none."""
+    if "subject" in given:
+        subject, session = given["subject"], given.get("session")
+        found = site.catalog.session(subject, session)
+        scope, said, rows = "session", f"{subject} {session or '(no session)'}", [] if found is None else found[1]
+    else:
+        said = given.get("q", "").strip()
+        query = site.query(said)
+        scope = "period" if not query.terms and query.since is not None else "filter"
+        rows = site.catalog.all_of(site.catalog.select(query))
+    rows = [row for row in rows if row.log is not None]
+    if not rows:
+        raise Refused(422, "review.empty", "There is nothing to sign: no decision in the log fits.")
+    return scope, said, rows
+
+
+def _counts(site: Site, rows: Sequence[Placed]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.verdict] = counts.get(row.verdict, 0) + 1
+        if disposition := site.catalog.state(row.id)["disposition"]:
+            counts[disposition] = counts.get(disposition, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def reopen(site: Site, visit: Visit) -> Answer:
+    """Take a signature back, by a record that says so: the signature stays where it is."""
+    need(visit, Role.SIGNER)
+    word = oversight.signature(site, visit.path["id"])
+    if any(one.said.get("of") == word.id for one in site.catalog.words_of("signoff")):
+        raise Refused(409, "review.reopened", "This was opened again before.")
+    said = {"of": word.id, "comment": words(visit, "comment", needed=True)}
+    if word.subject_session is not None:
+        said["session"] = word.said["session"]
+    site.record(visit, "signoff", "reopen", said)
+    return Redirect(f"/signoffs/{word.id}")
+
+
+def reveal(site: Site, visit: Visit) -> Answer:
+    """Show what a decision was about, once it is on record who asked and why."""
+    need(visit, Role.REVIEWER)
+    row = detail.known(site, visit.path["id"])
+    reason = words(visit, "reason", needed=True)
+    if site.contents.kept(row.id, site.body(row)) is not Kept.HERE:
+        raise Refused(409, "review.no-content", "No content of this decision is kept.")
+    line = site.contents.reveal(row.id, person=visit.person.name, reason=reason)
+    site.catalog.catch_up()
+    return detail.decision(site, visit, revealed=site.again.shown(line))
+
+
+def decide(site: Site, visit: Visit) -> Answer:
+    """Approve or deny what waits; the approval itself keeps by whom."""
+    need(visit, Role.SIGNER)
+    approver = SubjectExtension(id=visit.person.name)
+    yes = visit.form.get("answer") == "approve"
+    if not yes and visit.form.get("answer") != "deny":
+        raise Refused(422, "review.answer", "Approve or deny.")
+    # On record first: what then fails was tried, and what is done was never undocumented.
+    site.record(visit, "review", "approve" if yes else "deny", {"approval": visit.path["id"]})
+    try:
+        (site.approvals.approve if yes else site.approvals.deny)(visit.path["id"], approver)
+    except ApprovalError as error:
+        raise Refused(409, error.code, f"{error.message}; {error.hint}") from None
+    return Redirect("/approvals")
+
+
+def save_filter(site: Site, visit: Visit) -> Answer:
+    """Save a query under a name; an empty query takes the name away."""
+    need(visit, Role.REVIEWER)
+    query = words(visit, "q")
+    site.query(query)
+    site.record(visit, "filter", "save", {"name": words(visit, "name", needed=True), "query": query})
+    return Redirect("/sessions", {"q": query})
+
+
+def sample(site: Site, visit: Visit) -> Answer:
+    """Draw decisions at random by a seed that is on record, so that anybody can draw the same."""
+    need(visit, Role.REVIEWER)
+    text = words(visit, "q")
+    size = visit.form.get("size", "")
+    if not size.isascii() or not size.isdigit() or not 1 <= int(size[:5]) <= MAX_SAMPLE:
+        raise Refused(422, "review.sample", f"A sample has 1 to {MAX_SAMPLE} decisions.")
+    seed = words(visit, "seed") or secrets.token_hex(8)
+    found = site.catalog.select(site.query(text))
+    by_rule = visit.form.get("by_rule") == "yes"
+    rows = _by_rule(site, found, seed, int(size)) if by_rule else sampled(site.catalog.all_of(found), seed, int(size))
+    if not rows:
+        raise Refused(422, "review.empty", "There is nothing to draw from.")
+    until = max(row.at for row in rows)
+    said = {"query": text, "seed": seed, "size": int(size), "by_rule": by_rule, "of": found.bit_count(), "until": until}
+    made = site.record(visit, "sample", "draw", said | {"ids": [row.id for row in rows]})
+    return Redirect("/decisions", {"q": f"sample:{made}"})
+
+
+def _by_rule(site: Site, found: int, seed: str, size: int) -> list[Placed]:
+    """So many of each rule's, as even as it comes out; a decision of two rules is drawn once."""
+    rules = site.catalog.values(found, "rule", limit=MAX_SAMPLE)
+    each = -(-size // max(len(rules), 1))
+    drawn: dict[str, Placed] = {}
+    for rule, _ in reversed(rules):  # the rarest first: the most frequent have enough to fill up with
+        having = found & site.catalog.select(site.query(f"rule:{rule}"))
+        fresh = [row for row in site.catalog.all_of(having) if row.id not in drawn]
+        drawn |= {row.id: row for row in sampled(fresh, seed, each)}
+    return sorted(list(drawn.values())[:size], key=lambda row: row.seq, reverse=True)
+
+
+def export(site: Site, visit: Visit) -> Answer:
+    """Evidence to take away: what the query finds, all that people said of it, with proofs."""
+    need(visit, Role.REVIEWER)
+    text = words(visit, "q")
+    rows = site.catalog.all_of(site.catalog.select(site.query(text)))
+    site.record(visit, "export", "export", {"query": text, "records": len(rows), "hash": set_hash(rows)})
+    wanted = {row.id for row in rows}
+    wanted |= {word.id for word in site.catalog.words_of("review", "signoff", "reveal", "sample", "export")}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "evidence.zip"
+        selection = Selection(text or "every decision", lambda leaf: leaf.id in wanted)
+        now = (site.clock() - _EPOCH) // _EPOCH.resolution
+        write_bundle(file, StoreEvidence(site.store.engine), selection=selection, made_at=now)
+        content = file.read_bytes()
+    return Download(content, f"evidence-{site.clock().strftime('%Y%m%dT%H%M%SZ')}.zip", "application/zip")
+
+
+def check(site: Site, _visit: Visit) -> Answer:
+    """Check the whole log now."""
+    oversight.check(site)
+    return Redirect("/integrity")
+
+
+def _session(visit: Visit) -> tuple[str, str | None]:
+    return visit.form.get("subject", "anonymous"), visit.form.get("session")
+
+
+def _to_session(subject: str, session: str | None) -> Redirect:
+    return Redirect("/session", {"subject": subject, **({} if session is None else {"session": session})})
+
+
+__all__ = [
+    "check",
+    "decide",
+    "export",
+    "reopen",
+    "reveal",
+    "review_decision",
+    "review_session",
+    "sample",
+    "save_filter",
+    "sign",
+    "sign_page",
+]

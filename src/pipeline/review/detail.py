@@ -1,0 +1,149 @@
+"""One session from top to bottom, one decision with all that is known of it, one rule. Spec: docs/spec/review.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from pipeline.audit.evidence import FIELDS, leaf_of
+from pipeline.review.contents import Kept
+from pipeline.review.lists import decision_row, session_row
+from pipeline.review.site import Page, Refused, Site, Visit
+from pipeline.review.telling import hits, moment, not_judged, sentence, skipped
+from pipeline.review.words import Disposition, Word
+from pipeline.store.overview import Placed
+
+Json: TypeAlias = dict[str, Any]
+MOST: Final = 200  # decisions of a session that a page shows; the newest of more
+
+
+def session(site: Site, visit: Visit) -> Page:
+    """The timeline of a session."""
+    key = visit.params.get("subject", "anonymous"), visit.params.get("session")
+    found = site.catalog.session(*key)
+    if found is None:
+        raise Refused(404, "review.unknown", "There is no such session.")
+    one, rows = found
+    last = rows[-MOST:]
+    bodies = site.bodies(last)
+    data = {
+        **session_row(one),
+        "timeline": [_entry(site, row, bodies.get(row.seq)) for row in last],
+        "earlier": len(rows) - len(last),
+        "revisions": sorted({row.revision for row in rows}),
+        "words": [_word(word) for word in site.catalog.about_session(*key)],
+        "first": moment(rows[0].at),
+        "dispositions": [one.value for one in Disposition],
+        "query": {"subject": key[0], "session": key[1]},
+    }
+    return Page("session.html", data)
+
+
+def _entry(site: Site, row: Placed, body: Mapping[str, Any] | None) -> Json:
+    shown = decision_row(site, row)
+    if body is None:
+        return shown | {"erased": True, "said": "What was on record of this decision is gone.", "views": [], "hits": []}
+    result = body["result"]
+    missing = {one["path"]: one["reason"] for one in skipped(body)}
+    judged = [_view(view) for view in result["views"]]
+    never = [{"path": path, "reason": reason} for path, reason in missing.items()]
+    return shown | {
+        "erased": False,
+        "said": sentence(body),
+        "views": judged,
+        "hits": [hit | {"view": None if view is None else view["path"]} for view, hit in hits(body)],
+        "never": never,
+        "not_evaluated": not_judged(body),
+        "labels": list(body.get("labels_gained", ())),
+        "parts": result["coverage"]["produced"],
+        "evaluated": result["coverage"]["evaluated"],
+        "mode": result["mode"],
+        "ms": _milliseconds(body),
+        "words": [_word(word) for word in site.catalog.about(row.id)],
+    }
+
+
+def _view(view: Mapping[str, Any]) -> Json:
+    names = ("path", "kind", "role", "name", "uri", "action", "direction", "verdict", "outcome")
+    shown = {name: view.get(name) for name in names}
+    return shown | {"reused": bool(view.get("reused")), "hits": view["hits"], "origins": view.get("origins")}
+
+
+def _milliseconds(body: Mapping[str, Any]) -> float | None:
+    nanoseconds = body.get("metrics", {}).get("run_ns")
+    return None if nanoseconds is None else round(nanoseconds / 1e6, 2)
+
+
+def _word(word: Word) -> Json:
+    said = word.said
+    names = ("action", "disposition", "comment", "assignee", "reason")
+    return {"id": word.id, "kind": word.kind, "at": moment(word.at), "by": word.by} | {
+        name: said[name] for name in names if said.get(name) is not None
+    }
+
+
+def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
+    """A decision: what happened first, then why, then everything that is on record of it."""
+    row = known(site, visit.path["id"])
+    body = site.body(row)
+    data: Json = {
+        **_entry(site, row, body),
+        "rules": [] if body is None else _rules(site, row, body),
+        "record": body,
+        "masked": [] if body is None else [*body.get("masked", ())],
+        "erased_pointers": [] if body is None else [*body.get("erased", ())],
+        "integrity": _integrity(row),
+        "content": site.contents.kept(row.id, body).value,
+        "revealed": revealed,
+        "dispositions": [one.value for one in Disposition],
+        "at_hand": site.policies.of(row.revision) is not None,
+        "kept": Kept.HERE.value,
+    }
+    return Page("decision.html", data)
+
+
+def known(site: Site, id: str) -> Placed:
+    """The decision with that id; Refused where there is none."""
+    row = site.catalog.row(id)
+    if row is None or row.kind != "decision":
+        raise Refused(404, "review.unknown", "There is no such decision.")
+    return row
+
+
+def _rules(site: Site, row: Placed, body: Mapping[str, Any]) -> list[Json]:
+    shown = []
+    for view, hit in hits(body):
+        place = site.policies.place(row.revision, hit["rule"], hit["effect"], hit["code"])
+        shown.append(hit | {"view": None if view is None else view["path"], "place": place})
+    return shown
+
+
+def _integrity(row: Placed) -> Json:
+    leaf = leaf_of({name: getattr(row, name) for name in FIELDS})
+    return {"log": row.log, "place": row.place, "digest": row.digest, "leaf": leaf.hex(), "seq": row.seq}
+
+
+def rule(site: Site, visit: Visit) -> Page:
+    """A rule as it was in one revision: what it says of itself, and its source."""
+    revision = visit.params.get("revision", "")
+    found = site.policies.rule(revision, visit.params.get("id", ""))
+    if found is None:
+        raise Refused(404, "review.unknown", "This rule is not among the policies that this site was given.")
+    text = site.policies.text(revision, found)
+    data = {
+        "id": found.id,
+        "revision": revision,
+        "path": found.path,
+        "title": found.title,
+        "description": found.description,
+        "code": found.code,
+        "severity": found.severity,
+        "mode": found.mode.value,
+        "kinds": sorted(kind.value for kind in found.kinds),
+        "standards": list(found.standards),
+        "lines": text.splitlines(),
+    }
+    return Page("rule.html", data)
+
+
+__all__ = ["decision", "known", "rule", "session"]

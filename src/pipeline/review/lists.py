@@ -1,0 +1,215 @@
+"""The lists: sessions that need eyes, and decisions; by a query that is in the address. Spec: docs/spec/review.md."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from pipeline.review.catalog import SEVERITIES, Session
+from pipeline.review.site import PAGE, Page, Refused, Site, Visit
+from pipeline.review.telling import hits, moment, not_judged
+from pipeline.store.overview import Placed
+from pipeline.store.search import shown_subject
+
+Json: TypeAlias = dict[str, Any]
+FACETS: Final = (
+    "verdict", "rule", "severity", "tool", "subject", "mode", "covered", "disposition", "environment", "revision"
+)  # fmt: skip
+NEEDS: Final = "needs:review"
+
+
+def sessions(site: Site, visit: Visit) -> Page:
+    """The sessions of what the query finds, those that need eyes first."""
+    query = site.query(visit.q)
+    found = site.catalog.select(query)
+    every = site.catalog.sessions(found)
+    start = _place(every, visit.params.get("after", ""))
+    shown = every[start : start + PAGE]
+    more = len(every) > start + PAGE
+    data = {
+        "q": visit.q,
+        "rows": [session_row(one) for one in shown],
+        "sessions": len(every),
+        "decisions": found.bit_count(),
+        "needing": sum(bool(one.open) for one in every),
+        "next": _cursor(shown[-1]) if more else None,
+        "facets": facets(site, found, visit.q),
+        "tabs": _tabs(visit.q),
+        "filters": saved(site),
+    }
+    return Page("sessions.html", data, rows=_Lazy(every))
+
+
+class _Lazy(Sequence[Json]):
+    """Rows that are made as a file is written."""
+
+    def __init__(self, every: list[Session]) -> None:
+        self._every = every
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    def __getitem__(self, at: Any) -> Any:
+        return session_row(self._every[at])
+
+
+def session_row(one: Session) -> Json:
+    """A line of the list of sessions."""
+    decisions = len(one.positions)
+    return {
+        "subject": shown_subject(one.subject),
+        "subject_key": one.subject,
+        "session": one.id,
+        "last": moment(one.last_at),
+        "decisions": decisions,
+        "denied": one.verdicts.get("deny", 0),
+        "held": one.verdicts.get("require_approval", 0),
+        "warned": one.verdicts.get("warn", 0),
+        "edited": one.edited,
+        "severity": SEVERITIES[one.severity] if one.severity >= 0 else "",
+        "not_covered": one.uncovered,
+        "open": one.open,
+        "review": _review(one, decisions),
+        "assignee": one.assignee,
+    }
+
+
+def _review(one: Session, decisions: int) -> str:
+    if one.open:
+        return "needs review"
+    if one.signed == decisions:
+        return "signed off"
+    return "reviewed" if one.disposed or one.signed else "nothing to review"
+
+
+def decisions(site: Site, visit: Visit) -> Page:
+    """The decisions that the query finds, the newest first."""
+    found = site.catalog.select(site.query(visit.q))
+    page = site.catalog.page(found, before=_number(visit.params.get("before", "")), limit=PAGE + 1)
+    shown = page[:PAGE]
+    data = {
+        "q": visit.q,
+        "rows": _decision_rows(site, shown),
+        "decisions": found.bit_count(),
+        "next": str(shown[-1].seq) if len(page) > PAGE else None,
+        "facets": facets(site, found, visit.q),
+        "tabs": _tabs(visit.q),
+        "filters": saved(site),
+    }
+    return Page("decisions.html", data, rows=[decision_row(site, row) for row in _all(site, visit, found)])
+
+
+def _all(site: Site, visit: Visit, found: int) -> list[Placed]:
+    return site.catalog.all_of(found) if visit.params.get("as") in ("csv", "jsonl") else []
+
+
+def decision_row(site: Site, row: Placed) -> Json:
+    """A decision by its columns, and where its review stands."""
+    return {
+        "id": row.id,
+        "at": moment(row.at),
+        "subject": shown_subject(row.subject),
+        "subject_key": row.subject,
+        "session": row.session,
+        "verdict": row.verdict,
+        "action": row.action,
+        "revision": row.revision,
+        **site.catalog.state(row.id),
+    }
+
+
+def _decision_rows(site: Site, rows: Sequence[Placed]) -> list[Json]:
+    bodies = site.bodies(rows)
+    found: list[Json] = []
+    for row in rows:
+        shown = decision_row(site, row)
+        body = bodies.get(row.seq)
+        shown["rules"] = [] if body is None else sorted({hit["rule"] for _, hit in hits(body)})
+        shown["not_evaluated"] = 0 if body is None else not_judged(body)
+        shown["parts"] = 0 if body is None else body["result"]["coverage"]["produced"]
+        found.append(shown)
+    return found
+
+
+def facets(site: Site, found: int, q: str) -> list[Json]:
+    """The values of each name in what was found, with counts and the query that a click asks for."""
+    given = _given(q)
+    shown: list[Json] = []
+    for name in FACETS:
+        values = site.catalog.values(found, name)
+        rows = []
+        for value, count in values:
+            said = shown_subject(value) if name == "subject" else value
+            term = f"{name}:{said}"
+            rows.append({"value": said, "count": count, "on": term in given, "q": toggled(q, name, said)})
+        if rows and not (len(rows) == 1 and not rows[0]["on"] and name in ("mode", "environment", "covered")):
+            shown.append({"name": name, "values": rows})
+    return shown
+
+
+def toggled(q: str, name: str, value: str) -> str:
+    """The query with the term added, or taken out where it was in."""
+    given = _given(q)
+    term = f"{name}:{value}"
+    kept = [word for word in given if word != term] if term in given else [*given, term]
+    return " ".join(shlex.quote(word) for word in kept)
+
+
+def _given(q: str) -> list[str]:
+    try:
+        return shlex.split(q)
+    except ValueError:
+        return []
+
+
+def _tabs(q: str) -> list[Json]:
+    rest = [word for word in _given(q) if word not in (NEEDS, "signed:yes", "disposition:incident")]
+    tabs = (("Needs review", NEEDS), ("Incidents", "disposition:incident"), ("Signed off", "signed:yes"), ("All", ""))
+    given = _given(q)
+    shown = []
+    for title, term in tabs:
+        on = term in given if term else len(rest) == len(given)
+        shown.append(
+            {"title": title, "q": " ".join(shlex.quote(word) for word in [*([term] if term else []), *rest]), "on": on}
+        )
+    return shown
+
+
+def saved(site: Site) -> list[Json]:
+    """The filters that people saved, by name; of one name the newest counts, and an empty one is gone."""
+    newest: dict[str, Json] = {}
+    for word in site.catalog.words_of("filter"):
+        newest.setdefault(word.said["name"], {"name": word.said["name"], "q": word.said["query"], "by": word.by})
+    return sorted((one for one in newest.values() if one["q"]), key=lambda one: str(one["name"]))
+
+
+def _cursor(one: Session) -> str:
+    return f"{int(not one.open)}-{one.last_at}-{one.number}"
+
+
+def _place(every: Sequence[Session], after: str) -> int:
+    """Where the page begins: behind the session that the cursor names, or behind where it stood."""
+    if not after:
+        return 0
+    try:
+        done, last_at, number = (int(part) for part in after.split("-"))
+    except ValueError:
+        raise Refused(422, "review.page", "This page does not exist.") from None
+    for at, one in enumerate(every):
+        if one.number == number:
+            return at + 1
+        if (int(not one.open), -one.last_at) > (done, -last_at):
+            return at
+    return len(every)
+
+
+def _number(text: str) -> int | None:
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise Refused(422, "review.page", "This page does not exist.")
+    return int(text)
+
+
+__all__ = ["FACETS", "decision_row", "decisions", "facets", "saved", "session_row", "sessions", "toggled"]

@@ -1,0 +1,214 @@
+"""What is over all sessions: approvals, policies, integrity, charts, signatures, samples. Spec: docs/spec/review.md."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Final, TypeAlias
+
+from pipeline.approval_state import Approval
+from pipeline.audit.exporting import read_heads
+from pipeline.audit.verification import Report, verify
+from pipeline.review.charts import over_time, shares, spread
+from pipeline.review.lists import decision_row, saved
+from pipeline.review.site import PAGE, Page, Refused, Site, Verified, Visit
+from pipeline.review.telling import moment
+from pipeline.review.words import Word, set_hash
+from pipeline.store.evidence import StoreEvidence
+from pipeline.store.overview import Placed
+from pipeline.store.search import shown_subject
+
+Json: TypeAlias = dict[str, Any]
+_MEASURED: Final = 500  # decisions whose latency is read: the newest
+_PROBLEMS: Final = 50
+
+
+def approvals(site: Site, _visit: Visit) -> Page:
+    """What waits for a person, the oldest first."""
+    return Page("approvals.html", {"rows": [_approval(one) for one in site.approvals.pending()]})
+
+
+def _approval(one: Approval) -> Json:
+    return {
+        "id": one.asked.id,
+        "target": one.asked.target,
+        "rules": list(one.asked.rules),
+        "revision": one.asked.revision,
+        "subject": shown_subject(one.key.subject),
+        "subject_key": one.key.subject,
+        "session": one.key.session,
+        "asked": moment(one.requested_at),
+        "expires": moment(one.asked.expires_at),
+        "digest": one.asked.digest,
+    }
+
+
+def policies(site: Site, _visit: Visit) -> Page:
+    """Each revision of policy with what ran under it, the newest first."""
+    rows: list[Json] = []
+    for revision, count in site.catalog.values(site.catalog.select(site.query("")), "revision", limit=100):
+        found = site.catalog.select(site.query(f"revision:{revision}"))
+        ran = site.catalog.page(found, before=None, limit=1)
+        first = site.catalog.all_of(found)[0]
+        at_hand = site.policies.of(revision)
+        rows.append(
+            {
+                "revision": revision,
+                "decisions": count,
+                "denied": dict(site.catalog.values(found, "verdict")).get("deny", 0),
+                "sessions": len(site.catalog.sessions(found)),
+                "first": moment(first.at),
+                "last": moment(ran[0].at),
+                "rules": None if at_hand is None else len(at_hand.rules),
+                "hit": site.catalog.values(found, "rule", limit=5),
+            }
+        )
+    return Page("policies.html", {"rows": sorted(rows, key=lambda row: str(row["last"]), reverse=True)})
+
+
+def integrity(site: Site, _visit: Visit) -> Page:
+    """What the last check found, the newest head of each log, and how to check without this site."""
+    heads = []
+    evidence = StoreEvidence(site.store.engine)
+    for log in evidence.logs():
+        for newest in deque(evidence.heads(log.id), maxlen=1):
+            heads.append(newest.head.to_json() | {"when": moment(newest.head.at)})
+    checked = site.verified
+    return Page(
+        "integrity.html",
+        {
+            "heads": heads,
+            "checked": None if checked is None else _checked(checked),
+            "exported": site.heads is not None,
+            "keyed": site.keys is not None,
+            "store": site.store.engine.url.database,
+        },
+    )
+
+
+def check(site: Site) -> Verified:
+    """Check the whole log now.
+
+    Raises:
+        ConfigError: the exported heads cannot be read.
+    """
+    started = time.monotonic()
+    exported = [] if site.heads is None else read_heads(site.heads)
+    report = verify(StoreEvidence(site.store.engine), exported=exported, keys=site.keys)
+    site.verified = Verified(report, site.clock(), time.monotonic() - started)
+    return site.verified
+
+
+def _checked(one: Verified) -> Json:
+    report: Report = one.report
+    found = report.to_json()
+    return found | {
+        "at": one.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "seconds": round(one.seconds, 2),
+        "problems": found["problems"][:_PROBLEMS],
+        "all_problems": len(found["problems"]),
+    }
+
+
+def charts(site: Site, visit: Visit) -> Page:
+    """Denies over time, by rule and by subject, and how long decisions take; of what the query finds."""
+    found = site.catalog.select(site.query(visit.q))
+    denied = found & site.catalog.having("verdict", "deny")
+    newest = site.catalog.page(found, before=None, limit=_MEASURED)
+    bodies = site.bodies(newest)
+    took = [body["metrics"]["run_ns"] / 1e6 for body in bodies.values() if body and "run_ns" in body.get("metrics", {})]
+    subjects = site.catalog.values(denied, "subject", limit=10)
+    time_chart = over_time(site.catalog, found)
+    data = {
+        "q": visit.q,
+        "decisions": found.bit_count(),
+        "denied": denied.bit_count(),
+        "time": time_chart,
+        "rules": shares(site.catalog.values(denied, "rule", limit=10)),
+        "subjects": shares((shown_subject(value), count) for value, count in subjects),
+        "dispositions": shares(site.catalog.values(found, "disposition")),
+        "latency": spread(took),
+        "measured": len(took),
+        "filters": saved(site),
+    }
+    return Page("charts.html", data, rows=time_chart["rows"])
+
+
+def signoffs(site: Site, _visit: Visit) -> Page:
+    """Every signature and every re-opening, the newest first; samples and saved filters."""
+    signed = site.catalog.words_of("signoff")
+    reopened = {word.said["of"]: word for word in signed if word.said["action"] == "reopen"}
+    rows = [_signature(word, reopened.get(str(word.id))) for word in signed if word.said["action"] == "sign"]
+    samples = [_sample(word) for word in site.catalog.words_of("sample")]
+    return Page("signoffs.html", {"rows": rows, "samples": samples, "filters": saved(site)})
+
+
+def _signature(word: Word, reopened: Word | None) -> Json:
+    said = word.said
+    return {
+        "id": word.id,
+        "at": moment(word.at),
+        "by": word.by,
+        "scope": said["scope"],
+        "said": said["said"],
+        "records": said["records"],
+        "counts": said["counts"],
+        "hash": said["hash"],
+        "comment": said.get("comment", ""),
+        "reopened": None if reopened is None else _reopened(reopened),
+    }
+
+
+def _reopened(word: Word) -> Json:
+    return {"at": moment(word.at), "by": word.by, "comment": word.said.get("comment", "")}
+
+
+def _sample(word: Word) -> Json:
+    said = word.said
+    names = ("query", "seed", "size", "by_rule")
+    return {
+        "id": word.id,
+        "at": moment(word.at),
+        "by": word.by,
+        "drawn": len(said["ids"]),
+        "q": f"sample:{word.id}",
+    } | {name: said[name] for name in names}
+
+
+def signoff(site: Site, visit: Visit) -> Page:
+    """One signature: what it is about, and whether that is still what was signed."""
+    word = signature(site, visit.path["id"])
+    rows = signed_rows(site, word)
+    reopened = [one for one in site.catalog.words_of("signoff") if one.said.get("of") == word.id]
+    data = _signature(word, reopened[0] if reopened else None) | {
+        "stands": set_hash(rows) == word.said["hash"] and len(rows) == word.said["records"],
+        "set": word.said["set"],
+        "rows": [decision_row(site, row) for row in rows[-PAGE:]],
+    }
+    return Page("signoff.html", data)
+
+
+def signature(site: Site, id: str) -> Word:
+    """The signature with that id; Refused where there is none."""
+    word = site.catalog.words.get(id)
+    if word is None or word.kind != "signoff" or word.said["action"] != "sign":
+        raise Refused(404, "review.unknown", "There is no such signature.")
+    return word
+
+
+def signed_rows(site: Site, word: Word) -> list[Placed]:
+    """The decisions that a signature names, as they are now."""
+    return site.catalog.decisions_in(word.said["set"])
+
+
+__all__ = [
+    "approvals",
+    "charts",
+    "check",
+    "integrity",
+    "policies",
+    "signature",
+    "signed_rows",
+    "signoff",
+    "signoffs",
+]

@@ -1,0 +1,205 @@
+"""What pages are made from: the store with its catalogue, policies at hand, contents, approvals, a way to record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from ulid import ULID
+
+from cmf.codec import dumps, loads
+from cmf.errors import DecodeError
+from cmf.identity import Clock
+from pipeline.approvals import Approvals
+from pipeline.audit.heads import PublicKey
+from pipeline.audit.query import Query, parse
+from pipeline.audit.verification import Report
+from pipeline.record import Record
+from pipeline.recorder import Recorder
+from pipeline.review.access import Person, Role
+from pipeline.review.catalog import OWN_NAMES, Catalog
+from pipeline.review.contents import Again, Contents, StoreContents
+from pipeline.review.rules import PoliciesAtHand
+from pipeline.review.words import MAX_TEXT, SCHEMA
+from pipeline.sessions import wall_clock
+from pipeline.store import contents as stored
+from pipeline.store.database import Store
+from pipeline.store.overview import Placed, bodies_of
+
+Json: TypeAlias = dict[str, Any]
+PAGE: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request of somebody who was let in: the parameters of its address, and the form, if it brought one."""
+
+    person: Person
+    params: Mapping[str, str]
+    path: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def q(self) -> str:
+        """The query that the address has."""
+        return self.params.get("q", "").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page shows: the template, and what its `.json` twin says. `rows` are all rows of a list, for its files."""
+
+    template: str
+    data: Json
+    status: int = 200
+    rows: Sequence[Json] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Where to look next. `path` is below the site's root."""
+
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file to keep."""
+
+    content: bytes
+    name: str
+    type: str
+
+
+Answer: TypeAlias = Page | Redirect | Download
+
+
+class Refused(Exception):
+    """Something that is not done, or not there: a status, and words for who asked."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+@dataclass(slots=True)
+class Verified:
+    """The last check of the log that this process made."""
+
+    report: Report
+    at: datetime
+    seconds: float
+
+
+class Site:
+    """The review site of one store.
+
+    Args:
+        store: it stays the caller's to close.
+        policies: sets that are at hand; rules of other revisions are known by id alone.
+        contents: where what was judged is kept; by default in the store.
+        heads: the file of exported heads. keys: who may have signed.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policies: PoliciesAtHand | None = None,
+        contents: Contents | None = None,
+        heads: Path | None = None,
+        keys: Sequence[PublicKey] | None = None,
+        clock: Clock = wall_clock,
+    ) -> None:
+        self.store = store
+        self.catalog = Catalog(store)
+        self.policies = policies or PoliciesAtHand()
+        own = StoreContents(stored.Contents(store.engine, store.writer, clock=clock))
+        self.contents: Contents = contents or own
+        self.again = Again(self.policies.bundles())
+        self.approvals = Approvals(store.sessions(clock=clock), _may_approve)
+        self.heads = heads
+        self.keys = keys
+        self.clock = clock
+        self.verified: Verified | None = None
+        self._recorder = Recorder(store)
+
+    def query(self, text: str) -> Query:
+        """The query that the text says; AuditError for one that says nothing."""
+        return parse(text, self.clock(), more=OWN_NAMES)
+
+    def body(self, row: Placed) -> Json | None:
+        """What is kept of a record; None where it was erased, or holds nothing that can be read."""
+        return self.bodies([row]).get(row.seq)
+
+    def bodies(self, rows: Sequence[Placed]) -> dict[int, Json | None]:
+        """What is kept of records, by their numbers."""
+        found = bodies_of(self.store.engine, [row.seq for row in rows])
+        return {seq: _read(body) for seq, body in found.items()}
+
+    def record(self, visit: Visit, kind: str, action: str, said: Json) -> str:
+        """The id of a new record of `kind`, once it is durable.
+
+        Raises:
+            StoreError: it may not be.
+        """
+        now = self.clock().astimezone(UTC)
+        made = f"{kind}_{ULID()}"
+        by = {"id": visit.person.name, "role": visit.person.role.value}
+        body = {"schema": SCHEMA, "id": made, "timestamp": now.isoformat(), "by": by, "action": action, **said}
+        self._recorder.record(
+            Record(
+                id=made,
+                timestamp=now,
+                subject=visit.person.name,
+                session=None,
+                verdict="none",
+                action=action,
+                revision="",
+                body=dumps(body),
+                kind=kind,
+            )
+        )
+        self.catalog.catch_up()
+        return made
+
+
+def need(visit: Visit, role: Role) -> None:
+    """Return where the person has that role or a higher one; Refused otherwise."""
+    if not visit.person.role.covers(role):
+        raise Refused(403, "review.role", f"This takes the role {role.value}; yours is {visit.person.role.value}.")
+
+
+def words(visit: Visit, name: str, *, needed: bool = False) -> str:
+    """A text of the form, as typed, without space around it; Refused where it is too long, or needed and missing."""
+    text = visit.form.get(name, "").strip()
+    if len(text) > MAX_TEXT:
+        raise Refused(422, "review.too-long", f"At most {MAX_TEXT} characters.")
+    if needed and not text:
+        raise Refused(422, "review.missing", f"Say something under “{name}”.")
+    return text
+
+
+def _may_approve(_: object) -> bool:
+    """The site asks for a role before it comes to this."""
+    return True
+
+
+def _read(body: bytes | None) -> Json | None:
+    if body is None:
+        return None
+    try:
+        said = loads(body)
+    except DecodeError:
+        return None
+    return said if isinstance(said, dict) else None
+
+
+__all__ = ["PAGE", "Answer", "Download", "Page", "Redirect", "Refused", "Site", "Verified", "Visit", "need", "words"]

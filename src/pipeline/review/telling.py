@@ -1,0 +1,143 @@
+"""A decision's record in words, and as a tree: what happened first, by which rule, then everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_KINDS: Final = {
+    "text": "a text",
+    "thinking": "a model's thinking",
+    "tool_call": "the tool call",
+    "tool_result": "the result of the tool",
+    "tool_definition": "the definition of the tool",
+    "prompt_request": "the prompt request",
+    "prompt_result": "the prompt result",
+    "resource": "a resource",
+    "resource_ref": "a reference to a resource",
+}
+_EDITS: Final = {"redact": "masked", "rewrite": "rewrote", "strip_tool": "took out"}
+_SAID: Final = {"deny": "denied", "require_approval": "wants a person to approve", "warn": "warned about"}
+
+
+def moment(microseconds: int) -> str:
+    """A time as ISO 8601 in UTC, to the second."""
+    return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def hits(body: Mapping[str, Any]) -> Iterator[tuple[Json | None, Json]]:
+    """Every hit with the view that it is on; None for those of stages."""
+    result = body["result"]
+    for stage in result.get("stages", ()):
+        if "hit" in stage:
+            yield None, stage["hit"]
+    for view in result["views"]:
+        for hit in view["hits"]:
+            yield view, hit
+
+
+def skipped(body: Mapping[str, Any]) -> list[Json]:
+    """The views that were never evaluated, and why."""
+    found: list[Json] = body["result"]["coverage"].get("skipped", [])
+    return found
+
+
+def not_judged(body: Mapping[str, Any]) -> int:
+    """How many parts were never evaluated."""
+    coverage = body["result"]["coverage"]
+    return max(int(coverage["produced"]) - int(coverage["evaluated"]), len(skipped(body)))
+
+
+def sentence(body: Mapping[str, Any]) -> str:
+    """What happened, in a sentence or two; names from traffic and rules are in it, content never is."""
+    result = body["result"]
+    said = [_outcome(body)]
+    missed = not_judged(body)
+    if missed:
+        said.append(_missed(missed, result["coverage"]["produced"]))
+    if result.get("excused"):
+        said.append(f"{result['excused']} {_hits(result['excused'])} not enforced, under an exception.")
+    return " ".join(said)
+
+
+def _outcome(body: Mapping[str, Any]) -> str:
+    result = body["result"]
+    verdict, action = result["verdict"], result["action"]
+    reasons = [(view, hit) for view, hit in hits(body) if hit["effect"] == verdict and _enforced(hit)]
+    because = _because(reasons, verdict)
+    if action == "refuse":
+        return f"Refused: {because}." if because else "Refused."
+    if action == "suspend":
+        return f"Held for a person: {because}." if because else "Held until a person approves it."
+    edits = [(view, hit) for view, hit in hits(body) if hit["effect"] in _EDITS and _enforced(hit)]
+    if verdict in ("deny", "require_approval"):
+        return f"Let through, because policy only observes here. It would have been stopped: {because or verdict}."
+    if edits and action == "forward_modified":
+        return f"Let through after {_count(len(edits), 'edit')}: {_edited(edits)}."
+    if verdict == "warn":
+        return f"Let through with a warning: {because}." if because else "Let through with a warning."
+    parts = result["coverage"]["evaluated"]
+    return f"Let through: no rule objected to {_the_parts(parts)}."
+
+
+def _enforced(hit: Mapping[str, Any]) -> bool:
+    return "excused" not in hit
+
+
+def _because(reasons: Sequence[tuple[Json | None, Json]], verdict: str) -> str:
+    told: list[str] = []
+    for view, hit in reasons[:2]:
+        about = "the run" if view is None else named(view)
+        if hit["rule"].startswith("stage/"):
+            told.append(f"stage {hit['rule'].removeprefix('stage/')} stopped {about} ({hit['code']})")
+        elif hit["rule"] in ("engine", "session"):
+            told.append(f"policy could not judge {about} ({hit['code']})")
+        else:
+            told.append(f"rule {hit['rule']} {_SAID.get(verdict, verdict)} {about}")
+    more = len(reasons) - 2
+    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")
+
+
+def _edited(edits: Sequence[tuple[Json | None, Json]]) -> str:
+    told: list[str] = []
+    for view, hit in edits[:2]:
+        told.append(f"rule {hit['rule']} {_EDITS[hit['effect']]} {_places(hit)}{'' if view is None else named(view)}")
+    more = len(edits) - 2
+    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")
+
+
+def _places(hit: Mapping[str, Any]) -> str:
+    redacted = hit.get("redacted", {})
+    if "spans" in redacted:
+        return f"{_count(redacted['spans'], 'place')} in "
+    return "a value in " if "depth" in redacted else ""
+
+
+def named(view: Mapping[str, Any]) -> str:
+    """A view as a noun: `the tool call send_mail`."""
+    kind = _KINDS.get(view["kind"], view["kind"].replace("_", " "))
+    return f"{kind} {view['name']}" if view.get("name") and view["kind"] in _KINDS and kind.startswith("the ") else kind
+
+
+def _the_parts(count: int) -> str:
+    return "the one part" if count == 1 else f"any of {count} parts"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _missed(missed: int, produced: int) -> str:
+    if missed >= produced:
+        return "Its one part was never evaluated." if missed == 1 else f"None of its {missed} parts was ever evaluated."
+    return f"{missed} of {produced} parts {'was' if missed == 1 else 'were'} never evaluated."
+
+
+def _hits(count: int) -> str:
+    return "hit was" if count == 1 else "hits were"
+
+
+__all__ = ["Json", "hits", "moment", "named", "not_judged", "sentence", "skipped"]

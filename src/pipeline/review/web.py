@@ -1,0 +1,312 @@
+"""The site's HTTP: pages with their twins, forms with their marks, a wall around both. Spec: docs/spec/review.md."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import importlib.resources
+import io
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from cmf.codec import dumps
+from pipeline.display import visible
+from pipeline.errors import AuditError, PipelineError, StoreError
+from pipeline.review import actions, detail, lists, oversight
+from pipeline.review.access import Doorkeeper, Forms, Named, Person, Role
+from pipeline.review.charts import HEIGHT, WIDTH
+from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit
+
+_log: Final = logging.getLogger("pipeline.review")
+MAX_FORM: Final = 64 * 1024
+MAX_FIELDS: Final = 50
+HTMX_SHA256: Final = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"  # htmx.org 4.0.1, as published
+
+HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+_STATIC: Final = {
+    "style.css": "text/css; charset=utf-8",
+    "htmx.min.js": "text/javascript; charset=utf-8",
+    "review.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+_Handler: TypeAlias = Callable[[Site, Visit], Answer]
+_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+_LISTS: Final[dict[str, _Handler]] = {
+    "/sessions": lists.sessions,
+    "/decisions": lists.decisions,
+    "/charts": oversight.charts,
+}
+_PAGES: Final[dict[str, _Handler]] = {
+    "/session": detail.session,
+    "/decisions/{id}": detail.decision,
+    "/rule": detail.rule,
+    "/approvals": oversight.approvals,
+    "/policies": oversight.policies,
+    "/integrity": oversight.integrity,
+    "/signoffs": oversight.signoffs,
+    "/signoffs/{id}": oversight.signoff,
+    "/sign": actions.sign_page,
+}
+_FORMS: Final[dict[str, _Handler]] = {
+    "/decisions/{id}/review": actions.review_decision,
+    "/decisions/{id}/reveal": actions.reveal,
+    "/session/review": actions.review_session,
+    "/sign": actions.sign,
+    "/signoffs/{id}/reopen": actions.reopen,
+    "/approvals/{id}": actions.decide,
+    "/filters": actions.save_filter,
+    "/samples": actions.sample,
+    "/export": actions.export,
+    "/integrity": actions.check,
+}
+
+
+def build_site(site: Site, doorkeeper: Doorkeeper, *, hosts: frozenset[str] | None = None, base: str = "") -> ASGIApp:
+    """The application: to be served, or mounted below `base` in another one.
+
+    Args:
+        site: what its pages are made from.
+        doorkeeper: who is let in.
+        hosts: the values of `Host` that are this server's; None where what it is mounted in has looked at that.
+        base: the path that it is mounted at, without a slash at its end.
+    """
+    web = _Web(site, doorkeeper, hosts, base)
+    routes = [Route("/", web.home, methods=["GET"])]
+    routes += [Route(f"/static/{name}", web.file(name), methods=["GET"]) for name in _STATIC]
+    for path, does in _LISTS.items():
+        routes += [Route(f"{path}.{form}", web.page(does, form), methods=["GET"]) for form in ("json", "csv", "jsonl")]
+    routes += [Route(f"{path}.json", web.page(does, "json"), methods=["GET"]) for path, does in _PAGES.items()]
+    routes += [Route(path, web.page(does, "html"), methods=["GET"]) for path, does in {**_LISTS, **_PAGES}.items()]
+    routes += [Route(path, web.form(does), methods=["POST"]) for path, does in _FORMS.items()]
+    missing = web.missing
+    return Starlette(routes=routes, exception_handlers={404: missing, 405: missing})
+
+
+class _Web:
+    def __init__(self, site: Site, doorkeeper: Doorkeeper, hosts: frozenset[str] | None, base: str) -> None:
+        self._site = site
+        self._doorkeeper = doorkeeper
+        self._hosts = hosts
+        self._base = base
+        self._forms = Forms()
+        self._templates = Environment(
+            loader=PackageLoader("pipeline.review"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.globals |= {"link": self.link, "toggled": lists.toggled, "WIDTH": WIDTH, "HEIGHT": HEIGHT}
+        self._templates.filters["seen"] = _seen
+
+    def link(self, path: str, **params: Any) -> str:
+        """An address on this site; parameters that are None are left out."""
+        given = urlencode({name: value for name, value in params.items() if value is not None}, quote_via=quote)
+        return f"{self._base}{quote(path)}{'?' if given else ''}{given}"
+
+    # Endpoints
+
+    async def home(self, request: Request) -> Response:
+        """The way in: the token of the address becomes a cookie; then the sessions."""
+        try:
+            self._check_host(request)
+        except Refused as refused:
+            return self._refusal(refused, None, "html")
+        answer = Response(status_code=303, headers={"location": self.link("/sessions", q=lists.NEEDS)})
+        keeper = self._doorkeeper
+        if isinstance(keeper, Named) and keeper.opens(request.query_params.get("t", "")):
+            answer.set_cookie(keeper.cookie, keeper.token, httponly=True, samesite="strict", path=self._base or "/")
+        return _walled(answer)
+
+    def file(self, name: str) -> _Endpoint:
+        """A file of this package."""
+        content = importlib.resources.files("pipeline").joinpath("review", "static", name).read_bytes()
+        mark = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+
+        async def answer(_request: Request) -> Response:
+            return _walled(Response(content, headers={"content-type": _STATIC[name], "etag": mark}))
+
+        return answer
+
+    def page(self, does: _Handler, form: str) -> _Endpoint:
+        """A page, or one of its twins."""
+
+        async def answer(request: Request) -> Response:
+            return await self._answered(request, does, form, posted=False)
+
+        return answer
+
+    def form(self, does: _Handler) -> _Endpoint:
+        """What a form asks for."""
+
+        async def answer(request: Request) -> Response:
+            return await self._answered(request, does, "html", posted=True)
+
+        return answer
+
+    async def missing(self, _request: Request, _reason: Exception) -> Response:
+        """An address that leads nowhere."""
+        return self._refusal(Refused(404, "review.unknown", "There is no such page."), None, "html")
+
+    async def _answered(self, request: Request, does: _Handler, form: str, *, posted: bool) -> Response:
+        person: Person | None = None
+        try:
+            self._check_host(request)
+            person = self._person(request)
+            given = await self._form(request, person) if posted else {}
+            params = dict(request.query_params) | ({"as": form} if form != "html" else {})
+            visit = Visit(person, params, dict(request.path_params), given)
+            return await run_in_threadpool(self._do, does, visit, form)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Refused as refused:
+            return await run_in_threadpool(self._refusal, refused, person, form)
+        except AuditError as error:
+            found = Refused(422, error.code, f"{error.message}: {error.path}; {error.hint}")
+        except StoreError as error:
+            found = Refused(503, error.code, error.message)
+        except PipelineError as error:
+            found = Refused(422, error.code, error.message)
+        except Exception as error:  # noqa: BLE001  (a page that breaks says so, and nothing about why)
+            _log.exception("a page of the review site failed: %s", type(error).__name__)
+            found = Refused(500, "review.error", "This page could not be made; the server's log says more.")
+        return await run_in_threadpool(self._refusal, found, person, form)
+
+    def _do(self, does: _Handler, visit: Visit, form: str) -> Response:
+        self._site.catalog.catch_up()
+        answer = does(self._site, visit)
+        match answer:
+            case Redirect(path, params):
+                return _walled(Response(status_code=303, headers={"location": self.link(path, **params)}))
+            case Download(content, name, type):
+                disposition = f'attachment; filename="{name}"'
+                return _walled(Response(content, headers={"content-type": type, "content-disposition": disposition}))
+            case Page():
+                return self._shown(answer, visit, form)
+
+    # Answers
+
+    def _shown(self, page: Page, visit: Visit, form: str) -> Response:
+        match form:
+            case "json":
+                return _walled(Response(dumps(page.data), page.status, {"content-type": "application/json"}))
+            case "csv":
+                return _walled(Response(_csv(page.rows or ()), headers={"content-type": "text/csv; charset=utf-8"}))
+            case "jsonl":
+                lines = b"".join(dumps(row) + b"\n" for row in page.rows or ())
+                return _walled(Response(lines, headers={"content-type": "application/jsonl"}))
+            case _:
+                return self._html(page, visit.person)
+
+    def _html(self, page: Page, person: Person | None) -> Response:
+        checked = self._site.verified
+        frame = {
+            "person": person,
+            "mark": "" if person is None else self._forms.mark(person),
+            "may": {role.value: person is not None and person.role.covers(role) for role in Role},
+            "checked": checked,
+            "template": page.template,
+            "needing": 0 if person is None else self._site.catalog.needing(),
+        }
+        text = self._templates.get_template(page.template).render(**frame, d=page.data)
+        return _walled(Response(text, page.status, {"content-type": "text/html; charset=utf-8"}))
+
+    def _refusal(self, refused: Refused, person: Person | None, form: str) -> Response:
+        said = {"code": refused.code, "message": refused.message}
+        if form != "html":
+            return _walled(Response(dumps({"error": said}), refused.status, {"content-type": "application/json"}))
+        return self._html(Page("error.html", said, refused.status), person)
+
+    # Who and what may come in
+
+    def _check_host(self, request: Request) -> None:
+        host = request.headers.getlist("host")
+        if self._hosts is not None and (len(host) != 1 or host[0].lower() not in self._hosts):
+            raise Refused(421, "review.host", "This is not the name of this server.")
+
+    def _person(self, request: Request) -> Person:
+        headers = {name: values[0] for name in request.headers if len(values := request.headers.getlist(name)) == 1}
+        person = self._doorkeeper.person(headers, _cookies(headers.get("cookie", "")))
+        if person is None:
+            raise Refused(401, "review.nobody", "Open the address that `cmf review` printed, or sign in at the proxy.")
+        return person
+
+    async def _form(self, request: Request, person: Person) -> Mapping[str, str]:
+        host = request.headers.get("host", "")
+        for origin in request.headers.getlist("origin"):
+            if urlsplit(origin).netloc.lower() != host.lower():
+                raise Refused(403, "review.origin", "This form is not from this site.")
+        if any(site not in ("same-origin", "none") for site in request.headers.getlist("sec-fetch-site")):
+            raise Refused(403, "review.origin", "This form is not from this site.")
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_FORM:
+                raise Refused(413, "review.too-long", f"More than {MAX_FORM} bytes.")
+        try:
+            fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"))
+        except ValueError:
+            raise Refused(422, "review.form", "This form cannot be read.") from None
+        if not self._forms.holds(person, fields.get("mark", "")):
+            raise Refused(403, "review.form", "This form is too old, or not from this site. Load the page again.")
+        return fields
+
+
+def _cookies(header: str) -> dict[str, str]:
+    try:
+        return {name: morsel.value for name, morsel in SimpleCookie(header).items()}
+    except CookieError:
+        return {}
+
+
+def _walled(answer: Response) -> Response:
+    answer.headers.update(HEADERS)
+    return answer
+
+
+def _seen(text: object) -> str:
+    """A text as it may be shown on a line: what is invisible, or turns the line around, is spelled out."""
+    return visible(str(text))
+
+
+def _csv(rows: Sequence[Mapping[str, Any]] | Iterable[Mapping[str, Any]]) -> bytes:
+    """Rows as CSV. A value that a spreadsheet would take for a formula has an apostrophe before it."""
+    out = io.StringIO()
+    writer = None
+    for row in rows:
+        if writer is None:
+            writer = csv.DictWriter(out, list(row), extrasaction="ignore", lineterminator="\r\n")
+            writer.writeheader()
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+    return out.getvalue().encode()
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else value if isinstance(value, str) else dumps(value).decode()
+    return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+__all__ = ["HEADERS", "HTMX_SHA256", "MAX_FORM", "build_site"]

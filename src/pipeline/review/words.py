@@ -1,0 +1,105 @@
+"""What people put on record about decisions: records of their own, never edits. Spec: docs/spec/review.md."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from cmf.codec import loads
+from cmf.errors import DecodeError
+from pipeline.store.overview import Placed
+
+SCHEMA: Final = 1
+KINDS: Final = frozenset({"review", "signoff", "reveal", "filter", "sample", "export"})
+MAX_TEXT: Final = 4_000  # characters of a comment or reason
+
+
+class Disposition(StrEnum):
+    """What a person says of a decision."""
+
+    OK = "ok"
+    FALSE_POSITIVE = "false_positive"
+    FALSE_NEGATIVE = "false_negative"
+    NEEDS_POLICY_CHANGE = "needs_policy_change"
+    INCIDENT = "incident"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One thing that somebody put on record.
+
+    Attributes:
+        kind: of the record; `said` is its body as JSON objects. at: microseconds since the epoch. by: who.
+    """
+
+    id: str
+    kind: str
+    at: int
+    by: str
+    said: Mapping[str, Any] = field(hash=False)
+
+    @property
+    def subject_session(self) -> tuple[str, str | None] | None:
+        """The session that it is about, where it is about one."""
+        session = self.said.get("session")
+        return (session["subject"], session["id"]) if isinstance(session, dict) else None
+
+
+def word_of(row: Placed, body: bytes | None) -> Word | None:
+    """The word in a record; None where it was erased or says nothing that this code knows."""
+    if body is None:
+        return None
+    try:
+        said = loads(body)
+        if row.kind == "reveal":  # kept by the contents themselves, which name several at once
+            return Word(row.id, row.kind, row.at, str(said["actor"]), said | {"decision": said["contents"][0]})
+        return Word(row.id, row.kind, row.at, str(said["by"]["id"]), said)
+    except (DecodeError, LookupError, TypeError):
+        return None
+
+
+def ranges_of(rows: Iterable[Placed], all_places: Mapping[str, Sequence[int]]) -> dict[str, list[list[int]]]:
+    """Where decisions are: log → first and last place of each stretch in which every decision is one of `rows`.
+
+    Args:
+        rows: decisions that are in a log.
+        all_places: of every log the places of all its decisions, in order.
+    """
+    wanted: dict[str, set[int]] = {}
+    for row in rows:
+        if row.log is not None and row.place is not None:
+            wanted.setdefault(row.log, set()).add(row.place)
+    return {log: _stretches(all_places[log], places) for log, places in sorted(wanted.items())}
+
+
+def _stretches(every: Sequence[int], wanted: set[int]) -> list[list[int]]:
+    found: list[list[int]] = []
+    within = False
+    for place in every:
+        if place in wanted:
+            if within:
+                found[-1][1] = place
+            else:
+                found.append([place, place])
+        within = place in wanted
+    return found
+
+
+def set_hash(rows: Iterable[Placed]) -> str:
+    """SHA-256, as hex, over a line `<id> <digest>` for each record, by log and place: what a signature is about."""
+    digest = hashlib.sha256()
+    for row in sorted(rows, key=lambda row: (row.log or "", row.place or 0, row.id)):
+        digest.update(f"{row.id} {row.digest}\n".encode())
+    return digest.hexdigest()
+
+
+def sampled(rows: Sequence[Placed], seed: str, size: int) -> list[Placed]:
+    """The `size` of `rows` that come first by SHA-256 of seed and id: anybody with the seed draws the same."""
+    drawn = sorted(rows, key=lambda row: hashlib.sha256(f"{seed}\n{row.id}".encode()).digest())[:size]
+    return sorted(drawn, key=lambda row: row.seq, reverse=True)
+
+
+__all__ = ["KINDS", "MAX_TEXT", "SCHEMA", "Disposition", "Word", "ranges_of", "sampled", "set_hash", "word_of"]

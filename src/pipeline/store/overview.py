@@ -1,0 +1,99 @@
+"""What a catalogue of records is made of: their rows and facts, in order, as far as facts are indexed.
+
+Spec: docs/spec/review.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Engine, func, select
+
+from pipeline.store.engine import snapshot
+from pipeline.store.tables import RECORD_FACTS, RECORD_FACTS_DONE, RECORDS
+
+_NAMES: Final = (
+    "seq",
+    "id",
+    "kind",
+    "at",
+    "subject",
+    "session",
+    "verdict",
+    "action",
+    "revision",
+    "digest",
+    "log",
+    "place",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A record's row without its bytes: all that its leaf is over, and where it is. `at`: microseconds, UTC."""
+
+    seq: int
+    id: str
+    kind: str
+    at: int
+    subject: str
+    session: str | None
+    verdict: str
+    action: str
+    revision: str
+    digest: str
+    log: str | None
+    place: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some records that follow one another: their rows, the facts of each, the bytes of those that were asked for."""
+
+    rows: Sequence[Placed]
+    facts: Sequence[tuple[int, str, str]]
+    bodies: dict[int, bytes | None]
+
+
+def is_behind(engine: Engine) -> bool:
+    """Whether there are records whose facts are not indexed."""
+    with snapshot(engine) as connection:
+        newest = connection.execute(select(func.max(RECORDS.c.seq))).scalar() or 0
+        return newest > (connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar() or 0)
+
+
+def part_after(engine: Engine, after: int, *, bodies_of: Collection[str], limit: int = 5_000) -> Part:
+    """The indexed records beyond the number `after`, at most `limit`; with the bytes of those of kinds `bodies_of`.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    with snapshot(engine) as connection:
+        upto = connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar() or 0
+        some = select(*(RECORDS.c[name] for name in _NAMES)).where(RECORDS.c.seq > after, RECORDS.c.seq <= upto)
+        rows = [Placed(*row) for row in connection.execute(some.order_by(RECORDS.c.seq).limit(limit))]
+        if not rows:
+            return Part((), (), {})
+        last = rows[-1].seq
+        facts: Any = select(RECORD_FACTS.c.seq, RECORD_FACTS.c.name, RECORD_FACTS.c.value).where(
+            RECORD_FACTS.c.seq > after, RECORD_FACTS.c.seq <= last
+        )
+        found = [(row.seq, row.name, row.value) for row in connection.execute(facts)]
+        wanted = [row.seq for row in rows if row.kind in bodies_of]
+        bodies: dict[int, bytes | None] = {}
+        for start in range(0, len(wanted), 500):
+            some_bodies = select(RECORDS.c.seq, RECORDS.c.body).where(RECORDS.c.seq.in_(wanted[start : start + 500]))
+            bodies |= {row.seq: row.body for row in connection.execute(some_bodies)}
+    return Part(rows, found, bodies)
+
+
+def bodies_of(engine: Engine, numbers: Sequence[int]) -> dict[int, bytes | None]:
+    """The bytes of the records with these numbers; None where they were erased."""
+    with snapshot(engine) as connection:
+        wanted = select(RECORDS.c.seq, RECORDS.c.body).where(RECORDS.c.seq.in_(numbers))
+        return {row.seq: row.body for row in connection.execute(wanted)}
+
+
+__all__ = ["Part", "Placed", "bodies_of", "is_behind", "part_after"]
