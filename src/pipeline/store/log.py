@@ -20,6 +20,7 @@ from cmf.identity import Clock
 from pipeline.audit.evidence import FIELDS, leaf_of, strays_noted
 from pipeline.audit.heads import Head, Signer, batch_digest
 from pipeline.audit.tree import Tree
+from pipeline.store.engine import insert_rows
 from pipeline.store.tables import HEADS, LOGS, RECORDS
 
 Row = Mapping[str, Any]
@@ -56,6 +57,16 @@ class Log:
         self._tree = Tree()
         self._pending: _Grown | None = None
 
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self._id
+
+    @property
+    def size(self) -> int:
+        """How many records of it are durable."""
+        return self._tree.size
+
     def enter(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
         """The rows with their places, once the head over them is in the transaction."""
         signer = self._signer = self._signer or self._make_signer()
@@ -82,7 +93,7 @@ class Log:
                 key="",
             )
         )
-        connection.execute(insert(HEADS), {**head.to_json(), "leaves": bytes(leaves)})
+        insert_rows(connection, HEADS, [{**head.to_json(), "leaves": bytes(leaves)}])
         self._pending = _Grown(tree, head)
         return entered
 

@@ -13,11 +13,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import Connection, Engine, Table, insert
+from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.exc import DataError, SQLAlchemyError
 
 from pipeline.errors import StoreBusy, StoreError
-from pipeline.store.engine import unavailable, writing
+from pipeline.store.engine import insert_rows, unavailable, writing
 from pipeline.store.log import Log
 from pipeline.store.tables import RECORDS
 
@@ -181,7 +181,7 @@ class Writer:
             values: Sequence[Row] = [row for home, row in rows if home is table]
             if table is RECORDS:
                 values = self._log.enter(self._connected(), values)
-            self._connected().execute(insert(table), [dict(row) for row in values])
+            insert_rows(self._connected(), table, values)
 
     def _carry_out(
         self, call: _Call, done: list[tuple[Future[Any], Any]], refused: list[tuple[Future[Any], Exception]]
