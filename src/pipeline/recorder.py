@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import deque
 from concurrent.futures import Future
+from functools import partial
 
 from pipeline.errors import StoreError
 from pipeline.record import Record
@@ -22,6 +25,7 @@ class Recorder:
     def __init__(self, store: Store, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._writer = store.writer
         self._timeout_seconds = timeout_seconds
+        self._landing: _Landing | None = None
 
     def submit(self, record: Record) -> Future[None]:
         """Done when the record is durable; StoreError in it where it is not, StoreBusy at once when too much waits."""
@@ -36,7 +40,53 @@ class Recorder:
 
     async def arecord(self, record: Record) -> None:
         """`record`, awaiting the writer."""
+        loop = asyncio.get_running_loop()
+        landing = self._landing
+        if landing is None or landing.loop is not loop:
+            landing = self._landing = _Landing(loop)
+        await landing.wait(self.submit(record), self._timeout_seconds)
+
+
+class _Landing:
+    """Where what a thread finished is waited for in a loop: that is woken once for all that one commit made durable."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._landed: deque[tuple[asyncio.Future[None], Future[None]]] = deque()
+        self._called = False
+
+    async def wait(self, work: Future[None], timeout_seconds: float) -> None:
+        """Return when `work` is done; StoreError where it failed, or did not end in time."""
+        waiting = self.loop.create_future()
+        work.add_done_callback(partial(self._land, waiting))
+        late = self.loop.call_later(timeout_seconds, _too_late, waiting)
         try:
-            await asyncio.wait_for(asyncio.wrap_future(self.submit(record)), self._timeout_seconds)
-        except TimeoutError:
-            raise StoreError("the store did not answer in time", code="store.timeout", hint="try again") from None
+            await waiting
+        finally:
+            late.cancel()
+            work.cancel()  # what is done already stays as it is
+
+    def _land(self, waiting: asyncio.Future[None], work: Future[None]) -> None:
+        self._landed.append((waiting, work))
+        if not self._called:
+            self._called = True  # until it looks; whoever comes later than that calls anew
+            with contextlib.suppress(RuntimeError):  # it is closed: nobody waits
+                self.loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._called = False
+        while self._landed:
+            waiting, work = self._landed.popleft()
+            if waiting.done():
+                continue
+            error = work.exception()  # it is not cancelled: only who waits does that
+            if error is None:
+                waiting.set_result(None)
+            else:
+                waiting.set_exception(error)
+
+
+def _too_late(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        message = "the store did not answer in time"
+        waiting.set_exception(StoreError(message, code="store.timeout", hint="try again"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -21,6 +22,7 @@ from tests.pipeline.test_sessions_killed import finished, started
 from pipeline.context import Context
 from pipeline.errors import StoreError
 from pipeline.recorder import Recorder
+from pipeline.store import log, writer
 from pipeline.store.database import Store
 from pipeline.store.records import stored_record, stored_records
 
@@ -62,6 +64,38 @@ def test_whatever_store_call_fails_nothing_is_acknowledged_and_the_next_works(st
         assert stored_record(store.engine, record.id) is not None
         failed += 1
     assert failed > 0
+
+
+@pytest.mark.spec("REC-9")
+@pytest.mark.parametrize("place", [log, writer])
+def test_rows_that_the_driver_refuses_are_not_acknowledged(store: Store, place: Any, monkeypatch: Any) -> None:
+    recorder = Recorder(store)
+    recorder.record(made_record())
+
+    def refuse(*_: Any) -> None:
+        raise sqlite3.OperationalError("SECRET")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, "insert_rows", refuse)
+        record = made_record()
+        error = recorder.submit(record).exception(SECONDS)
+    assert isinstance(error, StoreError)
+    assert "SECRET" not in str(error)
+    assert stored_record(store.engine, record.id) is None
+    recorder.record(record)
+    assert stored_record(store.engine, record.id) is not None
+
+
+def test_a_record_that_is_durable_after_its_loop_ended_troubles_nobody(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    work: Future[None] = Future()
+    work.set_running_or_notify_cancel()
+    monkeypatch.setattr(store.writer, "insert_all", lambda _: work)
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(Recorder(store).arecord(made_record()), 0.01))
+    work.set_result(None)
+    assert caplog.records == []
 
 
 @pytest.mark.spec("REC-9")
@@ -185,6 +219,7 @@ import json, resource, sys
 from pathlib import Path
 from pipeline.errors import StoreError
 from pipeline.recorder import Recorder
+from pipeline.store import log, writer
 from pipeline.store.database import Store
 from tests.pipeline.run_records import made_record
 

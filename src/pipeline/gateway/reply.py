@@ -45,30 +45,33 @@ class Reply:
     async def whole(self, answer: Answer) -> None:
         """Send it, as a whole. Raises ClientGone, as all here do."""
         length = {"content-length": str(len(answer.body))}
-        await self._start(answer.status, answer.media_type, {**answer.headers, **length})
-        await self._sent({"type": "http.response.body", "body": answer.body})
+        start = self._start(answer.status, answer.media_type, {**answer.headers, **length})
+        await self._sent(start, {"type": "http.response.body", "body": answer.body})
 
     async def piece(self, data: bytes, media_type: str, decision: Decision) -> None:
         """Send some of it; with the first piece the status, which is 200, and the headers are out."""
-        if not self.begun:
-            self.begun = True
-            self.decision = decision.id
-            await self._start(200, media_type, decision_headers(decision))
-        await self._sent({"type": "http.response.body", "body": data, "more_body": True})
+        body: Event = {"type": "http.response.body", "body": data, "more_body": True}
+        if self.begun:
+            await self._sent(body)
+            return
+        self.begun = True
+        self.decision = decision.id
+        await self._sent(self._start(200, media_type, decision_headers(decision)), body)
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last of it."""
         await self._sent({"type": "http.response.body", "body": data})
 
-    async def _start(self, status: int, media_type: str, headers: Mapping[str, str]) -> None:
+    def _start(self, status: int, media_type: str, headers: Mapping[str, str]) -> Event:
         own = {"content-type": media_type, "cache-control": "no-store", **headers, **self._headers}
         raw = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in own.items()]
-        await self._sent({"type": "http.response.start", "status": status, "headers": raw})
+        return {"type": "http.response.start", "status": status, "headers": raw}
 
-    async def _sent(self, event: Event) -> None:
+    async def _sent(self, *events: Event) -> None:
         try:
             async with asyncio.timeout(self._stalled_seconds):
-                await self._send(event)
+                for event in events:
+                    await self._send(event)
         except (TimeoutError, OSError):
             raise ClientGone from None
 
