@@ -76,6 +76,7 @@ class Exporter:
         self._gate = threading.Condition()
         self._closed = False
         self.failures = 0
+        self.exported: dict[str, int] = {}  # log → the size up to which its heads are there
         self._thread = threading.Thread(target=self._run, name="cmf-head-exporter", daemon=True)
         self._thread.start()
 
@@ -107,6 +108,7 @@ class Exporter:
     def _put(self, heads: dict[str, Head]) -> None:
         try:
             self._sink.put(list(heads.values()))
+            self.exported |= {log: head.size for log, head in heads.items()}
         except Exception as error:  # noqa: BLE001 - a sink of the host's; the heads are kept and tried again
             self.failures += 1
             _log.error("the heads could not be exported: %s", type(error).__name__)

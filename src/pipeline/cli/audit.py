@@ -26,6 +26,7 @@ from pipeline.sessions import wall_clock
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.policies import kept_policies
 from pipeline.store.records import stored_record
 from pipeline.store.search import Found, Search, shown_subject
 
@@ -63,9 +64,10 @@ def export(store: str, out: Path, *, query: str | None) -> None:
                 found = parse(query, wall_clock())
                 ids = {one.id for one in _all(search, found)}
             selection = Selection(query, lambda leaf: leaf.id in ids)
-        with _evidence(store) as evidence:
+        with reading(store) as engine:
+            policies, evidence = kept_policies(engine), StoreEvidence(engine)
             made_at = (wall_clock() - _EPOCH) // _EPOCH.resolution
-            count = write_bundle(out, evidence, selection=selection, made_at=made_at)
+            count = write_bundle(out, evidence, selection=selection, policies=policies, made_at=made_at)
     typer.echo(f"{counted(count, 'record')} written to {out}")
 
 

@@ -68,7 +68,9 @@ def check(config: Path) -> None:
     with one_line_errors():
         loaded = load(config)
         with tempfile.TemporaryDirectory() as scratch:
-            settings = loaded.settings.model_copy(update={"store": Path(scratch) / "check.db", "watch": False})
+            audit = loaded.settings.audit.model_copy(update={"key_file": None, "heads_file": None})
+            scratched = {"store": Path(scratch) / "check.db", "watch": False, "audit": audit}
+            settings = loaded.settings.model_copy(update=scratched)
             with built(settings):
                 pass
     routes, upstreams = len(loaded.settings.routes), len(loaded.settings.upstreams)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -147,7 +148,9 @@ class Gateway:
             self._metrics.in_flight -= 1
             seconds = perf_counter() - begin
             self._metrics.count(told.route, told.dialect, told.status, told.code, seconds)
-            _log.info("%s", dumps(_line(request_id, told, seconds)).decode())
+            self._metrics.tally.over(told.route, request_id, told.status)
+            if _log.isEnabledFor(logging.INFO):
+                _log.info("%s", dumps(_line(request_id, told, seconds)).decode())
 
     async def _answer(
         self, scope: Scope, path: str, made: ULID, receive: Receive, reply: Reply, told: _Told
@@ -170,8 +173,8 @@ class Gateway:
             intake.check_query(query, endpoint)
             answer = await self._done(
                 endpoint, headers, receive, reply, told,
-                lambda body: Asked(
-                    endpoint=endpoint, body=body, headers=headers, request_id=made, subject=subject,
+                lambda body, digest: Asked(
+                    endpoint=endpoint, body=body, digest=digest, headers=headers, request_id=made, subject=subject,
                     session=intake.session_of(headers), environment=self._environment,
                 ),
             )  # fmt: skip
@@ -192,11 +195,12 @@ class Gateway:
         receive: Receive,
         reply: Reply,
         told: _Told,
-        asked_of: Callable[[Any], Asked],
+        asked_of: Callable[[Any, str], Asked],
     ) -> Answer | None:
         if endpoint.does is Does.MODELS:
             return _json(200, dialects.listed_models(endpoint.dialect, self._models()))
-        asked = asked_of(await intake.body_of(headers, receive, self._limits))
+        raw = await intake.bytes_of(headers, receive, self._limits)
+        asked = asked_of(intake.json_of(raw, self._limits), hashlib.sha256(raw).hexdigest())
         request = read_request(asked)
         road = self._road(endpoint.dialect, str(request.model))
         told.route = road.route.name

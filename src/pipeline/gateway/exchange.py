@@ -19,6 +19,7 @@ from cmf.adapters.base import WireEvent
 from cmf.codec import dumps
 from cmf.errors import CmfError
 from cmf.extensions import RequestExtension
+from cmf.frozen import frozen_mapping
 from cmf.request import Request, Response
 from cmf.security import SubjectExtension
 from cmf.value import replace
@@ -69,7 +70,7 @@ class Road:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request as it came, and who sent it."""
+    """A request as it came, and who sent it; `digest` is the SHA-256 of its body, as hex."""
 
     endpoint: Endpoint
     body: Any
@@ -78,11 +79,13 @@ class Asked:
     subject: SubjectExtension | None = None
     session: str | None = None
     environment: str | None = None
+    digest: str = ""
 
-    def context(self) -> Context:
+    def context(self, route: str) -> Context:
         """The facts of the run: none of them is the traffic's word."""
         own = RequestExtension(environment=self.environment, request_id=f"req_{self.request_id}")
-        return Context(subject=self.subject, session=self.session, request=own)
+        on_record = frozen_mapping({"route": route, "wire_in": self.digest})
+        return Context(subject=self.subject, session=self.session, request=own, recorded=on_record)
 
 
 def read_request(asked: Asked) -> Request:
@@ -127,7 +130,7 @@ async def exchange(road: Road, asked: Asked, request: Request, receive: Receive,
 
 async def _answer(road: Road, asked: Asked, request: Request, receive: Receive, reply: Reply) -> Answer | None:
     asked = replaced(asked, session=await road.links.session(asked))
-    context = asked.context()
+    context = asked.context(road.route.name)
     approval = asked.headers.get(APPROVAL_HEADER)
     if approval is not None:
         released = raised(await road.guard.arelease(approval, context=context))

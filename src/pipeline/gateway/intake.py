@@ -82,10 +82,15 @@ def session_of(headers: Mapping[str, str]) -> str | None:
 
 
 async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits) -> Any:
-    """The JSON value of the body.
+    """The JSON value of the body; raises as `bytes_of` and `json_of`."""
+    return json_of(await bytes_of(headers, receive, limits), limits)
+
+
+async def bytes_of(headers: Mapping[str, str], receive: Receive, limits: Limits) -> bytes:
+    """The body.
 
     Raises:
-        Refusal: 415 not plain JSON; 413 too large, said before it is read to its end; 408 too slow; 400 not strict.
+        Refusal: 415 not plain JSON; 413 too large, said before it is read to its end; 408 too slow.
         ClientGone: the client went away meanwhile.
     """
     if not _MEDIA_TYPE.fullmatch(headers.get("content-type", "")):
@@ -99,9 +104,13 @@ async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits) 
         raise _too_large(limits)
     try:
         async with asyncio.timeout(limits.body_seconds):
-            raw = await _bytes(receive, limits)
+            return await _bytes(receive, limits)
     except TimeoutError:
         raise Refusal(408, "http.slow-body", "The body did not arrive in time.") from None
+
+
+def json_of(raw: bytes, limits: Limits) -> Any:
+    """The JSON value in a body; Refusal 400 where it is not strict JSON."""
     try:
         return loads(raw, max_bytes=limits.body_bytes)
     except DecodeError as error:
@@ -175,8 +184,10 @@ __all__ = [
     "Scope",
     "Send",
     "body_of",
+    "bytes_of",
     "check_query",
     "headers_of",
+    "json_of",
     "query_of",
     "session_of",
     "size_of",

@@ -10,6 +10,7 @@ from typing import Final
 
 from pipeline.decision import OUTAGE_RULES, Action
 from pipeline.events import Event, PoliciesChanged, PoliciesRefused, RecordUnavailable
+from pipeline.gateway.tally import Tally
 from pipeline.record import Record
 from pipeline.recording import Records
 
@@ -52,10 +53,15 @@ class Metrics:
 
     Args:
         revisions: the revision of the policies of each route, as it is now.
+        audit: how the log of records does: figures by name.
     """
 
-    def __init__(self, revisions: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self, revisions: Callable[[], Mapping[str, str]], audit: Callable[[], Mapping[str, int]] = dict[str, int]
+    ) -> None:
         self.in_flight = 0
+        self.tally = Tally()
+        self._audit = audit
         self._requests: Counter[tuple[str, str, str]] = Counter()
         self._refusals: Counter[str] = Counter()
         self._unrecorded: Counter[str] = Counter()
@@ -80,6 +86,7 @@ class Metrics:
         """One decision that is on record: how it ended, which rules spoke, how long it took."""
         if record.kind != "decision":
             return
+        self.tally.recorded(record)
         self._decisions[record.verdict, record.action] += 1
         rules = rules_in(record)
         self._rules.update(rules)
@@ -108,6 +115,9 @@ class Metrics:
         yield from _family("cmf_gateway_in_flight", "gauge", [({}, self.in_flight)])
         unrecorded = [({"outcome": one}, self._unrecorded[one]) for one in ("refused", "released")]
         yield from _family("cmf_gateway_unrecorded_total", "counter", unrecorded)
+        for name, figure in self._audit().items():
+            kind = "counter" if name.endswith("_total") else "gauge"
+            yield from _family(f"cmf_audit_{name}", kind, [({}, figure)])
         infos = [({"route": route, "revision": revision}, 1) for route, revision in sorted(self._revisions().items())]
         yield from _family("cmf_policy_info", "gauge", infos)
         reloads = [({"outcome": one}, self._reloads[one]) for one in ("done", "refused")]

@@ -65,11 +65,18 @@ class OwnOperations(Operations):
         counted: where it counts.
         check: nothing if the store can be read; else PipelineError is raised.
         is_open: whether requests are answered.
+        audit: how the log of records does: figures by name.
     """
 
     def __init__(
-        self, laws: Sequence[Law], counted: Metrics, check: Callable[[], None], is_open: Callable[[], bool]
+        self,
+        laws: Sequence[Law],
+        counted: Metrics,
+        check: Callable[[], None],
+        is_open: Callable[[], bool],
+        audit: Callable[[], Mapping[str, int]] = dict[str, int],
     ) -> None:
+        self._audit = audit
         self._laws = tuple(laws)
         self._counted = counted
         self._check = check
@@ -89,7 +96,7 @@ class OwnOperations(Operations):
             await asyncio.to_thread(self._check)
         except PipelineError as error:
             return False, {"status": error.code, "store": error.code, "revisions": revisions}
-        return True, {"status": "ok", "store": "ok", "revisions": revisions}
+        return True, {"status": "ok", "store": "ok", "revisions": revisions, "audit": dict(self._audit())}
 
     async def reload(self) -> list[dict[str, Any]]:
         """See `Operations`. Requests go on meanwhile, under the policies that there are."""

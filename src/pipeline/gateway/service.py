@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pipeline.assembly import Config, Policies, open_sessions
+from pipeline.audit.exporting import HeadFile
 from pipeline.context import Context
 from pipeline.decision import Mode
 from pipeline.errors import ConfigError
 from pipeline.gateway.admission import Admission
 from pipeline.gateway.app import PROBES, Gateway
+from pipeline.gateway.chronicle import Chronicle
 from pipeline.gateway.config_file import secret_of
 from pipeline.gateway.exchange import Place, Road
 from pipeline.gateway.health import Health
@@ -65,10 +68,19 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
     upstreams = {name: _upstream(one, settings, environment) for name, one in settings.upstreams.items()}
     healths = {name: Health(one.health) for name, one in settings.upstreams.items()}
     with ExitStack() as opened:
-        store = opened.enter_context(Store.at(settings.store))
+        store = opened.enter_context(_store(settings))
         shared = settings.sessions.store
         sessions = store.sessions() if shared is None else opened.enter_context(open_sessions(shared))
-        metrics = Metrics(lambda: {name: guard.revision for name, guard in by_route.items()})
+        metrics = Metrics(
+            lambda: {name: guard.revision for name, guard in by_route.items()},
+            lambda: {
+                "records": store.audit_state.records,
+                "unprotected_records": store.audit_state.unprotected,
+                "head_export_failures_total": store.audit_state.export_failures,
+                "own_record_failures_total": chronicle.failures,
+            },
+        )
+        chronicle = Chronicle(store, settings, metrics.tally)
         tracing = None if settings.telemetry is None else opened.enter_context(exported(settings.telemetry))
 
         def told(record: Record) -> None:
@@ -119,10 +131,22 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             )
             for law, guard in guards.items()
         ]
-        operations = OwnOperations(laws, metrics, lambda: _ready(sessions), lambda: gateway.is_open)
+        for law in laws:
+            law.guard.events.subscribe(partial(chronicle.heard, law.routes, law.guard))
+        chronicle.begin([(law.routes, law.guard) for law in laws])
+        opened.callback(chronicle.close)
+        operations = OwnOperations(
+            laws, metrics, lambda: _ready(sessions), lambda: gateway.is_open, lambda: store.audit_state._asdict()
+        )
         if settings.watch:
             opened.enter_context(operations.watching())
         yield Service(gateway, operations, gateway if tracing is None else tracing.around(gateway))
+
+
+def _store(settings: Settings) -> Store:
+    audit = settings.audit
+    heads = None if audit.heads_file is None else HeadFile(audit.heads_file)
+    return Store.named(settings.store, key=audit.key_file, heads=heads, heads_seconds=audit.heads_seconds)
 
 
 def identities(settings: Settings, environment: Mapping[str, str] | None = None) -> Identities:
@@ -171,6 +195,9 @@ def _guards(
             sessions=settings.sessions.choice,
             history=settings.history,
             seal_key=key,
+            content=settings.audit.content,
+            content_days=settings.audit.content_days,
+            on_record_failure=settings.audit.on_record_failure,
         )
         guards[law] = Guard(policies, config=config, sessions=sessions, profiles=profiles, recorder=recorder)
     return guards

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pipeline.decision import Mode
 from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
@@ -127,6 +127,31 @@ class Telemetry(Section):
     genai_names: bool = False  # also the names of the draft conventions for guardrails
 
 
+class Audit(Section):
+    """What is put on record, where its heads go, and what becomes of requests that cannot be recorded."""
+
+    key_file: Path | None = None  # signs the heads; by default beside the store, if that is a file
+    heads_file: Path | None = None  # where heads are exported to: best where who writes the store cannot
+    heads_seconds: Seconds = 1.0  # how often they are, at most
+    content: Literal["none", "masked", "whole"] = "none"  # what is kept of what was judged, apart from its record
+    content_days: Annotated[float, Field(gt=0, le=36_500)] | None = None  # how long, at most
+    on_record_failure: Literal["refuse", "release"] = "refuse"
+    tally_seconds: Seconds = 60.0  # how often the number of requests goes on record
+
+
+def _place(place: object) -> object:
+    """A server's address as it is, anything else as a path."""
+    if not isinstance(place, str):
+        return place
+    if "://" not in place:
+        return Path(place)
+    if not place.startswith("postgresql://"):
+        raise ValueError("write a path, or postgresql://host/database")
+    if urlsplit(place).password is not None:
+        raise ValueError("the password of a store has its own place: PGPASSFILE")
+    return place
+
+
 class Settings(Section):
     """The whole of `cmf.yaml`. Paths are relative to the file."""
 
@@ -144,7 +169,8 @@ class Settings(Section):
     mode: Mode = Mode.ENFORCE
     environment: str | None = None
     policy_seconds: Seconds = 1.0
-    store: Path
+    store: Annotated[str | Path, BeforeValidator(_place)]
+    audit: Audit = Audit()
     sessions: SessionSettings = SessionSettings()
     seal_key: Secret | None = None
     history: Literal["claimed", "trusted"] = "claimed"
@@ -181,6 +207,8 @@ class Settings(Section):
                 raise ValueError(f"a {what} is there twice")
         if not (self.keys or self.issuers or self.proxy or self.anonymous):
             raise ValueError("nobody can ask: give `keys` (cmf config key), `issuers`, or say `anonymous: true`")
+        if isinstance(self.store, str) and self.audit.key_file is None:
+            raise ValueError("a store on a server needs `audit.key_file`: the key that signs its records")
         return self
 
 
@@ -188,6 +216,7 @@ __all__ = [
     "SCRIPTED",
     "Admin",
     "AdminKey",
+    "Audit",
     "DialectName",
     "Key",
     "Limits",

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from cmf.identity import Clock
 from pipeline.audit.exporting import EVERY_SECONDS, Exporter, HeadSink
 from pipeline.audit.heads import Signer
 from pipeline.errors import ConfigError
+from pipeline.record import Record
 from pipeline.sessions import wall_clock
 from pipeline.store.contents import ContentRules, Contents
 from pipeline.store.engine import BUSY_SECONDS, is_url, open_engine
 from pipeline.store.ledger import Ledger
 from pipeline.store.log import Log
+from pipeline.store.records import row_of
 from pipeline.store.sessions import SqlSessions
-from pipeline.store.writer import MAX_BATCH, MAX_WAITING, TIMEOUT_SECONDS, Writer
+from pipeline.store.tables import RECORDS
+from pipeline.store.writer import MAX_BATCH, MAX_WAITING, TIMEOUT_SECONDS, Writer, waited
+
+
+class AuditState(NamedTuple):
+    """The log of one process: its durable records, those that no exported head vouches for, exports that failed."""
+
+    records: int
+    unprotected: int
+    export_failures: int
 
 
 class Store:
@@ -52,8 +64,8 @@ class Store:
             raise ConfigError("a server has no place beside it for a key", path="key", hint="name the file of the key")
         signing = Path(f"{self.engine.url.database}.key") if key is None else key
         offer = _nobody if self.exporter is None else self.exporter.offer
-        self._signer = lambda: Signer.at(signing)
-        log = Log(self._signer, clock=clock, offer=offer)
+        self._key = signing
+        log = self._log = Log(lambda: Signer.at(signing), clock=clock, offer=offer)
         self.writer = Writer(self.engine, log, max_waiting=max_waiting, max_batch=max_batch)
 
     @classmethod
@@ -83,6 +95,18 @@ class Store:
         """The conversations in it; they live as long as the store."""
         return Ledger(self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds)
 
+    def put_on_record(self, record: Record, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Return when the record is durable; StoreError if it may not be."""
+        waited(self.writer.insert(RECORDS, row_of(record)), timeout_seconds)
+
+    @property
+    def audit_state(self) -> AuditState:
+        """How the log of this process does."""
+        exporter = self.exporter
+        exported = 0 if exporter is None else exporter.exported.get(self._log.id, 0)
+        failures = 0 if exporter is None else exporter.failures
+        return AuditState(self._log.size, self._log.size - min(exported, self._log.size), failures)
+
     @property
     def key_id(self) -> str:
         """The id of the key that signs here; it is made if it is missing.
@@ -90,7 +114,7 @@ class Store:
         Raises:
             ConfigError: it cannot be read or made.
         """
-        return self._signer().public_key.id
+        return Signer.at(self._key).public_key.id
 
     def contents(
         self, *, rules: ContentRules | None = None, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS

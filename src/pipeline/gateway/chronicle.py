@@ -1,0 +1,157 @@
+"""What a gateway puts on record besides decisions: its settings, its policies, its requests by number. Spec: [GW-210].
+
+With `audit.content` it also erases what is too old, once an hour.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ulid import ULID
+
+from cmf.codec import dumps
+from cmf.identity import Clock
+from pipeline.bundle_signing import packed
+from pipeline.errors import StoreError
+from pipeline.events import Event, PoliciesChanged, PoliciesRefused
+from pipeline.gateway.config_file import Loaded
+from pipeline.gateway.settings import Settings
+from pipeline.gateway.tally import Tally
+from pipeline.guard import Guard
+from pipeline.record import Record
+from pipeline.retention import Sweep
+from pipeline.sessions import wall_clock
+from pipeline.store.database import Store
+from pipeline.store.policies import keep_policies
+
+SWEEP_SECONDS: Final = 3_600.0
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_log: Final = logging.getLogger("pipeline.gateway")
+# Who may ask is told by its digest alone: names, hashes and addresses are no figures for auditors to browse.
+_BY_DIGEST: Final = ("keys", "issuers", "proxy", "admin")
+
+
+class Chronicle:
+    """Writes these records. Its thread counts and sweeps until `close`.
+
+    Args:
+        store: where they go.
+        settings: of the gateway.
+        tally: of its requests.
+    """
+
+    def __init__(self, store: Store, settings: Settings, tally: Tally, clock: Clock = wall_clock) -> None:
+        self._store = store
+        self._settings = settings
+        self._tally = tally
+        self._clock = clock
+        self._since = clock()
+        self._over = threading.Event()
+        self.failures = 0
+        self._thread = threading.Thread(target=self._run, name="cmf-gateway-chronicle", daemon=True)
+
+    def begin(self, laws: Sequence[tuple[Sequence[str], Guard]]) -> None:
+        """Put on record with which settings and policies the gateway begins.
+
+        Raises:
+            StoreError: that could not be done: then it does not begin.
+        """
+        routes = {route: guard.revision for names, guard in laws for route in names}
+        self._keep("config", "begin", {**told_of(self._settings), "revisions": routes})
+        for names, guard in laws:
+            self._policies("load", guard, {"routes": list(names), "revision": guard.revision})
+        self._thread.start()
+
+    def heard(self, routes: Sequence[str], guard: Guard, event: Event) -> None:
+        """For `Events.subscribe`: other policies judge from now on, or were refused."""
+        try:
+            if isinstance(event, PoliciesChanged):
+                said = {"routes": list(routes), "before": event.before, "revision": event.after}
+                self._policies("change", guard, said)
+            elif isinstance(event, PoliciesRefused):
+                said = {"routes": list(routes), "code": event.code, "revision": guard.revision}
+                self._keep("policy", "refuse", said)
+        except StoreError as error:
+            self._failed("a change of policies", error)
+
+    def close(self) -> None:
+        """Put the last requests on record, and stop."""
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.count()
+
+    def count(self) -> None:
+        """Put on record how many requests there were since this was last done."""
+        routes = self._tally.take()
+        now = self._clock()
+        if not routes:
+            return
+        try:
+            self._keep("tally", "count", {"from": self._since.isoformat(), "until": now.isoformat(), "routes": routes})
+            self._since = now
+        except StoreError as error:
+            self._tally.give_back(routes)
+            self._failed("the number of requests", error)
+
+    def _run(self) -> None:
+        every = self._settings.audit.tally_seconds
+        waited = 0.0
+        while not self._over.wait(every):
+            self.count()
+            waited += every
+            if waited >= SWEEP_SECONDS and self._settings.audit.content != "none":
+                waited = 0.0
+                self.sweep()
+
+    def sweep(self) -> None:
+        """Erase what is too old."""
+        try:
+            Sweep(self._store).run((self._clock() - _EPOCH) // _EPOCH.resolution)
+        except StoreError as error:
+            self._failed("the sweep of what is too old", error)
+
+    def _failed(self, what: str, error: StoreError) -> None:
+        self.failures += 1
+        _log.error("%s could not be put on record: %s", what, error.code)
+
+    def _policies(self, action: str, guard: Guard, said: Mapping[str, Any]) -> None:
+        policies = guard.policies
+        keep_policies(self._store, policies.revision, packed(policies.bundle()), self._row("policy", action, said))
+
+    def _keep(self, kind: str, action: str, said: Mapping[str, Any]) -> None:
+        self._store.put_on_record(self._row(kind, action, said))
+
+    def _row(self, kind: str, action: str, said: Mapping[str, Any]) -> Record:
+        now = self._clock()
+        record_id = f"{_PREFIX[kind]}_{ULID()}"
+        body = {"schema": 1, "id": record_id, "timestamp": now.isoformat(), "action": action, **said}
+        return Record(
+            id=record_id,
+            timestamp=now,
+            subject=None,
+            session=None,
+            verdict="none",
+            action=action,
+            revision=str(said.get("revision", "")),
+            body=dumps(body),
+            kind=kind,
+        )
+
+
+_PREFIX: Final = {"config": "cfg", "policy": "pol", "tally": "tly"}
+
+
+def told_of(settings: Settings) -> dict[str, Any]:
+    """What goes on record of settings: all by their digest, those that name nobody one by one too."""
+    shown = {path: value for path, value, _ in Loaded(settings=settings, sources={}).effective()}
+    named = {path: value for path, value in shown.items() if not path.startswith(_BY_DIGEST)}
+    return {"digest": hashlib.sha256(dumps(shown)).hexdigest(), "mode": settings.mode.value, "settings": named}
+
+
+__all__ = ["Chronicle", "told_of"]

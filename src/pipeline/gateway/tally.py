@@ -1,0 +1,62 @@
+"""What became of each request, by route, so that it can be counted against the log. Spec: gateway.md [GW-210] ff."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from typing import Final
+
+from pipeline.record import Record
+
+_REQUEST: Final = re.compile(rb'"req_id":"(req_[0-9A-Z]{26})"')
+OUTCOMES: Final = ("decided", "refused", "failed", "own")
+
+
+class Tally:
+    """Counts requests once each: `decided` where a decision about it is on record, else by how it was answered.
+
+    `refused` were turned away before anything was judged, `failed` likewise for a reason of ours; `own` are answers
+    of the gateway's own, such as the list of models.
+    """
+
+    def __init__(self) -> None:
+        self._decided: set[str] = set()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._gate = threading.Lock()
+
+    def recorded(self, record: Record) -> None:
+        """A record that is durable."""
+        found = _REQUEST.search(record.body)
+        if found is not None:
+            self._decided.add(found[1].decode())
+
+    def over(self, route: str, request_id: str, status: int) -> None:
+        """A request that has had its answer, or whose client is gone."""
+        if request_id in self._decided:
+            self._decided.discard(request_id)
+            outcome = "decided"
+        else:
+            outcome = "own" if status == 200 else "refused" if status < 500 else "failed"
+        with self._gate:
+            self._counts[route, outcome] += 1
+
+    def take(self) -> dict[str, dict[str, int]]:
+        """What was counted since this was last asked: by route `received` and each outcome; empty if nothing was."""
+        with self._gate:
+            counts, self._counts = self._counts, Counter()
+        routes: dict[str, dict[str, int]] = {}
+        for (route, outcome), count in sorted(counts.items()):
+            line = routes.setdefault(route, {"received": 0, **dict.fromkeys(OUTCOMES, 0)})
+            line["received"] += count
+            line[outcome] += count
+        return routes
+
+    def give_back(self, routes: dict[str, dict[str, int]]) -> None:
+        """Count again what could not be put on record."""
+        with self._gate:
+            for route, line in routes.items():
+                self._counts.update({(route, outcome): line[outcome] for outcome in OUTCOMES if line[outcome]})
+
+
+__all__ = ["OUTCOMES", "Tally"]

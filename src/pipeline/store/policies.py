@@ -1,0 +1,50 @@
+"""The policies that judged, by revision, so that evidence can bring them along. Spec: docs/spec/audit.md [AUD-80]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import Connection, Engine, select
+
+from pipeline.record import Record
+from pipeline.store.engine import snapshot
+from pipeline.store.records import row_of
+from pipeline.store.sessions import insert_missing
+from pipeline.store.tables import POLICY_SETS
+from pipeline.store.writer import TIMEOUT_SECONDS, Recorded, waited
+
+if TYPE_CHECKING:
+    from pipeline.store.database import Store
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def keep_policies(store: Store, revision: str, bundle: bytes, record: Record) -> None:
+    """Keep the bundle of that revision, if it is not there, and put the record of it on record, by one commit.
+
+    Raises:
+        StoreError: neither is there.
+    """
+    row = {"revision": revision, "at": (record.timestamp - _EPOCH) // _EPOCH.resolution, "bundle": bundle}
+
+    def job(connection: Connection) -> Recorded[None]:
+        insert_missing(connection, POLICY_SETS, [row])
+        return Recorded(None, [row_of(record)])
+
+    waited(store.writer.recorded(job), TIMEOUT_SECONDS)
+
+
+def kept_policies(engine: Engine) -> Mapping[str, bytes]:
+    """Each revision that is kept, and its bundle: a `.tar.gz`.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    with snapshot(engine) as connection:
+        rows = connection.execute(select(POLICY_SETS.c.revision, POLICY_SETS.c.bundle)).all()
+    return {row.revision: row.bundle for row in rows}
+
+
+__all__ = ["keep_policies", "kept_policies"]
