@@ -53,7 +53,7 @@ def run_config(guard: Guard, **options: Any) -> RunConfig:
         filtered = own(data)
         return await filtered if hasattr(filtered, "__await__") else filtered
 
-    return agents.RunConfig(  # type: ignore[no-any-return]
+    return agents.RunConfig(
         **options, model_provider=guarded_provider(guard, inner), call_model_input_filter=only_guarded
     )
 
@@ -71,7 +71,7 @@ def guarded_provider(guard: Guard, inner: ModelProvider | None = None) -> ModelP
         async def aclose(self) -> None:
             await models.aclose()
 
-    return GuardedProvider()  # type: ignore[no-any-return]
+    return GuardedProvider()
 
 
 def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Model:
@@ -114,7 +114,7 @@ def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Mod
         def get_retry_advice(self, request: Any) -> Any:
             return inner.get_retry_advice(request)
 
-    return GuardedModel()  # type: ignore[no-any-return]
+    return GuardedModel()
 
 
 class _Judged:

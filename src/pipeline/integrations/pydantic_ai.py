@@ -1,0 +1,380 @@
+"""pydantic-ai: every request of an agent to its model is judged, and every answer before the agent acts on it.
+
+agent = Agent("openai:gpt-5", capabilities=[capability(guard)])
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from cmf.content import AudioPart, DocumentPart, ImagePart, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.enums import Role
+from cmf.frozen import FrozenDict, freeze, frozen_mapping, thaw
+from cmf.message import Message
+from cmf.request import Choice, Request, Response
+from cmf.tools import ToolDefinition
+from pipeline.errors import ConfigError
+from pipeline.guard import Guard
+from pipeline.integrations.asking import aaround, checked, unsayable
+from pipeline.outcome import Outcome
+
+if TYPE_CHECKING:
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.models import Model
+
+_MEDIA: Final[dict[str, Any]] = {"image": ImagePart, "audio": AudioPart}
+_SAID: Final = frozenset(
+    {"content", "tool_name", "args", "tool_call_id", "signature", "part_kind", "timestamp", "retry"}
+)
+
+
+def capability(guard: Guard) -> AbstractCapability[Any]:
+    """A capability under which no model of the agent is asked unjudged; for `Agent(capabilities=[…])`.
+
+    Put it last, so that what other capabilities add is judged too.
+
+    Raises:
+        ConfigError: no guard, or the package is not there.
+    """
+    _package()
+    from pydantic_ai.capabilities import AbstractCapability
+
+    checked(guard)
+
+    class CmfCapability(AbstractCapability[Any]):
+        def get_wrapper_model(self, model: Model) -> Model:
+            return guarded_model(guard, model)
+
+    return CmfCapability()
+
+
+def guarded_model(guard: Guard, inner: Model) -> Model:
+    """The model, judged; for those who hand it to an agent themselves.
+
+    Raises (when it is asked):
+        Denied, ApprovalRequired, PolicyUnavailable: of the request, and the model was not asked; or of its answer.
+        CallError: the request or the answer holds what cannot be judged.
+    """
+    _package()
+    from pydantic_ai.models import CompletedStreamedResponse
+    from pydantic_ai.models.wrapper import WrapperModel
+
+    checked(guard)
+
+    class GuardedModel(WrapperModel):
+        async def request(self, messages: Any, model_settings: Any, model_request_parameters: Any) -> ModelResponse:
+            asked = _Asked(self.wrapped, messages, model_settings, model_request_parameters)
+
+            async def ask(admitted: Outcome) -> tuple[Response, ModelResponse]:
+                answer = await self.wrapped.request(asked.left(admitted), model_settings, asked.offered(admitted))
+                return _response(answer), answer
+
+            outcome, answer = await aaround(guard, asked.request(), ask)
+            left: ModelResponse = _answer(outcome, answer)
+            return left
+
+        @asynccontextmanager
+        async def request_stream(
+            self, messages: Any, model_settings: Any, model_request_parameters: Any, run_context: Any = None
+        ) -> AsyncIterator[Any]:
+            asked = _Asked(self.wrapped, messages, model_settings, model_request_parameters)
+
+            async def ask(admitted: Outcome) -> tuple[Response, ModelResponse]:
+                left, offered = asked.left(admitted), asked.offered(admitted)
+                async with self.wrapped.request_stream(left, model_settings, offered, run_context) as stream:
+                    async for _ in stream:
+                        pass
+                    answer = stream.get()
+                return _response(answer), answer
+
+            outcome, answer = await aaround(guard, asked.request(), ask)
+            said = _answer(outcome, answer)
+            yield CompletedStreamedResponse(said, model_request_parameters=model_request_parameters, replay_events=True)
+
+        async def count_tokens(self, *_: Any, **__: Any) -> Any:
+            raise unsayable("a request to count tokens")
+
+        async def compact_messages(self, *_: Any, **__: Any) -> Any:
+            raise unsayable("a request to compact messages")
+
+        def __getattr__(self, item: str) -> Any:
+            if "batch" in item:
+                raise unsayable("a batch of requests")
+            return super().__getattr__(item)
+
+    for name in [name for name in dir(WrapperModel) if "batch" in name and not name.startswith("__")]:
+        setattr(GuardedModel, name, property(_no_batch))
+    return GuardedModel(inner)
+
+
+def _no_batch(_: Any) -> Any:
+    raise unsayable("a batch of requests")
+
+
+class _Asked:
+    """One request, each piece of it a message of its own: what policy left of it is found again by the message's id."""
+
+    def __init__(self, model: Any, messages: Any, settings: Any, parameters: Any) -> None:
+        self._name = f"{model.system}:{model.model_name}"
+        self._messages = messages
+        self._settings = settings
+        self._parameters = parameters
+        self._pieces: dict[str, Part] = {}
+
+    def request(self) -> Request:
+        """All that the model is asked."""
+        said = [self._said(Role.SYSTEM, TextPart(text=one.content), f"i.{at}") for at, one in self._instructions()]
+        for at, message in enumerate(self._messages):
+            for number, part in enumerate(message.parts):
+                for item, (role, piece) in enumerate(_pieces(part)):
+                    said.append(self._said(role, piece, f"{at}.{number}.{item}"))
+        return Request(
+            model=self._name, messages=tuple(said), tools=tuple(map(_tool, self._tools())), extra=self._extra()
+        )
+
+    def left(self, admitted: Outcome) -> list[Any]:
+        """The messages as policy left them."""
+        found = self._found(admitted)
+        made = []
+        for at, message in enumerate(self._messages):
+            parts = []
+            for number, part in enumerate(message.parts):
+                count = sum(1 for _ in _pieces(part))
+                pieces = [(self._pieces[one], found.get(one)) for one in (f"{at}.{number}.{i}" for i in range(count))]
+                parts += _edited(part, pieces)
+            if parts:
+                made.append(_bare(message, parts))
+        return made
+
+    def offered(self, admitted: Outcome) -> Any:
+        """The parameters, with the tools and instructions that policy left."""
+        names = {tool.name for tool in (admitted.request or Request()).tools}
+        found = self._found(admitted)
+        given: dict[str, Any] = {
+            kind: [tool for tool in getattr(self._parameters, kind) if _tool(tool).name in names]
+            for kind in ("function_tools", "output_tools", "native_tools")
+        }
+        kept = []
+        for at, one in self._instructions():
+            piece = found.get(f"i.{at}")
+            if isinstance(piece, TextPart):
+                kept.append(one if piece.text == one.content else replace(one, content=piece.text))
+        return replace(self._parameters, **given, instruction_parts=kept)
+
+    def _instructions(self) -> list[tuple[int, Any]]:
+        from pydantic_ai.messages import InstructionPart
+
+        parts = self._parameters.instruction_parts
+        if parts is None:
+            said = [one.instructions for one in self._messages if getattr(one, "instructions", None) is not None]
+            parts = [InstructionPart(content=text) for text in said[-1:]]
+        return list(enumerate(parts))
+
+    def _tools(self) -> list[Any]:
+        given = self._parameters
+        return [*given.function_tools, *given.output_tools, *given.native_tools]
+
+    def _said(self, role: Role, piece: Part, name: str) -> Message:
+        self._pieces[name] = piece
+        return Message(id=name, role=role, content=(piece,))
+
+    def _extra(self) -> FrozenDict | None:
+        output = self._parameters.output_object
+        said = {"settings": dict(self._settings or {}), "output": None if output is None else vars(output)}
+        return FrozenDict(freeze({"pydantic_ai": _json(said)}))
+
+    @staticmethod
+    def _found(admitted: Outcome) -> dict[str, Part]:
+        messages = () if admitted.request is None else admitted.request.messages
+        return {str(message.id): message.content[0] for message in messages if len(message.content) == 1}
+
+
+# -- their parts, and ours ---------------------------------------------------------------------------------------------
+
+
+def _pieces(part: Any) -> list[tuple[Role, Part]]:
+    """What a part of a request or an answer says; each piece alone."""
+    extra = _rest(part)
+    match part.part_kind:
+        case "system-prompt":
+            return [(Role.SYSTEM, TextPart(text=part.content, extra=extra))]
+        case "user-prompt":
+            items = [part.content] if isinstance(part.content, str) else list(part.content)
+            return [(Role.USER, _item(item)) for item in items]
+        case "tool-return":
+            content = freeze(_plain(part.content))
+            result = ToolResultPart(
+                tool_call_id=part.tool_call_id, tool_name=part.tool_name, content=content, extra=extra
+            )
+            return [(Role.TOOL, result)]
+        case "retry-prompt" | "retry-feedback":
+            text = part.model_response()
+            name = getattr(part, "tool_name", None)
+            if name is None:
+                return [(Role.USER, TextPart(text=text))]
+            return [
+                (Role.TOOL, ToolResultPart(tool_call_id=part.tool_call_id, tool_name=name, content=text, is_error=True))
+            ]
+        case "text":
+            return [(Role.ASSISTANT, TextPart(text=part.content, extra=extra))]
+        case "thinking":
+            return [(Role.ASSISTANT, ThinkingPart(text=part.content, signature=part.signature, extra=extra))]
+        case "tool-call":
+            return [(Role.ASSISTANT, _call(part, extra))]
+        case "file":
+            return [(Role.ASSISTANT, _item(part.content))]
+    raise unsayable(f"a part of kind {part.part_kind}")
+
+
+def _call(part: Any, extra: FrozenDict | None) -> ToolCallPart:
+    try:
+        arguments = part.args_as_dict(raise_if_invalid=True)
+    except Exception:  # noqa: BLE001  (whatever a parser says of it)
+        raw = part.args if isinstance(part.args, str) else ""
+        return ToolCallPart(tool_call_id=part.tool_call_id, name=part.tool_name, arguments_raw=raw, extra=extra)
+    return ToolCallPart(
+        tool_call_id=part.tool_call_id, name=part.tool_name, arguments=frozen_mapping(arguments), extra=extra
+    )
+
+
+def _item(item: Any) -> Part:
+    """One item of what a user said, or a model made."""
+    if isinstance(item, str):
+        return TextPart(text=item)
+    kind = getattr(item, "kind", None)
+    if kind == "text-content":
+        return TextPart(text=item.content)
+    if kind == "binary":
+        data = base64.b64encode(item.data).decode()
+        make = _MEDIA.get(item.media_type.partition("/")[0], DocumentPart)
+        media: Part = make(type="base64", data=data, media_type=item.media_type)
+        return media
+    if kind in ("image-url", "audio-url", "document-url"):
+        linked: Part = _MEDIA.get(kind.partition("-")[0], DocumentPart)(type="url", data=item.url)
+        return linked
+    raise unsayable(f"content of kind {kind or type(item).__name__}")
+
+
+def _edited(part: Any, pieces: list[tuple[Part, Part | None]]) -> list[Any]:
+    """The part as policy left it: itself where nothing changed, nothing where nothing is left."""
+    if all(before == after for before, after in pieces):
+        return [part]
+    if part.part_kind == "user-prompt" and not isinstance(part.content, str):
+        items = [
+            item if before == after else _text(after)
+            for item, (before, after) in zip(part.content, pieces, strict=True)
+            if after is not None
+        ]
+        return [type(part)(content=items)] if items else []
+    after = pieces[0][1]
+    return [] if after is None else [_made(part, after)]
+
+
+def _text(piece: Part) -> str:
+    if not isinstance(piece, TextPart):
+        raise unsayable("media that policy changed")
+    return piece.text
+
+
+def _made(part: Any, piece: Part) -> Any:
+    """A part of that kind that says what the piece says, and no more."""
+    match piece:
+        case TextPart():
+            return type(part)(content=piece.text)
+        case ThinkingPart():
+            return type(part)(content=piece.text)
+        case ToolCallPart():
+            arguments = thaw(piece.arguments) if piece.arguments is not None else piece.arguments_raw
+            return type(part)(tool_name=piece.name, args=arguments, tool_call_id=piece.tool_call_id)
+        case ToolResultPart():
+            content = {"content": thaw(piece.content), "tool_call_id": piece.tool_call_id}
+            return type(part)(tool_name=piece.tool_name, **content)
+    raise unsayable("media that policy changed")
+
+
+def _bare(message: Any, parts: list[Any]) -> Any:
+    """A message with these parts, and nothing else that a model could be told."""
+    if message.kind == "request":
+        return type(message)(parts=parts, timestamp=message.timestamp)
+    kept = {name: getattr(message, name) for name in ("usage", "model_name", "provider_name", "timestamp")}
+    return type(message)(parts=parts, **kept)
+
+
+def _response(answer: Any) -> Response:
+    parts = tuple(piece for part in answer.parts for _, piece in _pieces(part))
+    message = Message(role=Role.ASSISTANT, content=parts)
+    return Response(choices=(Choice(message=message),), model=answer.model_name)
+
+
+def _answer(outcome: Outcome, answer: Any) -> Any:
+    """The answer with what policy left of it."""
+    response = outcome.response
+    left = list(response.message.content) if response is not None and response.choices else []
+    known = [(part, _pieces(part)[0][1]) for part in answer.parts]
+    parts = []
+    for piece in left:
+        at = next((at for at, (_, before) in enumerate(known) if before == piece), None)
+        if at is None:  # changed: the first of its kind that is not there any more as it was
+            same = (at for at, (_, one) in enumerate(known) if type(one) is type(piece) and one not in left)
+            at = next(same, None)
+            if at is None:
+                raise unsayable("a part that no stage may add")
+            parts.append(_made(known[at][0], piece))
+        else:
+            parts.append(known[at][0])
+        known = known[at + 1 :]
+    return replace(answer, parts=parts)
+
+
+def _tool(tool: Any) -> ToolDefinition:
+    if hasattr(tool, "parameters_json_schema"):
+        return ToolDefinition(
+            name=tool.name, description=tool.description, input_schema=freeze(_json(tool.parameters_json_schema))
+        )
+    said = {one.name: getattr(tool, one.name) for one in fields(tool)}
+    return ToolDefinition(
+        name=tool.unique_id, executed_by="provider", extra=FrozenDict(freeze({"pydantic_ai": _json(said)}))
+    )
+
+
+def _rest(part: Any) -> FrozenDict | None:
+    """What else a part has that a model may be told: shown to policy, and kept while the part is unchanged."""
+    said = {
+        one.name: getattr(part, one.name)
+        for one in fields(part)
+        if one.init and one.name not in _SAID and getattr(part, one.name) is not None
+    }
+    return FrozenDict(freeze({"pydantic_ai": _json(said)})) if said else None
+
+
+def _plain(content: Any) -> Any:
+    """A tool's result as JSON. CallError where media is in it, which would be told to the model beside the text."""
+    from pydantic_ai.messages import BinaryContent, FileUrl
+
+    items = content if isinstance(content, list | tuple) else [content]
+    if any(isinstance(item, BinaryContent | FileUrl) for item in items):
+        raise unsayable("media in a tool's result")
+    return _json(content)
+
+
+def _json(said: Any) -> Any:
+    from pydantic_core import to_json
+
+    return json.loads(to_json(said, fallback=repr))
+
+
+def _package() -> None:
+    try:
+        import pydantic_ai  # noqa: F401
+    except ImportError:
+        hint = "pip install 'cmf-pipeline[pydantic-ai]'"
+        raise ConfigError("pydantic-ai is not installed", code="integration.not-installed", hint=hint) from None
+
+
+__all__ = ["capability", "guarded_model"]
