@@ -1,0 +1,190 @@
+"""LangChain: every request of an agent to its model is judged, and every answer before the agent acts on it.
+
+agent = create_agent(model, tools, middleware=[..., middleware(guard)])
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from cmf import adapters
+from cmf.request import Request, Response
+from pipeline.decision import Action
+from pipeline.emission import emit
+from pipeline.errors import CallError, ConfigError
+from pipeline.guard import Guard
+from pipeline.integrations.asking import aaround, around, checked, unsayable
+from pipeline.outcome import Outcome
+
+if TYPE_CHECKING:
+    from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
+
+_FORMAT: Final = "openai_chat"
+_NO_STREAM: Final = "nostream"  # LangGraph's tag for a model whose tokens and messages are not streamed to anybody
+
+
+def middleware(guard: Guard) -> AgentMiddleware[Any, Any, Any]:
+    """A middleware under which the agent's model is not asked unjudged; for `create_agent(middleware=[…])`.
+
+    Put it last: what others add to a request is judged then, and none of them sees an answer that was not. What the
+    graph's state keeps of the user is as it was; only what the model is told is as policy left it.
+
+    Raises:
+        ConfigError: no guard, or the package is not there.
+
+    Raises (in the agent):
+        Denied, ApprovalRequired, PolicyUnavailable: of the request, and the model was not asked; or of its answer.
+        CallError: the request or the answer holds what cannot be judged.
+    """
+    try:
+        from langchain.agents.middleware.types import AgentMiddleware
+    except ImportError:
+        hint = "pip install 'cmf-pipeline[langchain]'"
+        raise ConfigError("langchain is not installed", code="integration.not-installed", hint=hint) from None
+    checked(guard)
+
+    class CmfMiddleware(AgentMiddleware[Any, Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Callable[[Any], ModelResponse[Any]]) -> ModelResponse[Any]:
+            asked = _Asked(request)
+
+            def ask(admitted: Outcome) -> tuple[Response, ModelResponse[Any]]:
+                answer = handler(asked.left(admitted))
+                return asked.answered(answer, admitted), answer
+
+            return _released(*around(guard, asked.request, ask))
+
+        async def awrap_model_call(
+            self, request: Any, handler: Callable[[Any], Awaitable[ModelResponse[Any]]]
+        ) -> ModelResponse[Any]:
+            asked = _Asked(request)
+
+            async def ask(admitted: Outcome) -> tuple[Response, ModelResponse[Any]]:
+                answer = await handler(asked.left(admitted))
+                return asked.answered(answer, admitted), answer
+
+            return _released(*(await aaround(guard, asked.request, ask)))
+
+    return CmfMiddleware()
+
+
+class _Asked:
+    """One request to a model, as a chat."""
+
+    def __init__(self, request: ModelRequest[Any]) -> None:
+        from langchain_core.messages import convert_to_openai_messages
+
+        self._request = request
+        self._adapter = adapters.get(_FORMAT)
+        self._model = f"{request.model._llm_type}:{_name_of(request.model)}"
+        said = [*([request.system_message] if request.system_message is not None else []), *request.messages]
+        body: dict[str, Any] = {"model": self._model, "messages": [convert_to_openai_messages(one) for one in said]}
+        tools = [_wire_tool(tool) for tool in request.tools]
+        if tools:
+            body["tools"] = tools
+        settings: dict[str, Any] = {"model_settings": request.model_settings}
+        if request.tool_choice is not None:
+            body["tool_choice"] = _choice(request.tool_choice)
+        if request.response_format is not None:
+            settings["response_format"] = _schema_of(request.response_format)
+        self.request: Request = self._adapter.from_wire_request(
+            _json({**body, "settings": settings}), model=self._model
+        )
+
+    def left(self, admitted: Outcome) -> ModelRequest[Any]:
+        """The request as policy left it, to a model that streams to nobody."""
+        from langchain_core.messages import SystemMessage, convert_to_messages
+
+        names = {tool.name for tool in (admitted.request or Request()).tools}
+        body = emit(admitted, _FORMAT)
+        messages = convert_to_messages(body["messages"])
+        leads = bool(messages) and self._request.system_message is not None and isinstance(messages[0], SystemMessage)
+        given: dict[str, Any] = {
+            "model": _quiet(self._request.model),
+            "system_message": messages[0] if leads else None,
+            "messages": messages[1:] if leads else messages,
+            "tools": [tool for tool in self._request.tools if self._tool_name(tool) in names],
+        }
+        return self._request.override(**given)
+
+    def _tool_name(self, tool: Any) -> str:
+        body = {"model": self._model, "messages": [], "tools": [_json(_wire_tool(tool))]}
+        return str(self._adapter.from_wire_request(body, model=self._model).tools[0].name)
+
+    def answered(self, answer: ModelResponse[Any], admitted: Outcome) -> Response:
+        """What the model said, as a chat's answer."""
+        from langchain_core.messages import AIMessage, convert_to_openai_messages
+
+        said = [message for message in answer.result if isinstance(message, AIMessage)]
+        if len(said) != 1:
+            raise unsayable("an answer that is not one message")
+        if said[0].invalid_tool_calls:
+            raise unsayable("a tool call that could not be read")
+        choice = {"index": 0, "message": convert_to_openai_messages(said[0]), "finish_reason": None}
+        choice["finish_reason"] = "tool_calls" if said[0].tool_calls else "stop"
+        body = {"object": "chat.completion", "model": self._model, "choices": [choice]}
+        return self._adapter.from_wire_response(_json(body), admitted.request)
+
+
+def _released(outcome: Outcome, answer: ModelResponse[Any]) -> ModelResponse[Any]:
+    """The answer with what policy left of it, and nothing else that the model said."""
+    from langchain.agents.middleware.types import ModelResponse
+    from langchain_core.messages import AIMessage, convert_to_messages
+
+    body = emit(outcome, _FORMAT)
+    changed = outcome.decision.action is Action.FORWARD_MODIFIED
+    if changed and (answer.structured_response is not None or len(answer.result) > 1):
+        hint = "let the rule refuse, or ask for text"
+        raise CallError("policy changed a structured answer", code="integration.structured", hint=hint)
+    (made,) = convert_to_messages([body["choices"][0]["message"]])
+    own = next(message for message in answer.result if isinstance(message, AIMessage))
+    left = AIMessage(
+        content=made.content, tool_calls=getattr(made, "tool_calls", []), id=own.id, usage_metadata=own.usage_metadata
+    )
+    others = [left if message is own else message for message in answer.result]
+    return ModelResponse(result=others, structured_response=answer.structured_response)
+
+
+def _quiet(model: Any) -> Any:
+    """The model, with nothing of its answer streamed before that was judged. ConfigError where that cannot be said."""
+    from langchain_core.language_models import BaseChatModel
+
+    if not isinstance(model, BaseChatModel):
+        hint = "give the agent the chat model itself, not a binding of it"
+        raise ConfigError("this model could stream unjudged", code="integration.model", hint=hint)
+    tags = [*(model.tags or []), _NO_STREAM]
+    return model.model_copy(update={"disable_streaming": True, "tags": tags})
+
+
+def _name_of(model: Any) -> str:
+    name = getattr(model, "model_name", None) or getattr(model, "model", None)
+    return name if isinstance(name, str) else type(model).__name__
+
+
+def _wire_tool(tool: Any) -> Any:
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+
+    return convert_to_openai_tool(tool)
+
+
+def _choice(choice: Any) -> Any:
+    if not isinstance(choice, str) or choice in ("auto", "none", "required"):
+        return choice
+    return "required" if choice == "any" else {"type": "function", "function": {"name": choice}}
+
+
+def _schema_of(form: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    schema = getattr(form, "schema", form)
+    return schema if isinstance(schema, dict) else TypeAdapter(schema).json_schema()
+
+
+def _json(said: Any) -> Any:
+    from pydantic_core import to_json
+
+    return json.loads(to_json(said, fallback=repr))
+
+
+__all__ = ["middleware"]
