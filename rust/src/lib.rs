@@ -3,15 +3,19 @@
 //! `policy_set` and `programs` compile, `batch` evaluates. `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be
 //! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, and
 //! `dialect` patterns those of OPA; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
-//! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` and `template`
-//! write what Python holds, `json_text` its texts.
+//! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` writes
+//! what Python holds, `json_text` its texts; `input`, `template` and `context` write policy inputs from views.
 
 pub mod batch;
 pub mod builtins;
+#[cfg(feature = "python")]
+mod context;
 pub mod dialect;
 pub mod distinct;
 pub mod failure;
 pub mod hoist;
+#[cfg(feature = "python")]
+mod input;
 pub mod json;
 #[cfg(feature = "python")]
 mod json_text;

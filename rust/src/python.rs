@@ -141,6 +141,10 @@ mod _native {
     #[pymodule_export]
     use super::{PyPolicySet, RefusedError};
     #[pymodule_export]
+    use crate::context::Context;
+    #[pymodule_export]
+    use crate::input::InputWriter;
+    #[pymodule_export]
     use crate::template::Template;
     #[pymodule_export]
     use crate::value_bytes::ValueWriter;

@@ -1,10 +1,15 @@
 //! What a view of one kind of part looks like as JSON, with holes for what differs [INP-6]. Python says what it is.
 
+use crate::context::Context;
 use crate::json_text::text;
 use crate::value_bytes::{of, place, Item, Stop, Writer, Written};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyType};
+use pyo3::Borrowed;
+
+/// Bytes that most URIs do with.
+const USUAL: usize = 64;
 
 /// An entry of the object, and what its value is.
 struct Entry {
@@ -22,19 +27,30 @@ enum What {
     Spelled(usize),
     /// The JSON of the field that was spelled last.
     Again,
-    /// What the caller gives.
-    Given,
+    /// The URI.
+    Address,
     /// Always the same JSON.
     Constant(Vec<u8>),
+}
+
+/// Where the entity is: the URI of `<scheme>://<field>/<field>`, and what it is registered under.
+struct Address {
+    /// With its colon and slashes.
+    scheme: String,
+    fields: Vec<usize>,
 }
 
 /// What is put into the holes.
 pub(crate) struct Filling<'a, 'py> {
     pub part: &'a Bound<'py, PyAny>,
     pub path: &'a Bound<'py, PyAny>,
-    pub given: Option<&'a Bound<'py, PyAny>>,
-    pub message: Option<&'a Bound<'py, PyAny>>,
-    pub security: Option<&'a Bound<'py, PyAny>>,
+    pub uri: Option<String>,
+    /// What the message adds to the properties: none where the part stands in no message.
+    pub context: &'a Context,
+    pub message: &'a Bound<'py, PyAny>,
+    pub is_first: bool,
+    /// Of the entity, by their keys in the input.
+    pub profiles: Vec<(&'a [u8], Bound<'py, PyAny>)>,
     pub origins: Option<&'a Bound<'py, PyAny>>,
 }
 
@@ -48,11 +64,13 @@ pub struct Template {
     none: Vec<usize>,
     entries: Vec<Entry>,
     properties: Vec<Entry>,
+    address: Option<Address>,
 }
 
 #[pymethods]
 impl Template {
     #[new]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         part: Bound<'_, PyType>,
         before_path: &Bound<'_, PyBytes>,
@@ -60,6 +78,7 @@ impl Template {
         none: Vec<Bound<'_, PyString>>,
         entries: Vec<(String, String, Bound<'_, PyString>)>,
         properties: Vec<(String, String, Bound<'_, PyString>)>,
+        address: Option<(String, Vec<Bound<'_, PyString>>)>,
     ) -> PyResult<Self> {
         let read = |said: Vec<(String, String, Bound<'_, PyString>)>| -> PyResult<Vec<Entry>> {
             said.into_iter().map(|(key, what, of)| entry(&part, &key, &what, &of)).collect()
@@ -70,6 +89,7 @@ impl Template {
             none: none.iter().map(|field| place(&part, field)).collect::<PyResult<_>>()?,
             entries: read(entries)?,
             properties: read(properties)?,
+            address: address.map(|(scheme, fields)| Address::new(&part, &scheme, &fields)).transpose()?,
             part: part.clone().unbind(),
         })
     }
@@ -81,7 +101,7 @@ fn entry(part: &Bound<'_, PyType>, key: &str, what: &str, said: &Bound<'_, PyStr
         "content" => What::Content(place(part, said)?),
         "spelled" => What::Spelled(place(part, said)?),
         "again" => What::Again,
-        "given" => What::Given,
+        "address" => What::Address,
         "constant" => {
             let mut json = Vec::new();
             text(&mut json, said.to_str()?);
@@ -95,12 +115,62 @@ fn entry(part: &Bound<'_, PyType>, key: &str, what: &str, said: &Bound<'_, PyStr
     Ok(Entry { key: written, what })
 }
 
+impl Address {
+    fn new(part: &Bound<'_, PyType>, scheme: &str, fields: &[Bound<'_, PyString>]) -> PyResult<Self> {
+        let fields = fields.iter().map(|field| place(part, field)).collect::<PyResult<_>>()?;
+        Ok(Self { scheme: format!("{scheme}://"), fields })
+    }
+}
+
 impl Template {
+    /// Whether it is for parts of this type: then its places are theirs.
+    fn check(&self, part: &Bound<'_, PyAny>) -> Written {
+        if part.get_type_ptr() as *const u8 == self.part.as_ptr().cast::<u8>() {
+            Ok(())
+        } else {
+            Err(Stop::Odd)
+        }
+    }
+
+    /// The URI of what the part names, as `cmf.facts.addressed` gives it; None where it names nothing.
+    pub(crate) fn uri(&self, part: &Bound<'_, PyAny>) -> Result<Option<String>, Stop> {
+        self.check(part)?;
+        let Some(address) = &self.address else { return Ok(None) };
+        let mut uri = String::with_capacity(USUAL);
+        uri.push_str(&address.scheme);
+        for (index, place) in address.fields.iter().enumerate() {
+            if index > 0 {
+                uri.push('/');
+            }
+            match name_at(part, *place)? {
+                Some(name) => segment(&mut uri, name.to_str()?),
+                None => uri.push('_'),
+            }
+        }
+        Ok(Some(uri))
+    }
+
+    /// What it may be registered under, best first [B9]: its URI, `namespace/name`, its name.
+    pub(crate) fn keys<'py>(&self, part: &Bound<'py, PyAny>, uri: &str) -> Result<Vec<Bound<'py, PyAny>>, Stop> {
+        self.check(part)?;
+        let py = part.py();
+        let mut keys = vec![PyString::new(py, uri).into_any()];
+        let fields = self.address.as_ref().map_or(&[][..], |address| &address.fields);
+        let Some((last, before)) = fields.split_last() else { return Ok(keys) };
+        let Some(name) = name_at(part, *last)? else { return Ok(keys) };
+        if let Some(place) = before.last() {
+            if let Some(namespace) = name_at(part, *place)? {
+                let qualified = format!("{}/{}", namespace.to_str()?, name.to_str()?);
+                keys.push(PyString::new(py, &qualified).into_any());
+            }
+        }
+        keys.push(name.to_owned().into_any());
+        Ok(keys)
+    }
+
     pub(crate) fn fill(&self, writer: &mut Writer<'_>, filling: &Filling<'_, '_>) -> Written {
         let part = filling.part;
-        if part.get_type_ptr() as *const u8 != self.part.as_ptr().cast::<u8>() {
-            return Err(Stop::Odd);
-        }
+        self.check(part)?;
         for place in &self.none {
             if !of(part, *place).is_some_and(|held| held.is_none()) {
                 return Err(Stop::Odd);
@@ -114,34 +184,75 @@ impl Template {
             entry.fill(writer, filling, &mut state)?;
         }
         if let Some(size) = state.size {
-            writer.out.extend_from_slice(format!(",\"size_bytes\":{size}").as_bytes());
+            writer.out.extend_from_slice(b",\"size_bytes\":");
+            serde_json::to_writer(&mut *writer.out, &size).map_err(|_| Stop::Odd)?;
         }
         writer.out.extend_from_slice(b",\"properties\":{");
         let start = writer.out.len();
         for entry in &self.properties {
             entry.fill(writer, filling, &mut state)?;
         }
-        if let Some(message) = filling.message {
-            writer.out.extend_from_slice(b",\"message\":");
-            writer.value(message.as_borrowed())?;
-        }
+        filling.context.message(writer, filling.message, filling.is_first)?;
         if writer.out.len() > start {
             writer.out.remove(start); // the comma before the first
         }
         writer.out.push(b'}');
-        if let Some(security) = filling.security {
-            writer.out.extend_from_slice(b",\"extensions\":{\"security\":");
-            writer.whole = true;
-            writer.value(security.as_borrowed())?;
-            writer.whole = false;
-            writer.out.push(b'}');
-        }
+        filling.profiles(writer)?;
         if let Some(origins) = filling.origins {
             writer.out.extend_from_slice(b",\"origins\":");
             writer.value(origins.as_borrowed())?;
         }
         writer.out.push(b'}');
         Ok(())
+    }
+}
+
+impl Filling<'_, '_> {
+    /// The profiles of the entity, with all their fields.
+    fn profiles(&self, writer: &mut Writer<'_>) -> Written {
+        if self.profiles.is_empty() {
+            return Ok(());
+        }
+        writer.out.extend_from_slice(b",\"extensions\":{\"security\":");
+        writer.open(b'{')?;
+        for (key, profile) in &self.profiles {
+            writer.out.extend_from_slice(key);
+            writer.whole = true;
+            writer.value(profile.as_borrowed())?;
+            writer.whole = false;
+            writer.out.push(b',');
+        }
+        writer.close(b'}');
+        writer.out.push(b'}');
+        Ok(())
+    }
+}
+
+/// The text in a field; None if it is None.
+fn name_at<'a, 'py>(part: &'a Bound<'py, PyAny>, place: usize) -> Result<Option<Borrowed<'a, 'py, PyString>>, Stop> {
+    let held = of(part, place).ok_or(Stop::Odd)?;
+    if held.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(held.cast_exact::<PyString>().map_err(|_| Stop::Odd)?))
+}
+
+/// A name as one segment of a URI: everything but unreserved characters is percent-encoded; `_` for none.
+fn segment(uri: &mut String, name: &str) {
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
+    if name.is_empty() {
+        uri.push('_');
+    } else if name.bytes().all(is_unreserved) {
+        uri.push_str(name);
+    } else {
+        let digit = |half: u8| char::from(b"0123456789ABCDEF"[usize::from(half)]);
+        for byte in name.bytes() {
+            if is_unreserved(byte) {
+                uri.push(char::from(byte));
+            } else {
+                uri.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+            }
+        }
     }
 }
 
@@ -161,13 +272,13 @@ impl Entry {
                 }
                 Some(held)
             }
-            What::Given => Some(filling.given.ok_or(Stop::Odd)?.as_borrowed()),
-            What::Again | What::Constant(_) => None,
+            What::Address | What::Again | What::Constant(_) => None,
         };
         writer.out.extend_from_slice(&self.key);
         match (&self.what, held) {
             (What::Constant(json), _) => writer.out.extend_from_slice(json),
             (What::Spelled(_), Some(held)) => state.spell(writer, held)?,
+            (What::Address, _) => text(writer.out, filling.uri.as_deref().ok_or(Stop::Odd)?),
             (What::Again, _) => writer.out.extend_from_slice(&state.json),
             (What::Content(_), Some(held)) => {
                 state.size = Some(held.cast_exact::<PyString>().map_err(|_| Stop::Odd)?.to_str()?.len());

@@ -9,7 +9,6 @@
 //! walked is held; only leaves are borrowed, and used at once.
 
 use crate::json_text::text;
-use crate::template::{Filling, Template};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyString, PyTuple, PyType};
@@ -103,7 +102,7 @@ pub struct ValueWriter {
 #[pymethods]
 impl ValueWriter {
     #[new]
-    fn new(form_of: Py<PyAny>) -> Self {
+    pub(crate) fn new(form_of: Py<PyAny>) -> Self {
         Self { form_of, forms: Mutex::default() }
     }
 
@@ -111,29 +110,15 @@ impl ValueWriter {
     fn write<'py>(&self, py: Python<'py>, item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
         self.written(py, |writer| writer.value(item.as_borrowed()))
     }
-
-    /// The bytes of what a template makes of a part, or None as above.
-    ///
-    /// `given` stands where the template says so; `message` is the last of the properties; `security` is written whole;
-    /// `origins` come last.
-    #[allow(clippy::too_many_arguments)]
-    fn fill<'py>(
-        &self,
-        template: &Bound<'py, Template>,
-        part: &Bound<'py, PyAny>,
-        path: &Bound<'py, PyAny>,
-        given: Option<&Bound<'py, PyAny>>,
-        message: Option<&Bound<'py, PyAny>>,
-        security: Option<&Bound<'py, PyAny>>,
-        origins: Option<&Bound<'py, PyAny>>,
-    ) -> Option<Bound<'py, PyBytes>> {
-        let filling = Filling { part, path, given, message, security, origins };
-        self.written(template.py(), |writer| template.get().fill(writer, &filling))
-    }
 }
 
 impl ValueWriter {
-    fn written<'py>(&self, py: Python<'py>, write: impl Fn(&mut Writer<'_>) -> Written) -> Option<Bound<'py, PyBytes>> {
+    /// The bytes of what `write` writes, or None as above; it may be called several times.
+    pub(crate) fn written<'py>(
+        &self,
+        py: Python<'py>,
+        write: impl Fn(&mut Writer<'_>) -> Written,
+    ) -> Option<Bound<'py, PyBytes>> {
         let mut out = SPARE.take();
         let bytes = self.asked(py, &mut out, write).ok().map(|()| PyBytes::new(py, &out));
         if out.capacity() <= KEPT {
@@ -290,7 +275,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn open(&mut self, bracket: u8) -> Written {
+    pub(crate) fn open(&mut self, bracket: u8) -> Written {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(Stop::Odd);
@@ -300,7 +285,7 @@ impl Writer<'_> {
     }
 
     /// The bracket in the place of the last comma, or behind the one that opened.
-    fn close(&mut self, bracket: u8) {
+    pub(crate) fn close(&mut self, bracket: u8) {
         self.depth -= 1;
         match self.out.last_mut() {
             Some(last) if *last == b',' => *last = bracket,
@@ -333,11 +318,10 @@ impl Writer<'_> {
 
     /// Texts in the order of their characters, which is that of their bytes.
     fn set(&mut self, items: &Bound<'_, PyFrozenSet>) -> Written {
-        let held: Vec<_> = items.iter().collect();
-        let mut texts = Vec::with_capacity(held.len());
-        for item in &held {
-            texts.push(item.cast_exact::<PyString>().map_err(|_| Stop::Odd)?.to_str()?);
-        }
+        let held = tuple_of(items)?;
+        let held: Result<Vec<_>, _> = held.iter_borrowed().map(|item| item.cast_exact::<PyString>()).collect();
+        let held = held.map_err(|_| Stop::Odd)?;
+        let mut texts = held.iter().map(|each| each.to_str()).collect::<PyResult<Vec<_>>>()?;
         texts.sort_unstable();
         self.open(b'[')?;
         for item in texts {
@@ -401,8 +385,19 @@ pub(crate) fn of<'a, 'py>(item: &'a Bound<'py, PyAny>, place: usize) -> Option<I
     }
 }
 
+/// The members of a set, held: to ask a set for one after the other takes three times as long.
+fn tuple_of<'py>(items: &Bound<'py, PyFrozenSet>) -> PyResult<Bound<'py, PyTuple>> {
+    // SAFETY: the interpreter is attached; what is given back is a new reference to a tuple, or null with an error.
+    unsafe {
+        Ok(Bound::from_owned_ptr_or_err(items.py(), ffi::PySequence_Tuple(items.as_ptr()))?.cast_into_unchecked())
+    }
+}
+
 /// The entry of a dict at `place`, which moves on; borrowed from it.
-fn next<'a, 'py>(members: &'a Bound<'py, PyDict>, place: &mut isize) -> Option<(Item<'a, 'py>, Item<'a, 'py>)> {
+pub(crate) fn next<'a, 'py>(
+    members: &'a Bound<'py, PyDict>,
+    place: &mut isize,
+) -> Option<(Item<'a, 'py>, Item<'a, 'py>)> {
     let (mut key, mut item) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: `members` is a dict and the interpreter is attached. What is borrowed of a dict lives while the dict does
     // not change: that takes code to run, before which `Writer::value` has its own reference to what it walks.

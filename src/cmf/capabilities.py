@@ -10,13 +10,12 @@ import importlib.resources
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any
+from typing import Any
 
 import yaml
-from pydantic import Field
 
 from cmf.errors import ShapeError
-from cmf.value import Str, Value, value
+from cmf.value import Count, Str, Value, value
 
 
 @value
@@ -33,8 +32,8 @@ class ModelCapabilities(Value):
     supports_parallel_tool_calls: bool = False
     supports_prompt_caching: bool = False
     supports_system_messages_in_list: bool = False
-    max_context_tokens: Annotated[int, Field(ge=0, strict=True)] = 0
-    max_output_tokens: Annotated[int, Field(ge=0, strict=True)] = 0
+    max_context_tokens: Count = 0
+    max_output_tokens: Count = 0
     accepted_image_media_types: tuple[Str, ...] = ()
 
 

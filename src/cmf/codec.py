@@ -26,7 +26,7 @@ _STRICT = _OPTIONS | orjson.OPT_STRICT_INTEGER
 _EXPONENT = "e+" if b"e+" in orjson.dumps(1e22) else "e"
 _SPACES = b" \t\n\r"
 _CONTAINERS = frozenset({dict, list})
-_LONG = 2048  # to count the brackets in more text takes longer than to have orjson count levels
+_LONG = 8192  # to count the brackets in more text takes longer than to have orjson count levels
 _SHALLOW = 5 * MAX_DEPTH - 3
 _WORTH_SEALING = 2048  # looking for brackets in more text takes longer than freezing most of what it holds
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -56,11 +56,13 @@ def loads(data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX
     # What re-encodes to the very same bytes lost nothing on the way in: no duplicate key, no rounded number. Nor did
     # what differs in spaces alone: all tokens are still there, in their order, and those in texts are alike on both
     # sides. Text that is spelled in yet another way (escapes, exponents) takes the reader that looks at every key.
-    plain = _written_if_shallow(value) if len(raw) > _LONG and max_depth >= MAX_DEPTH else None
-    if plain is None:
-        if len(raw) > 2 * max_depth and brackets(raw) > max_depth:
+    plain = None
+    if len(raw) > 2 * max_depth and (len(raw) > _LONG or brackets(raw) > max_depth):
+        plain = _written_if_shallow(value) if max_depth >= MAX_DEPTH else None
+        if plain is None:
             # Before it is written again: orjson writes no more than 254 levels, and fails with another error.
             _checked_depth(value, max_depth)
+    if plain is None:
         plain = orjson.dumps(value)
     if plain != raw and plain.translate(None, _SPACES) != raw.translate(None, _SPACES):
         value = _slow_loads(raw)
@@ -190,7 +192,8 @@ def sealed_object(value: dict[str, Any], max_depth: int, text: bytes | None = No
 
 def brackets(text: bytes) -> int:
     """How many of them open in a JSON text, those in strings included: it cannot be nested more deeply."""
-    return text.count(b"{") + text.count(b"[")
+    # To leave them out takes a third of the time of counting them: it skips what is between them.
+    return 2 * len(text) - len(text.replace(b"{", b"")) - len(text.replace(b"[", b""))
 
 
 def _bytes_of(data: bytes | str) -> bytes:

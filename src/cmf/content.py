@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 from cmf.enums import ContentType, ResourceType
 from cmf.errors import ShapeError
 from cmf.frozen import FrozenDict, Json, JsonObject, JsonValue, freeze
-from cmf.value import Blob, Flag, Str, Value, replace, shape_error, value
+from cmf.value import Blob, Count, Flag, Str, Value, replace, shape_error, value
 
 if TYPE_CHECKING:
     from cmf.message import Message
@@ -117,7 +117,7 @@ class ResourcePart(Part):
     content: Str | None = None
     blob: Blob | None = None
     mime_type: Str | None = None
-    size_bytes: Annotated[int, Field(ge=0, strict=True)] | None = None
+    size_bytes: Count | None = None
     annotations: JsonObject = FrozenDict()
     version: Str | None = None
     extra: JsonObject | None = None
@@ -138,8 +138,8 @@ class ResourceRefPart(Part):
     uri: Str
     name: Str | None = None
     resource_type: ResourceType = ResourceType.URI
-    range_start: Annotated[int, Field(ge=0, strict=True)] | None = None
-    range_end: Annotated[int, Field(ge=0, strict=True)] | None = None
+    range_start: Count | None = None
+    range_end: Count | None = None
     selector: Str | None = None
     extra: JsonObject | None = None
 
@@ -195,7 +195,7 @@ class VideoPart(Part):
     type: SourceType
     data: Str
     media_type: Str | None = None
-    duration_ms: Annotated[int, Field(ge=0, strict=True)] | None = None
+    duration_ms: Count | None = None
     extra: JsonObject | None = None
 
 
@@ -207,7 +207,7 @@ class AudioPart(Part):
     type: SourceType
     data: Str
     media_type: Str | None = None
-    duration_ms: Annotated[int, Field(ge=0, strict=True)] | None = None
+    duration_ms: Count | None = None
     extra: JsonObject | None = None
 
 

@@ -114,13 +114,13 @@ def _message_views(message: Message, grants: Grants, hook: Hook | None, prefix: 
         place = _PLACES[index] if index < _USUAL else f"content[{index}]"
         view = view_of(part, scope, prefix + place, role, None, not index)
         yield view
-        if view.kind in _NESTING:
+        if type(part) in _NESTING:
             yield from _inner_views(view, part)
 
 
 _USUAL: Final = 64
 _PLACES: Final = tuple(f"content[{index}]" for index in range(_USUAL))
-_NESTING: Final = frozenset({ViewKind.TOOL_RESULT, ViewKind.PROMPT_RESULT})
+_NESTING: Final = frozenset({ToolResultPart, PromptResultPart})
 
 
 def _inner_views(view: MessageView, part: Part, depth: int = 0) -> Iterator[MessageView]:

@@ -13,12 +13,11 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from cmf.enums import RoutingMode, StopReason
 from cmf.frozen import FrozenDict, JsonObject, frozen_mapping
 from cmf.security import SecurityExtension
-from cmf.value import Str, UtcTime, Value, value
+from cmf.value import Count, Str, UtcTime, Value, value
 
 if TYPE_CHECKING:
     from cmf.message import Message
 
-Count = Annotated[int, Field(ge=0, strict=True)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Money = Annotated[Decimal, BeforeValidator(lambda amount: str(amount) if isinstance(amount, float) else amount)]
 

@@ -30,7 +30,8 @@ from cmf.content import (
 )
 from cmf.enums import ViewKind
 from cmf.errors import UnmappedPartError
-from cmf.uris import normalise, segment, tool_uri
+from cmf.outlines import OUTLINES
+from cmf.uris import normalise, segment
 from cmf.value import to_json
 
 SAFE_INTEGER: Final = 2**53 - 1  # beyond it a double cannot tell neighbours apart, and engines use doubles [A3]
@@ -109,14 +110,45 @@ def _exact(value: Any, pointer: str, found: list[str]) -> Any:
 # -- one function a kind -----------------------------------------------------------------------------------------------
 
 
-def _text(part: TextPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
-    shown["content"] = part.text
-    return {}, NO_KEYS
+def _plain(part_type: type, rest: Callable[[Any, dict[str, Any], dict[str, Any]], None] | None = None) -> Shower:
+    """The shower of a type that has an outline, written from it; `rest` adds what a part has that is not plain."""
+    outline = OUTLINES[part_type]
+    lines = ["def show(part, shown):", " properties = {}", " keys = NO_KEYS"]
+    for hole in outline.properties:
+        lines += [f" held = part.{hole.of}", f" if held is not None: properties[{hole.name!r}] = held"]
+    if (address := outline.address) is not None:
+        names = "".join(f"part.{field}, " for field in address.fields)
+        lines.append(f" uri, keys = addressed({address.scheme!r}, ({names}))")
+    for hole in outline.entries:
+        lines += [line.format(hole=hole) for line in _LINES[hole.what]]
+    lines += [] if rest is None else [" rest(part, shown, properties)"]
+    scope: dict[str, Any] = {**globals(), "rest": rest}
+    exec("\n".join([*lines, " return properties, keys"]), scope)  # noqa: S102 - the names are those of fields
+    shower: Shower = scope["show"]
+    return shower
 
 
-def _thinking(part: ThinkingPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
-    shown["content"] = part.text
-    return {} if part.signature is None else {"data": [binary.describe("signature", part.signature)]}, NO_KEYS
+_LINES: Final = {
+    "address": [" shown[{hole.name!r}] = uri"],
+    "constant": [" shown[{hole.name!r}] = {hole.of!r}"],
+    "content": [" shown[{hole.name!r}] = result_text(part.{hole.of})"],
+    "field": [" held = part.{hole.of}", " if held is not None: shown[{hole.name!r}] = held"],
+    "spelled": [
+        " spelled, small = ('{{}}', True) if part.{hole.of} is None else dumps_told(part.{hole.of})",
+        " shown[{hole.name!r}] = spelled",
+    ],
+    "again": [
+        " held = part.{hole.of}",
+        " if held is not None:",
+        "  shown[{hole.name!r}] = held if small else exact_json(held, '/{hole.name}', properties)",
+    ],
+}
+"""What is written for each kind of hole; how each kind looks in a part that is not plain is told here alone."""
+
+
+def _signed(part: ThinkingPart, _: dict[str, Any], properties: dict[str, Any]) -> None:
+    if part.signature is not None:
+        properties["data"] = [binary.describe("signature", part.signature)]
 
 
 def _redacted_thinking(part: RedactedThinkingPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
@@ -124,48 +156,27 @@ def _redacted_thinking(part: RedactedThinkingPart, shown: dict[str, Any]) -> tup
     return {"redacted": True, "data": [binary.describe("data", part.data)]}, NO_KEYS
 
 
-def _tool_call(part: ToolCallPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
-    name, namespace, arguments, raw = part.name, part.namespace, part.arguments, part.arguments_raw
-    properties: dict[str, Any] = {}
-    if namespace is not None:
-        properties["namespace"] = namespace
-    if part.tool_call_id is not None:
-        properties["tool_id"] = part.tool_call_id
-    properties["executed_by"] = part.executed_by
-    if raw is not None:
+def _misspelled(part: ToolCallPart, shown: dict[str, Any], properties: dict[str, Any]) -> None:
+    if (raw := part.arguments_raw) is not None:
         properties |= {"arguments_invalid": True, "arguments_raw": raw}
-    uri, keys = called(name, namespace)
-    shown["uri"] = uri
-    shown["name"] = name
-    shown["content"] = "{}"
-    shown["mime_type"] = "application/json"
-    if arguments is not None:
-        _arguments(shown, arguments, properties)
-    if raw is not None:
         shown["content"] = raw
-    return properties, keys
 
 
-def called(name: str, namespace: str | None) -> tuple[str, Keys]:
-    """The URI of a tool, and its keys."""
-    found = _called_before.get((name, namespace))
+def addressed(scheme: str, names: tuple[str | None, ...]) -> tuple[str, Keys]:
+    """The URI of such an entity, and its keys; of `names` the last is its own, and the one before it its namespace."""
+    found = _addressed_before.get((scheme, names))
     if found is None:
-        uri = tool_uri(name, namespace)
-        found = uri, entity_keys(uri, namespace, name)
+        uri = f"{scheme}://{'/'.join(segment(name) if name else '_' for name in names)}"
+        found = uri, entity_keys(uri, names[-2] if len(names) > 1 else None, names[-1])
         if len(uri) <= _SHORT:
-            if len(_called_before) >= _MANY:
-                _called_before.clear()
-            _called_before[name, namespace] = found
+            if len(_addressed_before) >= _MANY:
+                _addressed_before.clear()
+            _addressed_before[scheme, names] = found
     return found
 
 
-_called_before: Final[dict[tuple[str, str | None], tuple[str, Keys]]] = {}  # the same few are called all the time
-
-
-def resulted(tool_name: str | None) -> tuple[str, Keys]:
-    """The URI of a tool's result, and its keys."""
-    uri = f"tool_result://{segment(tool_name) if tool_name else '_'}"
-    return uri, entity_keys(uri, None, tool_name)
+# The same few are called all the time.
+_addressed_before: Final[dict[tuple[str, tuple[str | None, ...]], tuple[str, Keys]]] = {}
 
 
 def entity_keys(uri: str, namespace: str | None, name: str | None) -> Keys:
@@ -175,18 +186,9 @@ def entity_keys(uri: str, namespace: str | None, name: str | None) -> Keys:
     return (uri, name) if namespace is None else (uri, f"{namespace}/{name}", name)
 
 
-def _tool_result(part: ToolResultPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
-    name = part.tool_name
-    shown["uri"], keys = resulted(name)
-    shown["content"] = result_text(part.content)
-    properties: dict[str, Any] = {"is_error": part.is_error, "executed_by": part.executed_by}
-    if name is not None:
-        shown["name"] = properties["tool_name"] = name
-    if part.tool_call_id is not None:
-        properties["tool_id"] = part.tool_call_id
+def _structured(part: ToolResultPart, shown: dict[str, Any], _: dict[str, Any]) -> None:
     if not isinstance(part.content, str | tuple):
         shown["mime_type"] = "application/json"
-    return properties, keys
 
 
 def result_text(content: Any) -> str:
@@ -296,11 +298,11 @@ class _Table(dict[type, tuple[ViewKind, Shower]]):
 
 KINDS: Final = _Table(
     {
-        TextPart: (ViewKind.TEXT, _text),
-        ThinkingPart: (ViewKind.THINKING, _thinking),
+        TextPart: (ViewKind.TEXT, _plain(TextPart)),
+        ThinkingPart: (ViewKind.THINKING, _plain(ThinkingPart, _signed)),
         RedactedThinkingPart: (ViewKind.THINKING, _redacted_thinking),
-        ToolCallPart: (ViewKind.TOOL_CALL, _tool_call),
-        ToolResultPart: (ViewKind.TOOL_RESULT, _tool_result),
+        ToolCallPart: (ViewKind.TOOL_CALL, _plain(ToolCallPart, _misspelled)),
+        ToolResultPart: (ViewKind.TOOL_RESULT, _plain(ToolResultPart, _structured)),
         ResourcePart: (ViewKind.RESOURCE, _resource),
         ResourceRefPart: (ViewKind.RESOURCE_REF, _resource_ref),
         PromptRequestPart: (ViewKind.PROMPT_REQUEST, _prompt_request),

@@ -6,7 +6,8 @@ The views of one message share their context, so it is projected once: as attrib
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cmf.enums import Capability, Hook, MessageStatus
 from cmf.extensions import AgentExtension, Extensions, RequestExtension
@@ -14,16 +15,13 @@ from cmf.frozen import FrozenDict
 from cmf.headers import without_sensitive
 from cmf.security import SecurityExtension, SubjectExtension
 from cmf.tiers import SLOTS, SUBJECT_FIELDS, Grants, granted
-from cmf.value import fields_of, trusted
+from cmf.value import REQUIRED, entries, fields_of, trusted
 
 if TYPE_CHECKING:
     from cmf.message import Message
 
 _EMPTY: Final = trusted(Extensions)
 _NO_SECURITY: Final = trusted(SecurityExtension)
-_COMPLETE: Final = MessageStatus.COMPLETE
-# Looking up a member on its enum takes longer than asking whether it was granted.
-_READ_LABELS, _READ_OBJECTS, _READ_DATA = Capability.READ_LABELS, Capability.READ_OBJECTS, Capability.READ_DATA
 _READ_SLOT: Final = {name: slot.read for name, slot in SLOTS.items() if "." not in name}
 _NOTHING: Final = FrozenDict()
 
@@ -31,16 +29,13 @@ _NOTHING: Final = FrozenDict()
 class Scope:
     """The context that the views of one message share. `grants` None is the host itself, who sees everything."""
 
-    __slots__ = ("_extensions", "_grants", "_message", "_subject", "facts", "hook", "registries", "security")
+    __slots__ = ("_extensions", "_grants", "_message", "_subject", "facts", "hook", "security")
 
     security: SecurityExtension
     """The ungated security block; for this module's callers, never for a reader."""
 
     facts: Mapping[str, Any] | None
     """`message_facts` of all views but the first; None until they were asked for."""
-
-    registries: tuple[tuple[str, Mapping[str, Any]], ...]
-    """Where `object` and `data_policy` are looked up: those that are granted and not empty."""
 
     def __init__(
         self, message: Message | None, extensions: Extensions | None, grants: Grants, hook: Hook | None
@@ -52,17 +47,6 @@ class Scope:
         self.hook = hook
         self.facts = None
         self._subject: SubjectExtension | bool | None = False
-        # Most messages bring no profiles: then there is nothing to ask for.
-        self.registries = () if self.security is _NO_SECURITY else self._granted_registries()
-
-    def _granted_registries(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-        objects, data = self.security.objects, self.security.data
-        found: list[tuple[str, Mapping[str, Any]]] = []
-        if objects and self.grants(_READ_OBJECTS):
-            found.append(("object", objects))
-        if data and self.grants(_READ_DATA):
-            found.append(("data_policy", data))
-        return tuple(found)
 
     @property
     def context_id(self) -> int:
@@ -84,7 +68,7 @@ class Scope:
         subject = self.security.subject
         if subject is None or self._grants is None:
             return subject
-        fields = {name: getattr(subject, name) for name, needs in SUBJECT_FIELDS.items() if self.grants(needs)}
+        fields = {name: getattr(subject, name) for name in shown_to(self._grants).subject}
         return trusted(SubjectExtension, **fields) if fields else None
 
     def subject_set(self, field: str) -> frozenset[str] | None:
@@ -122,7 +106,10 @@ class Scope:
         What has none of its own has that of the entity whose URI is `container` [B2].
         """
         known: dict[str, Any] = {}
-        for name, registry in self.registries:
+        if self.security is _NO_SECURITY:
+            return known
+        for name, field in shown_to(self._grants).profiles:
+            registry = getattr(self.security, field)
             entry = registered(registry, keys)
             if entry is None and container is not None:
                 entry = registered(registry, (container,))
@@ -141,16 +128,9 @@ class Scope:
 
     def _known_of(self, message: Message) -> dict[str, Any]:
         shown: dict[str, Any] = {}
-        if message.id is not None:
-            shown["id"] = message.id
-        if message.parent_id is not None:
-            shown["parent_id"] = message.parent_id
-        if message.channel is not None:
-            shown["channel"] = message.channel.value
-        if message.session_id is not None and self.grants(Capability.READ_AGENT):
-            shown["session_id"] = message.session_id
-        if message.status is not _COMPLETE:
-            shown["status"] = message.status.value
+        for name, untold in shown_to(self._grants).message:
+            if (held := getattr(message, name)) is not untold:
+                shown[name] = str.__str__(held)
         return shown
 
     def shared(self) -> dict[str, Any]:
@@ -159,24 +139,58 @@ class Scope:
         The dicts are fresh; in them are values of the format and frozen JSON, which `cmf.value.to_bytes` and `to_json`
         write.
         """
-        extensions, grants = self._extensions, self._grants
-        shown = fields_of(extensions)
-        shown.pop("security", None)
-        if grants is not None:
-            shown = {slot: block for slot, block in shown.items() if granted(grants, _READ_SLOT[slot])}
+        what, extensions, held = shown_to(self._grants), self._extensions, fields_of(self._extensions)
+        shown = {slot: held[slot] for slot in what.slots if slot in held}
         if extensions.http is not None and "http" in shown:
             shown["http"] = {"headers": without_sensitive(extensions.http.headers)}
         security: dict[str, Any] = {}
-        subject = self.security.subject if grants is None else self.subject
-        if subject is not None and (grants is None or fields_of(subject)):
+        subject = self.subject
+        if subject is not None and (self._grants is None or fields_of(subject)):
             security["subject"] = subject
-        if grants is None or granted(grants, _READ_LABELS):
-            security["labels"] = self.security.labels
-            if (classification := self.security.classification) is not None:
-                security["classification"] = classification
+        for name, untold in what.security:
+            if (held_one := getattr(self.security, name)) is not untold:
+                security[name] = held_one
         if security:
             shown["security"] = security
         return shown
+
+
+class Shown(NamedTuple):
+    """What a reader is shown of a message's context, by the names of fields, in the order of the input.
+
+    Where a field has something beside it, that is what it is when it is not told.
+    """
+
+    message: tuple[tuple[str, Any], ...]
+    slots: tuple[str, ...]
+    subject: tuple[str, ...]
+    security: tuple[tuple[str, Any], ...]
+    profiles: tuple[tuple[str, str], ...]
+    """What an entity has of its own, and the field of the security block in which that is registered."""
+
+
+@lru_cache(maxsize=64)  # a reader asks for the same ones each time
+def shown_to(grants: Grants) -> Shown:
+    """What `grants` show: for `Scope`, and for whoever writes the same elsewhere than in Python [INP-6]."""
+    return Shown(
+        tuple((name, untold) for name, (needs, untold) in _MESSAGE.items() if granted(grants, needs)),
+        tuple(slot for slot in _SLOTS if granted(grants, _READ_SLOT[slot])),
+        tuple(field for field, needs in SUBJECT_FIELDS.items() if granted(grants, needs)),
+        tuple(_LABELS.items()) if granted(grants, Capability.READ_LABELS) else (),
+        tuple((name, field) for name, (field, needs) in _PROFILES.items() if granted(grants, needs)),
+    )
+
+
+_SLOTS: Final = tuple(name for name, _, _ in entries(Extensions) if name != "security")
+_MESSAGE: Final[dict[str, tuple[Capability | None, Any]]] = {
+    "id": (None, None),
+    "parent_id": (None, None),
+    "channel": (None, None),
+    "session_id": (Capability.READ_AGENT, None),
+    "status": (None, MessageStatus.COMPLETE),
+}
+_PROFILES: Final = {"object": ("objects", Capability.READ_OBJECTS), "data_policy": ("data", Capability.READ_DATA)}
+_LABELS: Final = {"labels": REQUIRED, "classification": None}  # labels are told even if there are none
 
 
 def registered(registry: Mapping[str, Any], keys: tuple[str, ...]) -> Any:

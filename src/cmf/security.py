@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 
 from cmf.enums import SubjectType
 from cmf.frozen import FrozenDict, JsonObject, frozen_mapping
-from cmf.value import Str, UtcTime, Value, value, whole_reader
+from cmf.value import Count, Str, UtcTime, Value, value, whole_reader
 
 
 def _as_set(items: Any) -> Any:
@@ -48,7 +48,7 @@ class ObjectSecurityProfile(Value):
 class RetentionPolicy(Value):
     """How long data may be kept: the earlier of `max_age_seconds` and `delete_after` wins."""
 
-    max_age_seconds: Annotated[int, Field(ge=0, strict=True)] | None = None
+    max_age_seconds: Count | None = None
     policy: Literal["session", "transient", "persistent", "none"] = "persistent"
     delete_after: UtcTime | None = None
 

@@ -418,9 +418,13 @@ Number = Annotated[int | float, BeforeValidator(_number)]
 Flag = Annotated[bool, Field(strict=True)]
 """True or false; no word or number stands for either."""
 
+Count = Annotated[int, Field(strict=True, ge=0)]
+"""A whole number that is not negative."""
+
 __all__ = [
     "REQUIRED",
     "Blob",
+    "Count",
     "Entry",
     "Flag",
     "Number",

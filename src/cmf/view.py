@@ -88,7 +88,7 @@ class MessageView:
             if message:
                 properties["message"] = message
             shown["properties"] = properties
-            if scope.registries and (keys or container is not None) and (entity := scope.entity(keys, container)):
+            if (keys or container is not None) and (entity := scope.entity(keys, container)):
                 shown["extensions"] = {"security": {name: spelled_out(entry) for name, entry in entity.items()}}
             _put_shown(self, shown)
         return shown

@@ -63,28 +63,52 @@ class ValueWriter:
     def write(self, item: object) -> bytes | None:
         """The same bytes, or None: something is not plainly in order, and `to_bytes` has the last word."""
 
-    def fill(
-        self,
-        template: Template,
-        part: object,
-        path: str,
-        given: str | None,
-        message: Mapping[str, Any] | None,
-        security: Mapping[str, Any] | None,
-        origins: Sequence[Mapping[str, Any]] | None,
-    ) -> bytes | None:
-        """What the template makes of a part, or None as above."""
-
 @final
 class Template:
-    """What the input of one type of part looks like: its beginning around `path`, and its holes."""
+    """What the input of one type of part looks like: its beginning around `path`, its holes, its address."""
 
     def __init__(
         self,
         part: type,
         before_path: bytes,
         after_path: bytes,
-        none: list[str],
-        entries: list[tuple[str, str, str]],
-        properties: list[tuple[str, str, str]],
+        none: Sequence[str],
+        entries: Sequence[tuple[str, str, str]],
+        properties: Sequence[tuple[str, str, str]],
+        address: tuple[str, Sequence[str]] | None,
     ) -> None: ...
+
+@final
+class Context:
+    """What one reader is shown of a message's context, by the names of fields, and what they hold when not told."""
+
+    def __init__(
+        self,
+        types: Sequence[type],
+        message: Sequence[tuple[str, object]],
+        slots: Sequence[tuple[str, object]],
+        security: Sequence[tuple[str, object]],
+        subject: Sequence[tuple[str, object]],
+        profiles: Sequence[tuple[str, str]],
+        is_whole: bool,
+    ) -> None:
+        """`types`: those of messages, of extensions, of their slot `http`, of the security block and its subject."""
+
+@final
+class InputWriter:
+    """Writes policy inputs from views; each function is asked once for the same arguments."""
+
+    def __init__(
+        self,
+        values: ValueWriter,
+        view: type,
+        scope: type,
+        template_of: Callable[[type, Any, Any], Template | None],
+        context_of: Callable[[Any], Context],
+        is_sensitive: Callable[[str], bool],
+    ) -> None: ...
+    def view(self, view: object, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes | None:
+        """What is a view's own, or None: something is not plainly in order, and the view itself has the last word."""
+
+    def shared(self, scope: object, session: Mapping[str, Any] | None = None) -> bytes | None:
+        """What the views of a scope share, or None as above."""

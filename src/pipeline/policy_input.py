@@ -6,15 +6,23 @@ encoded once, and the engine puts the two together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from cmf.codec import dumps
-from cmf.enums import Capability
-from cmf.outlines import OUTLINES, Place, beginning, filling, form_of
-from cmf.value import to_bytes
-from cmf.view import MessageView
+from cmf.enums import Capability, Hook, Role
+from cmf.extensions import Extensions, HttpExtension
+from cmf.facts import KINDS
+from cmf.headers import is_sensitive
+from cmf.message import Message
+from cmf.outlines import OUTLINES
+from cmf.projection import Scope, shown_to
+from cmf.security import SecurityExtension, SubjectExtension
+from cmf.tiers import Grants
+from cmf.value import Entry, Value, encoded, entries, to_bytes
+from cmf.view import MessageView, head
 from pipeline import _native
 
 if TYPE_CHECKING:
@@ -61,10 +69,12 @@ class SessionFacts:
 
 def shared_bytes(view: MessageView, session: SessionFacts | None) -> bytes:
     """What all views of one message have in common: `extensions`, and `session` if there is one."""
-    block: dict[str, Any] = {"extensions": view.scope.shared()}
-    if session is not None:
-        block["session"] = session.shown(view)
-    return json_bytes(block)
+    shown = None if session is None else session.shown(view)
+    written = _shared(view.scope, shown)
+    if written is None:
+        block: dict[str, Any] = {"extensions": view.scope.shared()}
+        written = to_bytes(block if shown is None else {**block, "session": shown})
+    return written
 
 
 def json_bytes(item: Any) -> bytes:
@@ -75,14 +85,10 @@ def json_bytes(item: Any) -> bytes:
 
 def view_bytes(view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
     """What is this view's alone; `origins` are those of a tool call [C18]."""
-    shown = None if origins is None else _shown_origins(view, origins)
-    filled = filling(view)
-    if filled is not None:
-        place, part, path, uri, message, security = filled
-        written = _fill(_TEMPLATES[place], part, path, uri, message, security, shown)
-        if written is not None:
-            return written
-    return view.to_bytes() if shown is None else view.to_bytes(origins=shown)
+    if origins is None:
+        return _own(view) or view.to_bytes()
+    shown = _shown_origins(view, origins)
+    return _own(view, shown) or view.to_bytes(origins=shown)
 
 
 def whole(view: MessageView, session: SessionFacts | None, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
@@ -106,26 +112,52 @@ def _unlabelled(source: Mapping[str, Any]) -> dict[str, Any]:
     return {name: item for name, item in source.items() if name != "labels"}
 
 
-class _Templates(dict[Place, _native.Template]):
-    """The outline of a type of part with its beginning, as the native module takes it."""
-
-    def __missing__(self, place: Place) -> _native.Template:
-        before, after = (dumps(entries)[1:-1] for entries in beginning(place))
-        outline = OUTLINES[place[0]]
-        self[place] = template = _native.Template(
-            place[0],
-            b"{" + before + b',"path":',
-            b"," + after,
-            list(outline.none),
-            list(outline.entries),
-            list(outline.properties),
-        )
-        return template
+# -- what the native module is told [INP-6] ----------------------------------------------------------------------------
 
 
-_TEMPLATES: Final = _Templates()
-_WRITER: Final = _native.ValueWriter(form_of)  # writes what `to_bytes` would, or leaves it to that [INP-6]
-_write: Final = _WRITER.write
-_fill: Final = _WRITER.fill
+def form_of(cls: type) -> str | tuple[Entry, ...] | Callable[[Any], Any]:
+    """What `cmf.value.to_bytes` makes of a type that is not JSON's own.
 
-__all__ = ["SessionFacts", "json_bytes", "shared_bytes", "view_bytes", "whole"]
+    The name of a form; or the fields of an object; or what is called for something that can be written.
+    """
+    if issubclass(cls, Value):
+        fields = entries(cls)
+        # Whether a field is like a default that is a value itself, only Python can tell.
+        plain = all(field.absent != "equal" or isinstance(field.default, str | int) for field in fields)
+        return fields if plain else encoded
+    if issubclass(cls, dict):
+        return "object"
+    if issubclass(cls, list):
+        return "array"
+    if issubclass(cls, StrEnum):
+        return "text"
+    return "set" if cls is frozenset else encoded
+
+
+def _template_of(part_type: type, role: Role, hook: Hook | None) -> _native.Template | None:
+    """The outline of a type of part with its beginning; None where it has none."""
+    outline = OUTLINES.get(part_type)
+    if outline is None:
+        return None
+    shown = list(head(KINDS[part_type][0], role, False, hook).items())
+    at = [name for name, _ in shown].index("path")
+    before, after = (dumps(dict(shown[some]))[1:-1] for some in (slice(at), slice(at + 1, None)))
+    beginning = b"{" + before + b',"path":', b"," + after
+    return _native.Template(part_type, *beginning, outline.none, outline.entries, outline.properties, outline.address)
+
+
+def _context_of(grants: Grants) -> _native.Context:
+    """What a reader with these grants is shown of a context."""
+    types = (Message, Extensions, HttpExtension, SecurityExtension, SubjectExtension)
+    what = shown_to(grants)
+    slots, subject = ([(name, None) for name in names] for names in (what.slots, what.subject))
+    return _native.Context(types, what.message, slots, what.security, subject, what.profiles, grants is None)
+
+
+_VALUES: Final = _native.ValueWriter(form_of)  # writes what `to_bytes` would, or leaves it to that
+_INPUTS: Final = _native.InputWriter(_VALUES, MessageView, Scope, _template_of, _context_of, is_sensitive)
+_write: Final = _VALUES.write
+_own: Final = _INPUTS.view
+_shared: Final = _INPUTS.shared
+
+__all__ = ["SessionFacts", "form_of", "json_bytes", "shared_bytes", "view_bytes", "whole"]

@@ -34,11 +34,11 @@ from cmf.adapters import FORMATS, get
 from cmf.enums import Capability, Hook, Role
 from cmf.errors import CmfError
 from cmf.frozen import FrozenDict, FrozenList
-from cmf.outlines import OUTLINES, filling, form_of
+from cmf.outlines import OUTLINES
 from cmf.value import to_bytes
 from pipeline import policy_input
 from pipeline._native import ValueWriter
-from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
+from pipeline.policy_input import SessionFacts, form_of, shared_bytes, view_bytes
 
 pytestmark = [pytest.mark.native, pytest.mark.spec("INP-6")]
 
@@ -49,10 +49,7 @@ ORIGINS = [{"path": "/n", "sources": [{"kind": "user", "labels": ["pii"], "at": 
 
 def filled(view: MessageView, origins: Any = None) -> bytes | None:
     """What the native module makes of a view by its outline."""
-    holes = filling(view)
-    if holes is None:
-        return None
-    return policy_input._WRITER.fill(policy_input._TEMPLATES[holes[0]], *holes[1:], origins)
+    return policy_input._INPUTS.view(view, origins)
 
 
 class Pair(NamedTuple):
@@ -115,6 +112,11 @@ ODD = [
 def test_what_is_not_plainly_in_order_is_left_to_python(odd: Any) -> None:
     assert WRITER.write(odd) is None
     assert WRITER.write({"inside": [odd, 1]}) is None
+
+
+@pytest.mark.parametrize("item", [[1, "a"], [2**70], {"value": TextPart(text="x")}], ids=repr)
+def test_json_that_policy_reads_is_written_alike(item: Any) -> None:
+    assert policy_input.json_bytes(item) == to_bytes(item)
 
 
 def test_after_giving_up_the_next_value_is_written_from_its_own_beginning() -> None:
@@ -234,7 +236,7 @@ def test_a_context_that_is_not_plainly_in_order_is_written_by_python() -> None:
     message = Message(role="user", content=[TextPart(text="x")], extensions={"custom": {"n": 2**70}})
     (view,) = iter_views(message)
 
-    assert WRITER.write(view.scope.shared()) is None
+    assert policy_input._INPUTS.shared(view.scope) is None
     assert shared_bytes(view, None) == to_bytes({"extensions": view.scope.shared()})
 
 
@@ -243,7 +245,64 @@ def test_ordinary_inputs_need_no_python() -> None:
 
     assert [filled(view) for view in views] == [view.to_bytes() for view in views]
     assert filled(views[2], ORIGINS) == views[2].to_bytes(origins=ORIGINS)
-    assert WRITER.write(views[0].scope.shared()) == to_bytes(views[0].scope.shared())
+    assert policy_input._INPUTS.shared(views[0].scope) == to_bytes({"extensions": views[0].scope.shared()})
+
+
+@given(extensions, some_capabilities)
+def test_the_context_of_every_message_is_written_alike(context: Any, granted: Any) -> None:
+    message = Message(role="user", content=[TextPart(text="x")], extensions=context)
+    (view,) = iter_views(message, capabilities=granted)
+
+    written = policy_input._INPUTS.shared(view.scope)
+    assert written in (None, to_bytes({"extensions": view.scope.shared()}))
+    assert (written is None) == (WRITER.write(view.scope.shared()) is None)
+
+
+names = st.text("ab/%é. _-~\x00", max_size=6)
+keys = st.sampled_from(["t", "n/t", "tool://n/t", "tool://_/t", "other/t", "/t", "tool_result://t", "tool_result://_"])
+registries = st.fixed_dictionaries(
+    {"objects": st.dictionaries(keys, st.just({"managed_by": "tool"})), "data": st.dictionaries(keys, st.just({}))}
+)
+
+
+@given(names, names | st.none(), registries, some_capabilities)
+def test_where_an_entity_is_and_what_is_registered_of_it_is_written_alike(
+    name: str, namespace: str | None, security: Any, granted: Any
+) -> None:
+    for own, given_namespace in ((name or "t", namespace), ("t", "n"), ("t", None)):
+        message = Message(
+            role="assistant",
+            content=[ToolCallPart(name=own, namespace=given_namespace, arguments={})],
+            extensions={"security": security},
+        )
+        (view,) = iter_views(message, capabilities=granted)
+        assert filled(view) == view.to_bytes()
+    for tool_name in ("t", name, None):
+        content = [ToolResultPart(content="r", tool_name=tool_name)]
+        (view,) = iter_views(Message(role="tool", content=content, extensions={"security": security}))
+        assert filled(view) == view.to_bytes()
+
+
+@pytest.mark.parametrize("odd", [None, 7, TextPart(text="x"), object()], ids=repr)
+def test_what_is_no_view_is_left_to_python(odd: Any) -> None:
+    assert policy_input._INPUTS.view(odd) is None
+    assert policy_input._INPUTS.shared(odd) is None
+
+
+def test_a_reader_whose_grants_differ_is_asked_for_anew() -> None:
+    message = Message.model_validate_json(documents.message_bytes(0))
+    for granted in ([], ["read_labels"], [], sorted(Capability), None, ["read_roles"], ["write_headers"]):
+        view = next(iter_views(message, capabilities=granted))
+        assert policy_input._INPUTS.shared(view.scope) == to_bytes({"extensions": view.scope.shared()})
+
+
+def test_more_header_names_than_are_remembered_are_shown_alike() -> None:
+    for start in range(0, 2400, 300):
+        headers = {f"{'x-token' if n % 3 else 'x'}-{n}": "v" for n in range(start, start + 300)}
+        (view,) = iter_views(
+            Message(role="user", content=[TextPart(text="x")], extensions={"http": {"headers": headers}})
+        )
+        assert policy_input._INPUTS.shared(view.scope) == to_bytes({"extensions": view.scope.shared()})
 
 
 PLAIN = [
@@ -292,12 +351,3 @@ def test_an_outline_names_every_field_of_its_part(part_type: type) -> None:
     named = {hole.of for hole in (*outline.entries, *outline.properties)} | set(outline.none) | {"content_type"}
 
     assert {field.name for field in dataclasses.fields(part_type)} <= named
-
-
-def test_a_template_fills_no_part_of_another_type() -> None:
-    (view,) = iter_views(Message(role="user", content=[TextPart(text="x")]))
-    holes = filling(view)
-    assert holes is not None
-
-    place, _, *rest = holes
-    assert policy_input._WRITER.fill(policy_input._TEMPLATES[place], ThinkingPart(text="x"), *rest, None) is None
