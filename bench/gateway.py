@@ -122,13 +122,13 @@ def sides() -> Iterator[list[Side]]:
         yield running
 
 
-def _cmf(opened: ExitStack, home: Path, upstream: int) -> Side:
+def _cmf(opened: ExitStack, home: Path, upstream: int, **route: Any) -> Side:
     port = _free_port()
     settings = {
         "listen": {"port": port},
         "anonymous": True,
         "upstreams": {"up": {"dialect": "openai_chat", "base_url": f"http://127.0.0.1:{upstream}"}},
-        "routes": [{"name": "all", "upstream": "up"}],
+        "routes": [{"name": "all", "upstream": "up", **route}],
         "store": "cmf.db",
     }
     (home / "cmf.yaml").write_text(json.dumps(settings))

@@ -18,7 +18,7 @@ from pipeline.policy_set import PolicySet
 
 VIEWS = (1, 2, 4, 8, 16, 32, 64, 128)
 BYTES = tuple(1024 * 4**power for power in range(6))
-RULES = (10, 30, 100, 300, 1_000)
+RULES = (10, 30, 100, 200, 300, 1_000)
 ASKED = 10  # of those that stand beside rules for other kinds
 ENTRIES = (10, 100, 1_000, 10_000, 100_000)
 SECONDS = 10.0

@@ -11,6 +11,8 @@ import orjson
 from bench import documents
 from cmf.adapters import get
 from cmf.adapters.chat_completions_quick_head import remembered_tools
+from cmf.request import Request
+from cmf.value import to_bytes
 
 
 def by_hand(body: dict[str, Any]) -> dict[str, Any]:
@@ -56,6 +58,8 @@ def operations() -> dict[str, Callable[..., Any]]:
     decoded = source.from_wire_request(body)
     streams = {count: [{"data": chunk} for chunk in documents.openai_chunks(count)] for count in (250, 1000, 4000)}
 
+    history = to_bytes(decoded)
+
     def fold(count: int) -> Callable[[], Any]:
         return lambda: source.from_wire_response(source.fold_events(streams[count]))
 
@@ -64,6 +68,9 @@ def operations() -> dict[str, Callable[..., Any]]:
         return target.to_wire(source.from_wire_request(body))
 
     return {
+        "read_history": lambda: Request.model_validate_json(history),
+        "write_history": lambda: to_bytes(decoded),
+        "history_size": lambda: len(history),
         "translate_unseen": translate_unseen,
         "translate": lambda: target.to_wire(source.from_wire_request(body)),
         "decode": lambda: source.from_wire_request(body),
