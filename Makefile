@@ -167,13 +167,29 @@ $(TOOLS)/bench/%/.locked: bench/requirements/%.txt $(VENV)/.locked
 conformance: install ## What policy does to each kind of content, in every dialect, whole and streamed: asked, and printed
 	$(BIN)/python -m tests.pipeline.gateway.matrix
 
+.PHONY: bench-peers
+bench-peers: $(BENCH_TOOLS) opa ## What measurements compare with, each in a virtual environment of its own
+
 .PHONY: bench
-bench: install $(BENCH_TOOLS) ## All measurements, full length, on this machine; BENCH="core decide"
+bench: install bench-peers ## All measurements, full length, on this machine, and the page of them; BENCH="core decide"
 	$(BIN)/python -m bench $(BENCH)
+	test -n "$(BENCH)" || $(MAKE) bench-instructions
 
 .PHONY: bench-quick
-bench-quick: install $(BENCH_TOOLS) ## The same measurements, short; nothing is kept
+bench-quick: install bench-peers ## The same measurements, short; nothing is kept
 	$(BIN)/python -m bench --quick $(BENCH)
+
+.PHONY: bench-instructions
+bench-instructions: install ## Instructions of fixed workloads against those that are kept, by valgrind; KEEP=1 keeps them
+	command -v valgrind >/dev/null || { echo "valgrind is not installed: apt-get install valgrind"; exit 1; }
+	$(BIN)/python -m bench.instructions $(if $(KEEP),--keep)
+
+.PHONY: bench-lock
+bench-lock: $(VENV)/.locked ## Resolve again and write bench/requirements/*.txt with hashes
+	for peer in $(PEERS); do \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --custom-compile-command 'make bench-lock' $(LOCK_FLAGS) bench/requirements/$$peer.in -o bench/requirements/$$peer.txt; \
+	done
 
 .PHONY: wheel
 wheel: $(VENV)/.locked ## A manylinux2014 wheel and an sdist in dist/
