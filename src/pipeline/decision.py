@@ -385,8 +385,8 @@ def view_decision(
         name=view.name,
         action=view.action.value,
         direction="pre" if view.is_pre else "post",
-        verdict=verdict_of(hits),
-        outcome=action_of(hits, mode),
+        verdict=verdict_of(hits) if hits else Verdict.ALLOW,
+        outcome=action_of(hits, mode) if hits else Action.FORWARD,
         hits=hits,
         origins=origins,
     )

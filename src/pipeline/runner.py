@@ -356,14 +356,15 @@ def _ran(
     history: History,
     keeping: Keeping,
 ) -> Ran:
-    version = session.version if context.session is not None else None
+    goes_on = context.session is not None  # else there is no next turn to keep anything for
+    version = session.version if goes_on else None
     made = dataclasses.replace(outcome, session=context.session, session_version=version, timings=timings)
     if made.value is not None:  # the one place where certificates are made [C6]
         full = made.decision.coverage.full
-        made = dataclasses.replace(
-            made, certificate=mint(made.value, bound(made), complete=full, digests=keeping.digests)
-        )
-        history.turn = keeping.turn()
+        digests = keeping.digests if goes_on else None
+        made = dataclasses.replace(made, certificate=mint(made.value, bound(made), complete=full, digests=digests))
+        if goes_on:
+            history.turn = keeping.turn()
     return Ran(made, staged.value)
 
 
