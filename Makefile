@@ -154,7 +154,7 @@ proof: install opa ## The proofs at full size; writes docs/proofs/<date>.md
 wire-report: $(VENV)/.locked ## What holds of each wire format over the recorded traffic; WIRE_FLAGS="--scale 0.1 gemini"
 	$(BIN)/python -m tests.cmf.adapters.report --judge tests.policies.judge:SECRETS $(WIRE_FLAGS)
 
-PEERS := cpex regorus litellm litellm_proxy
+PEERS := cpex regorus litellm litellm_proxy pydantic_ai
 BENCH_TOOLS := $(PEERS:%=$(TOOLS)/bench/%/.locked)
 
 # Each peer has a virtual environment of its own: what they depend on does not go together.

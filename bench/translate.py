@@ -43,8 +43,9 @@ def measure(effort: Effort) -> Report:
         f"20 messages, 6 tool calls, 3 tools, {size // 1000} KB; Python objects to Python objects. LiteLLM's steps are "
         "`map_openai_params` and `transform_request`; they write into their input, so they work on a copy, whose time"
         " is taken off. The translation by hand covers the fields of this one request and gives the very same one; it"
-        " shares the tools' schemas with its input, and takes any argument text that parses. pydantic-ai-slim 2.68.0 reads and writes the same conversation as its own"
-        " messages, ours as a canonical request. CPU time.",
+        " shares the tools' schemas with its input, and takes any argument text that parses."
+        " pydantic-ai-slim 2.68.0 reads and writes the same conversation as its own messages,"
+        " ours as a canonical request. CPU time.",
         list(figures.values()),
         [
             Ratio("translate: litellm / cmf", theirs / ours, "≥ 5"),

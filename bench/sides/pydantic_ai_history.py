@@ -42,8 +42,8 @@ def _messages(wire: list[dict[str, Any]]) -> Iterator[ModelMessage]:
             case "user":
                 yield ModelRequest(parts=[UserPromptPart(content)])
             case "tool":
-                id = message["tool_call_id"]
-                yield ModelRequest(parts=[ToolReturnPart(names[id], content, tool_call_id=id)])
+                call_id = message["tool_call_id"]
+                yield ModelRequest(parts=[ToolReturnPart(names[call_id], content, tool_call_id=call_id)])
             case _:
                 parts: list[Any] = [TextPart(content)] if content else []
                 for call in message.get("tool_calls", ()):
