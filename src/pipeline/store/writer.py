@@ -67,7 +67,8 @@ class Writer:
         self._log = log
         self._is_strict = engine.dialect.name == "postgresql"  # it has texts without NUL alone
         self._max_batch = max_batch
-        self._waiting: queue.Queue[_Rows | _Call | None] = queue.Queue(maxsize=max_waiting)
+        self._max_waiting = max_waiting
+        self._waiting: queue.SimpleQueue[_Rows | _Call | None] = queue.SimpleQueue()
         self._gate = threading.Lock()
         self._closed = False
         self._connection: Connection | None = None
@@ -123,10 +124,9 @@ class Writer:
         with self._gate:
             if self._closed:
                 raise StoreError("the store is closed", code="store.closed", hint="open it again")
-            try:
-                self._waiting.put_nowait(item)
-            except queue.Full:
-                raise StoreBusy("too much waits for the store", hint="try again shortly") from None
+            if self._waiting.qsize() >= self._max_waiting:  # nobody else puts anything there meanwhile
+                raise StoreBusy("too much waits for the store", hint="try again shortly")
+            self._waiting.put(item)
 
     def _run(self) -> None:
         more = True
