@@ -120,7 +120,7 @@ class _Web:
             lstrip_blocks=True,
         )
         self._templates.globals |= {"link": self.link, "toggled": lists.toggled, "WIDTH": WIDTH, "HEIGHT": HEIGHT}
-        self._templates.filters["seen"] = _seen
+        self._templates.filters |= {"seen": _seen, "lines": _lines, "code": _code}
 
     def link(self, path: str, **params: Any) -> str:
         """An address on this site; parameters that are None are left out."""
@@ -290,6 +290,16 @@ def _walled(answer: Response) -> Response:
 def _seen(text: object) -> str:
     """A text as it may be shown on a line: what is invisible, or turns the line around, is spelled out."""
     return visible(str(text))
+
+
+def _lines(text: str) -> str:
+    """A text of several lines, each as it may be shown."""
+    return "\n".join(map(visible, text.splitlines()))
+
+
+def _code(line: str) -> str:
+    """A line of source, its tabs kept."""
+    return "\t".join(map(visible, line.split("\t")))
 
 
 def _csv(rows: Sequence[Mapping[str, Any]] | Iterable[Mapping[str, Any]]) -> bytes:

@@ -1,0 +1,271 @@
+"""The review site in a real browser: the reviewer's journey, by mouse and by keyboard; hostile content; axe."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from examples.demo_review import fill
+from playwright.sync_api import Browser, Page, expect
+from tests.pipeline.playground.browser import Watch, chromium, context
+from tests.pipeline.review.traffic import HOSTILE, keep, record
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+from pipeline.store.database import Store
+
+pytestmark = [pytest.mark.chromium, pytest.mark.native, pytest.mark.slow]
+
+PAGES = ("/sessions", "/sessions?q=needs:review", "/decisions", "/approvals", "/signoffs", "/policies", "/integrity")
+MORE = ("/charts", "/sign?q=verdict:deny", "/nowhere", "/sessions?q=nonsense")
+
+
+@contextmanager
+def running(store: Path, *options: str) -> Iterator[str]:
+    """The address that `cmf review` printed, until the end of the block; it ends on Ctrl-C."""
+    command = [sys.executable, "-c", "from pipeline.cli import main; main()", "review", str(store), "--port", "0"]
+    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        printed = process.stdout.readline()
+        assert re.fullmatch(r"review: http://127\.0\.0\.1:\d+/\?t=[\w-]{32}\n", printed), (
+            printed + process.communicate()[1]
+        )
+        yield printed.split()[1]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert "Traceback" not in errors, errors
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's hour."""
+    file = tmp_path_factory.mktemp("demo") / "demo.sqlite3"
+    fill(file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def address(filled: Path) -> Iterator[str]:
+    with running(filled, "--as", "alice", "--role", "signer", "--policies", "examples/policies") as printed:
+        yield printed
+
+
+@pytest.fixture
+def watch(address: str) -> Iterator[Watch]:
+    watching = Watch(address.partition("/?")[0] + "/#")
+    yield watching
+    assert watching.wrong == []
+
+
+@pytest.fixture
+def page(browser: Browser, address: str, watch: Watch) -> Iterator[Page]:
+    with context(browser) as opened:
+        shown = watch.on(opened.new_page())
+        shown.goto(address)
+        expect(shown.locator("h1")).to_have_text("Sessions")
+        yield shown
+
+
+def at(address: str, path: str) -> str:
+    return address.partition("/?")[0] + path
+
+
+@pytest.mark.spec("REV-2")
+@pytest.mark.spec("REV-25")
+@pytest.mark.spec("CLI-90")
+def test_a_reviewer_finds_judges_signs_and_takes_away_what_can_be_proved(page: Page, tmp_path: Path) -> None:
+    page.get_by_role("link", name="data/label_to_sink").first.click()
+    expect(page.locator("#q")).to_have_value("needs:review rule:data/label_to_sink")
+    page.locator("#rows a.row").first.click()
+    session = page.locator("h1").inner_text()
+    page.get_by_role("link", name=re.compile("Refused")).first.click()
+    expect(page.locator("h1")).to_have_text("Refused: rule data/label_to_sink denied the tool call send_mail.")
+    decision = page.url.rpartition("/")[2]
+    expect(page.get_by_role("link", name=re.compile(r"label_to_sink\.rego:\d+"))).to_be_visible()
+
+    page.get_by_label("false positive").check()
+    page.get_by_label("Comment").fill("The mailbox is ours.")
+    page.get_by_role("button", name="Put on record", exact=True).click()
+    expect(page.locator("aside .words")).to_contain_text("alice false positive")
+
+    page.get_by_role("link", name=session).first.click()
+    page.get_by_role("link", name="Sign off this session…").click()
+    page.get_by_role("button", name=re.compile("Sign off")).click()
+    expect(page.locator(".verdict.good")).to_contain_text("The set is what was signed")
+
+    page.goto(page.url.partition("/signoffs")[0] + "/decisions?q=disposition:false_positive")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export evidence").click()
+    evidence = tmp_path / "evidence.zip"
+    download.value.save_as(evidence)
+    checked = CliRunner().invoke(app, ["audit", "verify", str(evidence)])
+    assert checked.exit_code == 0, checked.output
+
+    damaged = bytearray(evidence.read_bytes())
+    place = damaged.index(b"label_to_sink", damaged.index(decision.encode()))
+    damaged[place] ^= 1
+    evidence.write_bytes(damaged)
+    checked = CliRunner().invoke(app, ["audit", "verify", str(evidence)])
+    assert checked.exit_code == 1
+    assert decision in checked.output
+
+
+@pytest.mark.spec("REV-12")
+@pytest.mark.spec("REV-13")
+def test_content_is_shown_only_once_that_is_on_record(page: Page, filled: Path) -> None:
+    page.goto(page.url.partition("/sessions")[0] + "/decisions?q=effect:redact")
+    page.locator("#rows a.row").first.click()
+    expect(page.locator("main")).not_to_contain_text("My upload fails")
+    assert _kinds(filled).count("reveal") == 0
+
+    page.get_by_label("Why do you need to see it?").fill("To see whether it is a key.")
+    page.get_by_role("button", name="Put on record, then show").click()
+
+    expect(page.locator(".command")).to_contain_text("verdict: allow")
+    assert _kinds(filled).count("reveal") == 1
+    expect(page.locator("main")).to_contain_text("what decided then")
+    expect(page.locator(".words")).to_contain_text("alice saw the content")
+
+
+def _kinds(file: Path) -> list[str]:
+    with sqlite3.connect(file) as connection:
+        found = [kind for (kind,) in connection.execute("SELECT kind FROM records")]
+    connection.close()
+    return found
+
+
+@pytest.mark.spec("REV-26")
+def test_an_approval_is_given_on_the_page(page: Page) -> None:
+    page.get_by_role("link", name="Approvals").click()
+    waiting = page.locator(".cards li")
+    before = waiting.count()
+    assert before == 2
+
+    page.get_by_role("button", name="Approve tool://_/drop_database").first.click()
+
+    expect(waiting).to_have_count(before - 1)
+    page.get_by_role("button", name="Deny tool://_/drop_database").first.click()
+    expect(page.locator(".empty")).to_have_text("Nothing waits.")
+
+
+@pytest.mark.spec("REV-6")
+def test_more_rows_come_without_leaving_the_page(browser: Browser, tmp_path: Path) -> None:
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        keep(store, *(record("deny", session=f"s{n}", minute=n) for n in range(70)))
+    with running(tmp_path / "s.sqlite3", "--as", "ann") as printed, context(browser) as opened:
+        watching = Watch(printed.partition("/?")[0] + "/#")
+        page = watching.on(opened.new_page())
+        page.goto(printed)
+        expect(page.locator("#rows tr")).to_have_count(50)
+        page.get_by_text("Show more").click()
+        expect(page.locator("#rows tr")).to_have_count(70)
+        expect(page.get_by_text("Show more")).to_have_count(0)
+        assert watching.wrong == []
+
+
+@pytest.mark.spec("REV-35")
+def test_the_journey_needs_no_mouse(page: Page) -> None:
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "To the content"
+    page.keyboard.press("Enter")
+    _tab_to(page, "#q")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("verdict:deny reviewed:no")
+    page.keyboard.press("Enter")
+    expect(page.locator("#q")).to_have_value("verdict:deny reviewed:no")
+    _tab_to(page, "#rows a.row")
+    page.keyboard.press("j")
+    assert page.evaluate("[...document.querySelectorAll('#rows a.row')].indexOf(document.activeElement)") == 1
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page.locator(".timeline")).to_be_visible()
+    _tab_to(page, ".entry.deny a.row")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1.sentence")).to_be_visible()
+    _tab_to(page, "[name=disposition]")
+    page.keyboard.press("Space")
+    _tab_to(page, ".review button")
+    page.keyboard.press("Enter")
+    expect(page.locator("aside .words")).to_contain_text("alice ok")
+
+
+def _tab_to(page: Page, selector: str) -> None:
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+            outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline != "none", f"{selector} shows no focus"
+            return
+    pytest.fail(f"{selector} cannot be reached")
+
+
+@pytest.mark.spec("REV-35")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing_and_nothing_is_cut_off(browser: Browser, address: str, width: int, scheme: str) -> None:
+    with context(browser, width=width, scheme=scheme) as opened:
+        page = opened.new_page()
+        page.goto(address)
+        paths = [*PAGES, *MORE]
+        page.goto(at(address, "/decisions?q=covered:no"))
+        paths += [
+            page.locator("#rows a.row").first.get_attribute("href") or "",
+            page.locator("#rows td a").nth(1).get_attribute("href") or "",
+        ]
+        for path in paths:
+            page.goto(at(address, path))
+            found = Axe().run(page).response["violations"]
+            assert [(path, one["id"], [node["html"] for node in one["nodes"]]) for one in found] == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+@pytest.mark.spec("REV-34")
+def test_hostile_content_runs_on_no_page(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "s.sqlite3"
+    bad = record("deny", subject=HOSTILE, session=HOSTILE, rule=HOSTILE, tool=HOSTILE, skipped=[HOSTILE])
+    with Store.at(file) as store:
+        keep(store, bad)
+    with running(file, "--as", HOSTILE, "--role", "signer") as printed, context(browser) as opened:
+        watching = Watch(printed.partition("/?")[0] + "/#")
+        page = watching.on(opened.new_page())
+        page.goto(printed)
+        page.goto(at(printed, f"/decisions/{bad.id}"))
+        page.get_by_label("ok", exact=True).check()
+        page.get_by_label("Comment").fill(HOSTILE)
+        page.get_by_role("button", name="Put on record", exact=True).click()
+        session = page.locator(".crumbs a").nth(1).get_attribute("href") or ""
+        for path in (*PAGES, "/charts", "/sign?q=verdict:deny", f"/decisions/{bad.id}", session):
+            page.goto(at(printed, path))
+            expect(page.locator("h1")).to_be_visible()
+            assert page.locator("img, main script").count() == 0, path
+        assert watching.wrong == []
+
+
+@pytest.mark.spec("REV-1")
+def test_it_reads_without_scripts(browser: Browser, address: str) -> None:
+    opened = browser.new_context(java_script_enabled=False)
+    page = opened.new_page()
+    page.goto(address)
+    page.get_by_role("link", name="Decisions").click()
+    page.locator("#rows a.row").first.click()
+    expect(page.locator("h1.sentence")).to_be_visible()
+    opened.close()
