@@ -144,4 +144,4 @@ def spend(certificate: Certificate) -> bool:
 
 
 def _seal(certificate: Certificate) -> str:
-    return hmac.new(_KEY, certificate.facts(), hashlib.sha256).hexdigest()
+    return hmac.digest(_KEY, certificate.facts(), "sha256").hex()
