@@ -58,14 +58,14 @@ class Store:
         clock: Clock = wall_clock,
     ) -> None:
         self.engine = open_engine(url, busy_seconds=busy_seconds)
-        self.exporter = None if heads is None else Exporter(heads, every_seconds=heads_seconds)
-        if key is None and not keyless and self.engine.dialect.name != "sqlite":
+        is_file = self.engine.dialect.name == "sqlite"
+        self._key = Path(f"{self.engine.url.database}.key") if key is None and is_file else key
+        if self._key is None and not keyless:
             self.engine.dispose()
-            raise ConfigError("a server has no place beside it for a key", path="key", hint="name the file of the key")
-        signing = Path(f"{self.engine.url.database}.key") if key is None else key
+            raise _no_key()
+        self.exporter = None if heads is None else Exporter(heads, every_seconds=heads_seconds)
         offer = _nobody if self.exporter is None else self.exporter.offer
-        self._key = signing
-        log = self._log = Log(lambda: Signer.at(signing), clock=clock, offer=offer)
+        log = self._log = Log(self._signer, clock=clock, offer=offer)
         self.writer = Writer(self.engine, log, max_waiting=max_waiting, max_batch=max_batch)
 
     @classmethod
@@ -114,7 +114,12 @@ class Store:
         Raises:
             ConfigError: it cannot be read or made.
         """
-        return Signer.at(self._key).public_key.id
+        return self._signer().public_key.id
+
+    def _signer(self) -> Signer:
+        if self._key is None:
+            raise _no_key()
+        return Signer.at(self._key)
 
     def contents(
         self, *, rules: ContentRules | None = None, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS
@@ -134,6 +139,10 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _no_key() -> ConfigError:
+    return ConfigError("a server has no place beside it for a key", path="key", hint="name the file of the key")
 
 
 def _nobody(_: object) -> None:
