@@ -1,0 +1,103 @@
+"""ASGI: a block of the guard around each request, and its refusals as answers. Spec: docs/spec/integrations.md.
+
+app.add_middleware(CmfMiddleware, guard=guard, subject=lambda scope: scope["user"].claims)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from cmf.codec import dumps
+from pipeline.errors import ConfigError, DecisionError
+from pipeline.gateway.intake import SESSION_HEADER, Receive, Scope, Send, headers_of, session_of
+from pipeline.gateway.refusal import Refusal, of_decision
+from pipeline.guard import Guard, Subject
+from pipeline.integrations.asking import checked
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Who = Callable[[Mapping[str, Any]], Subject | None]
+
+
+class CmfMiddleware:
+    """Everything that the guard judges while the application answers belongs to whoever asks, and to their session.
+
+    Args:
+        app: the application.
+        guard: judges what the application has judged: its tools, its models, a transport.
+        subject: who asks, by the request's ASGI scope, as the host authenticated them; None is anonymous. What it
+            raises is 401, and the application is not called.
+        session: the session where the request names none; None for a block without one.
+
+    Raises:
+        ConfigError: no guard, or nothing that says who asks.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        guard: Guard,
+        subject: Who,
+        session: Callable[[Mapping[str, Any]], str] | None = None,
+    ) -> None:
+        if not callable(subject):
+            raise ConfigError("nothing says who asks", code="integration.no-subject", hint="give `subject`")
+        self._app = app
+        self._guard = checked(guard)
+        self._subject = subject
+        self._session = session
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request; the server's own beginning and end pass as they are."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def sent(event: Any) -> None:
+            nonlocal begun
+            begun = True
+            await send(event)
+
+        try:
+            subject, session = self._who(scope)
+            async with self._guard.session(session, subject=subject):
+                await self._app(scope, receive, sent)
+        except DecisionError as error:
+            if begun:
+                raise
+            await _refuse(scope, send, of_decision(error))
+        except Refusal as refusal:
+            await _refuse(scope, send, refusal)
+
+    def _who(self, scope: Scope) -> tuple[Subject | None, str]:
+        named = [(name, value) for name, value in scope["headers"] if name.lower() == SESSION_HEADER.encode()]
+        session = session_of(headers_of(named))
+        try:
+            subject = self._subject(scope)
+        except Exception:  # noqa: BLE001  (whatever it raises, nobody is known)
+            raise Refusal(401, "auth.unknown", "Nobody can be made out.") from None
+        if session is None and self._session is not None:
+            session = self._session(scope)
+        if session is None:
+            raise Refusal(400, "session.none", f"Name a session in {SESSION_HEADER}.")
+        return subject, session
+
+
+_WEBSOCKET_POLICY: Final = 1008
+
+
+async def _refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": _WEBSOCKET_POLICY, "reason": refusal.code})
+        return
+    body = dumps({"error": {"code": refusal.code, "message": refusal.message}})
+    headers = {"content-type": "application/json", "x-cmf-code": refusal.code, **refusal.headers}
+    raw = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in headers.items()]
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": refusal.status, "headers": [*raw, length]})
+    await send({"type": "http.response.body", "body": body})
+
+
+__all__ = ["CmfMiddleware", "Who"]

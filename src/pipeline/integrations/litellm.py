@@ -1,0 +1,181 @@
+"""LiteLLM's proxy: each chat request is judged before the call, and each answer after it, streamed or not.
+
+CmfGuardrail = guardrail_class(Guard("policy"))  # in the module that config.yaml names under `guardrail:`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Final
+
+from cmf import adapters
+from cmf.errors import CmfError
+from cmf.request import Request
+from pipeline.context import Context
+from pipeline.emission import emit, emit_events
+from pipeline.errors import ApprovalRequired, ConfigError, DecisionError, PolicyUnavailable
+from pipeline.guard import Guard, Subject, raised
+from pipeline.integrations.asking import checked
+from pipeline.outcome import Outcome
+from pipeline.stage import Traffic
+
+_FORMAT: Final = "openai_chat"
+_CHAT: Final = frozenset({"completion", "acompletion"})
+_HOOKS: Final = frozenset({"pre_call", "post_call"})
+_UNJUDGED: Final = ("prompt_id", "prompt_variables", "prompt_version", "fallbacks", "context_window_fallbacks")
+_ADAPTER: Final = adapters.get(_FORMAT)
+
+Who = Callable[[Any], Subject | None]
+
+
+def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
+    """A class for LiteLLM to make its guardrail of: it runs for every request, before the call and after it.
+
+    Args:
+        guard: judges.
+        subject: who asks, by LiteLLM's `UserAPIKeyAuth`; by default its user, else its key's alias or hash, with the
+            team. A request's `litellm_session_id` names the session.
+
+    Raises:
+        ConfigError: no guard, or LiteLLM is not there; when an instance is made: settings under which some requests
+            or answers would go unjudged (a `mode` without both, `default_on: false`, several at once).
+    """
+    try:
+        from litellm.exceptions import GuardrailRaisedException
+        from litellm.integrations.custom_guardrail import CustomGuardrail
+        from litellm.types.utils import ModelResponse, ModelResponseStream, all_litellm_params
+    except ImportError:
+        hint = "pip install 'cmf-pipeline[litellm]'"
+        raise ConfigError("litellm is not installed", code="integration.not-installed", hint=hint) from None
+    checked(guard)
+    who = subject or _who
+
+    class CmfGuardrail(CustomGuardrail):  # type: ignore[misc]
+        def __init__(self, guardrail_name: str = "cmf", **options: Any) -> None:
+            hooks = options.pop("event_hook", None) or sorted(_HOOKS)
+            named = {str(getattr(one, "value", one)) for one in ([hooks] if isinstance(hooks, str) else hooks)}
+            if not named >= _HOOKS or options.pop("default_on", True) is False or options.get("run_in_parallel"):
+                hint = "mode: [pre_call, post_call], default_on: true, not run_in_parallel"
+                raise ConfigError("something would go unjudged", code="integration.settings", hint=hint)
+            super().__init__(guardrail_name=guardrail_name, event_hook=sorted(named), default_on=True, **options)
+
+        async def async_pre_call_hook(
+            self,
+            user_api_key_dict: Any,
+            cache: Any,  # noqa: ARG002
+            data: dict[str, Any],
+            call_type: str,
+        ) -> dict[str, Any]:
+            if call_type not in _CHAT:
+                raise self._refused(f"Calls of type {call_type} are not judged here, and so not made.", "call.unjudged")
+            if any(data.get(name) for name in _UNJUDGED):
+                raise self._refused("This would add what nobody judged.", "request.unjudged")
+            try:
+                request = _request(data)
+            except CmfError as error:
+                raise self._refused(error.message, error.code, status=400) from None
+            outcome = await self._judged(request, user_api_key_dict, data)
+            if outcome.request is None:
+                raise self._refused("What was judged is no request.", "pipeline.no-request")
+            body = emit(outcome, _FORMAT)
+            kept = {name: value for name, value in data.items() if name in body or _is_own(name)}
+            for name in ("messages", "tools", "tool_choice"):
+                kept.pop(name, None)
+                if name in body:
+                    kept[name] = body[name]
+            return kept
+
+        async def async_post_call_success_hook(
+            self, data: dict[str, Any], user_api_key_dict: Any, response: Any
+        ) -> Any:
+            if not isinstance(response, ModelResponse):
+                raise self._refused("An answer of this kind is not judged here.", "answer.unjudged")
+            outcome = await self._answered(response, user_api_key_dict, data)
+            left = ModelResponse(**emit(outcome, _FORMAT))
+            left._hidden_params = response._hidden_params
+            return left
+
+        async def async_post_call_streaming_iterator_hook(
+            self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
+        ) -> AsyncGenerator[Any, None]:
+            import litellm
+
+            chunks = [chunk async for chunk in response]
+            whole = litellm.stream_chunk_builder(chunks, messages=request_data.get("messages"))
+            if not isinstance(whole, ModelResponse):
+                raise self._refused("The stream ended before its answer did.", "upstream.cut")
+            outcome = await self._answered(whole, user_api_key_dict, request_data)
+            for event in emit_events(outcome, _FORMAT):
+                if isinstance(event["data"], dict):
+                    yield ModelResponseStream(**event["data"])
+
+        async def _answered(self, response: Any, key: Any, data: dict[str, Any]) -> Outcome:
+            request = _request(data)
+            body = json.loads(response.model_dump_json(exclude_none=True))
+            try:
+                said = _ADAPTER.from_wire_response(body, request)
+            except CmfError as error:
+                raise self._refused("The answer cannot be read.", error.code) from None
+            return await self._judged(said, key, data, Context(history=request))
+
+        async def _judged(
+            self, value: Traffic, key: Any, data: Mapping[str, Any], context: Context | None = None
+        ) -> Outcome:
+            session = data.get("litellm_session_id")
+            named = session if isinstance(session, str) else None
+            outcome = await guard.arun(value, subject=who(key), session=named, context=context)
+            try:
+                return raised(outcome)
+            except PolicyUnavailable as error:
+                raise self._refused(error.user_message, error.code, status=503) from None
+            except ApprovalRequired as error:
+                waits = f"{error.user_message} Waits for approval {', '.join(error.approval_ids)}."
+                raise self._refused(waits, error.code, error.decision_id, is_verdict=True) from None
+            except DecisionError as error:
+                raise self._refused(error.user_message, error.code, error.decision_id, is_verdict=True) from None
+
+        def _refused(
+            self,
+            message: str,
+            code: str,
+            decision: str | None = None,
+            *,
+            status: int = 403,
+            is_verdict: bool = False,
+        ) -> Exception:
+            told = f"{message} [{code}]" + (f" (decision {decision})" if decision else "")
+            refused: Exception = GuardrailRaisedException(
+                guardrail_name=self.guardrail_name,
+                message=told,
+                should_wrap_with_default_message=False,
+                status_code=status,
+                blocked_content=is_verdict,
+            )
+            return refused
+
+    def _is_own(name: str) -> bool:
+        """Whether it is LiteLLM's own, and no part of what a provider is asked."""
+        return name in all_litellm_params or name.startswith("litellm_")
+
+    def _request(data: Mapping[str, Any]) -> Request:
+        """All of `data` that a provider is asked."""
+        body = {name: value for name, value in data.items() if not _is_own(name)}
+        return _ADAPTER.from_wire_request(_json(body))
+
+    return CmfGuardrail
+
+
+def _who(key: Any) -> Subject | None:
+    known = [getattr(key, name, None) for name in ("user_id", "key_alias", "token")]
+    found, team = next((one for one in known if one), None), getattr(key, "team_id", None)
+    return None if found is None else {"id": str(found), "teams": [team] if team else []}
+
+
+def _json(body: Any) -> Any:
+    from pydantic_core import to_json
+
+    return json.loads(to_json(body, fallback=repr))
+
+
+__all__ = ["Who", "guardrail_class"]

@@ -1,0 +1,153 @@
+"""LiteLLM's hooks under a guard, in the order in which its proxy calls them. In an environment of its own."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.pipeline.integrations.policies import BOSS, guard_of
+
+from pipeline import Guard
+from pipeline.approvals import Approvals
+from pipeline.errors import ConfigError
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it asks the network for prices otherwise
+litellm = pytest.importorskip("litellm", reason="in an environment of its own")
+GuardrailRaisedException = pytest.importorskip("litellm.exceptions").GuardrailRaisedException
+
+from pipeline.integrations import litellm as cmf_litellm  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+ANN = SimpleNamespace(user_id="ann", team_id="t", key_alias=None, token="h")
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+    for name in ("query", "shell")
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Guard, Approvals]:
+    return guard_of(tmp_path_factory.mktemp("policy"))
+
+
+@pytest.fixture
+def rail(made: tuple[Guard, Approvals]) -> Any:
+    return cmf_litellm.guardrail_class(made[0])()
+
+
+def asks(text: str, **more: Any) -> dict[str, Any]:
+    own = {"litellm_call_id": "c", "metadata": {"forbidden": "forbidden"}, "proxy_server_request": {"x": 1}}
+    return {"model": "openai/m", "messages": [{"role": "user", "content": text}], **own, **more}
+
+
+async def through(rail: Any, data: dict[str, Any], says: str = "Hello.", **mock: Any) -> Any:
+    """What the proxy does: the hook before, the call, the hook after."""
+    data = await rail.async_pre_call_hook(ANN, None, data, "acompletion")
+    known = {name: data[name] for name in ("model", "messages", "stream") if name in data}
+    answer = await litellm.acompletion(**known, mock_response=says, **mock)
+    if not data.get("stream"):
+        return data, await rail.async_post_call_success_hook(data, ANN, answer)
+    stream = rail.async_post_call_streaming_iterator_hook(ANN, answer, data)
+    return data, [chunk async for chunk in stream]
+
+
+@pytest.mark.spec("INT-31")
+async def test_a_refused_request_is_litellms_own_refusal(rail: Any) -> None:
+    with pytest.raises(GuardrailRaisedException) as caught:
+        await rail.async_pre_call_hook(ANN, None, asks("forbidden"), "acompletion")
+
+    assert (caught.value.status_code, caught.value.blocked_content) == (403, True)
+    assert "no.forbidden" in caught.value.message
+    assert "dec_" in caught.value.message
+
+
+@pytest.mark.spec("INT-30")
+async def test_what_is_asked_and_answered_is_what_policy_left(rail: Any) -> None:
+    data, answer = await through(rail, asks("PIN 1234", tools=TOOLS, temperature=0.5), "It is 1234.")
+
+    assert data["messages"] == [{"role": "user", "content": "PIN [MASKED]"}]
+    assert [tool["function"]["name"] for tool in data["tools"]] == ["query"]
+    assert (data["litellm_call_id"], data["temperature"]) == ("c", 0.5)
+    assert isinstance(answer, litellm.ModelResponse)
+    assert answer.choices[0].message.content == "It is [MASKED]."
+
+
+@pytest.mark.spec("INT-30", "INT-31")
+async def test_a_stream_is_held_until_it_was_judged(rail: Any) -> None:
+    _, chunks = await through(rail, asks("hi", stream=True), "It is 1234.")
+    with pytest.raises(GuardrailRaisedException):
+        await through(rail, asks("hi", stream=True), "The forbidden thing.")
+
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "It is [MASKED]."
+    assert all(isinstance(chunk, litellm.ModelResponseStream) for chunk in chunks)
+
+
+def calling(name: str, arguments: str) -> Any:
+    function = {"name": name, "arguments": arguments}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+    }
+    return litellm.ModelResponse(choices=[{"index": 0, "finish_reason": "tool_calls", "message": message}], model="m")
+
+
+@pytest.mark.spec("INT-30", "INT-31")
+async def test_tool_calls_are_denied_rewritten_and_wait(made: tuple[Guard, Approvals], rail: Any) -> None:
+    data = asks("hi", litellm_session_id="s-pay")
+
+    capped = await rail.async_post_call_success_hook(data, ANN, calling("query", '{"limit": 500}'))
+    with pytest.raises(GuardrailRaisedException, match=r"no\.drop"):
+        await rail.async_post_call_success_hook(data, ANN, calling("drop_table", "{}"))
+    with pytest.raises(GuardrailRaisedException, match="Waits for approval") as caught:
+        await rail.async_post_call_success_hook(data, ANN, calling("pay", '{"limit": 5}'))
+    (approval,) = [word.strip(".,") for word in caught.value.message.split() if word.startswith("apr")]
+    made[1].approve(approval, BOSS)
+    paid = await rail.async_post_call_success_hook(data, ANN, calling("pay", '{"limit": 5}'))
+
+    assert capped.choices[0].message.tool_calls[0].function.arguments.replace(" ", "") == '{"limit":10}'
+    assert paid.choices[0].message.tool_calls[0].function.name == "pay"
+
+
+@pytest.mark.spec("INT-32")
+@pytest.mark.parametrize("kind", ["aembedding", "aimage_generation", "atranscription", "acreate_batch", "aresponses"])
+async def test_a_kind_of_call_that_is_not_judged_is_refused(rail: Any, kind: str) -> None:
+    with pytest.raises(GuardrailRaisedException) as caught:
+        await rail.async_pre_call_hook(ANN, None, {"model": "m", "input": "hi"}, kind)
+    with pytest.raises(GuardrailRaisedException):
+        await rail.async_post_call_success_hook(asks("hi"), ANN, {"data": []})
+
+    assert caught.value.blocked_content is False
+
+
+@pytest.mark.spec("INT-32")
+async def test_what_would_be_added_after_judgement_is_refused(rail: Any) -> None:
+    with pytest.raises(GuardrailRaisedException):
+        await rail.async_pre_call_hook(ANN, None, asks("hi", prompt_id="p"), "acompletion")
+
+
+@pytest.mark.spec("INT-31")
+async def test_an_outage_is_no_verdict(tmp_path: Any) -> None:
+    guard, _ = guard_of(tmp_path, timeout_seconds=1e-9)
+    rail = cmf_litellm.guardrail_class(guard, subject=lambda key: {"id": key.user_id})()
+
+    with pytest.raises(GuardrailRaisedException) as caught:
+        await rail.async_pre_call_hook(ANN, None, asks("hi"), "acompletion")
+
+    assert (caught.value.status_code, caught.value.blocked_content) == (503, False)
+
+
+@pytest.mark.spec("INT-30")
+@pytest.mark.parametrize(
+    "settings",
+    [{"event_hook": "pre_call"}, {"event_hook": ["logging_only"]}, {"default_on": False}, {"run_in_parallel": True}],
+)
+def test_settings_under_which_something_goes_unjudged_are_refused(made: Any, settings: dict[str, Any]) -> None:
+    made_class = cmf_litellm.guardrail_class(made[0])
+    with pytest.raises(ConfigError, match="unjudged"):
+        made_class(guardrail_name="cmf", **settings)
+    assert made_class(guardrail_name="cmf", event_hook=["pre_call", "post_call"]).default_on
+    with pytest.raises(ConfigError, match="no guard"):
+        cmf_litellm.guardrail_class(None)  # type: ignore[arg-type]
