@@ -49,7 +49,7 @@ def workloads() -> dict[str, Callable[[], Any]]:
         return guard.run(Message.model_validate_json(texts[next(numbers) % 50]), context=context)
 
     def translate() -> object:
-        return anthropic.to_wire_request(openai.from_wire_request(request))
+        return anthropic.to_wire(openai.from_wire_request(request))
 
     return {
         "read a message and its views": read,

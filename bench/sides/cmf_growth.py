@@ -13,7 +13,8 @@ import orjson
 from bench import medium
 from cmf import Message
 from pipeline import Config, Context, Guard, policy_set
-from pipeline.engines.embedded import EmbeddedEngine
+from pipeline.assembly import build_engine
+from pipeline.engines.base import Engine
 from pipeline.policy_set import PolicySet
 
 VIEWS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -87,15 +88,14 @@ def _decides(guard: Guard, texts: list[str]) -> Callable[[], object]:
     return decide
 
 
-def _asks(engine: EmbeddedEngine, text: str) -> Callable[[], object]:
+def _asks(engine: Engine, text: str) -> Callable[[], object]:
     view = orjson.dumps({"kind": "text", "properties": {}, "content": text})
     shared = orjson.dumps({"extensions": {"security": {"subject": {"id": "ann"}}}})
     return lambda: engine.evaluate(["data.cmf.main.text.decision"], shared, [view], timeout_seconds=SECONDS)
 
 
-def _engine(policies: PolicySet) -> EmbeddedEngine:
-    modules = [(module.path, module.text) for module in policies.modules]
-    return EmbeddedEngine(modules, policies.data, policies.entrypoints, check_every=0)
+def _engine(policies: PolicySet) -> Engine:
+    return build_engine(policies, "embedded", Config(max_verdicts=0))
 
 
 def _set(conditions: list[str], kinds: list[str], data: dict[str, Any] | None = None) -> PolicySet:

@@ -40,6 +40,10 @@ tagged(effect, rule) := object.union(effect, {"rule": rule}) if {
 """
 
 
+RULES_OF_A_PART: Final = 100
+"""More in one part, with what they use, might be more modules than a program of the compiled form can have."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """How the rules for one kind of view are asked in parts, each by an entrypoint of its own [POL-29].
@@ -47,17 +51,17 @@ class Parts:
     Attributes:
         whole: the entrypoint that asks all of them.
         slow: asks the rules that the embedded engine interprets, if only some are; None if there is no such part.
-        fast: asks the others; None where `whole` does.
+        fast: ask the others, so many each that a program of the compiled form holds them; none where `whole` does.
         local: ids of the rules, fast ones, whose verdict depends on `reads` alone.
-        rest: asks the fast rules that are not local; None if there are none.
+        rest: ask the fast rules that are not local; none if there are no such rules, or no local ones.
         reads: the paths below `input` that the local rules read.
     """
 
     whole: str
     slow: str | None
-    fast: str | None
+    fast: tuple[str, ...]
     local: frozenset[str]
-    rest: str | None
+    rest: tuple[str, ...]
     reads: tuple[tuple[str, ...], ...]
 
 

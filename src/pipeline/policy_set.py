@@ -162,7 +162,7 @@ def build(
         survey = _survey(sources)
         parts, modules_of_parts = _in_parts(on, survey)
         generated = [*entrypoints.main_modules(on), *modules_of_parts]
-        asked = (name for part in parts.values() for name in (part.slow, part.fast, part.rest) if name is not None)
+        asked = (name for part in parts.values() for name in (part.slow, *part.fast, *part.rest) if name is not None)
         names = (entrypoints.DECISION, *map(entrypoints.kind_entrypoint, ViewKind), *asked)
         capabilities = frozenset(need for rule in on for need in rule.capabilities)
         of_session = {kind: _session_reads([rule for rule in on if kind in rule.kinds], survey) for kind in ViewKind}
@@ -216,20 +216,30 @@ def _in_parts(rules: Sequence[Rule], survey: Survey) -> tuple[dict[str, Parts], 
         fast = [rule for rule in own if rule.id not in interpreted]
         local = [rule for rule in fast if portability.is_local(reads[rule.id])]
         rest = [rule for rule in fast if rule not in local]
-        asked = {"slow": slow, "fast": fast} if slow and fast else {}
-        asked |= {"rest": rest} if local and rest else {}
+        too_many = len(fast) > entrypoints.RULES_OF_A_PART
+        asked: dict[str, Sequence[Rule]] = {"slow": slow} if slow and fast else {}
+        asked |= _divided("fast", fast) if fast and (slow or too_many) else {}
+        asked |= _divided("rest", rest) if local and rest else {}
         modules += [entrypoints.part_module(kind, part, members) for part, members in asked.items()]
         names = {part: entrypoints.part_entrypoint(kind, part) for part in asked}
         whole = entrypoints.kind_entrypoint(kind)
         parts[whole] = Parts(
             whole=whole,
             slow=names.get("slow"),
-            fast=names.get("fast"),
-            rest=names.get("rest"),
+            fast=tuple(name for part, name in names.items() if part.startswith("fast")),
+            rest=tuple(name for part, name in names.items() if part.startswith("rest")),
             local=frozenset(rule.id for rule in local),
             reads=tuple(sorted({path for rule in local for path in reads[rule.id]})),
         )
     return parts, modules
+
+
+def _divided(part: str, rules: Sequence[Rule]) -> dict[str, Sequence[Rule]]:
+    """The rules by name of part: one part, or as many as it takes, numbered."""
+    size = entrypoints.RULES_OF_A_PART
+    if len(rules) <= size:
+        return {part: rules}
+    return {f"{part}_{begin // size + 1}": rules[begin : begin + size] for begin in range(0, len(rules), size)}
 
 
 def _session_reads(rules: Sequence[Rule], survey: Survey) -> tuple[tuple[str, ...], ...]:

@@ -174,7 +174,8 @@ class ReusingEngine:
                 return answer  # one part that is not decided leaves the view undecided
             values.append(answer.value)
         if one.known is None and one.key is not None and one.parts is not None:
-            verdict = _of_rules(values[0], one.parts.local)
+            fast = values[: max(1, len(one.parts.fast))]
+            verdict = _of_rules(fast[0] if len(fast) == 1 else _together(fast), one.parts.local)
             if sum(map(len, verdict.values())) <= MAX_EFFECTS:
                 self._remember(one.key, verdict)
         return Decided(_together([*values, *([one.known] if one.known is not None else [])]))
@@ -221,8 +222,8 @@ def _questions(one: _View) -> list[str]:
         return [one.entrypoint]
     slow = [] if one.parts.slow is None else [one.parts.slow]
     if one.known is not None:
-        return ([] if one.parts.rest is None else [one.parts.rest]) + slow
-    return [one.parts.fast or one.parts.whole, *slow]
+        return [*one.parts.rest, *slow]
+    return [*(one.parts.fast or (one.parts.whole,)), *slow]
 
 
 def _is_verdict(value: Any) -> bool:

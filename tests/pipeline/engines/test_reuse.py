@@ -113,8 +113,34 @@ def test_rules_are_parted_by_what_they_read_and_by_the_form_that_serves_them(pol
 
     assert parts.local == {"t/words", "t/custom", "t/numbers"}
     assert parts.slow == "data.cmf.main.text_slow.decision"
-    assert parts.rest == "data.cmf.main.text_rest.decision"
+    assert parts.rest == ("data.cmf.main.text_rest.decision",)
     assert policies.parts["data.cmf.main.image.decision"].local == frozenset()
+
+
+@pytest.mark.spec("POL-29")
+@pytest.mark.slow
+def test_more_rules_than_a_compiled_program_holds_are_asked_in_compiled_parts(write: Write) -> None:
+    words = [f"w{number}" for number in range(270)]
+    many = [rule(f"local{word}", f'some x in split(input.content, " ")\nx == "{word}"') for word in words]
+    many += [
+        rule(f"late{word}", f'some x in input.session.labels\nx == "{word}"', "read_labels", effect="warn")
+        for word in words[:130]
+    ]
+    policies = policy_set.load(write({path: text for one in many for path, text in one.items()}))
+    plain, watched, engine = engines(policies)
+    parts = policies.parts[TEXT]
+
+    question = TEXT, view(content="w1 w150 w269"), shared(session={"labels": ["w2", "w129"]})
+    fresh = ask(engine, *question)
+    watched.asked.clear()
+    again = ask(engine, *question)
+
+    assert (len(parts.fast), len(parts.rest), parts.slow) == (4, 2, None)
+    assert [plain.forms[name] for name in (*parts.fast, *parts.rest)] == [None] * 6
+    assert plain.forms[TEXT] is not None  # all at once only the interpreter could
+    assert watched.asked == [*parts.rest]
+    expected = ["t.localw1", "t.localw150", "t.localw269", "t.latew129", "t.latew2"]
+    assert codes(fresh) == codes(again) == codes(ask(plain, *question)) == expected
 
 
 @pytest.mark.spec("POL-29")
