@@ -17,7 +17,7 @@ from pathlib import Path
 from bench import page
 from bench.rounds import FULL, QUICK
 
-SCRIPTS = ("core", "decide", "translate", "pipeline", "turns", "gateway", "growth", "costs")
+SCRIPTS = ("core", "decide", "translate", "pipeline", "turns", "gateway", "growth", "costs", "audit")
 MINUTES = 25  # of one script; a full one takes less than half of it on a machine that has nothing else to do
 
 

@@ -81,9 +81,9 @@ def _windows(report: Report, rounds: int) -> None:
     modes: dict[str, object] = {"whole": "buffer", "windows of 500": {"window": 500}, "windows of 100": {"window": 100}}
     with contextlib.ExitStack() as opened:
         home = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        upstream = gateway._free_port()
+        upstream = gateway.free_port()
         command = [OWN_PYTHON, "-m", "bench.gateway_parts", "upstream", upstream]
-        opened.enter_context(gateway._process(command, upstream))
+        opened.enter_context(gateway.process(command, upstream))
         sides = {}
         for number, (name, mode) in enumerate(modes.items()):
             place = home / str(number)

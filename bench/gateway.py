@@ -110,8 +110,8 @@ def sides() -> Iterator[list[Side]]:
     """The gateway, the pass-through and, where it is installed, LiteLLM's proxy; all before one upstream."""
     with ExitStack() as opened:
         home = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        upstream = _free_port()
-        opened.enter_context(_process([OWN_PYTHON, "-m", "bench.gateway_parts", "upstream", upstream], upstream))
+        upstream = free_port()
+        opened.enter_context(process([OWN_PYTHON, "-m", "bench.gateway_parts", "upstream", upstream], upstream))
         running = [
             _cmf(opened, home, upstream),
             _side(opened, "a bare pass-through", [OWN_PYTHON, "-m", "bench.gateway_parts", "pass"], [upstream]),
@@ -123,7 +123,7 @@ def sides() -> Iterator[list[Side]]:
 
 
 def _cmf(opened: ExitStack, home: Path, upstream: int, **route: Any) -> Side:
-    port = _free_port()
+    port = free_port()
     settings = {
         "listen": {"port": port},
         "anonymous": True,
@@ -133,7 +133,7 @@ def _cmf(opened: ExitStack, home: Path, upstream: int, **route: Any) -> Side:
     }
     (home / "cmf.yaml").write_text(json.dumps(settings))
     command = [OWN_PYTHON.parent / "cmf", "serve", "--config", home / "cmf.yaml", "--quiet"]
-    return Side("the gateway", port, opened.enter_context(_process(command, port)).pid)
+    return Side("the gateway", port, opened.enter_context(process(command, port)).pid)
 
 
 def _litellm(opened: ExitStack, home: Path, program: Path, upstream: int) -> Side:
@@ -143,18 +143,19 @@ def _litellm(opened: ExitStack, home: Path, program: Path, upstream: int) -> Sid
         "general_settings": {"dangerously_permit_weak_or_unset_master_key": True},  # it would not start without a key
     }
     (home / "litellm.yaml").write_text(json.dumps(settings))
-    port = _free_port()
+    port = free_port()
     command = [program, "--config", home / "litellm.yaml", "--host", "127.0.0.1", "--port", port]
-    return Side("LiteLLM's proxy", port, opened.enter_context(_process(command, port)).pid)
+    return Side("LiteLLM's proxy", port, opened.enter_context(process(command, port)).pid)
 
 
 def _side(opened: ExitStack, name: str, command: Sequence[Any], more: Sequence[Any]) -> Side:
-    port = _free_port()
-    return Side(name, port, opened.enter_context(_process([*command, port, *more], port)).pid)
+    port = free_port()
+    return Side(name, port, opened.enter_context(process([*command, port, *more], port)).pid)
 
 
 @contextmanager
-def _process(command: Sequence[Any], port: int) -> Iterator[subprocess.Popen[bytes]]:
+def process(command: Sequence[Any], port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that listens on that port; ended with the block."""
     environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
     process = subprocess.Popen(
         [str(each) for each in command], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -177,7 +178,8 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     raise RuntimeError("a server did not begin")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on just now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -237,8 +239,8 @@ def _fsyncs() -> float:
 def long_run(seconds: float) -> None:
     """One run at full concurrency, half of it streamed; prints memory and open files as it goes."""
     with ExitStack() as opened:
-        upstream = _free_port()
-        opened.enter_context(_process([OWN_PYTHON, "-m", "bench.gateway_parts", "upstream", upstream], upstream))
+        upstream = free_port()
+        opened.enter_context(process([OWN_PYTHON, "-m", "bench.gateway_parts", "upstream", upstream], upstream))
         side = _cmf(opened, Path(opened.enter_context(tempfile.TemporaryDirectory())), upstream)
         end, served = time.monotonic() + seconds, 0
         while time.monotonic() < end:
