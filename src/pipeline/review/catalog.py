@@ -61,6 +61,7 @@ class Catalog:
         self.rows: list[Placed] = []
         self._at = array("q")
         self._in_order = True
+        self._by_time: list[int] = []
         self._flags = bytearray()
         self._by_id: dict[str, int] = {}
         self._values: dict[str, dict[str, array[int]]] = {}
@@ -384,8 +385,12 @@ class Catalog:
             end = len(self._at) if until is None else bisect.bisect_left(self._at, until)
             start = 0 if since is None else bisect.bisect_left(self._at, since)
             return bits.below(end) & ~bits.below(start)
-        low, high = since or 0, float("inf") if until is None else until
-        return bits.of_positions((at for at, moment in enumerate(self._at) if low <= moment < high), len(self._at))
+        if len(self._by_time) < len(self._at):  # clocks of several writers, or one that was set back
+            self._by_time = sorted(range(len(self._at)), key=self._at.__getitem__)
+        at = self._at.__getitem__
+        start = 0 if since is None else bisect.bisect_left(self._by_time, since, key=at)
+        end = len(self._at) if until is None else bisect.bisect_left(self._by_time, until, key=at)
+        return bits.of_positions(self._by_time[start:end], len(self._at))
 
 
 def _is(known: str, value: str) -> bool:
