@@ -25,6 +25,7 @@ SCHEMA: Final = "0006"  # the newest migration; a test compares it with the fold
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
 _WRITERS: Final = 0x636D66_73746F72  # the number of the lock that writers of a PostgreSQL database hold in turn
+_TOGETHER: Final = (64, 16, 4, 1)  # rows in one statement: few statements, and each soon known to the driver
 _BEGIN: Final = "cmf_begin"  # execution option: how a transaction of SQLite begins
 
 
@@ -155,14 +156,19 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
     if connection.dialect.name != "sqlite":
         connection.execute(insert(table), [dict(row) for row in rows])
         return
-    names = tuple(rows[0])
-    _driver(connection).executemany(_insertion(table, names), [[row[name] for name in names] for row in rows])
+    driver, names, left = _driver(connection), tuple(rows[0]), list(rows)
+    while left:
+        # Between two statements another thread may take the interpreter, and keep it for milliseconds.
+        size = next(size for size in _TOGETHER if size <= len(left))
+        some, left = left[:size], left[size:]
+        driver.execute(_insertion(table, names, size), [row[name] for row in some for name in names])
 
 
 @cache
-def _insertion(table: Table, names: tuple[str, ...]) -> str:
+def _insertion(table: Table, names: tuple[str, ...], size: int) -> str:
     columns = ", ".join(f'"{table.c[name].name}"' for name in names)
-    return f'INSERT INTO "{table.name}" ({columns}) VALUES ({", ".join("?" * len(names))})'  # noqa: S608 - our own names
+    row = f"({', '.join('?' * len(names))})"
+    return f'INSERT INTO "{table.name}" ({columns}) VALUES {", ".join([row] * size)}'  # noqa: S608 - our own names
 
 
 def _take_lock(connection: Connection) -> None:

@@ -12,10 +12,12 @@ import sqlalchemy
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from tests.pipeline.run_records import made_record
 
 from pipeline.errors import ConfigError, StoreError
-from pipeline.store.engine import MIGRATIONS, SCHEMA, open_engine
-from pipeline.store.tables import METADATA
+from pipeline.store.engine import MIGRATIONS, SCHEMA, insert_rows, open_engine
+from pipeline.store.records import row_of
+from pipeline.store.tables import METADATA, RECORDS
 
 
 def url(file: Path) -> str:
@@ -38,7 +40,9 @@ def test_a_database_of_newer_code_is_refused_with_both_numbers(tmp_path: Path) -
 
 
 @pytest.mark.spec("REC-15")
-@pytest.mark.parametrize("bad", ["", "no url", "sqlite://", "sqlite:///:memory:", "mysql://host/db", "postgresql://host"])
+@pytest.mark.parametrize(
+    "bad", ["", "no url", "sqlite://", "sqlite:///:memory:", "mysql://host/db", "postgresql://host"]
+)
 def test_a_url_of_another_kind_is_refused(bad: str) -> None:
     with pytest.raises(ConfigError):
         open_engine(bad)
@@ -141,3 +145,16 @@ def _described(directory: Path) -> dict[str, object]:
     shapes = _shapes(engine)
     engine.dispose()
     return shapes
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 90])
+def test_rows_go_in_together_and_in_order(tmp_path: Path, count: int) -> None:
+    rows = [row_of(made_record()) for _ in range(count)]
+    engine = open_engine(url(tmp_path / "s.sqlite3"))
+    with engine.connect() as connection, connection.begin():
+        insert_rows(connection, RECORDS, rows)
+    with engine.connect() as connection:
+        kept = connection.execute(sqlalchemy.select(RECORDS).order_by(RECORDS.c.seq)).mappings().all()
+    engine.dispose()
+
+    assert [{name: one[name] for name in rows[0]} for one in kept] == rows
