@@ -23,6 +23,7 @@ from pipeline.review.access import Person, Role
 from pipeline.review.catalog import OWN_NAMES, Catalog
 from pipeline.review.contents import Again, Contents, StoreContents
 from pipeline.review.rules import PoliciesAtHand
+from pipeline.review.telling import readable
 from pipeline.review.words import MAX_TEXT, SCHEMA
 from pipeline.sessions import wall_clock
 from pipeline.store import contents as stored
@@ -199,7 +200,7 @@ def _read(body: bytes | None) -> Json | None:
         said = loads(body)
     except DecodeError:
         return None
-    return said if isinstance(said, dict) else None
+    return said if isinstance(said, dict) and readable(said) else None
 
 
 __all__ = ["PAGE", "Answer", "Download", "Page", "Redirect", "Refused", "Site", "Verified", "Visit", "need", "words"]

@@ -51,6 +51,22 @@ def not_judged(body: Mapping[str, Any]) -> int:
     return max(int(coverage["produced"]) - int(coverage["evaluated"]), len(skipped(body)))
 
 
+def readable(body: Mapping[str, Any]) -> bool:
+    """Whether this is the record of a decision that pages can show; what somebody else wrote may be anything."""
+    try:
+        sentence(body)
+        result = body["result"]
+        rules = [(hit["rule"] + hit["code"] + hit["effect"] + hit["severity"], hit["mode"]) for _, hit in hits(body)]
+        views = [
+            view["path"] + view["kind"] + view["role"] + view["verdict"] + view["outcome"] for view in result["views"]
+        ]
+        left_out = [one["path"] + one["reason"] for one in skipped(body)]
+        body.get("metrics", {}).get("run_ns", 0) / 1
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return False
+    return all(isinstance(found, list) for found in (rules, views, left_out)) and isinstance(result["mode"], str)
+
+
 def sentence(body: Mapping[str, Any]) -> str:
     """What happened, in a sentence or two; names from traffic and rules are in it, content never is."""
     result = body["result"]
@@ -140,4 +156,4 @@ def _hits(count: int) -> str:
     return "hit was" if count == 1 else "hits were"
 
 
-__all__ = ["Json", "hits", "moment", "named", "not_judged", "sentence", "skipped"]
+__all__ = ["Json", "hits", "moment", "named", "not_judged", "readable", "sentence", "skipped"]

@@ -55,10 +55,45 @@ def word_of(row: Placed, body: bytes | None) -> Word | None:
     try:
         said = loads(body)
         if row.kind == "reveal":  # kept by the contents themselves, which name several at once
-            return Word(row.id, row.kind, row.at, str(said["actor"]), said | {"decision": said["contents"][0]})
-        return Word(row.id, row.kind, row.at, str(said["by"]["id"]), said)
+            about = {"decision": str(said["contents"][0]), "reason": str(said["reason"])}
+            return Word(row.id, row.kind, row.at, str(said["actor"]), about)
+        word = Word(row.id, row.kind, row.at, str(said["by"]["id"]), said)
     except (DecodeError, LookupError, TypeError):
         return None
+    return word if _fits(row.kind, said) else None
+
+
+def _fits(kind: str, said: Mapping[str, Any]) -> bool:
+    """Whether a body says what this code writes: who can write to the store must not be able to break the pages."""
+    match kind, said:
+        case "signoff", {"action": "sign", "set": dict() as places, "counts": dict(), "records": int()}:
+            texts = all(isinstance(said.get(name), str) for name in ("scope", "said", "hash"))
+            return texts and _session_fits(said) and all(map(_are_stretches, places.values()))
+        case "signoff", {"action": "reopen", "of": str()}:
+            return _session_fits(said)
+        case "sample", {"ids": list() as ids, "query": str(), "seed": str(), "size": int(), "by_rule": bool()}:
+            return all(isinstance(one, str) for one in ids)
+        case "filter", {"name": str(), "query": str()}:
+            return True
+        case "review", _:
+            texts = all(isinstance(said.get(name, ""), str) for name in ("decision", "comment", "assignee"))
+            return texts and _session_fits(said) and said.get("disposition", "ok") in set(Disposition)
+        case _:
+            return kind == "export"
+
+
+def _session_fits(said: Mapping[str, Any]) -> bool:
+    match said.get("session"):
+        case None | {"subject": str(), "id": str() | None}:
+            return isinstance(said.get("comment", ""), str)
+        case _:
+            return False
+
+
+def _are_stretches(found: object) -> bool:
+    return isinstance(found, list) and all(
+        isinstance(one, list) and len(one) == 2 and all(type(place) is int for place in one) for one in found
+    )
 
 
 def ranges_of(rows: Iterable[Placed], all_places: Mapping[str, Sequence[int]]) -> dict[str, list[list[int]]]:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.resources
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,3 +200,33 @@ def test_an_empty_store_has_pages(tmp_path: Path) -> None:
             assert client.get(path).status_code == 200, path
         assert client.get("/sign").status_code == 422
         assert Catalog(store).needing() == 0
+
+
+@pytest.mark.spec("REV-34")
+@pytest.mark.parametrize("kind", ["review", "signoff", "sample", "filter", "export", "reveal", "decision"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{", b"[]", b"{}", b'{"by": {"id": "eve"}}', b'{"by": {"id": "eve"}, "action": "sign", "set": {"l": [[1]]}}',
+        b'{"by": {"id": "eve"}, "action": "sign", "set": 1, "session": 3, "decision": [], "ids": {}, "name": 1}',
+        b'{"by": {"id": "eve"}, "action": "reopen", "of": [], "disposition": {}, "session": {"subject": 1}}',
+        b'{"actor": "eve", "contents": [], "result": {"views": 3}}',
+        b'{"result": {"verdict": 1, "action": [], "mode": {}, "coverage": {"produced": "x"}, "views": []}}',
+    ],
+)  # fmt: skip
+def test_what_somebody_else_wrote_into_the_store_breaks_no_page(tmp_path: Path, kind: str, body: bytes) -> None:
+    whole = record("deny")
+    odd = replace(whole, id=f"odd_{kind}", kind=kind, body=body, session="odd")
+    with opened(tmp_path, odd, whole) as store:
+        client = Client(Site(store))
+        for path in (
+            "/sessions",
+            "/decisions",
+            "/signoffs",
+            "/charts",
+            "/session?subject=id:ann&session=s1",
+            f"/decisions/{whole.id}",
+        ):
+            assert client.get(path).status_code == 200, path
+        if kind == "decision":
+            assert client.get(f"/decisions/{odd.id}").status_code == 200
