@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from pipeline.audit.heads import Signer
 from pipeline.audit.verification import verify
 from pipeline.cli.audit import export
 from pipeline.errors import ConfigError, StoreError
-from pipeline.events import PoliciesChanged, PoliciesRefused
+from pipeline.events import LabelAdded, PoliciesChanged, PoliciesRefused
 from pipeline.gateway import config_file
 from pipeline.gateway.chronicle import Chronicle
 from pipeline.gateway.settings import Settings
@@ -257,3 +258,34 @@ def test_the_sweep_of_a_gateway_erases_what_is_too_old(home: Path) -> None:
         Chronicle(store, whole(home), Tally(), clock=lambda: datetime.now(UTC)).sweep()
         assert store.contents().due(2**62, 10) == []
     assert [said["reason"] for said in kept(home / "cmf.db", "erasure")] == ["retention"]
+
+
+@pytest.mark.spec("GW-212")
+def test_a_gateway_that_keeps_content_sweeps_as_it_goes_and_counts_what_fails(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.gateway.chronicle.SWEEP_SECONDS", 0.02)
+    swept: list[int] = []
+
+    class Failing:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def run(self, now: int) -> None:
+            swept.append(now)
+            raise StoreError("down")
+
+    monkeypatch.setattr("pipeline.gateway.chronicle.Sweep", Failing)
+    for content in ("none", "whole"):
+        before = len(swept)
+        with Store.at(home / f"{content}.db") as store, Guard(home / "policy") as guard:
+            chronicle = Chronicle(store, whole(home, audit={"content": content, "tally_seconds": 0.01}), Tally())
+            guard.events.subscribe(lambda event, told=chronicle: told.heard(["all"], guard, event))
+            chronicle.begin([(["all"], guard)])
+            guard.events.publish(LabelAdded(label="x", path="", by="y"))
+            if content == "whole":
+                until(lambda told=chronicle: told.failures)
+            else:
+                time.sleep(0.1)
+            chronicle.close()
+        assert (len(swept) > before) is (content == "whole")

@@ -345,3 +345,27 @@ def test_no_content_reaches_the_table_of_records(tmp_path: Path, policies: Path)
     with sqlite3.connect(tmp_path / "s.db") as connection:
         rows = connection.execute("SELECT * FROM records").fetchall()
     assert "xylophone" not in str(rows)
+
+
+@pytest.mark.spec("AUD-73")
+def test_what_is_erased_while_it_is_asked_for_is_not_there(
+    database: Store, judge: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = database.contents()
+    monkeypatch.setattr(type(contents), "has", lambda *_: True)
+
+    with pytest.raises(AuditError) as caught:
+        contents.reveal("dec_gone", actor=EVE, reason="x")
+    assert caught.value.code == "content.none"
+
+
+@pytest.mark.spec("AUD-71")
+def test_many_lines_are_read_page_by_page(
+    database: Store, judge: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.store.contents._AT_ONCE", 2)
+    ids = [judge(f"number {number}") for number in range(4)]
+    lines = database.contents().lines(actor=EVE, reason="x")
+
+    for _ in range(2):
+        assert [read_entry(line).id for line in lines()] == ids
