@@ -14,7 +14,9 @@ from tests.house.tree import ROOT, imported_names, parsed, project_settings, sou
 
 DOCUMENT = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
-LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+LOCKS = sorted((ROOT / "requirements").rglob("*.txt"))
+# Extras that the package plugs into: each module of `pipeline.integrations` imports its own, when it is first used.
+PLUGGED = {"httpx", "langchain", "litellm", "openai-agents", "pydantic-ai"}
 
 
 def test_every_python_dependency_has_a_line_in_the_document() -> None:
@@ -47,16 +49,24 @@ def test_the_runtime_lock_pins_every_runtime_dependency() -> None:
     lock = (ROOT / "requirements" / "base.txt").read_text(encoding="utf-8")
     pinned = {match[0] for line in lock.splitlines() if (match := NAME.match(line))}
 
-    assert _runtime() - pinned == set()
+    assert _runtime() - _runtime(PLUGGED) - pinned == set()
+
+
+def test_what_integrations_plug_into_is_pinned_for_the_tests() -> None:
+    locks = [lock for lock in LOCKS if "integrations" in str(lock) or lock.name == "sdk.txt"]
+    lines = [line for lock in locks for line in lock.read_text(encoding="utf-8").splitlines()]
+
+    assert _runtime(PLUGGED) - {match[0] for line in lines if (match := NAME.match(line))} == set()
 
 
 def test_the_code_imports_what_is_declared_and_declares_what_it_imports() -> None:
     """A name that is only imported works until the package that happened to bring it stops doing so."""
     providers = importlib.metadata.packages_distributions()
-    imported = {name.split(".")[0] for path in source_files() for name, _ in imported_names(parsed(path))}
+    files = [path for path in source_files() if "integrations" not in path.parts]
+    imported = {name.split(".")[0] for path in files for name, _ in imported_names(parsed(path))}
     third_party = imported - sys.stdlib_module_names - {"cmf", "pipeline", "pydantic_core"}
 
-    declared = {_canonical(name) for name in _runtime()}
+    declared = {_canonical(name) for name in _runtime() - _runtime(PLUGGED)}
 
     # Several packages can share a name to import; then those count that are declared.
     own = [{_canonical(name) for name in providers[module]} for module in third_party]
@@ -75,10 +85,12 @@ def _asked_for() -> set[str]:
     return _runtime() | {match[0] for line in lines if (match := NAME.match(line))}
 
 
-def _runtime() -> set[str]:
+def _runtime(only: set[str] | None = None) -> set[str]:
+    """What the package asks for, extras included; of these `only` some, where it says so."""
     project: dict[str, object] = project_settings()["project"]  # type: ignore[assignment]
     extras: dict[str, list[str]] = project.get("optional-dependencies", {})  # type: ignore[assignment]
-    declared: list[str] = [*project["dependencies"], *(line for lines in extras.values() for line in lines)]  # type: ignore[misc]
+    listed = [line for extra, lines in extras.items() if only is None or extra in only for line in lines]
+    declared: list[str] = [*(project["dependencies"] if only is None else []), *listed]  # type: ignore[misc]
     return {match[0] for line in declared if (match := NAME.match(line))}
 
 

@@ -393,3 +393,39 @@ def test_httpx_itself_is_served_too(guard: Guard) -> None:
     assert reply.json()["choices"][0]["message"]["content"] == "It is [MASKED]."
     assert form.status_code == 415
     assert len(provider.heard) == 1
+
+
+@pytest.mark.spec("INT-5", "INT-6")
+async def test_the_asyncio_client_releases_and_bounds_alike(
+    made: tuple[Guard, Approvals], provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard, approvals = made
+    judging = cmf_httpx.async_transport(guard, httpx2.MockTransport(provider))
+    async with openai.AsyncOpenAI(api_key="k", max_retries=0, http_client=httpx2.AsyncClient(transport=judging)) as oai:
+        provider.call = ("pay", {"amount": 7})
+        async with guard.session("s-apay", subject={"id": "ann"}):
+            with pytest.raises(openai.PermissionDeniedError) as caught:
+                await oai.chat.completions.create(model="m", messages=says("pay"))
+            header = {"x-cmf-approval-id": caught.value.response.headers["x-cmf-approval-id"]}
+            with pytest.raises(openai.PermissionDeniedError):
+                await oai.chat.completions.create(model="m", messages=says("pay"), extra_headers=header)
+            approvals.approve(header["x-cmf-approval-id"], BOSS)
+            answer = await oai.chat.completions.create(model="m", messages=says("pay"), extra_headers=header)
+        provider.call = None
+        monkeypatch.setattr(cmf_httpx, "MAX_REPLY_BYTES", 100)
+        with pytest.raises(openai.InternalServerError):
+            await oai.chat.completions.create(model="m", messages=says("hi"))
+
+    assert answer.choices[0].message.tool_calls[0].function.name == "pay"
+
+
+@pytest.mark.spec("INT-3")
+def test_a_body_that_two_readers_take_differently_is_not_sent(guard: Guard, provider: Provider) -> None:
+    judging = cmf_httpx.transport(guard, httpx2.MockTransport(provider))
+    head = {"content-type": "application/json"}
+    with httpx2.Client(transport=judging) as client:
+        for body in (b'{"model": "m", "model": "n", "messages": []}', b"{", b'{"messages": []}'):
+            reply = client.post("https://api.example/v1/chat/completions", content=body, headers=head)
+            assert reply.status_code == 400
+
+    assert provider.heard == []
