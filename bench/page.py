@@ -29,18 +29,25 @@ WHY = "Why, and what was tried, stands in [why.md](../bench/results/why.md), whi
 
 
 def write() -> None:
-    """Write the page, and the curves beside it."""
+    """Write the page, and the curves beside the figures."""
+    for place, text in made().items():
+        place.write_text(text)
+
+
+def made() -> dict[Path, str]:
+    """Each file that is made of what is kept, with its text."""
     kept = [(path.stem, json.loads(path.read_text())) for path in sorted(RESULTS.glob("*.json"))]
     reports = [(name, Report.from_json(body), body["machine"]) for name, body in kept if "title" in body]
     parts = [HEAD, "## What is not ahead\n", _behind(reports), "## What was measured\n"]
     for name, report, machine in reports:
-        parts.append(f"### {report.title}\n\n{report.notes}\n")
+        parts.append("\n\n".join(filter(None, (f"### {report.title}", report.notes))) + "\n")
         if report.ratios:
             parts.append(_ratios(report.ratios))
-        parts += [_picture(curve) for curve in report.curves]
+        parts += map(_shown, report.curves)
         parts.append(f"All figures: [{name}.md](../bench/results/{name}.md). {machine}\n")
     parts += [_instructions(body) for name, body in kept if name == "instructions"]
-    PAGE.write_text("\n".join(parts).rstrip("\n") + "\n")
+    pictures = {_place(curve): curve.svg() for _, report, _ in reports for curve in report.curves}
+    return {PAGE: "\n".join(parts).rstrip("\n") + "\n", **pictures}
 
 
 def _behind(reports: list[tuple[str, Report, str]]) -> str:
@@ -61,11 +68,13 @@ def _ratios(ratios: list[Ratio]) -> str:
     return "\n".join(["| ratio or limit | measured | target | met |", "|---|---|---|---|", *rows, ""])
 
 
-def _picture(curve: Curve) -> str:
-    place = RESULTS / f"{curve.name}.svg"
-    place.write_text(curve.svg())
+def _place(curve: Curve) -> Path:
+    return RESULTS / f"{curve.name}.svg"
+
+
+def _shown(curve: Curve) -> str:
     lines = "; ".join(f"{line}: exponent {curve.exponent(line):.2f}" for line in curve.lines)
-    return f"![{curve.title}: {lines}](../bench/results/{place.name})\n"
+    return f"![{curve.title}: {lines}](../bench/results/{_place(curve).name})\n"
 
 
 def _instructions(body: dict[str, Any]) -> str:
@@ -79,4 +88,4 @@ def _instructions(body: dict[str, Any]) -> str:
     )
 
 
-__all__ = ["write"]
+__all__ = ["made", "write"]
