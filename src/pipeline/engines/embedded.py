@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from pipeline import _native
+from pipeline.decision import Effect
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.engines.survey import HINTS, allowed_builtins
 from pipeline.errors import EngineError, PolicyError
@@ -22,6 +23,9 @@ OFFLOAD_BYTES: Final = 32 * 1024
 """Larger batches are judged on another thread: below, the hop costs more than the work would hold up the loop."""
 
 CHECK_EVERY: Final = 1_000  # one decision in so many is made by both forms [ENG-10]
+
+_EFFECTS: Final = tuple(sorted(effect.value for effect in Effect))
+_NOTHING_HIT: Final = dumps({effect: [] for effect in _EFFECTS})
 
 Form = Literal["compiled", "interpreted", "mixed"]
 
@@ -165,6 +169,8 @@ def _result(row: tuple[str, bytes, str, str]) -> EngineResult:
 
 
 def _decided(value: bytes) -> EngineResult:
+    if value == _NOTHING_HIT:  # most answers: not read again and again, but each is given lists of its own
+        return Decided({effect: [] for effect in _EFFECTS})
     try:
         return Decided(loads(value))
     except DecodeError:
