@@ -1,6 +1,7 @@
 //! A compiled, immutable policy set: read, vetted, and made ready in both forms.
 #![forbid(unsafe_code)]
 
+use crate::batch::INTERPRETER_INTERVAL;
 use crate::failure::PolicyFault;
 use crate::json::{self, JsonFault};
 use crate::programs::{self, Program, Texts, Wanted};
@@ -8,13 +9,18 @@ use crate::stack::{on_large_stack, NO_STACK};
 use crate::vet::Graph;
 use crate::{builtins, hoist, prescan, repair, watch};
 use regorus::unstable::{Expr, Module, Ref, Source, Span};
+use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, Value};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Bytes of one module: the parser's own ceiling.
 const MAX_MODULE_BYTES: usize = 1 << 20;
+
+/// For all values that are found ahead, of one set.
+const MAX_FOLDING: Duration = Duration::from_secs(1);
 
 /// How a set is to be compiled and checked.
 #[derive(Debug, Clone, Copy)]
@@ -126,7 +132,29 @@ impl PolicySet {
         let repaired = rewritten(&mut engine, &modules, &set.data, options, repair::repaired)?;
         set.interpreter = repaired.map_or(engine, |(engine, _)| engine);
         add_guards(&mut set.interpreter)?;
+        set.fold();
         Ok(set)
+    }
+
+    /// Evaluates what reads no input now instead of for each view. What fails, or takes long, is left to the evaluations.
+    fn fold(&mut self) {
+        let (interpreter, strict) = (&self.interpreter, self.options.strict_builtin_errors);
+        let deadline = Instant::now() + MAX_FOLDING;
+        let mut spare = None;
+        for program in &mut self.programs {
+            program.fold(|name| {
+                let limit = deadline.checked_duration_since(Instant::now())?;
+                let mut engine: Engine = spare.take().unwrap_or_else(|| interpreter.clone());
+                let check_interval = INTERPRETER_INTERVAL;
+                engine.set_execution_timer_config(ExecutionTimerConfig { limit, check_interval });
+                watch::start(Some(deadline), strict);
+                let value = watch::shielded(|| engine.eval_rule(name.to_owned()));
+                let (None, false) = watch::finish() else { return None };
+                let value = value?.ok()?;
+                spare = Some(engine);
+                Some(value)
+            });
+        }
     }
 
     /// Compiles the entrypoints that may be; those the compiler refuses are interpreted and say why.

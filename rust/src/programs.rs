@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::PolicyFault;
+use crate::folding;
 use crate::policy_set::{engine_of, prepare, Options};
 use crate::strict::{self, Hardened};
 use regorus::languages::rego::compiler::Compiler;
@@ -29,6 +30,12 @@ pub struct Program {
 impl Program {
     fn new(hardened: Hardened) -> Self {
         Self { hardened, spare: Mutex::new(Vec::new()) }
+    }
+
+    /// Puts in what does not depend on input; `value_of` gives the value of a rule by its path.
+    pub fn fold(&mut self, mut value_of: impl FnMut(&str) -> Option<Value>) {
+        let Hardened { program, rules } = &mut self.hardened;
+        folding::fold(Arc::make_mut(program), |start| value_of(rules.get(&start)?));
     }
 
     /// A machine that shows nothing of another evaluation; None if the data cannot be put into it.

@@ -48,7 +48,7 @@ pub fn harden(program: &Program, to_check: &BTreeSet<String>) -> Option<Hardened
 pub struct Hardened {
     pub program: Arc<Program>,
     /// Where each body begins, and its rule.
-    rules: BTreeMap<usize, String>,
+    pub rules: BTreeMap<usize, String>,
 }
 
 impl Hardened {

@@ -1,0 +1,63 @@
+"""Rules that no input can change, evaluated ahead."""
+
+from __future__ import annotations
+
+import pytest
+from tests.pipeline.engines.asking import answer, ask, engine_of
+
+from pipeline.engines.base import Decided, Failed, TimedOut, Undefined
+
+ENDLESS = """
+ten := numbers.range(1, 10)
+slow := count([1 | some a in ten; some b in ten; some c in ten; some d in ten; some e in ten; some f in ten
+    some g in ten; some h in ten; a + b + c + d + e + f + g + h < 0])
+"""
+
+
+@pytest.mark.spec("ENG-17")
+def test_a_rule_that_fails_without_input_fails_only_where_it_is_asked_for() -> None:
+    engine = engine_of("bad := 1 / 0\nx := bad if input.ask\ny := 1 if input\nx := 2 if not input.ask", "x", "y")
+
+    assert isinstance(ask(engine, {"ask": True}), Failed)
+    assert ask(engine, {"ask": False}) == Decided(2)
+    assert ask(engine, {}, "y") == Decided(1)
+
+
+@pytest.mark.spec("ENG-17")
+def test_a_rule_that_takes_long_without_input_keeps_no_set_from_loading() -> None:
+    engine = engine_of(f"{ENDLESS}\nx := slow if input.ask\nx := 2 if not input.ask")
+
+    assert ask(engine, {"ask": False}) == Decided(2)
+    assert isinstance(ask(engine, {"ask": True}, seconds=0.2), TimedOut)
+
+
+@pytest.mark.spec("ENG-17")
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "a := {1, 2}\nx := [v | some v in a] if input",
+        "a contains 1\na contains 2\nx := count(a) if input.n",
+        "f(v) := v + 1\na := f(1)\nx := a + input.n",
+        "f(v) := v + input.n\na := f(1)\nx := a",
+        "a := data.known.list\nx := a[input.n]",
+        "a[k] := v if some k, v in data.known.map\nx := a if input.n",
+        "default a := 3\nx := a + input.n",
+        "a := 1 if data.missing\nx := 1 if not a\nx := 2 if a",
+        "a := 1 if data.missing else := 2 if data.known\nx := a + input.n",
+        "a := b\nb := input.n\nx := a",
+        "a if input.n == 1\nx := 5 if not a\nx := 6 if a",
+    ],
+)
+def test_what_was_evaluated_ahead_gives_what_the_interpreter_gives(rules: str) -> None:
+    documents = [{"n": 0}, {"n": 1}, {}]
+    compiled = engine_of(rules, compiled=True)
+    assert compiled.form == "compiled"
+    interpreted = engine_of(rules, compiled=False)
+
+    for document in documents:
+        assert ask(compiled, document) == ask(interpreted, document)
+
+
+@pytest.mark.spec("ENG-17")
+def test_a_rule_without_input_and_value_stays_undefined() -> None:
+    assert answer("a := 1 if data.missing\nx := a if input", {}) == Undefined()
