@@ -46,7 +46,7 @@ class Config:
         sessions: what becomes of a run without a session id: `by_id`, it stands alone; `by_prefix`, it gets the session
             of the longest beginning of its conversation that its subject sent before; `required`, it is refused.
         on_record_failure: `refuse` what cannot be put on record, or `release` it, which an event says each time.
-        content: what is kept of what was judged, apart from its record: `none`, `masked` (all but its secrets), `whole`.
+        content: what is kept of what was judged, apart from its record: `none`, `masked` (without secrets), `whole`.
         content_days: how long, at most; the retention of data may say less.
         history: `claimed`, or `trusted` where whoever sends requests is believed about the tool results and replies in
             them, though they were not judged here: an application of one's own that runs its tools itself, a recording.
