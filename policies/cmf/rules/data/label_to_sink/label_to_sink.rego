@@ -21,17 +21,17 @@ deny contains {
 	"reason": "This conversation holds data that must not leave, and this tool sends data outside.",
 	"detail": {"labels": forbidden},
 } if {
-	_sink
 	forbidden := labels.in_force & {label | some label in _settings.forbidden_labels}
 	count(forbidden) > 0
+	_sink
 }
 
 deny contains {
 	"code": "data.label-to-sink.unknown",
 	"reason": "It is not known whether this conversation holds data that must not leave.",
 } if {
-	_sink
 	not labels.in_force
+	_sink
 }
 
 _settings := data.cmf.defaults.data.label_to_sink
