@@ -94,9 +94,9 @@ demo: install ## One agent conversation, judged part by part, in the terminal
 INTEGRATIONS := $(patsubst requirements/integrations/%.txt,$(TOOLS)/integrations/%/.locked,$(wildcard requirements/integrations/*.txt))
 
 # What wants other versions than the rest has a virtual environment of its own, with what the product itself needs.
-$(TOOLS)/integrations/%/.locked: requirements/integrations/%.txt requirements/base.txt $(VENV)/.locked
+$(TOOLS)/integrations/%/.locked: requirements/integrations/%.txt $(VENV)/.locked
 	test -x $(TOOLS)/integrations/$*/bin/python || $(PYTHON) -m venv $(TOOLS)/integrations/$*
-	VIRTUAL_ENV=$(TOOLS)/integrations/$* $(BIN)/uv pip install --quiet --require-hashes -r requirements/base.txt -r $<
+	VIRTUAL_ENV=$(TOOLS)/integrations/$* $(BIN)/uv pip install --quiet --require-hashes -r $<
 	touch $@
 
 .PHONY: demo-review
