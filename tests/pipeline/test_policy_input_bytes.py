@@ -283,7 +283,7 @@ def test_where_an_entity_is_and_what_is_registered_of_it_is_written_alike(
         assert filled(view) == view.to_bytes()
 
 
-@pytest.mark.parametrize("odd", [None, 7, TextPart(text="x"), object()], ids=repr)
+@pytest.mark.parametrize("odd", [None, 7, TextPart(text="x"), object()], ids=["none", "number", "part", "object"])
 def test_what_is_no_view_is_left_to_python(odd: Any) -> None:
     assert policy_input._INPUTS.view(odd) is None
     assert policy_input._INPUTS.shared(odd) is None
