@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,14 @@ def _proof_rows(reporter: pytest.TerminalReporter) -> list[dict[str, object]]:
     reports = [report for outcome in ("passed", "failed") for report in reporter.stats.get(outcome, [])]
     properties = [entry for report in reports if report.when == "call" for entry in report.user_properties]
     return [json.loads(str(value)) for name, value in properties if name == "proof"]
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    """No test leaves a handler behind that writes into a stream of its own, which is closed by then."""
+    loggers = [logging.getLogger(name) for name in ("pipeline", "cmf", "uvicorn")]
+    before = [(logger, list(logger.handlers), logger.level) for logger in loggers]
+    yield
+    for logger, handlers, level in before:
+        logger.handlers[:] = handlers
+        logger.setLevel(level)

@@ -75,7 +75,10 @@ def run(
         for one in report.findings
     ]
     if report.compiles:
-        listed += _opa(folder) if _wanted(with_opa, "opa", folder) else []
+        # OPA finds some of what is found above, at the same place: once is enough.
+        told = {(one.file, one.line) for one in listed if one.severity == "error"}
+        others = _opa(folder) if _wanted(with_opa, "opa", folder) else []
+        listed += [one for one in others if (one.file, one.line) not in told]
         regal = _regal(folder) if _wanted(with_regal, "regal", folder) else []
         listed += regal if with_regal else [dataclasses.replace(one, severity="warning") for one in regal]
     shown = [one for one in listed if one.code not in ignored]

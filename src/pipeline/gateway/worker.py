@@ -14,6 +14,7 @@ import socket
 import sys
 from pathlib import Path
 
+from cmf.codec import loads
 from pipeline.errors import PipelineError
 from pipeline.gateway.admin import AdminApp
 from pipeline.gateway.running import log_to_standard_error, run
@@ -26,7 +27,7 @@ from pipeline.gateway.workers import REFUSED
 def main() -> int:
     """Serve until told to end; gives the exit code."""
     clients = socket.socket(fileno=int(sys.argv[1]))
-    settings = Settings.model_validate_json(sys.stdin.buffer.readline())
+    settings = Settings.model_validate(loads(sys.stdin.buffer.readline()))
     log_to_standard_error(quiet=sys.argv[3:] == ["quiet"])
     try:
         with assembled(settings) as service, socket.socket(socket.AF_UNIX) as beside:
