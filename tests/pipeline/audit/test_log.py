@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from tests.pipeline.run_records import made_record
 
 from pipeline.audit.exporting import HeadFile, read_heads
-from pipeline.audit.heads import PublicKey, Signer
+from pipeline.audit.heads import Head, PublicKey, Signer
 from pipeline.audit.verification import verify
 from pipeline.errors import ConfigError, StoreError
 from pipeline.recorder import Recorder
@@ -183,3 +185,13 @@ def test_a_file_that_holds_no_heads_is_refused_with_its_line(tmp_path: Path, lin
     with pytest.raises(ConfigError) as refused:
         read_heads(file)
     assert refused.value.path.startswith(str(file))
+
+
+@pytest.mark.spec("AUD-31")
+def test_a_signature_has_one_spelling(tmp_path: Path) -> None:
+    signer = Signer.at(tmp_path / "audit.pem")
+    head = signer.sign(Head(log="log_1", size=1, root="0" * 64, first=0, batch="0" * 64, at=0, key=""))
+    other = head.signature[:-3] + {"A": "B", "Q": "R", "g": "h", "w": "x"}[head.signature[-3]] + "=="
+    assert base64.b64decode(other) == base64.b64decode(head.signature)
+    assert signer.public_key.signed(head)
+    assert not signer.public_key.signed(replace(head, signature=other))

@@ -216,6 +216,18 @@ def test_what_was_erased_is_nowhere_in_the_files(tmp_path: Path, policies: Path)
         assert [file for file in tmp_path.iterdir() if b"xylophone-in-the-cellar" in file.read_bytes()] == []
 
 
+@pytest.mark.spec("AUD-70")
+async def test_content_that_takes_time_to_mask_is_kept_of_awaited_runs_too(database: Store, policies: Path) -> None:
+    settings = Config(content="masked")
+    pipeline = Pipeline(policies=policies, config=settings, recorder=Recorder(database))
+
+    outcome = await pipeline.arun(says("user", "the key is AKIAIOSFODNN7EXAMPLE"), Context(session="s"))
+
+    assert database.contents().has(outcome.decision.id)
+    line = database.contents().reveal(outcome.decision.id, actor=EVE, reason="a complaint")
+    assert b"AKIAIOSFODNN7EXAMPLE" not in line
+
+
 @pytest.mark.spec("AUD-75")
 def test_an_erasure_says_what_of(database: Store) -> None:
     contents = database.contents()
