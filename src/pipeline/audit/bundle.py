@@ -21,7 +21,17 @@ from cmf.codec import dumps, loads
 from pipeline.audit.evidence import FIELDS, Evidence, Leaf, LogRow, StoredHead, leaf_of
 from pipeline.audit.heads import Head, PublicKey
 from pipeline.audit.tree import Proofs, included
-from pipeline.audit.verification import LogState, Problem, Report, verify
+from pipeline.audit.verification import (
+    ERASURE,
+    LogState,
+    Problem,
+    Report,
+    by_id,
+    erased_by,
+    key_of,
+    unexplained,
+    verify,
+)
 from pipeline.errors import AuditError
 
 SCHEMA: Final = 1
@@ -120,13 +130,16 @@ class _Writing:
     def _selected(self, log: str, selection: Selection) -> Iterator[bytes]:
         chosen: list[Leaf] = []
         hashes: list[bytes] = []
+        some = False
         for leaf in self._evidence.leaves(log):
             hashes.append(leaf_of(leaf.row))
-            # The opening says whose log it is: a selection without it would prove less.
-            if not leaf.place or selection.wanted(leaf):
+            is_wanted = selection.wanted(leaf)
+            some |= is_wanted
+            # The opening says whose log it is, an erasure which bytes may be gone: without them less would be proved.
+            if is_wanted or not leaf.place or leaf.kind == ERASURE:
                 chosen.append(leaf)
         proofs = Proofs(hashes)
-        for leaf in chosen if len(chosen) > 1 else ():
+        for leaf in chosen if some else ():
             yield _line(log, leaf, proofs.inclusion(leaf.place))
 
     def _write(self, name: str, lines: Iterable[bytes]) -> int:
@@ -253,9 +266,11 @@ def verify_bundle(file: Path, *, exported: Iterable[Head] = (), keys: Sequence[P
 def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[PublicKey] | None) -> Report:
     problems: list[Problem] = []
     heads: dict[str, Head] = {}
-    trusted = None if keys is None else {key.id: key for key in keys}
+    erased: set[str] = set()
+    gone: list[tuple[str, Leaf]] = []
+    trusted = by_id(keys)
     for row in bundle.logs():
-        key = _key_of(row) if trusted is None else trusted.get(row.key)
+        key = key_of(row, trusted)
         for stored in bundle.heads(row.id):
             if key is None or not key.signed(stored.head):
                 problems.append(Problem("head.signature", row.id, None, None, "its head is not signed as it stands"))
@@ -272,26 +287,26 @@ def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[P
         ):
             said = "it is not what was signed at this place"
             problems.append(Problem("record.changed", log or "", leaf.place, leaf.id, said))
+        elif leaf.body is None:
+            gone.append((head.log, leaf))
+        elif leaf.kind == ERASURE:
+            erased |= erased_by(leaf.body)
         if log in counts:
             counts[log] += 1
+    problems += (unexplained(log, leaf) for log, leaf in gone if leaf.id not in erased)
     vouched = {(head.log, head.size): head for head in exported}
     for name, head in heads.items():
         anchor = vouched.get((name, head.size), head)
         if anchor.root != head.root:
-            signed = any(key.signed(anchor) for key in (_key_of(row) for row in bundle.logs()) if key is not None)
+            signed = any(
+                key.signed(anchor) for key in (key_of(row, trusted) for row in bundle.logs()) if key is not None
+            )
             code = "log.rewritten" if signed else "head.signature"
             problems.append(Problem(code, name, None, None, "an exported head of this size has another root"))
     states = (
         LogState(log, count, 1, count if (log, heads[log].size) in vouched else 0) for log, count in counts.items()
     )
     return Report(tuple(states), tuple(problems), bool(vouched), keys is not None)
-
-
-def _key_of(row: LogRow) -> PublicKey | None:
-    try:
-        return PublicKey.of(row.public_key)
-    except ValueError:
-        return None
 
 
 def _unreadable_lines(bundle: Bundle) -> Iterator[Problem]:

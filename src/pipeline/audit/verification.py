@@ -15,6 +15,7 @@ from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, leaf_of,
 from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.audit.tree import Tree
 
+ERASURE: Final = "erasure"  # the kind of record that says whose bytes are gone
 _HASH: Final = 32
 
 
@@ -108,6 +109,31 @@ def verify(evidence: Evidence, *, exported: Iterable[Head] = (), keys: Sequence[
     return check.report()
 
 
+def by_id(keys: Sequence[PublicKey] | None) -> Mapping[str, PublicKey] | None:
+    """The keys that count, by their ids; None where none were given."""
+    return None if keys is None else {key.id: key for key in keys}
+
+
+def key_of(row: LogRow, trusted: Mapping[str, PublicKey] | None) -> PublicKey | None:
+    """The key that signs for a log: of those that count, or (None) whatever key the log itself names."""
+    if trusted is not None:
+        return trusted.get(row.key)
+    try:
+        return PublicKey.of(row.public_key)
+    except ValueError:
+        return None
+
+
+def erased_by(body: bytes) -> frozenset[str]:
+    """The ids of the records whose bytes an erasure, which is vouched for, took away."""
+    return frozenset(loads(body)["records"])
+
+
+def unexplained(log: str, leaf: Leaf) -> Problem:
+    """The problem of a record whose bytes are gone though no erasure names it."""
+    return Problem("record.erased", log, leaf.place, leaf.id, "its body is gone, and no record says why")
+
+
 @dataclass(slots=True)
 class _Known:
     """What is known of one log before its records are read, and what was learnt from them."""
@@ -124,7 +150,7 @@ class _Check:
     def __init__(self, evidence: Evidence, exported: list[Head], keys: Sequence[PublicKey] | None) -> None:
         self._evidence = evidence
         self._exported = exported
-        self._keys = None if keys is None else {key.id: key for key in keys}
+        self._keys = by_id(keys)
         self._problems: list[Problem] = []
         self._erased: set[str] = set()
         self._gone: list[tuple[str, Leaf]] = []
@@ -144,7 +170,7 @@ class _Check:
         self._check_strays()
         for log, leaf in self._gone:
             if leaf.id not in self._erased:
-                self._found("record.erased", log, leaf.place, leaf.id, "its body is gone, and no record says why")
+                self._problems.append(unexplained(log, leaf))
         states = tuple(
             LogState(name, known.records, known.heads, max((s for s in known.anchors if s in known.roots), default=0))
             for name, known in logs.items()
@@ -156,21 +182,13 @@ class _Check:
 
     # -- keys and heads ------------------------------------------------------------------------------------------------
 
-    def _key(self, row: LogRow) -> PublicKey | None:
-        if self._keys is not None:
-            return self._keys.get(row.key)
-        try:
-            return PublicKey.of(row.public_key)
-        except ValueError:
-            return None
-
     def _take_anchors(self, logs: Mapping[str, _Known]) -> None:
         for head in self._exported:
             known = logs.get(head.log)
             if known is None:
                 self._found("log.missing", head.log, 0, None, f"the log is gone; it had {head.size} records or more")
                 continue
-            key = self._key(known.row)
+            key = key_of(known.row, self._keys)
             if key is None or not key.signed(head):
                 said = f"an exported head of {head.size} records is not signed by a key that counts"
                 self._found("head.signature", head.log, head.size, None, said)
@@ -180,7 +198,7 @@ class _Check:
 
     def _signed_heads(self, known: _Known) -> Iterator[StoredHead]:
         """The heads that hold; the others are problems. The next that holds vouches for what one of them covered."""
-        key, size = self._key(known.row), 0
+        key, size = key_of(known.row, self._keys), 0
         name = known.row.id
         if key is None:
             said = "it is signed by no key that counts" if self._keys is not None else "its public key is none"
@@ -257,10 +275,10 @@ class _Check:
 
     def _read(self, known: _Known, leaf: Leaf, body: bytes) -> None:
         """Take note of what the log itself says of logs, and of what was erased."""
-        said = loads(body)
-        if leaf.kind == "erasure":
-            self._erased.update(said["records"])
+        if leaf.kind == ERASURE:
+            self._erased |= erased_by(body)
             return
+        said = loads(body)
         row = known.row
         if leaf.place or [said[name] for name in ("log", "key", "public_key", "at")] != [
             row.id, row.key, row.public_key, row.opened_at
@@ -319,7 +337,7 @@ class _Check:
             self._found("record.stray", "", None, first, said)
 
 
-_READ: Final = frozenset({"log", "erasure"})
+_READ: Final = frozenset({"log", ERASURE})
 
 
 class _Places:
@@ -353,4 +371,4 @@ class _Places:
             self._next = next(self._leaves, None)
 
 
-__all__ = ["LogState", "Problem", "Report", "verify"]
+__all__ = ["ERASURE", "LogState", "Problem", "Report", "by_id", "erased_by", "key_of", "unexplained", "verify"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.pipeline.run_records import ANN, made_record
 
+from cmf.codec import dumps
 from pipeline.audit.bundle import MANIFEST, Selection, open_bundle, verify_bundle, write_bundle
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Signer
@@ -156,3 +157,22 @@ def test_a_selection_of_a_log_that_was_rewritten_is_found_by_an_exported_head(
     others = [replace(head, root="0" * 64) for head in exported.heads]
     heads = [exported.signer.sign(head) for head in others] if signed else others
     assert {problem.code for problem in verify_bundle(exported.some, exported=heads).problems} == {code}
+
+
+@pytest.mark.spec("AUD-40")
+@pytest.mark.spec("AUD-52")
+def test_bytes_that_are_gone_from_a_selection_need_an_erasure_too(tmp_path: Path) -> None:
+    gone, kept = made_record(ANN), made_record(ANN)
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        for record in (gone, kept):
+            Recorder(store).record(record)
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE records SET body = NULL WHERE id = ?", (gone.id,))
+        write_bundle(tmp_path / "unsaid.zip", StoreEvidence(store.engine), selection=ANNS)
+        body = dumps({"schema": 1, "records": [gone.id]})
+        Recorder(store).record(replace(made_record(Context()), id="ers_1", kind="erasure", body=body))
+        write_bundle(tmp_path / "said.zip", StoreEvidence(store.engine), selection=ANNS)
+
+    (problem,) = verify_bundle(tmp_path / "unsaid.zip").problems
+    assert (problem.code, problem.record) == ("record.erased", gone.id)
+    assert verify_bundle(tmp_path / "said.zip").holds
