@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import typer
 
@@ -75,10 +75,10 @@ def run(
         for one in report.findings
     ]
     if report.compiles:
-        # OPA finds some of what is found above, at the same place: once is enough.
-        told = {(one.file, one.line) for one in listed if one.severity == "error"}
         others = _opa(folder) if _wanted(with_opa, "opa", folder) else []
-        listed += [one for one in others if (one.file, one.line) not in told]
+        # A field that no view has is a type error to OPA too, at the same place: once is enough.
+        told = {(one.file, one.line) for one in listed if one.code == "policy.unknown-field"}
+        listed += [one for one in others if one.code != _TYPE_ERROR or (one.file, one.line) not in told]
         regal = _regal(folder) if _wanted(with_regal, "regal", folder) else []
         listed += regal if with_regal else [dataclasses.replace(one, severity="warning") for one in regal]
     shown = [one for one in listed if one.code not in ignored]
@@ -111,6 +111,9 @@ def _junit_case(finding: Finding, *, fails: bool) -> JUnitCase:
     return JUnitCase(
         suite=finding.file, name=finding.code, failure=said if fails else None, skipped=None if fails else said
     )
+
+
+_TYPE_ERROR: Final = "opa.rego-type-error"
 
 
 # -- other people's programs -------------------------------------------------------------------------------------------
