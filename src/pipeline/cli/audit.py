@@ -16,12 +16,11 @@ from cmf.codec import dumps, loads
 from pipeline.audit.bundle import Selection, verify_bundle, write_bundle
 from pipeline.audit.evidence import Evidence
 from pipeline.audit.exporting import read_heads
-from pipeline.audit.heads import PublicKey, Signer
+from pipeline.audit.heads import Signer
 from pipeline.audit.query import parse
 from pipeline.audit.verification import Report, verify
-from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.cli.reading import Exit, fail, one_line_errors, read_public_key
 from pipeline.display import counted, escaped_json, visible
-from pipeline.errors import ConfigError
 from pipeline.sessions import wall_clock
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
@@ -41,7 +40,7 @@ def verify_place(place: str, *, heads: Path | None, keys: Sequence[Path], as_jso
     """Say what is wrong with a database or bundle, and leave with what it comes to."""
     with one_line_errors():
         exported = [] if heads is None else read_heads(heads)
-        trusted = [_public_key(file) for file in keys] or None
+        trusted = [read_public_key(file) for file in keys] or None
         if zipfile.is_zipfile(place):
             report = verify_bundle(Path(place), exported=exported, keys=trusted)
         else:
@@ -146,15 +145,6 @@ def _all(search: Search, query: Any) -> Iterator[Found]:
     while page := search.page(query, before=before, limit=1_000):
         yield from page
         before = page[-1].seq
-
-
-def _public_key(file: Path) -> PublicKey:
-    try:
-        return PublicKey.of(file.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        raise ConfigError(
-            "this is no public key", path=str(file), hint="`cmf audit key FILE` prints that of a private one"
-        ) from None
 
 
 def _code(report: Report) -> int:

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-import uvicorn
 
 from pipeline.assembly import load_policies
-from pipeline.audit.heads import PublicKey
-from pipeline.cli.playground import HOST, listening_at
-from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
+from pipeline.cli.reading import Exit, fail, one_line_errors, read_public_key
 from pipeline.errors import ConfigError
 from pipeline.policy_set import PolicySet
 from pipeline.review.access import Doorkeeper, Named, Person, Proxied, Role
@@ -44,7 +42,7 @@ def run(
     with one_line_errors():
         open_to_read(store).dispose()  # a file that is missing is not made
         hand = PoliciesAtHand(_sets(policies))
-        trusted = [_public_key(file) for file in keys] or None
+        trusted = [read_public_key(file) for file in keys] or None
         secret = "" if proxy_secret is None else _secret(proxy_secret)
     listening = listening_at(port)
     port = listening.getsockname()[1]
@@ -54,30 +52,13 @@ def run(
         keeper, hosts, where = Proxied(user_header, role_header, secret), None, f"http://{HOST}:{port}/"
     else:
         named = Named(Person(person, role), f"cmf_review_{port}")
-        keeper, hosts = named, frozenset({f"{HOST}:{port}", f"localhost:{port}"})
+        keeper, hosts = named, own_hosts(port)
         where = f"http://{HOST}:{port}/?t={named.token}"
     with one_line_errors(), Store.named(store, key=key) as opened:
         site = Site(opened, policies=hand, heads=heads, keys=trusted)
         site.catalog.catch_up()
         typer.echo(f"review: {where}")
-        typer.echo("this machine alone can reach it; Ctrl-C ends it", err=True)
-        settings = uvicorn.Config(
-            build_site(site, keeper, hosts=hosts),
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            lifespan="off",
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            limit_concurrency=64,
-            timeout_graceful_shutdown=1,
-        )
-        try:
-            uvicorn.Server(settings).run(sockets=[listening])
-        except KeyboardInterrupt:
-            raise typer.Exit(int(Exit.OK)) from None
+        serve(build_site(site, keeper, hosts=hosts), listening)
 
 
 def _sets(directories: Sequence[Path]) -> list[PolicySet]:
@@ -96,13 +77,6 @@ def _secret(file: Path) -> str:
     if len(secret) < MIN_SECRET:
         raise ConfigError("the proxy's secret is too short", path=str(file), hint=f"{MIN_SECRET} characters or more")
     return secret
-
-
-def _public_key(file: Path) -> PublicKey:
-    try:
-        return PublicKey.of(file.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        raise ConfigError("this is no public key", path=str(file), hint="`cmf audit key FILE` prints one") from None
 
 
 __all__ = ["run"]
