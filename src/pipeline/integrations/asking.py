@@ -23,6 +23,12 @@ def checked(guard: Guard) -> Guard:
     return guard
 
 
+def missing(package: str, extra: str) -> ConfigError:
+    """For a package that an integration plugs into, and that is not there."""
+    hint = f"pip install 'cmf-pipeline[{extra}]'"
+    return ConfigError(f"{package} is not installed", code="integration.not-installed", hint=hint)
+
+
 def around(guard: Guard, request: Request, ask: Ask[_T]) -> tuple[Outcome, _T]:
     """The outcome of the answer, and what `ask` gave beside it.
 
@@ -60,4 +66,4 @@ def unsayable(what: str) -> CallError:
     return CallError(f"{what} cannot be judged here, and is not sent", code="integration.unsayable", hint=hint)
 
 
-__all__ = ["Ask", "AsyncAsk", "aaround", "around", "checked", "unsayable"]
+__all__ = ["Ask", "AsyncAsk", "aaround", "around", "checked", "missing", "unsayable"]

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.gateway.refusal import Refusal
 from pipeline.guard import Guard
+from pipeline.integrations.asking import checked, missing
 from pipeline.integrations.turn import MAX_REPLY_BYTES, Answered, Got, Judge, Release, Send, Step, turn
 
 Library = Literal["httpx2", "httpx"]
@@ -137,13 +138,11 @@ def wrap(client: _C, guard: Guard) -> _C:
 
 
 def _library(guard: Guard, library: Library) -> Any:
-    if not isinstance(guard, Guard):
-        raise ConfigError("there is no guard to judge", code="integration.no-guard", hint="give a Guard")
+    checked(guard)
     try:
         return importlib.import_module(library)
     except ImportError:
-        hint = "pip install 'cmf-pipeline[httpx]'"
-        raise ConfigError(f"{library} is not installed", code="integration.not-installed", hint=hint) from None
+        raise missing(library, "httpx") from None
 
 
 def _said(request: Any, body: bytes) -> tuple[str, str, str, dict[str, str], bytes]:

@@ -15,7 +15,7 @@ from pipeline.decision import Action
 from pipeline.emission import emit
 from pipeline.errors import CallError, ConfigError
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, around, checked, unsayable
+from pipeline.integrations.asking import aaround, around, checked, missing, unsayable
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def middleware(guard: Guard) -> AgentMiddleware[Any, Any, Any]:
     try:
         from langchain.agents.middleware.types import AgentMiddleware
     except ImportError:
-        hint = "pip install 'cmf-pipeline[langchain]'"
-        raise ConfigError("langchain is not installed", code="integration.not-installed", hint=hint) from None
+        raise missing("langchain", "langchain") from None
     checked(guard)
 
     class CmfMiddleware(AgentMiddleware[Any, Any, Any]):

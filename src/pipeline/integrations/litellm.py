@@ -16,7 +16,7 @@ from pipeline.context import Context
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ApprovalRequired, ConfigError, DecisionError, PolicyUnavailable
 from pipeline.guard import Guard, Subject, raised
-from pipeline.integrations.asking import checked
+from pipeline.integrations.asking import checked, missing
 from pipeline.outcome import Outcome
 from pipeline.stage import Traffic
 
@@ -46,8 +46,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
         from litellm.integrations.custom_guardrail import CustomGuardrail
         from litellm.types.utils import ModelResponse, ModelResponseStream, all_litellm_params
     except ImportError:
-        hint = "pip install 'cmf-pipeline[litellm]'"
-        raise ConfigError("litellm is not installed", code="integration.not-installed", hint=hint) from None
+        raise missing("litellm", "litellm") from None
     checked(guard)
     who = subject or _who
 
@@ -79,12 +78,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             if outcome.request is None:
                 raise self._refused("What was judged is no request.", "pipeline.no-request")
             body = emit(outcome, _FORMAT)
-            kept = {name: value for name, value in data.items() if name in body or _is_own(name)}
-            for name in ("messages", "tools", "tool_choice"):
-                kept.pop(name, None)
-                if name in body:
-                    kept[name] = body[name]
-            return kept
+            return {**{name: value for name, value in data.items() if _is_own(name)}, **body}
 
         async def async_post_call_success_hook(
             self, data: dict[str, Any], user_api_key_dict: Any, response: Any

@@ -15,7 +15,7 @@ from cmf.tools import ToolDefinition
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ConfigError
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, checked, unsayable
+from pipeline.integrations.asking import aaround, checked, missing, unsayable
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -227,8 +227,7 @@ def _package() -> Any:
     try:
         import agents
     except ImportError:
-        hint = "pip install 'cmf-pipeline[openai-agents]'"
-        raise ConfigError("openai-agents is not installed", code="integration.not-installed", hint=hint) from None
+        raise missing("openai-agents", "openai-agents") from None
     return agents
 
 

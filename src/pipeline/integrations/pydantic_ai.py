@@ -18,9 +18,8 @@ from cmf.frozen import FrozenDict, freeze, frozen_mapping, thaw
 from cmf.message import Message
 from cmf.request import Choice, Request, Response
 from cmf.tools import ToolDefinition
-from pipeline.errors import ConfigError
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, checked, unsayable
+from pipeline.integrations.asking import aaround, checked, missing, unsayable
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -373,8 +372,7 @@ def _package() -> None:
     try:
         import pydantic_ai  # noqa: F401
     except ImportError:
-        hint = "pip install 'cmf-pipeline[pydantic-ai]'"
-        raise ConfigError("pydantic-ai is not installed", code="integration.not-installed", hint=hint) from None
+        raise missing("pydantic-ai", "pydantic-ai") from None
 
 
 __all__ = ["capability", "guarded_model"]

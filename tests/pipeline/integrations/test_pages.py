@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
 import re
-from contextlib import chdir, redirect_stdout
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +98,18 @@ def _litellm(_home: Path) -> dict[str, Any]:
     return {"key": SimpleNamespace(user_id="ann", team_id=None)}
 
 
+@contextmanager
+def _loop() -> Iterator[None]:
+    """For pages that run without one: a package's blocking call would make a loop that nobody closes."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
 PLAYED = {
     "httpx": _httpx,
     "asgi": _asgi,
@@ -115,7 +129,7 @@ def test_the_page_shows_what_happens(name: str, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (PAGES / f"{name}.md").read_text(encoding="utf-8"), re.DOTALL)
     known = PLAYED[name](tmp_path)
 
-    with chdir(tmp_path):
+    with chdir(tmp_path), _loop():
         for block in blocks:
             shown = io.StringIO()
             with redirect_stdout(shown):
