@@ -92,8 +92,9 @@ class ModelCall:
             raise CallError(
                 "what was judged is not this request", code="guard.other-request", hint="look at the stages"
             )
-        self.context = self.context.model_copy(update={"labels": self.context.labels | outcome.labels})
         self.asked = outcome.request
+        labels = self.context.labels | outcome.labels
+        self.context = self.context.model_copy(update={"labels": labels, "history": self.asked})
         if self._asks.dialect is None or self._body is None:
             name = self._named[0] if self._named else None
             return Given((outcome.request,), {}) if name is None else Given((), {name: outcome.request})
