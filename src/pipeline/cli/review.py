@@ -7,11 +7,9 @@ from pathlib import Path
 
 import typer
 
-from pipeline.assembly import load_policies
 from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_public_key
 from pipeline.errors import ConfigError
-from pipeline.policy_set import PolicySet
 from pipeline.review.access import Doorkeeper, Named, Person, Proxied, Role
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.site import Site
@@ -41,7 +39,7 @@ def run(
         fail("say who you are with --as NAME, or who the proxy is with --proxy-secret FILE", Exit.USAGE)
     with one_line_errors():
         open_to_read(store).dispose()  # a file that is missing is not made
-        hand = PoliciesAtHand(_sets(policies))
+        hand = PoliciesAtHand.of_directories(policies)
         trusted = [read_public_key(file) for file in keys] or None
         secret = "" if proxy_secret is None else _secret(proxy_secret)
     listening = listening_at(port)
@@ -59,14 +57,6 @@ def run(
         site.catalog.catch_up()
         typer.echo(f"review: {where}")
         serve(build_site(site, keeper, hosts=hosts), listening)
-
-
-def _sets(directories: Sequence[Path]) -> list[PolicySet]:
-    """The shipped set, and each directory's: alone and over the shipped one, as people use both."""
-    sets = [load_policies(None)]
-    for directory in directories:
-        sets += [load_policies(directory), load_policies(["shipped", directory])]
-    return sets
 
 
 def _secret(file: Path) -> str:

@@ -18,6 +18,7 @@ from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.gateway import workers
 from pipeline.gateway.config_file import Loaded, load
 from pipeline.gateway.identity import hash_of, new_key
+from pipeline.gateway.reviewing import reviewing
 from pipeline.gateway.running import admin_app, log_to_standard_error, run
 from pipeline.gateway.server import address_of, allow_files, listening, server_of
 from pipeline.gateway.service import assembled, built
@@ -34,13 +35,14 @@ def serve(*, config: Path, demo: bool, port: int | None, quiet: bool) -> None:
         beside = None
         if settings.admin is not None:
             beside = opened.enter_context(_listening(settings.admin.host, settings.admin.port))
+        review = opened.enter_context(reviewing(settings))
         if settings.workers > 1:
             _announce(clients, beside, demo=demo)
-            asyncio.run(workers.serve(settings, clients, beside, quiet=quiet))
+            asyncio.run(workers.serve(settings, clients, beside, quiet=quiet, review=review))
             return
         service = opened.enter_context(assembled(settings))
         _announce(clients, beside, demo=demo)
-        asyncio.run(run(service, settings, clients, admin_app(settings, service.operations), beside))
+        asyncio.run(run(service, settings, clients, admin_app(settings, service.operations, review), beside))
 
 
 def _announce(clients: socket.socket, beside: socket.socket | None, *, demo: bool) -> None:
@@ -71,7 +73,7 @@ def check(config: Path) -> None:
             audit = loaded.settings.audit.model_copy(update={"key_file": None, "heads_file": None})
             scratched = {"store": Path(scratch) / "check.db", "watch": False, "audit": audit}
             settings = loaded.settings.model_copy(update=scratched)
-            with built(settings):
+            with built(settings), reviewing(settings):
                 pass
     routes, upstreams = len(loaded.settings.routes), len(loaded.settings.upstreams)
     typer.echo(f"ok: {routes} route{'s'[: routes != 1]}, {upstreams} upstream{'s'[: upstreams != 1]}")

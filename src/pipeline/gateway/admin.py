@@ -1,10 +1,10 @@
-"""The port for whoever runs a gateway: probes, metrics, and with an admin's key what can be done. Spec: [GW-150] ff."""
+"""The port for whoever runs a gateway: probes, metrics, what an admin can do, the review site. Spec: [GW-150] ff."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from cmf.codec import dumps
 from pipeline.gateway import metrics as measured
@@ -14,6 +14,8 @@ from pipeline.gateway.operations import Operations
 from pipeline.gateway.refusal import Refusal
 
 _JSON: Final = "application/json"
+REVIEW: Final = "/review"
+App: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
 class AdminApp:
@@ -22,10 +24,12 @@ class AdminApp:
     Args:
         operations: what is asked.
         admins: the hashes of the keys that may do something; None where whoever reaches the port may.
+        review: the review site, which asks by itself who comes; None where there is none.
     """
 
-    def __init__(self, operations: Operations, admins: Sequence[str] | None) -> None:
+    def __init__(self, operations: Operations, admins: Sequence[str] | None, review: App | None = None) -> None:
         self._operations = operations
+        self._review = review
         self._admins = None if admins is None else tuple(admins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -33,6 +37,9 @@ class AdminApp:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
         elif scope["type"] == "http":
+            if self._review is not None and f"{scope['path']}/".startswith(f"{REVIEW}/"):
+                await self._review({**scope, "root_path": REVIEW}, receive, send)
+                return
             try:
                 status, media_type, body, more = await self._answer(scope)
             except Refusal as refusal:
@@ -102,4 +109,4 @@ async def _send(send: Send, status: int, media_type: str, body: bytes, more: Map
     await send({"type": "http.response.body", "body": body})
 
 
-__all__ = ["AdminApp"]
+__all__ = ["REVIEW", "AdminApp", "App"]

@@ -25,7 +25,7 @@ from pipeline.metadata import load_yaml
 MAX_FILE_BYTES: Final = 1024 * 1024
 PREFIX: Final = "CMF_"
 STORE: Final = "cmf.db"  # beside the file, where it names none
-_PATHS: Final = ("policies", "profiles", "store", "script", "file", "pins", "key_file", "heads_file")
+_PATHS: Final = ("policies", "profiles", "store", "script", "file", "pins", "key_file", "heads_file", "public_keys")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

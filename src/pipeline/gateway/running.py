@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Iterator
 
 from cmf.codec import dumps
-from pipeline.gateway.admin import AdminApp
+from pipeline.gateway.admin import AdminApp, App
 from pipeline.gateway.operations import Operations
 from pipeline.gateway.server import server_of
 from pipeline.gateway.service import Service
@@ -80,11 +80,11 @@ def heard(which: signal.Signals, call: Callable[[], None]) -> Iterator[None]:
         loop.remove_signal_handler(which)
 
 
-def admin_app(settings: Settings, operations: Operations) -> AdminApp | None:
+def admin_app(settings: Settings, operations: Operations, review: App | None = None) -> AdminApp | None:
     """What answers whoever runs it, as settings say; nobody may do anything whose key is not there."""
     if settings.admin is None:
         return None
-    return AdminApp(operations, [key.hash for key in settings.admin.keys])
+    return AdminApp(operations, [key.hash for key in settings.admin.keys], review)
 
 
 def log_to_standard_error(*, quiet: bool) -> None:

@@ -68,7 +68,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
     upstreams = {name: _upstream(one, settings, environment) for name, one in settings.upstreams.items()}
     healths = {name: Health(one.health) for name, one in settings.upstreams.items()}
     with ExitStack() as opened:
-        store = opened.enter_context(_store(settings))
+        store = opened.enter_context(store_of(settings))
         shared = settings.sessions.store
         sessions = store.sessions() if shared is None else opened.enter_context(open_sessions(shared))
         metrics = Metrics(
@@ -143,7 +143,8 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         yield Service(gateway, operations, gateway if tracing is None else tracing.around(gateway))
 
 
-def _store(settings: Settings) -> Store:
+def store_of(settings: Settings) -> Store:
+    """The gateway's own store, opened; it is the caller's to close."""
     audit = settings.audit
     heads = None if audit.heads_file is None else HeadFile(audit.heads_file)
     return Store.named(settings.store, key=audit.key_file, heads=heads, heads_seconds=audit.heads_seconds)
@@ -182,7 +183,7 @@ def _law(route: Route | McpServer, settings: Settings) -> _Law:
 def _guards(
     settings: Settings, sessions: SessionStore, recorder: Records, environment: Mapping[str, str] | None
 ) -> dict[_Law, Guard]:
-    key = None if settings.seal_key is None else _seal_key(secret_of(settings.seal_key, environment))
+    key = seal_key(settings, environment)
     profiles = Profiles.load(*settings.profiles)
     guards: dict[_Law, Guard] = {}
     judged: tuple[Route | McpServer, ...] = (*settings.routes, *settings.mcp.values())
@@ -203,9 +204,12 @@ def _guards(
     return guards
 
 
-def _seal_key(text: str) -> bytes:
+def seal_key(settings: Settings, environment: Mapping[str, str] | None = None) -> bytes | None:
+    """What opens what waits for a person; None where each process has one of its own. ConfigError for another text."""
+    if settings.seal_key is None:
+        return None
     try:
-        key = bytes.fromhex(text)
+        key = bytes.fromhex(secret_of(settings.seal_key, environment))
     except ValueError:
         key = b""
     if len(key) != 32:
@@ -226,4 +230,4 @@ def _ready(sessions: SessionStore) -> None:
     sessions.read(Context(session="readyz"))
 
 
-__all__ = ["Service", "assembled", "built"]
+__all__ = ["Service", "assembled", "built", "identities", "seal_key", "store_of"]

@@ -14,6 +14,7 @@ from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
 from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.routing import Destinations, HealthSettings, Target, check_routing
 from pipeline.gateway.sections import Name, Seconds, Secret, Section
+from pipeline.review.access import Role
 
 DialectName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama"]
 UpstreamDialect = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama", "openrouter"]
@@ -120,6 +121,14 @@ class Admin(Section):
     keys: tuple[AdminKey, ...] = ()
 
 
+class Review(Section):
+    """The review site, at `/review` on the port of `admin`, for subjects with one of these roles."""
+
+    roles: Annotated[dict[str, Role], Field(min_length=1)]  # what a subject with that role may do there
+    policies: tuple[Path, ...] = ()  # candidates: what would they have decided?
+    public_keys: tuple[Path, ...] = ()  # those that may have signed the log
+
+
 class Telemetry(Section):
     """Where spans and metrics go (OpenTelemetry, extra `otel`); what the environment's `OTEL_…` says holds besides."""
 
@@ -176,6 +185,7 @@ class Settings(Section):
     history: Literal["claimed", "trusted"] = "claimed"
     limits: Limits = Limits()
     admin: Admin | None = None
+    review: Review | None = None
     workers: Annotated[int, Field(ge=1, le=64)] = 1  # processes that serve
     grace_seconds: Seconds = 20.0  # what is in work when it is to end may take so long
     watch: bool = True  # read policies again when their files change
@@ -207,6 +217,10 @@ class Settings(Section):
                 raise ValueError(f"a {what} is there twice")
         if not (self.keys or self.issuers or self.proxy or self.anonymous):
             raise ValueError("nobody can ask: give `keys` (cmf config key), `issuers`, or say `anonymous: true`")
+        if self.review is not None and self.admin is None:
+            raise ValueError("the review site is on the port of `admin`: give it one")
+        if self.review is not None and not (self.keys or self.issuers or self.proxy):
+            raise ValueError("nobody could come to the review site: give `keys`, `issuers` or `proxy`")
         if isinstance(self.store, str) and self.audit.key_file is None:
             raise ValueError("a store on a server needs `audit.key_file`: the key that signs its records")
         return self
@@ -221,6 +235,7 @@ __all__ = [
     "Key",
     "Limits",
     "Listen",
+    "Review",
     "Route",
     "RouteLimits",
     "Secret",

@@ -23,6 +23,7 @@ import aiohttp
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from pipeline.errors import ConfigError
+from pipeline.gateway.admin import App
 from pipeline.gateway.operations import Operations, merged
 from pipeline.gateway.running import admin_app, hanging_up, heard
 from pipeline.gateway.sections import Secret
@@ -192,9 +193,16 @@ def _json(body: bytes) -> Any:
 
 
 async def serve(
-    settings: Settings, clients: socket.socket, beside: socket.socket | None, *, quiet: bool = False
+    settings: Settings,
+    clients: socket.socket,
+    beside: socket.socket | None,
+    *,
+    quiet: bool = False,
+    review: App | None = None,
 ) -> None:
     """Have `settings.workers` processes serve until SIGTERM or SIGINT; what is in work may end.
+
+    `review` is the review site, which this process serves.
 
     Raises:
         ConfigError: they could not begin.
@@ -203,7 +211,7 @@ async def serve(
         home = Path(directory)
         crew = Crew(_sealed(settings, home), clients, home, quiet=quiet)
         loop = asyncio.get_running_loop()
-        app = admin_app(settings, crew)
+        app = admin_app(settings, crew, review)
         other = None if app is None or beside is None else server_of(app, beside=True)
         admin = None if other is None or beside is None else loop.create_task(other.serve(sockets=[beside]))
         with heard(signal.SIGTERM, crew.end), heard(signal.SIGINT, crew.end), hanging_up(crew):

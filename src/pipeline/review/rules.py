@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
+from pipeline.assembly import load_policies
 from pipeline.metadata import Rule
 from pipeline.policy_set import PolicySet
 
@@ -17,6 +19,18 @@ class PoliciesAtHand:
 
     def __init__(self, sets: Iterable[PolicySet] = ()) -> None:
         self._sets: Mapping[str, PolicySet] = {one.revision: one for one in sets}
+
+    @classmethod
+    def of_directories(cls, directories: Iterable[Path]) -> PoliciesAtHand:
+        """The shipped set, and each directory's: alone and over the shipped one, as people use both.
+
+        Raises:
+            PolicyError: one of them cannot be used.
+        """
+        sets = [load_policies(None)]
+        for directory in directories:
+            sets += [load_policies(directory), load_policies(["shipped", directory])]
+        return cls(sets)
 
     def of(self, revision: str) -> PolicySet | None:
         """The set of that revision."""

@@ -19,13 +19,13 @@ from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report
 from pipeline.record import Record
 from pipeline.recorder import Recorder
-from pipeline.review.access import Person, Role
+from pipeline.review.access import Person, Refused, Role
 from pipeline.review.catalog import OWN_NAMES, Catalog
 from pipeline.review.contents import Again, Contents, StoreContents
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.telling import readable
 from pipeline.review.words import MAX_TEXT, SCHEMA
-from pipeline.sessions import wall_clock
+from pipeline.sessions import SessionStore, wall_clock
 from pipeline.store import contents as stored
 from pipeline.store.database import Store
 from pipeline.store.overview import Placed, bodies_of
@@ -79,16 +79,6 @@ class Download:
 Answer: TypeAlias = Page | Redirect | Download
 
 
-class Refused(Exception):
-    """Something that is not done, or not there: a status, and words for who asked."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
-
-
 @dataclass(slots=True)
 class Verified:
     """The last check of the log that this process made."""
@@ -105,6 +95,7 @@ class Site:
         store: it stays the caller's to close.
         policies: sets that are at hand; rules of other revisions are known by id alone.
         contents: where what was judged is kept; by default in the store.
+        sessions: where approvals are kept; by default in the store. seal_key: opens what they are about.
         heads: the file of exported heads. keys: who may have signed.
         clock: the time.
     """
@@ -115,6 +106,8 @@ class Site:
         *,
         policies: PoliciesAtHand | None = None,
         contents: Contents | None = None,
+        sessions: SessionStore | None = None,
+        seal_key: bytes | None = None,
         heads: Path | None = None,
         keys: Sequence[PublicKey] | None = None,
         clock: Clock = wall_clock,
@@ -125,7 +118,9 @@ class Site:
         own = StoreContents(stored.Contents(store.engine, store.writer, clock=clock))
         self.contents: Contents = contents or own
         self.again = Again(self.policies.bundles())
-        self.approvals = Approvals(store.sessions(clock=clock), _may_approve)
+        kept = store.sessions(clock=clock) if sessions is None else sessions
+        self.approvals = Approvals(kept, _may_approve, seal_key=seal_key)
+        self.opens_sealed = seal_key is not None
         self.heads = heads
         self.keys = keys
         self.clock = clock

@@ -24,7 +24,7 @@ from cmf.codec import dumps
 from pipeline.display import visible
 from pipeline.errors import AuditError, PipelineError, StoreError
 from pipeline.review import actions, detail, lists, oversight
-from pipeline.review.access import Doorkeeper, Forms, Named, Person, Role
+from pipeline.review.access import Doorkeeper, Forms, Named, Person, Role, SignedIn
 from pipeline.review.charts import HEIGHT, WIDTH
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit
 
@@ -101,6 +101,9 @@ def build_site(site: Site, doorkeeper: Doorkeeper, *, hosts: frozenset[str] | No
     routes += [Route(f"{path}.json", web.page(does, "json"), methods=["GET"]) for path, does in _PAGES.items()]
     routes += [Route(path, web.page(does, "html"), methods=["GET"]) for path, does in {**_LISTS, **_PAGES}.items()]
     routes += [Route(path, web.form(does), methods=["POST"]) for path, does in _FORMS.items()]
+    if isinstance(doorkeeper, SignedIn):
+        routes.append(Route("/enter", web.enter(doorkeeper), methods=["POST"]))
+        routes.append(Route("/leave", web.leave(doorkeeper), methods=["POST"]))
     missing = web.missing
     return Starlette(routes=routes, exception_handlers={404: missing, 405: missing})
 
@@ -135,11 +138,52 @@ class _Web:
             self._check_host(request)
         except Refused as refused:
             return self._refusal(refused, None, "html")
-        answer = Response(status_code=303, headers={"location": self.link("/sessions", q=lists.NEEDS)})
+        answer = self._to_sessions()
         keeper = self._doorkeeper
         if isinstance(keeper, Named) and keeper.opens(request.query_params.get("t", "")):
             answer.set_cookie(keeper.cookie, keeper.token, httponly=True, samesite="strict", path=self._base or "/")
         return _walled(answer)
+
+    def enter(self, keeper: SignedIn) -> _Endpoint:
+        """The other way in: a key becomes a cookie; then the sessions."""
+
+        async def enters(request: Request) -> Response:
+            made = await keeper.enter((await _fields(request)).get("key", ""), _peer(request))
+            answer = self._to_sessions()
+            # Whether a proxy in front speaks TLS is told by the address of the page that the form was on.
+            secure = urlsplit(request.headers.get("origin", "")).scheme == "https"
+            path = self._base or "/"
+            answer.set_cookie(keeper.cookie, made, httponly=True, samesite="strict", path=path, secure=secure)
+            return answer
+
+        return self._door(enters)
+
+    def leave(self, keeper: SignedIn) -> _Endpoint:
+        """The way out."""
+
+        async def leaves(request: Request) -> Response:
+            await _fields(request)
+            keeper.leave(_cookies(request.headers.get("cookie", "")))
+            answer = self._to_sessions()
+            answer.delete_cookie(keeper.cookie, path=self._base or "/", httponly=True, samesite="strict")
+            return answer
+
+        return self._door(leaves)
+
+    def _door(self, does: _Endpoint) -> _Endpoint:
+        async def answer(request: Request) -> Response:
+            try:
+                self._check_host(request)
+                return _walled(await does(request))
+            except ClientDisconnect:
+                return Response(status_code=400)
+            except Refused as refused:
+                return self._refusal(refused, None, "html")
+
+        return answer
+
+    def _to_sessions(self) -> Response:
+        return Response(status_code=303, headers={"location": self.link("/sessions", q=lists.NEEDS)})
 
     def file(self, name: str) -> _Endpoint:
         """A file of this package."""
@@ -175,7 +219,7 @@ class _Web:
         person: Person | None = None
         try:
             self._check_host(request)
-            person = self._person(request)
+            person = await self._person(request)
             given = await self._form(request, person) if posted else {}
             params = dict(request.query_params) | ({"as": form} if form != "html" else {})
             visit = Visit(person, params, dict(request.path_params), given)
@@ -230,6 +274,7 @@ class _Web:
             "checked": checked,
             "template": page.template,
             "needing": 0 if person is None else self._site.catalog.needing(),
+            "enters": isinstance(self._doorkeeper, SignedIn),
         }
         text = self._templates.get_template(page.template).render(**frame, d=page.data)
         return _walled(Response(text, page.status, {"content-type": "text/html; charset=utf-8"}))
@@ -247,32 +292,42 @@ class _Web:
         if self._hosts is not None and (len(host) != 1 or host[0].lower() not in self._hosts):
             raise Refused(421, "review.host", "This is not the name of this server.")
 
-    def _person(self, request: Request) -> Person:
+    async def _person(self, request: Request) -> Person:
         headers = {name: values[0] for name in request.headers if len(values := request.headers.getlist(name)) == 1}
-        person = self._doorkeeper.person(headers, _cookies(headers.get("cookie", "")))
+        cookies = _cookies(headers.get("cookie", ""))
+        person = await self._doorkeeper.person(headers, cookies, _peer(request))
         if person is None:
             raise Refused(401, "review.nobody", "Open the address that `cmf review` printed, or sign in at the proxy.")
         return person
 
     async def _form(self, request: Request, person: Person) -> Mapping[str, str]:
-        host = request.headers.get("host", "")
-        for origin in request.headers.getlist("origin"):
-            if urlsplit(origin).netloc.lower() != host.lower():
-                raise Refused(403, "review.origin", "This form is not from this site.")
-        if any(site not in ("same-origin", "none") for site in request.headers.getlist("sec-fetch-site")):
-            raise Refused(403, "review.origin", "This form is not from this site.")
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_FORM:
-                raise Refused(413, "review.too-long", f"More than {MAX_FORM} bytes.")
-        try:
-            fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"))
-        except ValueError:
-            raise Refused(422, "review.form", "This form cannot be read.") from None
+        fields = await _fields(request)
         if not self._forms.holds(person, fields.get("mark", "")):
             raise Refused(403, "review.form", "This form is too old, or not from this site. Load the page again.")
         return fields
+
+
+async def _fields(request: Request) -> Mapping[str, str]:
+    """The fields of a form that is from this site; Refused for another one, or one that is too long."""
+    host = request.headers.get("host", "")
+    for origin in request.headers.getlist("origin"):
+        if urlsplit(origin).netloc.lower() != host.lower():
+            raise Refused(403, "review.origin", "This form is not from this site.")
+    if any(site not in ("same-origin", "none") for site in request.headers.getlist("sec-fetch-site")):
+        raise Refused(403, "review.origin", "This form is not from this site.")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_FORM:
+            raise Refused(413, "review.too-long", f"More than {MAX_FORM} bytes.")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"))
+    except ValueError:
+        raise Refused(422, "review.form", "This form cannot be read.") from None
+
+
+def _peer(request: Request) -> str | None:
+    return None if request.client is None else request.client.host
 
 
 def _cookies(header: str) -> dict[str, str]:

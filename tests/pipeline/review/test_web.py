@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -92,7 +93,7 @@ def test_of_several_roles_the_highest_counts_and_two_names_are_none(store: Store
     keeper = Proxied("X-User", "X-Role", "s" * 20)
     headers = {"x-cmf-proxy-secret": "s" * 20, "x-user": "ann", "x-role": "viewer,signer,reviewer"}
 
-    assert keeper.person(headers, {}) == Person("ann", Role.SIGNER)
+    assert asyncio.run(keeper.person(headers, {})) == Person("ann", Role.SIGNER)
     http = TestClient(build_site(Site(store), keeper))
     twice = [*headers.items(), ("x-user", "root")]
     assert http.get("/sessions", headers=twice).status_code == 401
