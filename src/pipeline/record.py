@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from cmf.codec import dumps
+from pipeline.audit.evidence import commitment_of
 from pipeline.context import Context
 from pipeline.decision import Decision, Effect, Hit, StageRecord, ViewDecision
 
@@ -53,7 +54,7 @@ class Content:
     @property
     def commitment(self) -> str:
         """SHA-256 of the salt and the bytes, as hex."""
-        return hashlib.sha256(self.salt + self.body).hexdigest()
+        return commitment_of(self.salt, self.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

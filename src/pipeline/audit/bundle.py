@@ -18,18 +18,17 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from cmf.codec import dumps, loads
-from pipeline.audit.evidence import FIELDS, Evidence, Leaf, LogRow, StoredHead, leaf_of
+from pipeline.audit.evidence import FIELDS, Evidence, Kept, Leaf, LogRow, StoredHead, leaf_of
 from pipeline.audit.heads import Head, PublicKey
 from pipeline.audit.tree import Proofs, included
 from pipeline.audit.verification import (
     ERASURE,
+    Erasures,
     LogState,
     Problem,
     Report,
     by_id,
-    erased_by,
     key_of,
-    unexplained,
     verify,
 )
 from pipeline.errors import AuditError
@@ -43,9 +42,9 @@ _HOW_TO: Final = """Evidence of what was decided.
   cmf audit verify FILE [--heads EXPORTED] [--key PUBLIC.pem]
 
 checks it without a network or a server. records.jsonl has a record a line: its row, its bytes as they were stored,
-and in a selection the proof that it is in its log. heads.jsonl has the signed tree heads, logs.jsonl the logs,
-policies/ the rules by revision. Trees are those of RFC 9162 with SHA-256, signatures are Ed25519; docs/spec/audit.md
-describes the rest.
+in a selection the proof that it is in its log, and, where that was asked for, what was judged with its salt.
+heads.jsonl has the signed tree heads, logs.jsonl the logs, policies/ the rules by revision. Trees are those of
+RFC 9162 with SHA-256, signatures are Ed25519; docs/spec/audit.md describes the rest.
 """
 
 
@@ -63,6 +62,7 @@ def write_bundle(
     *,
     selection: Selection | None = None,
     policies: Mapping[str, bytes] | None = None,
+    contents: bool = False,
     made_at: int = 0,
 ) -> int:
     """How many records were written; the file is new, or nothing is written.
@@ -72,6 +72,8 @@ def write_bundle(
         evidence: a database.
         selection: by default everything.
         policies: revision → the bundle of it, for those that are known.
+        contents: whether what was judged goes with its record, as far as the evidence has it. No erasure reaches it
+            there; that it was taken is the caller's to put on record, before (`Contents.taken`).
         made_at: microseconds since the epoch; said in the manifest.
 
     Raises:
@@ -79,7 +81,7 @@ def write_bundle(
     """
     try:
         with file.open("xb") as opened, zipfile.ZipFile(opened, "w", zipfile.ZIP_STORED) as bundle:
-            return _Writing(bundle, evidence, selection).run(policies or {}, made_at)
+            return _Writing(bundle, evidence, selection, contents=contents).run(policies or {}, made_at)
     except FileExistsError:
         raise AuditError("there is such a file already", path=str(file), hint="choose another name") from None
     except OSError as error:
@@ -88,8 +90,11 @@ def write_bundle(
 
 
 class _Writing:
-    def __init__(self, bundle: zipfile.ZipFile, evidence: Evidence, selection: Selection | None) -> None:
+    def __init__(
+        self, bundle: zipfile.ZipFile, evidence: Evidence, selection: Selection | None, *, contents: bool
+    ) -> None:
         self._bundle = bundle
+        self._contents = contents and evidence.has_contents
         self._evidence = evidence
         self._selection = selection
         self._digests: dict[str, str] = {}
@@ -106,6 +111,7 @@ class _Writing:
         self._put("README.txt", _HOW_TO.encode())
         said = None if self._selection is None else self._selection.said
         manifest = {"schema": SCHEMA, "made_at": made_at, "selection": said, "records": count, "files": self._digests}
+        manifest["contents"] = self._contents
         self._bundle.writestr(zipfile.ZipInfo(MANIFEST, _MOMENT), dumps(manifest))
         return count
 
@@ -121,11 +127,11 @@ class _Writing:
     def _records(self, logs: Sequence[LogRow]) -> Iterator[bytes]:
         for log in logs:
             if self._selection is None:
-                yield from (_line(log.id, leaf) for leaf in self._evidence.leaves(log.id))
+                yield from (self._line(log.id, leaf) for leaf in self._evidence.leaves(log.id))
             else:
                 yield from self._selected(log.id, self._selection)
         if self._selection is None:
-            yield from (_line(None, leaf) for leaf in self._evidence.strays())
+            yield from (self._line(None, leaf) for leaf in self._evidence.strays())
 
     def _selected(self, log: str, selection: Selection) -> Iterator[bytes]:
         chosen: list[Leaf] = []
@@ -140,7 +146,16 @@ class _Writing:
                 chosen.append(leaf)
         proofs = Proofs(hashes)
         for leaf in chosen if some else ():
-            yield _line(log, leaf, proofs.inclusion(leaf.place))
+            yield self._line(log, leaf, proofs.inclusion(leaf.place))
+
+    def _line(self, log: str | None, leaf: Leaf, proof: Sequence[bytes] | None = None) -> bytes:
+        body = None if leaf.body is None else leaf.body.decode("utf-8", "replace")
+        line: dict[str, Any] = {"log": log, "place": leaf.place, "seq": leaf.seq, **leaf.row, "body": body}
+        if proof is not None:
+            line["proof"] = [step.hex() for step in proof]
+        if self._contents and leaf.content is not None:
+            line["content"] = [base64.b64encode(one).decode() for one in leaf.content]
+        return dumps(line)
 
     def _write(self, name: str, lines: Iterable[bytes]) -> int:
         digest, count = hashlib.sha256(), 0
@@ -159,14 +174,6 @@ class _Writing:
             self._digests[name] = hashlib.sha256(content).hexdigest()
 
 
-def _line(log: str | None, leaf: Leaf, proof: Sequence[bytes] | None = None) -> bytes:
-    body = None if leaf.body is None else leaf.body.decode("utf-8", "replace")
-    line: dict[str, Any] = {"log": log, "place": leaf.place, "seq": leaf.seq, **leaf.row, "body": body}
-    if proof is not None:
-        line["proof"] = [step.hex() for step in proof]
-    return dumps(line)
-
-
 _Line: TypeAlias = tuple[str | None, Leaf, list[bytes]]  # the log, the record, and the proof that it is in it
 
 
@@ -178,6 +185,11 @@ class Bundle:
     manifest: Mapping[str, Any]
     log_rows: tuple[LogRow, ...]
     stored_heads: Mapping[str, tuple[StoredHead, ...]]
+
+    @property
+    def has_contents(self) -> bool:
+        """Whether what was judged was taken with its records."""
+        return self.manifest.get("contents") is True
 
     def logs(self) -> Iterable[LogRow]:
         """Every log."""
@@ -195,6 +207,10 @@ class Bundle:
         """The records of no log, or of one that is not among `logs`."""
         known = {row.id for row in self.log_rows}
         return (leaf for name, leaf, _ in self._lines() if name not in known)
+
+    def orphans(self) -> Iterable[str]:
+        """None: content stands in the line of its record."""
+        return ()
 
     def proved(self) -> Iterator[_Line]:
         """The records of a selection with their proofs."""
@@ -217,7 +233,9 @@ def _read_line(line: bytes) -> _Line | None:
         row = {name: found[name] for name in FIELDS}
         body = None if found["body"] is None else found["body"].encode()
         proof = [bytes.fromhex(step) for step in found.get("proof", ())]
-        return found["log"], Leaf(int(found["place"]), int(found["seq"]), row, body), proof
+        kept = [base64.b64decode(one, validate=True) for one in found.get("content", ())]
+        leaf = Leaf(int(found["place"]), int(found["seq"]), row, body, Kept(*kept) if kept else None)
+        return found["log"], leaf, proof
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -266,8 +284,7 @@ def verify_bundle(file: Path, *, exported: Iterable[Head] = (), keys: Sequence[P
 def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[PublicKey] | None) -> Report:
     problems: list[Problem] = []
     heads: dict[str, Head] = {}
-    erased: set[str] = set()
-    gone: list[tuple[str, Leaf]] = []
+    erasures = Erasures(has_contents=bundle.has_contents)
     trusted = by_id(keys)
     for row in bundle.logs():
         key = key_of(row, trusted)
@@ -287,13 +304,13 @@ def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[P
         ):
             said = "it is not what was signed at this place"
             problems.append(Problem("record.changed", log or "", leaf.place, leaf.id, said))
-        elif leaf.body is None:
-            gone.append((head.log, leaf))
-        elif leaf.kind == ERASURE:
-            erased |= erased_by(leaf.body)
+        else:
+            problems += erasures.see(head.log, leaf)
+            if leaf.body is not None and leaf.kind == ERASURE:
+                erasures.read(leaf.body)
         if log in counts:
             counts[log] += 1
-    problems += (unexplained(log, leaf) for log, leaf in gone if leaf.id not in erased)
+    problems += erasures.problems()
     vouched = {(head.log, head.size): head for head in exported}
     for name, head in heads.items():
         anchor = vouched.get((name, head.size), head)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from cmf.codec import dumps
+from cmf.codec import dumps, loads
+from cmf.errors import DecodeError
 from pipeline.audit.heads import Head
 from pipeline.audit.tree import leaf_hash
 
@@ -29,14 +30,46 @@ def strays_noted(leaves: Iterable[bytes]) -> dict[str, Any]:
     return {"records": len(every), "digest": hashlib.sha256(b"".join(every)).hexdigest()}
 
 
+def commitment_of(salt: bytes, body: bytes) -> str:
+    """What a record says of content that is kept apart from it: SHA-256 of the salt and the bytes, as hex [AUD-70]."""
+    return hashlib.sha256(salt + body).hexdigest()
+
+
+def committed_in(record: bytes | None) -> str | None:
+    """The commitment that a record's body names; None where it names none."""
+    if record is None or b'"commitment"' not in record:
+        return None
+    try:
+        said = loads(record).get("content", {}).get("commitment")
+    except (DecodeError, AttributeError):
+        said = None
+    return said if isinstance(said, str) else None
+
+
+class Kept(NamedTuple):
+    """Content as it lies beside its record. A database without types of its own may hold anything here."""
+
+    salt: bytes
+    body: bytes
+
+    @property
+    def commitment(self) -> str:
+        """What a record would say that is to be of this; empty for what is no content at all."""
+        return commitment_of(*self) if type(self.salt) is type(self.body) is bytes else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A record in its place. `body` is None where it was erased; `seq` is its number in the database, if known."""
+    """A record in its place. `body` is None where it was erased; `seq` is its number in the database, if known.
+
+    `content` is what was kept apart from it, where the evidence has contents and there is one.
+    """
 
     place: int
     seq: int
     row: Mapping[str, Any]
     body: bytes | None
+    content: Kept | None = None
 
     @property
     def id(self) -> str:
@@ -78,6 +111,11 @@ class LogRow:
 class Evidence(Protocol):
     """Where records, heads and logs are read from; each call reads from the beginning."""
 
+    @property
+    def has_contents(self) -> bool:
+        """Whether leaves come with what was kept apart from them, so that what is not there is missing."""
+        ...
+
     def logs(self) -> Iterable[LogRow]:
         """Every log."""
         ...
@@ -94,5 +132,20 @@ class Evidence(Protocol):
         """The records of no log, or of one that is not among `logs`, by number."""
         ...
 
+    def orphans(self) -> Iterable[str]:
+        """The ids of records that are not there, and that content is kept to."""
+        ...
 
-__all__ = ["FIELDS", "Evidence", "Leaf", "LogRow", "StoredHead", "leaf_of", "strays_noted"]
+
+__all__ = [
+    "FIELDS",
+    "Evidence",
+    "Kept",
+    "Leaf",
+    "LogRow",
+    "StoredHead",
+    "commitment_of",
+    "committed_in",
+    "leaf_of",
+    "strays_noted",
+]

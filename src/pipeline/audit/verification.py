@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cmf.codec import loads
-from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, leaf_of, strays_noted
+from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, committed_in, leaf_of, strays_noted
 from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.audit.tree import Tree
 
@@ -124,14 +124,61 @@ def key_of(row: LogRow, trusted: Mapping[str, PublicKey] | None) -> PublicKey | 
         return None
 
 
-def erased_by(body: bytes) -> frozenset[str]:
-    """The ids of the records whose bytes an erasure, which is vouched for, took away."""
-    return frozenset(loads(body)["records"])
+class _Place(NamedTuple):
+    """Which record, and where; without its bytes, of which there may be many."""
+
+    log: str
+    place: int
+    record: str
 
 
-def unexplained(log: str, leaf: Leaf) -> Problem:
-    """The problem of a record whose bytes are gone though no erasure names it."""
-    return Problem("record.erased", log, leaf.place, leaf.id, "its body is gone, and no record says why")
+class Erasures:
+    """What is gone, and what erasures that are vouched for say is gone: records' bytes, and contents apart from them.
+
+    What names it may come after it, or stand in another log: so all of it is said at the end.
+
+    Args:
+        has_contents: whether the evidence has contents; without them it says nothing that they are not there.
+    """
+
+    def __init__(self, *, has_contents: bool) -> None:
+        self._has_contents = has_contents
+        self._records: set[str] = set()
+        self._contents: set[str] = set()
+        self._bodies_gone: list[_Place] = []
+        self._contents_gone: list[_Place] = []
+        self._contents_here: list[_Place] = []
+
+    def read(self, erasure: bytes) -> None:
+        """Take note of what the body of an erasure says."""
+        said = loads(erasure)
+        self._records |= set(said["records"])
+        self._contents |= set(said.get("contents", ()))
+
+    def see(self, log: str, leaf: Leaf) -> Iterator[Problem]:
+        """Take note of a record that is as it was signed; its content is a problem that is not what it commits to."""
+        at, committed = _Place(log, leaf.place, leaf.id), committed_in(leaf.body)
+        if leaf.body is None:
+            self._bodies_gone.append(at)
+        if leaf.content is None:
+            if committed is not None and self._has_contents:
+                self._contents_gone.append(at)
+        elif leaf.content.commitment != committed:
+            yield Problem("content.changed", *at, "what is kept of it is not what it commits to")
+        else:
+            self._contents_here.append(at)
+
+    def problems(self) -> Iterator[Problem]:
+        """What is gone though no erasure names it, and what is there though one does."""
+        for at in self._bodies_gone:
+            if at.record not in self._records:
+                yield Problem("record.erased", *at, "its body is gone, and no record says why")
+        for at in self._contents_gone:
+            if at.record not in self._contents:
+                yield Problem("content.missing", *at, "what was kept of it is gone, and no record says why")
+        for at in self._contents_here:
+            if at.record in self._contents:
+                yield Problem("content.erased", *at, "what was kept of it is there, and a record says that it is gone")
 
 
 @dataclass(slots=True)
@@ -152,8 +199,7 @@ class _Check:
         self._exported = exported
         self._keys = by_id(keys)
         self._problems: list[Problem] = []
-        self._erased: set[str] = set()
-        self._gone: list[tuple[str, Leaf]] = []
+        self._erasures = Erasures(has_contents=evidence.has_contents)
         self._noted: list[tuple[str, Mapping[str, Any]]] = []
         self._before: list[Mapping[str, Any]] = []
 
@@ -168,9 +214,9 @@ class _Check:
         self._check_anchors(logs)
         self._check_notes(logs)
         self._check_strays()
-        for log, leaf in self._gone:
-            if leaf.id not in self._erased:
-                self._problems.append(unexplained(log, leaf))
+        self._problems += self._erasures.problems()
+        for record in self._evidence.orphans():
+            self._found("content.stray", "", None, record, "content is kept to this record, and there is none")
         states = tuple(
             LogState(name, known.records, known.heads, max((s for s in known.anchors if s in known.roots), default=0))
             for name, known in logs.items()
@@ -267,16 +313,17 @@ class _Check:
         found = leaf_of(leaf.row)
         if (expected is not None and found != expected) or not leaf.whole:
             self._found("record.changed", name, place, leaf.id, "it is not what was signed at this place")
-        elif leaf.body is None:
-            self._gone.append((name, leaf))
-        elif expected is not None and leaf.kind in _READ:  # what is not vouched for is not believed either
-            self._read(known, leaf, leaf.body)
+        else:
+            self._problems += self._erasures.see(name, leaf)
+            # What is not vouched for is not believed either.
+            if leaf.body is not None and expected is not None and leaf.kind in _READ:
+                self._read(known, leaf, leaf.body)
         return expected or found
 
     def _read(self, known: _Known, leaf: Leaf, body: bytes) -> None:
         """Take note of what the log itself says of logs, and of what was erased."""
         if leaf.kind == ERASURE:
-            self._erased |= erased_by(body)
+            self._erasures.read(body)
             return
         said = loads(body)
         row = known.row
@@ -329,6 +376,8 @@ class _Check:
         for leaf in strays:
             if not leaf.whole:
                 self._found("record.changed", "", None, leaf.id, "its body is not what its digest is of")
+            if leaf.content is not None:
+                self._found("content.stray", "", None, leaf.id, "content is kept to this record, which is in no log")
         found = strays_noted(leaf_of(leaf.row) for leaf in strays)
         noted = self._before or ([found] if not strays else [])
         if any(one != found for one in noted) or not noted:
@@ -371,4 +420,4 @@ class _Places:
             self._next = next(self._leaves, None)
 
 
-__all__ = ["ERASURE", "LogState", "Problem", "Report", "by_id", "erased_by", "key_of", "unexplained", "verify"]
+__all__ = ["ERASURE", "Erasures", "LogState", "Problem", "Report", "by_id", "key_of", "verify"]

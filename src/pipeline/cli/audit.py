@@ -30,7 +30,7 @@ from pipeline.store.records import stored_record
 from pipeline.store.search import Found, Search, shown_subject
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_GAPS: Final = frozenset({"record.missing", "log.cut", "log.missing"})
+_GAPS: Final = frozenset({"record.missing", "content.missing", "log.cut", "log.missing"})
 _HEADS: Final = frozenset({"head.signature", "head.key", "head.missing"})
 _FOLLOW_SECONDS: Final = 0.5
 _SHOWN: Final = 20  # problems that are printed; how many there are in all is said
@@ -54,8 +54,8 @@ def verify_place(place: str, *, heads: Path | None, keys: Sequence[Path], as_jso
         raise typer.Exit(_code(report))
 
 
-def export(store: str, out: Path, *, query: str | None) -> None:
-    """Write a bundle of what the query finds, or of everything."""
+def export(store: str, out: Path, *, query: str | None, contents: bool = False) -> None:
+    """Write a bundle of what the query finds, or of everything; `contents` go with it once that is on record."""
     with one_line_errors():
         selection = None
         if query is not None:
@@ -63,10 +63,11 @@ def export(store: str, out: Path, *, query: str | None) -> None:
                 found = parse(query, wall_clock())
                 ids = {one.id for one in _all(search, found)}
             selection = Selection(query, lambda leaf: leaf.id in ids)
-        with reading(store) as engine:
-            policies, evidence = kept_policies(engine), StoreEvidence(engine)
-            made_at = (wall_clock() - _EPOCH) // _EPOCH.resolution
-            count = write_bundle(out, evidence, selection=selection, policies=policies, made_at=made_at)
+        with reading(store) as engine, StoreEvidence.at_one_moment(engine) as evidence:
+            policies, made_at = kept_policies(engine), (wall_clock() - _EPOCH) // _EPOCH.resolution
+            count = write_bundle(
+                out, evidence, selection=selection, policies=policies, contents=contents, made_at=made_at
+            )
     typer.echo(f"{counted(count, 'record')} written to {out}")
 
 
@@ -126,8 +127,8 @@ def reading(store: str) -> Iterator[Any]:
 
 @contextmanager
 def _evidence(store: str) -> Iterator[Evidence]:
-    with reading(store) as engine:
-        yield StoreEvidence(engine)
+    with reading(store) as engine, StoreEvidence.at_one_moment(engine) as evidence:
+        yield evidence
 
 
 @contextmanager

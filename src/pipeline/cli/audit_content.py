@@ -15,7 +15,7 @@ import typer
 
 from cmf.security import SubjectExtension
 from pipeline.audit.query import parse
-from pipeline.cli.reading import one_line_errors
+from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import opened_store
 from pipeline.display import visible
 from pipeline.retention import Sweep
@@ -32,6 +32,18 @@ def reveal(place: str, key: Path | None, record: str, *, person: str, second: st
         other = None if second is None else _person(second, REVEAL)
         line = contents.reveal(record, actor=_person(person, REVEAL), reason=reason, seconder=other)
     typer.echo(line.decode())
+
+
+def take(
+    place: str, key: Path | None, *, query: str | None, person: str | None, second: str | None, reason: str | None
+) -> None:
+    """Put on record that somebody takes content away."""
+    if person is None or reason is None:
+        fail("content is taken by somebody, for a reason: give --by and --reason", Exit.USAGE)
+    with one_line_errors(), _contents(place, key, four_eyes=second is not None) as contents:
+        parse(query or "", wall_clock())  # what says nothing is refused before anything is on record
+        other = None if second is None else _person(second, REVEAL)
+        contents.taken(query, actor=_person(person, REVEAL), reason=reason, seconder=other)
 
 
 def erase(
@@ -104,4 +116,4 @@ def _person(name: str, permission: str) -> SubjectExtension:
     return SubjectExtension(id=name, permissions=frozenset({permission}))
 
 
-__all__ = ["erase", "hold", "holds", "release", "reveal", "sweep"]
+__all__ = ["erase", "hold", "holds", "release", "reveal", "sweep", "take"]

@@ -55,11 +55,22 @@ def export(
     store: Place,
     out: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A new file.")],
     query: Annotated[str | None, typer.Option("--query", help="Only what this finds; by default everything.")] = None,
+    contents: Annotated[
+        bool,
+        typer.Option("--contents", help="What was judged goes with it: --by WHO --reason WHY. No erasure reaches it."),
+    ] = False,
+    by: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Who takes content. It goes on record.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why. It goes on record.")] = None,
+    second: Second = None,
+    key: KeyFile = None,
 ) -> None:
     """Write records, their proofs, heads and keys into one file, which `cmf audit verify` checks anywhere."""
     from pipeline.cli import audit as does
+    from pipeline.cli import audit_content
 
-    does.export(store, out, query=query)
+    if contents:
+        audit_content.take(store, key, query=query, person=by, second=second, reason=reason)
+    does.export(store, out, query=query, contents=contents)
 
 
 @audit.command("find")

@@ -13,13 +13,13 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, exists, false, func, insert, or_, select, update
 from ulid import ULID
 
-from cmf.codec import dumps, loads
-from cmf.errors import DecodeError
+from cmf.codec import dumps
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
+from pipeline.audit.evidence import Kept, committed_in
 from pipeline.authority import Authorise, holding, name_of
 from pipeline.errors import AuditError
-from pipeline.record import Content, Record
+from pipeline.record import Record
 from pipeline.store.engine import scrub, snapshot
 from pipeline.store.records import row_of
 from pipeline.store.tables import CONTENTS, HOLDS, RECORDS
@@ -138,6 +138,18 @@ class Contents:
 
         waited(self._writer.recorded(job), self._timeout_seconds)
         return lambda: (_checked(row) for row in self._pages())
+
+    def taken(
+        self, query: str | None, *, actor: SubjectExtension, reason: str, seconder: SubjectExtension | None = None
+    ) -> None:
+        """Return when it is on record that what `query` finds, or (None) all there is, is taken away with its content.
+
+        Raises:
+            AuditError, StoreError: as `reveal`; and nothing may be taken.
+        """
+        said = self._said(self._rules.reveal, actor, reason, seconder, second=self._rules.four_eyes)
+        asked = self._record("reveal", "export", said | {"asked": query})
+        waited(self._writer.insert(RECORDS, asked), self._timeout_seconds)
 
     def erase(
         self,
@@ -329,17 +341,8 @@ def stored_subject(subject: str) -> str:
     return subject if subject == "anonymous" else f"id:{subject}"
 
 
-def committed_in(record: bytes | None) -> str | None:
-    """The commitment that a record's body names; None where it names none."""
-    try:
-        said = None if record is None else loads(record).get("content", {}).get("commitment")
-    except (DecodeError, AttributeError):
-        said = None
-    return said if isinstance(said, str) else None
-
-
 def _checked(row: Any) -> bytes:
-    content = Content(row.body, row.salt)
+    content = Kept(row.salt, row.body)
     if content.commitment != committed_in(row.record):
         raise AuditError(
             "this is not what was judged", path=f"records[{row.seq}]", code="content.changed", hint="see the backup"
@@ -355,4 +358,4 @@ def _micros(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-__all__ = ["ERASE", "HOLD", "REVEAL", "ContentRules", "Contents", "Erased", "Hold", "committed_in", "is_held"]
+__all__ = ["ERASE", "HOLD", "REVEAL", "ContentRules", "Contents", "Erased", "Hold", "is_held"]

@@ -3,24 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Engine, Select, or_, select
+from sqlalchemy import Connection, Engine, Select, or_, select
 
-from pipeline.audit.evidence import FIELDS, Leaf, LogRow, StoredHead
+from pipeline.audit.evidence import FIELDS, Kept, Leaf, LogRow, StoredHead
 from pipeline.audit.heads import Head
 from pipeline.store.engine import snapshot
-from pipeline.store.tables import HEADS, LOGS, RECORDS
+from pipeline.store.tables import CONTENTS, HEADS, LOGS, RECORDS
 
 _AT_ONCE: Final = 2_000  # rows fetched together
-_LEAF: Final = select(RECORDS.c.place, RECORDS.c.seq, *(RECORDS.c[name] for name in FIELDS), RECORDS.c.body)
+_LEAF: Final = select(
+    RECORDS.c.place,
+    RECORDS.c.seq,
+    *(RECORDS.c[name] for name in FIELDS),
+    RECORDS.c.body,
+    CONTENTS.c.salt,
+    CONTENTS.c.body.label("content"),
+).select_from(RECORDS.outerjoin(CONTENTS, CONTENTS.c.record == RECORDS.c.id))
 
 
 class StoreEvidence:
-    """What a database has of its logs. Each call sees one moment; a log only grows between two."""
+    """What a database has of its logs. Each call sees a moment of its own; with `at_one_moment`, all see the same."""
 
-    def __init__(self, engine: Engine) -> None:
+    has_contents: Final = True
+
+    def __init__(self, engine: Engine, connection: Connection | None = None) -> None:
         self._engine = engine
+        self._connection = connection
+
+    @classmethod
+    @contextmanager
+    def at_one_moment(cls, engine: Engine) -> Iterator[StoreEvidence]:
+        """A block with evidence that nothing written meanwhile changes.
+
+        So a head has its records there, and content that is gone its erasure, in whichever log.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        with snapshot(engine) as connection:
+            yield cls(engine, connection)
 
     def logs(self) -> Iterator[LogRow]:
         """Every log."""
@@ -44,14 +68,24 @@ class StoreEvidence:
         of_none = or_(RECORDS.c.log.is_(None), RECORDS.c.place.is_(None), RECORDS.c.log.not_in(known))
         return map(_leaf, self._rows(_LEAF.where(of_none).order_by(RECORDS.c.seq)))
 
+    def orphans(self) -> Iterator[str]:
+        """The ids of records that are not there, and that content is kept to."""
+        without = select(CONTENTS.c.record).where(CONTENTS.c.record.not_in(select(RECORDS.c.id)))
+        return (str(row["record"]) for row in self._rows(without.order_by(CONTENTS.c.record)))
+
     def _rows(self, query: Select[Any]) -> Iterator[Any]:
+        query = query.execution_options(yield_per=_AT_ONCE)
+        if self._connection is not None:
+            yield from self._connection.execute(query).mappings()
+            return
         with snapshot(self._engine) as connection:
-            yield from connection.execute(query.execution_options(yield_per=_AT_ONCE)).mappings()
+            yield from connection.execute(query).mappings()
 
 
 def _leaf(row: Any) -> Leaf:
-    place, seq, *fields, body = row.values()
-    return Leaf(place if type(place) is int else -1, seq, dict(zip(FIELDS, fields, strict=True)), body)
+    place, seq, *fields, body, salt, content = row.values()
+    kept = None if salt is None and content is None else Kept(salt, content)
+    return Leaf(place if type(place) is int else -1, seq, dict(zip(FIELDS, fields, strict=True)), body, kept)
 
 
 __all__ = ["StoreEvidence"]

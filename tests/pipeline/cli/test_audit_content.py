@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,33 @@ def test_content_is_shown_held_and_erased(kept: Callable[..., tuple[Path, list[s
     assert "holds" in cmf("audit", "verify", store)
     kinds = [json.loads(line)["kind"] for line in cmf("audit", "tail", store, "--format", "json").splitlines()]
     assert sorted(set(kinds)) == ["decision", "erasure", "hold", "log", "reveal"]
+
+
+@pytest.mark.spec("CLI-82")
+@pytest.mark.spec("AUD-53")
+def test_content_is_taken_away_by_somebody_for_a_reason_and_checked_there(
+    kept: Callable[..., tuple[Path, list[str]]], tmp_path: Path
+) -> None:
+    store, (first, second) = kept("a word that is nowhere else", "goodbye")
+    whole, some = tmp_path / "whole.zip", tmp_path / "some.zip"
+
+    assert "--by" in cmf("audit", "export", store, whole, "--contents", code=2)
+    cmf("audit", "export", store, whole, "--contents", "--query", "wrong", *WHO, code=4)
+    assert not whole.exists()
+    assert cmf("audit", "find", store, "kind:reveal") == ""
+
+    cmf("audit", "export", store, whole, "--contents", *WHO)
+    cmf("audit", "export", store, some, "--contents", "--query", f"id:{second}", *WHO, "--second", "bob")
+    assert "holds" in cmf("audit", "verify", whole)
+    assert "holds" in cmf("audit", "verify", some)
+    found = [json.loads(line) for line in cmf("audit", "find", store, "kind:reveal", "--format", "json").splitlines()]
+    assert [one["action"] for one in found] == ["export", "export"]
+
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("DELETE FROM contents WHERE record = ?", (first,))
+    missing = cmf("audit", "verify", store, code=2)
+    assert "FAILS  content.missing" in missing
+    assert first in missing
 
 
 @pytest.mark.spec("CLI-86")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sqlite3
+import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, insert, select, text, update
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.conversations import says, used
 from tests.pipeline.run_records import made_record
@@ -18,7 +20,9 @@ from tests.pipeline.run_records import made_record
 from cmf import Request, RetentionPolicy, SubjectExtension
 from cmf.security import DataPolicy
 from pipeline import Config, Context, Pipeline
-from pipeline.audit.verification import verify
+from pipeline.audit.bundle import Selection, verify_bundle, write_bundle
+from pipeline.audit.evidence import committed_in
+from pipeline.audit.verification import Report, verify
 from pipeline.errors import AuditError, StoreError
 from pipeline.record import Content
 from pipeline.recorder import Recorder
@@ -26,7 +30,7 @@ from pipeline.replay import Replay, agrees
 from pipeline.replay_file import read_entry
 from pipeline.retention import Sweep
 from pipeline.sessions import MemorySessions
-from pipeline.store.contents import ERASE, HOLD, REVEAL, ContentRules, committed_in
+from pipeline.store.contents import ERASE, HOLD, REVEAL, ContentRules
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import stored_record, stored_records
@@ -344,7 +348,18 @@ def test_a_record_says_which_labels_came_and_which_model_was_asked(database: Sto
 
 
 @pytest.mark.spec("AUD-74")
-@pytest.mark.parametrize("bad", [None, b"", b"[]", b'{"content": 3}', b'{"content": {"commitment": 3}}'])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        None,
+        b"",
+        b"[]",
+        b'["commitment"]',
+        b'{"commitment"',
+        b'{"commitment": "x", "content": 3}',
+        b'{"content": {"commitment": 3}}',
+    ],
+)
 def test_a_record_without_a_commitment_commits_to_nothing(bad: bytes | None) -> None:
     assert committed_in(bad) is None
 
@@ -381,3 +396,146 @@ def test_many_lines_are_read_page_by_page(
 
     for _ in range(2):
         assert [read_entry(line).id for line in lines()] == ids
+
+
+def checked(store: Store, file: Path, *, some: bool = False) -> Report:
+    """The report on a bundle of the store with contents: everything, or what ann asked."""
+    ann = Selection("subject:ann", lambda leaf: leaf.row["subject"] == "id:ann")
+    write_bundle(file, StoreEvidence(store.engine), selection=ann if some else None, contents=True)
+    return verify_bundle(file)
+
+
+def change(store: Store, statement: Any) -> None:
+    with store.engine.connect() as connection, connection.begin():
+        connection.execute(statement)
+
+
+Spoil = Callable[[Store, str], None]
+
+
+def another_text(store: Store, record: str) -> None:
+    change(store, update(CONTENTS).where(CONTENTS.c.record == record).values(body=b"{}"))
+
+
+def another_salt(store: Store, record: str) -> None:
+    change(store, update(CONTENTS).where(CONTENTS.c.record == record).values(salt=bytes(32)))
+
+
+def dropped(store: Store, record: str) -> None:
+    change(store, delete(CONTENTS).where(CONTENTS.c.record == record))
+
+
+def put_back(store: Store, record: str) -> None:
+    with store.engine.connect() as connection:
+        row = connection.execute(select(CONTENTS).where(CONTENTS.c.record == record)).mappings().one()
+    store.contents().erase(actor=EVE, reason="she asked", session="a")
+    change(store, insert(CONTENTS).values(**row))
+
+
+@pytest.mark.spec("AUD-78")
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [
+        (another_text, "content.changed"),
+        (another_salt, "content.changed"),
+        (dropped, "content.missing"),
+        (put_back, "content.erased"),
+    ],
+)
+def test_content_that_is_not_what_was_judged_is_found_and_its_record_named(
+    database: Store, judge: Callable[..., str], tmp_path: Path, spoil: Spoil, code: str
+) -> None:
+    record = judge("one", session="a")
+    judge("two", session="b")
+
+    spoil(database, record)
+
+    reports = [verify(StoreEvidence(database.engine)), checked(database, tmp_path / "whole.zip")]
+    reports.append(checked(database, tmp_path / "some.zip", some=True))
+    for report in reports:
+        (problem,) = report.problems
+        assert (problem.code, problem.record) == (code, record)
+        assert problem.place is not None
+
+
+@pytest.mark.spec("AUD-78")
+def test_content_beside_a_record_that_commits_to_none_or_is_not_there_is_found(
+    database: Store, judge: Callable[..., str], tmp_path: Path
+) -> None:
+    record = judge("one", mode="none")
+    row = {"record": record, "subject": "id:ann", "at": 0, "salt": bytes(32), "body": b"{}"}
+    change(database, insert(CONTENTS).values(**row))
+
+    (problem,) = verify(StoreEvidence(database.engine)).problems
+
+    assert (problem.code, problem.record) == ("content.changed", record)
+
+
+@pytest.mark.spec("AUD-78")
+def test_content_of_a_record_in_no_log_or_of_none_is_found(tmp_path: Path, policies: Path) -> None:
+    file = tmp_path / "s.db"
+    with Store.at(file) as store:
+        pipeline = Pipeline(policies=policies, config=Config(content="whole"), recorder=Recorder(store))
+        kept = [pipeline.run(says("user", "x"), Context(session="s")).decision.id for _ in range(2)]
+    with sqlite3.connect(file) as connection:  # without the foreign keys, as somebody else would
+        connection.execute("UPDATE contents SET record = 'dec_none' WHERE record = ?", (kept[0],))
+        connection.execute("UPDATE records SET log = NULL WHERE id = ?", (kept[1],))
+    connection.close()
+
+    with Store.at(file) as store:
+        problems = verify(StoreEvidence(store.engine)).problems
+
+    assert {(one.code, one.record) for one in problems} >= {
+        ("content.missing", kept[0]),
+        ("content.stray", "dec_none"),
+        ("content.stray", kept[1]),
+        ("record.missing", None),
+    }
+
+
+@pytest.mark.spec("AUD-78")
+def test_bytes_that_are_none_are_no_content(tmp_path: Path, policies: Path) -> None:
+    file = tmp_path / "s.db"
+    with Store.at(file) as store:
+        pipeline = Pipeline(policies=policies, config=Config(content="whole"), recorder=Recorder(store))
+        pipeline.run(says("user", "x"), Context(session="s"))
+        change(store, update(CONTENTS).values(body=text("'text'")))
+        (problem,) = verify(StoreEvidence(store.engine)).problems
+    assert problem.code == "content.changed"
+
+
+@pytest.mark.spec("AUD-78")
+@pytest.mark.parametrize("some", [False, True])
+def test_contents_go_with_a_bundle_only_when_asked_for_and_erased_ones_hold(
+    database: Store, judge: Callable[..., str], tmp_path: Path, some: bool
+) -> None:
+    judge("a word that is nowhere else", session="a")
+    judge("nor this one", session="b")
+    database.contents().erase(actor=EVE, reason="she asked", session="b")
+    without = tmp_path / "without.zip"
+    write_bundle(without, StoreEvidence(database.engine))
+
+    report = checked(database, tmp_path / "b.zip", some=some)
+
+    assert report.holds, report.problems
+    assert verify_bundle(without).holds  # what was left out is not missing
+    with zipfile.ZipFile(tmp_path / "b.zip") as bundle, zipfile.ZipFile(without) as other:
+        assert json.loads(bundle.read("manifest.json"))["contents"] is True
+        lines = [json.loads(line) for line in bundle.read("records.jsonl").splitlines()]
+        contents = [base64.b64decode(line["content"][1]) for line in lines if "content" in line]
+        assert b"nowhere else" not in other.read("records.jsonl")
+    assert [b"nowhere else" in content for content in contents] == [True]
+
+
+@pytest.mark.spec("AUD-78")
+def test_what_is_written_while_somebody_checks_is_no_gap(database: Store, judge: Callable[..., str]) -> None:
+    judge("one", session="a")
+    with StoreEvidence.at_one_moment(database.engine) as evidence:
+        assert list(evidence.logs())
+        judge("two", session="b")
+        database.contents().erase(actor=EVE, reason="she asked", session="a")
+
+        report = verify(evidence)
+
+    assert report.holds, report.problems
+    assert report.records == 2
