@@ -128,6 +128,18 @@ def _plain(part_type: type, rest: Callable[[Any, dict[str, Any], dict[str, Any]]
     return shower
 
 
+def _brief(part_type: type) -> Callable[[Any], tuple[str | None, str | None]]:
+    """What gives the `uri` and `name` of a type that has an outline, without all else that is shown of it."""
+    outline = OUTLINES[part_type]
+    name = next((f"part.{hole.of}" for hole in outline.entries if hole.name == "name"), "None")
+    uri = "None"
+    if (address := outline.address) is not None:
+        uri = f"addressed({address.scheme!r}, ({''.join(f'part.{field}, ' for field in address.fields)}))[0]"
+    brief: Callable[[Any], tuple[str | None, str | None]]
+    brief = eval(f"lambda part: ({uri}, {name})", globals())  # noqa: S307 - the names are those of fields
+    return brief
+
+
 _LINES: Final = {
     "address": [" shown[{hole.name!r}] = uri"],
     "constant": [" shown[{hole.name!r}] = {hole.of!r}"],
@@ -314,6 +326,10 @@ KINDS: Final = _Table(
         OpaquePart: (ViewKind.OPAQUE, _opaque),
     }
 )
+
+
+BRIEFS: Final = {part_type: _brief(part_type) for part_type in OUTLINES}
+"""Type of part → what gives its `uri` and `name`, for the types where that takes no look at the rest."""
 
 
 def show(part_type: type, kind: ViewKind, shower: Shower) -> None:

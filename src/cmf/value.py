@@ -114,10 +114,10 @@ def maker(cls: type[_Slotted], *names: str) -> Callable[..., _Slotted]:
     return make
 
 
-def replace(original: _T, **fields: Any) -> _T:
+def replace(original: _Slotted, **fields: Any) -> _Slotted:
     """A copy with some fields replaced, unvalidated; every other field is the very same object."""
     cls = type(original)
-    copy: Callable[[_T, dict[str, Any]], _T] = _copiers.get(cls) or _copier(cls)
+    copy: Callable[[_Slotted, dict[str, Any]], _Slotted] = _copiers.get(cls) or _copier(cls)
     return copy(original, fields)
 
 

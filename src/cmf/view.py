@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cmf.enums import Capability, Hook, Role, ViewAction, ViewKind
 from cmf.errors import CapabilityError
-from cmf.facts import KINDS, SAFE_PROPERTIES, Shower, exact_json
+from cmf.facts import BRIEFS, KINDS, SAFE_PROPERTIES, Shower, exact_json
 from cmf.frozen import FrozenDict
 from cmf.projection import Scope
 from cmf.security import DataPolicy, ObjectSecurityProfile, SubjectExtension, spelled_out
@@ -118,12 +118,23 @@ class MessageView:
     @property
     def uri(self) -> str | None:
         """The view's address, normalised; the raw spelling is in `properties.raw_uri` where it differed."""
-        return self._own.get("uri")
+        return self.address[0]
 
     @property
     def name(self) -> str | None:
         """The entity's name: tool, prompt, resource."""
-        return self._own.get("name")
+        return self.address[1]
+
+    @property
+    def address(self) -> tuple[str | None, str | None]:
+        """`uri` and `name`: of most parts they can be told without working out the rest."""
+        brief = BRIEFS.get(type(self._part)) if self._shown is None else None
+        return (self._own.get("uri"), self._own.get("name")) if brief is None else brief(self._part)
+
+    @property
+    def head(self) -> Mapping[str, Any]:
+        """`kind`, `role`, `action`, `is_pre` and more, as in the input; views that are alike share it: read only."""
+        return _HEADS[self.kind, self.role, self._container is not None, self._scope.hook]
 
     @property
     def action(self) -> ViewAction:

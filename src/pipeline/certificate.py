@@ -45,10 +45,6 @@ class Certificate:
     complete: bool
     seal: str = field(repr=False)
 
-    def facts(self) -> bytes:
-        """What the seal covers."""
-        return dumps([*self.bound, self.digest, self.complete])
-
 
 def digest_of(value: Message | Request | Response) -> str:
     """SHA-256, in hex, of the whole value's JSON form."""
@@ -113,18 +109,17 @@ def mint(
 ) -> Certificate:
     """A certificate for `value`. For `pipeline.runner` only; the import floors see to that."""
     digest = digest_of(value) if digests is None else digests.of(value)
-    unsealed = Certificate(bound=bound, digest=digest, complete=complete, seal="")
     _unspent[bound.run] = time.monotonic()
     while len(_unspent) > MAX_UNSPENT:
         _unspent.pop(next(iter(_unspent)), None)
-    return Certificate(bound=bound, digest=unsealed.digest, complete=complete, seal=_seal(unsealed))
+    return Certificate(bound=bound, digest=digest, complete=complete, seal=_seal(bound, digest, complete))
 
 
 def problem_with(certificate: Certificate | None, bound: Bound, value: Message | Request | Response) -> str:
     """Why `value` may not be emitted under `certificate` as what came of `bound`: a code, or "" where it may."""
     if certificate is None:
         return "emit.no-certificate"
-    if not hmac.compare_digest(_seal(certificate), certificate.seal):
+    if not hmac.compare_digest(_seal(certificate.bound, certificate.digest, certificate.complete), certificate.seal):
         return "emit.forged-certificate"
     if certificate.bound != bound:
         return "emit.other-run"
@@ -143,5 +138,5 @@ def spend(certificate: Certificate) -> bool:
     return _unspent.pop(certificate.bound.run, None) is not None
 
 
-def _seal(certificate: Certificate) -> str:
-    return hmac.digest(_KEY, certificate.facts(), "sha256").hex()
+def _seal(bound: Bound, digest: str, complete: bool) -> str:
+    return hmac.digest(_KEY, dumps([*bound, digest, complete]), "sha256").hex()

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, assert_never
 
 from cmf.enums import ViewKind
+from cmf.value import maker
 from cmf.view import MessageView
 from pipeline.approval_ref import ApprovalRef, ApprovalStatus
 from pipeline.coverage import Coverage as Coverage
@@ -377,19 +378,26 @@ def view_decision(
     view: MessageView, hits: tuple[Hit, ...], mode: Mode, origins: Sequence[Mapping[str, Any]] | None = None
 ) -> ViewDecision:
     """The line of one view in a decision."""
-    return ViewDecision(
-        path=view.path,
-        kind=view.kind.value,
-        role=view.role.value,
-        uri=view.uri,
-        name=view.name,
-        action=view.action.value,
-        direction="pre" if view.is_pre else "post",
-        verdict=verdict_of(hits) if hits else Verdict.ALLOW,
-        outcome=action_of(hits, mode) if hits else Action.FORWARD,
-        hits=hits,
-        origins=origins,
+    head, (uri, name) = view.head, view.address
+    return _line(
+        view.path,
+        head["kind"],
+        head["role"],
+        uri,
+        name,
+        head["action"],
+        "pre" if head["is_pre"] else "post",
+        verdict_of(hits) if hits else Verdict.ALLOW,
+        action_of(hits, mode) if hits else Action.FORWARD,
+        hits,
+        origins,
     )
+
+
+_line: Final = maker(
+    ViewDecision,
+    *("path", "kind", "role", "uri", "name", "action", "direction", "verdict", "outcome", "hits", "origins"),
+)
 
 
 def stronger(left: Action, right: Action) -> Action:

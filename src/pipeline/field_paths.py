@@ -7,7 +7,7 @@ It names what it matches and everything below. A final `~` means the key itself 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -116,12 +116,12 @@ def shape(path: Path) -> str:
     return text
 
 
-def pointer(path: Sequence[str | int]) -> str:
-    """`path` as a JSON pointer (RFC 6901)."""
-    text = "".join([f"/{step}" for step in path])
-    if "~" in text or text.count("/") > len(path):
-        return "".join([f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path])
-    return text
+def escaped(key: str) -> str:
+    """`key` as a step of a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1") if "~" in key or "/" in key else key
+
+
+_HOLDING: Final = (dict, list, tuple)
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -129,12 +129,15 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield (*path, key, Mark.KEY), key
-            yield from leaves(item, (*path, key))
-    elif isinstance(value, list | tuple):
+            if isinstance(item, _HOLDING):
+                yield from leaves(item, (*path, key))
+            else:
+                yield (*path, key), item
+    elif isinstance(value, _HOLDING):
         for index, item in enumerate(value):
             yield from leaves(item, (*path, index))
     else:
         yield path, value
 
 
-__all__ = ["MAX_STEPS", "Mark", "Path", "Step", "compiled", "leaves", "names", "pointer", "shape"]
+__all__ = ["MAX_STEPS", "Mark", "Path", "Step", "compiled", "escaped", "leaves", "names", "shape"]

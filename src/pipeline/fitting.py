@@ -85,6 +85,8 @@ class Fitting:
 
     def _problem(self, part: ToolCallPart, path: str, *, edited: bool) -> str | None:
         """Where the arguments do not fit; None where they do, or where nothing says what they have to be."""
+        if part.arguments_raw is None and not (self._offered or self._profiles):
+            return None
         uri = tool_uri(part.name, part.namespace)
         if part.arguments_raw is not None:
             # Policy sees the text itself.

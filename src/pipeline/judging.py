@@ -64,7 +64,9 @@ class Law:
 
     def hits(self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None) -> tuple[Hit, ...]:
         """The hits on one view."""
-        said = self.excuses(hits_of(result, self.rules, view.kind), view.uri)
+        said = hits_of(result, self.rules, view.kind)
+        if said and self.excuses.active:
+            said = self.excuses(said, view.uri)
         return (*said, *self.data(view, origins))
 
 
@@ -209,8 +211,9 @@ class Judge:
     # -- what is taken over --------------------------------------------------------------------------------------------
 
     def _basis(self, value: Traffic, session: SessionFacts, law: Law) -> Basis:
-        count = len(value.messages) if isinstance(value, Request) else 0
-        read = self._read_of(session)
+        if not isinstance(value, Request):  # nothing is taken over from it
+            return Basis(session={}, excuses=(), lifted=session.lifted, data=None)
+        count, read = len(value.messages), self._read_of(session)
         return Basis(session=read, excuses=law.excuses.active, lifted=session.lifted, data=law.data.upto(count))
 
     def _read_of(self, session: SessionFacts) -> dict[str, bytes]:

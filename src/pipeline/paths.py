@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from cmf.content import ToolResultPart
@@ -15,6 +16,7 @@ _WHOLE: Final = frozenset({"request", "response", "message"})
 _STEP: Final = re.compile(r"(\w+)\[(\d+)\]|(\w+)")
 
 
+@lru_cache(maxsize=4096)  # a few places are looked at all the time
 def steps_of(path: str) -> tuple[tuple[str, int | None], ...]:
     """`messages[0].content[1]` as (("messages", 0), ("content", 1))."""
     return tuple(

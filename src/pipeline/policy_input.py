@@ -60,11 +60,9 @@ class SessionFacts:
 
     def shown(self, view: MessageView) -> dict[str, Any]:
         """The `session` block for a reader: labels need `read_labels`, the rest `read_agent` [B8]."""
-        block = self.whole()
-        for name in list(block):
-            if not view.scope.grants(Capability.READ_LABELS if name == "labels" else Capability.READ_AGENT):
-                del block[name]
-        return block
+        rest, grants = self.whole(), view.scope.grants
+        labels = {"labels": rest.pop("labels")}
+        return (labels if grants(Capability.READ_LABELS) else {}) | (rest if grants(Capability.READ_AGENT) else {})
 
 
 def shared_bytes(view: MessageView, session: SessionFacts | None) -> bytes:

@@ -131,7 +131,7 @@ class Profiles:
 
     def find(self, name: str, namespace: str | None = None) -> Profile | None:
         """The profile of a tool: by URI, by `namespace/name`, then by name if exactly one entry has it [B9]."""
-        found = self.lookup(Entity.tool(name, namespace))
+        found = self.lookup(Entity.tool(name, namespace)) if self else None
         return None if found is None else found.profile
 
     def lookup(self, entity: Entity) -> Found | None:

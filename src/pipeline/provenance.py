@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from cmf.content import Part, PromptResultPart, ResourcePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
@@ -18,7 +18,7 @@ from cmf.message import Message
 from cmf.request import Request
 from pipeline.claims import Calls, Claims, needs_record
 from pipeline.errors import ConfigError
-from pipeline.field_paths import Mark, Path, leaves, pointer, shape
+from pipeline.field_paths import Mark, Path, escaped, leaves, shape
 from pipeline.occurrences import Occurrences
 from pipeline.paths import steps_of
 from pipeline.profiles import AskedFor, Entity, Profile, Profiles, ResultProfile, Trust
@@ -240,19 +240,34 @@ class Index:
         """
         profile = self._profiles.find(call.name, call.namespace)
         entries = [self._call_entry(profile), *self._read_before()]
-        for path, content in _values(call, every=True):
-            key = bool(path) and path[-1] is Mark.KEY  # no other mark is in the path of a value
-            at = cast("tuple[str | int, ...]", path[:-1] if key else path)
-            use = profile.use_of(at) if profile is not None and path else "control"
-            kind = "key" if key else _type_of(content, path)
-            entries.append(self._entry(pointer(at), kind, use, content))
-            if use == "content" and kind == "string":
-                spans = islice(addresses(content), MAX_ADDRESSES)
-                entries += (
-                    self._entry(pointer(at), "address", use, content[start:end]) | {"span": [start, end]}
-                    for start, end in spans
-                )
+        if call.arguments is not None:
+            self._look_into(call.arguments, (), "", profile, entries)
+        elif call.arguments_raw:
+            entries.append(self._entry("", "raw", "control", call.arguments_raw))
         return entries
+
+    def _look_into(
+        self, held: Any, path: tuple[str | int, ...], at: str, profile: Profile | None, entries: list[Origin]
+    ) -> None:
+        """Add the entries of all that is held at `path`, which as a pointer is `at`; of a key before what it holds."""
+        if isinstance(held, dict):
+            for key, item in held.items():
+                under, pointed = (*path, key), f"{at}/{escaped(key)}"
+                if path:  # argument names are the tool's own words
+                    use = "control" if profile is None else profile.use_of(under)
+                    entries.append(self._entry(pointed, "key", use, key))
+                self._look_into(item, under, pointed, profile, entries)
+        elif isinstance(held, list | tuple):
+            for index, item in enumerate(held):
+                self._look_into(item, (*path, index), f"{at}/{index}", profile, entries)
+        else:
+            use = "control" if profile is None else profile.use_of(path)
+            kind = _type_of(held)
+            entries.append(self._entry(at, kind, use, held))
+            if use == "content" and kind == "string":
+                for start, end in islice(addresses(held), MAX_ADDRESSES):
+                    span = self._entry(at, "address", use, held[start:end])
+                    entries.append(span | {"span": [start, end]})
 
     def _entry(self, path: str, kind: str, use: str, content: Any) -> Origin:
         sources, complete, more = self._sources(content)
@@ -344,15 +359,15 @@ def origins(
     return index.origins(part)
 
 
-def _values(call: ToolCallPart, *, every: bool = False) -> Iterator[tuple[Path, Any]]:
-    """The values of a call's arguments, null and booleans only if `every`; argument names are the tool's own words."""
+def _values(call: ToolCallPart) -> Iterator[tuple[Path, Any]]:
+    """The values of a call's arguments but null and booleans; argument names are the tool's own words."""
     if call.arguments is None:
         if call.arguments_raw:
             yield (), call.arguments_raw
         return
     for path, content in leaves(call.arguments):
         is_name = len(path) == 2 and path[1] is Mark.KEY
-        if not is_name and (every or (content is not None and not isinstance(content, bool))):
+        if not is_name and content is not None and not isinstance(content, bool):
             yield path, content
 
 
@@ -381,13 +396,11 @@ def _result_labels(call: _Call | None) -> frozenset[str]:
     return call.labels | (call.profile.result_labels if call.profile is not None else frozenset())
 
 
-def _type_of(content: Any, path: Path) -> str:
-    if not path:
-        return "raw"
-    if content is None:
-        return "null"
+def _type_of(content: Any) -> str:
     if isinstance(content, str):
         return "string" if content and not content.isspace() else "empty"
+    if content is None:
+        return "null"
     return "boolean" if isinstance(content, bool) else "number"
 
 

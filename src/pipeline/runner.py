@@ -5,7 +5,6 @@ Spec: docs/spec/pipeline.md.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Generator, Mapping, Sequence
 from copy import copy
@@ -211,10 +210,10 @@ class Runner:
         """The judgement of what the stages made of `taken`: under the rule on its data, and with the labels of that."""
         if not staged.stopped:
             taken = taken.after(staged.value)
-            staged = dataclasses.replace(staged, value=taken.value)
+            staged = staged if taken.value is staged.value else replace(staged, value=taken.value)
         law = Law(self._rules, Excuses(self.policies.exceptions, context, session.moment), taken.rule())
         outcome = yield from self._steps(staged, session, history, law, keeping, keep=context.session is not None)
-        return dataclasses.replace(outcome, events=outcome.events | taken.events)
+        return replace(outcome, events=outcome.events | taken.events) if taken.events else outcome
 
     def _steps(
         self, staged: Staged, session: SessionFacts, history: History, law: Law, keeping: Keeping, *, keep: bool
@@ -230,7 +229,7 @@ class Runner:
             return self._outcome((), _unjudged(value), None, frozenset(), (*stages, *unseen))
         # What stages labelled is the session's as well: labels are carried along, so that the last message has all.
         last = messages_of(value)[-1:]
-        session = dataclasses.replace(session, labels=session.labels.union(*map(labels_of, last)))
+        session = replace(session, labels=session.labels.union(*map(labels_of, last)))
         replacer = Replacer(self._replacer_key)
         found = Passes()
         passes: list[tuple[Traffic, tuple[ViewDecision, ...]]] = []
@@ -258,14 +257,14 @@ class Runner:
             brought |= judged.brought
             known = session.labels
             added = frozenset(label for labels in judged.labels.values() for label in labels)
-            session = dataclasses.replace(session, labels=known | added)
+            session = replace(session, labels=known | added) if added else session
             if relabelled is value and added <= known:
                 if asks(found.hit, stages, self._mode):
                     wanted = wishes(value, passes, stages, self._mode)
                     outcome = self._answered(record, judged.coverage, value, session, stages, wanted, keep)
                 else:
                     outcome = self._outcome(record, judged.coverage, value, session.labels, stages, hit=found.hit)
-                return dataclasses.replace(outcome, events=brought)
+                return replace(outcome, events=brought) if brought else outcome
             value = relabelled
         return self._refused(found.lines, judged.coverage, _impossible("pipeline.no-fixed-point"), "", stages)
 
@@ -358,11 +357,11 @@ def _ran(
 ) -> Ran:
     goes_on = context.session is not None  # else there is no next turn to keep anything for
     version = session.version if goes_on else None
-    made = dataclasses.replace(outcome, session=context.session, session_version=version, timings=timings)
+    made = replace(outcome, session=context.session, session_version=version, timings=timings)
     if made.value is not None:  # the one place where certificates are made [C6]
         full = made.decision.coverage.full
         digests = keeping.digests if goes_on else None
-        made = dataclasses.replace(made, certificate=mint(made.value, bound(made), complete=full, digests=digests))
+        made = replace(made, certificate=mint(made.value, bound(made), complete=full, digests=digests))
         if goes_on:
             history.turn = keeping.turn()
     return Ran(made, staged.value)
@@ -395,4 +394,4 @@ def _unjudged(value: Traffic) -> Coverage:
 
 
 def _denied(view: ViewDecision, hit: Hit) -> ViewDecision:
-    return dataclasses.replace(view, hits=(*view.hits, hit), verdict=Verdict.DENY, outcome=Action.REFUSE)
+    return replace(view, hits=(*view.hits, hit), verdict=Verdict.DENY, outcome=Action.REFUSE)

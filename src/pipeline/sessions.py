@@ -146,8 +146,9 @@ class MemorySessions(SessionStore):
     def read(self, context: Context) -> SessionFacts:
         """See `SessionStore`."""
         with self._lock:
-            state = self._states.get(session_key(context), SessionState())
-        return state.facts(self._moments.now())
+            state = self._states.get(session_key(context))
+        now = self._moments.now()
+        return SessionFacts(moment=now) if state is None else state.facts(now)
 
     def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:
         """See `SessionStore`."""
