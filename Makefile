@@ -164,8 +164,8 @@ $(TOOLS)/bench/%/.locked: bench/requirements/%.txt $(VENV)/.locked
 	touch $@
 
 .PHONY: conformance
-conformance: install ## What policy does to each kind of content, in every dialect, whole and streamed: asked, and printed
-	$(BIN)/python -m tests.pipeline.gateway.matrix
+conformance: install ## What policy does to each kind of content, in every dialect, MCP too: asked, and printed
+	$(BIN)/python -m tests.pipeline.gateway.conformance
 
 .PHONY: bench-peers
 bench-peers: $(BENCH_TOOLS) opa ## What measurements compare with, each in a virtual environment of its own

@@ -1,15 +1,13 @@
-"""Every cell of the conformance matrix, asked of a real gateway: what became of it. `make conformance` prints it."""
+"""Every cell of the conformance matrix, asked of a real gateway: what became of it."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import sys
-import tempfile
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import yaml
 from tests.pipeline.conftest import write_rules
@@ -27,13 +25,17 @@ MODES: Final = ("whole", "streamed", "window")
 SIZES: Final = {effect: 64 + at for at, effect in enumerate(EFFECTS)}  # by which the rules know media
 Scope = MutableMapping[str, Any]
 AT_ONCE: Final = 16
-KINDS: Final = "text, thinking, tool_call, tool_result, image, document, opaque, tool_definition"
+KINDS: Final = """\
+text, thinking, tool_call, tool_result, image, document, opaque, tool_definition, resource, resource_ref, \
+prompt_request, prompt_result"""
 _FOUND: Final = """\
 default at := -1
 
 at := indexof(object.get(input, "content", ""), "zebra-{effect}")
 
 found if at >= 0
+
+found if contains(object.get(input, "uri", ""), "zebra-{effect}")
 
 found if {{
     some one in input.properties.data
@@ -49,15 +51,17 @@ rewrite contains {"code": "m.w", "reason": "W.", "pointer": "/arguments/note", "
     "strip": 'strip_tool contains {"code": "matrix.strip", "reason": "Gone."} if found',
     "redact": """\
 redact contains {"code": "matrix.redact", "reason": "R.", "pointer": "/arguments/note"} if {
-    input.kind == "tool_call"
+    has_arguments
     found
 }
 
 redact contains {"code": "matrix.redact", "reason": "R.", "spans": [[start, start + 12]]} if {
-    input.kind != "tool_call"
+    not has_arguments
     found
     start := max([at, 0])
-}""",
+}
+
+has_arguments if input.kind in {"tool_call", "prompt_request"}""",
 }
 _LABELLED: Final = """\
 deny contains {"code": "matrix.labelled", "reason": "The session is labelled."} if {
@@ -83,7 +87,12 @@ class Cell:
     @property
     def marker(self) -> str:
         """What is looked for; of media, all of it."""
-        return bodies.picture(SIZES[self.effect]) if self.row[0] == "media" else f"zebra-{self.effect}"
+        return marker_of(self.row[0], self.effect)
+
+
+def marker_of(kind: str, effect: str) -> str:
+    """What the rule for an effect looks for in content of a kind; of media, all of it."""
+    return bodies.picture(SIZES[effect]) if kind == "media" else f"zebra-{effect}"
 
 
 CELLS: Final = tuple(
@@ -135,7 +144,9 @@ def _number(path: str, raw: bytes) -> int:
     return int(found[1])
 
 
-async def _asked(app: Any, path: str, body: bytes, session: str) -> tuple[int, dict[str, str], bytes]:
+async def asked(
+    app: Any, path: str, body: bytes, session: str, more: Sequence[tuple[bytes, bytes]] = ()
+) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of one request, without a socket."""
     path, _, query = path.partition("?")
     scope = {
@@ -149,6 +160,7 @@ async def _asked(app: Any, path: str, body: bytes, session: str) -> tuple[int, d
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
             (b"x-cmf-session-id", session.encode()),
+            *more,
         ],
     }
     waiting = [{"type": "http.request", "body": body}]
@@ -177,30 +189,40 @@ async def _outcome(app: Any, upstream: Upstream, number: int, cell: Cell) -> str
     held = (kind, cell.marker) if way == "request" else ("text", "hi")
     session, model = f"s{number}", f"{'w' if cell.mode == 'window' else 'c'}{number}"
     path, body = bodies.request(cell.dialect, *held, model=model, stream=cell.stream)
-    status, headers, raw = await _asked(app, path, dumps(body), session)
-    asked = upstream.heard.get(number, b"")
-    far = asked if way == "request" else raw
+    status, headers, raw = await asked(app, path, dumps(body), session)
+    heard = upstream.heard.get(number, b"")
+    far = heard if way == "request" else raw
     if status != 200:
-        leak = "" if cell.marker.encode() not in raw and (way == "reply" or not asked) else ", leaks"
+        leak = "" if cell.marker.encode() not in raw and (way == "reply" or not heard) else ", leaks"
         waits = ", names the approval" if "x-cmf-approval-id" in headers else ""
         return f"{status} {headers.get('x-cmf-code')}{waits}{leak}"
-    if cell.marker.encode() in far:
-        shown = "goes through"
-    elif b"gentle" in far:
-        shown = "rewritten"
-    elif kind == "tool_definition":
-        shown = "stripped" if b"lookup" not in far else "changed"
-    else:  # thinking that is signed, or was another's, goes as a whole
-        shown = "masked" if b"[MASKED]" in far and kind != "thinking" else "taken out"
+    became = shown(kind, cell.marker, far)
     path, body = bodies.request(cell.dialect, "text", "after", model=model, stream=False)
-    status, headers, _ = await _asked(app, path, dumps(body), session)
-    return shown + (", labelled" if headers.get("x-cmf-code") == "matrix.labelled" else "")
+    status, headers, _ = await asked(app, path, dumps(body), session)
+    return became + (", labelled" if headers.get("x-cmf-code") == "matrix.labelled" else "")
+
+
+def shown(kind: str, marker: str, far: bytes) -> str:
+    """What became of content that was let go on, by what arrived at the far end."""
+    if marker.encode() in far:
+        return "goes through"
+    if b"gentle" in far:
+        return "rewritten"
+    if kind == "tool_definition":
+        return "stripped" if b"lookup" not in far else "changed"
+    # Thinking that is signed, or was another's, goes as a whole.
+    return "masked" if b"[MASKED]" in far and kind != "thinking" else "taken out"
+
+
+def policies_of(home: Path) -> Path:
+    """The rules of all effects."""
+    rules = {effect: f"{_FOUND.format(effect=effect, size=SIZES[effect])}\n{rule}" for effect, rule in _RULES.items()}
+    return write_rules(home / "policy", {**rules, "labelled": _LABELLED}, kinds=KINDS)
 
 
 def settings_of(home: Path, upstream: str) -> Path:
     """The file of a gateway with a route from each dialect to the same, under the rules of all effects."""
-    rules = {effect: f"{_FOUND.format(effect=effect, size=SIZES[effect])}\n{rule}" for effect, rule in _RULES.items()}
-    policies = write_rules(home / "policy", {**rules, "labelled": _LABELLED}, kinds=KINDS)
+    policies = policies_of(home)
     body = {
         "anonymous": True,
         "store": "matrix.db",
@@ -262,17 +284,26 @@ def expected(row: Row, effect: str) -> str:
 
 def table(found: Mapping[Cell, str]) -> str:
     """The matrix for people: what became of each kind of content, where it differs, and what has no words for it."""
-    lines = [f"| content | {' | '.join(EFFECTS)} |", f"|---|{'---|' * len(EFFECTS)}"]
-    for row in ROWS:
-        cells = {effect: [cell for cell in CELLS if (cell.row, cell.effect) == (row, effect)] for effect in EFFECTS}
-        said = [" / ".join(sorted({found[cell] for cell in cells[effect]})) for effect in EFFECTS]
-        lines.append(f"| {row[0]} in a {row[1]} | {' | '.join(said)} |")
+    rows = {
+        f"{row[0]} in a {row[1]}": {
+            effect: [cell for cell in CELLS if (cell.row, cell.effect) == (row, effect)] for effect in EFFECTS
+        }
+        for row in ROWS
+    }
+    lines = table_of(rows, found)
     right = sum(found[cell] == expected(cell.row, cell.effect) for cell in CELLS)
     lines += ["", f"{right} of {len(CELLS)} cells: {', '.join(DIALECTS)}; {', '.join(MODES)}.", ""]
     lines += [f"- {name} has no words for {kind} in a {way}: {why}." for (name, kind, way), why in CANNOT.items()]
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        sys.stdout.write(table(outcomes(Path(made))) + "\n")
+_C = TypeVar("_C")
+
+
+def table_of(rows: Mapping[str, Mapping[str, Sequence[_C]]], found: Mapping[_C, str]) -> list[str]:
+    """Lines of a table: what became of the cells of each row, by effect, with every outcome where they differ."""
+    lines = [f"| content | {' | '.join(EFFECTS)} |", f"|---|{'---|' * len(EFFECTS)}"]
+    for row, effects in rows.items():
+        said = [" / ".join(sorted({found[cell] for cell in effects[effect]})) for effect in EFFECTS]
+        lines.append(f"| {row} | {' | '.join(said)} |")
+    return lines
