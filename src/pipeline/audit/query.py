@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -16,6 +15,9 @@ from pipeline.errors import AuditError
 
 COLUMNS: Final = ("id", "kind", "verdict", "action", "subject", "session", "revision")
 FACTS: Final = ("rule", "code", "effect", "severity", "tool", "uri", "view", "mode", "stage", "environment", "covered")
+REVIEWS: Final = ("needs", "reviewed", "disposition", "signed", "assignee", "sample")
+"""What came of a decision since: by what people said later, which only a catalogue of all records knows [REV-3]."""
+
 TIMES: Final = ("since", "until")
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -43,9 +45,14 @@ class Query:
     until: int | None = None
     text: str = ""
 
+    @property
+    def of_reviews(self) -> bool:
+        """Whether it asks what people said of decisions."""
+        return any(term.name in REVIEWS for term in self.terms)
 
-def parse(text: str, now: datetime, *, more: Sequence[str] = ()) -> Query:
-    """The query that `text` says; an empty one finds everything. `more` are names besides columns and facts.
+
+def parse(text: str, now: datetime) -> Query:
+    """The query that `text` says; an empty one finds everything.
 
     Raises:
         AuditError: a word that says nothing, with the words that would.
@@ -63,10 +70,10 @@ def parse(text: str, now: datetime, *, more: Sequence[str] = ()) -> Query:
             raise _not_understood(word, "write name:value")
         if name in TIMES and not negated:
             times[name] = _moment(value, now)
-        elif name in COLUMNS or name in FACTS or name in more:
+        elif name in COLUMNS or name in FACTS or name in REVIEWS:
             terms.append(Term(name, tuple(value.split(",")), negated))
         else:
-            raise _not_understood(word, f"names are {', '.join((*COLUMNS, *FACTS, *more, *TIMES))}")
+            raise _not_understood(word, f"names are {', '.join((*COLUMNS, *FACTS, *REVIEWS, *TIMES))}")
     return Query(tuple(terms), times.get("since"), times.get("until"), text)
 
 
@@ -87,4 +94,4 @@ def _not_understood(word: str, hint: str) -> AuditError:
     return AuditError("this part of the query says nothing", path=word, hint=hint, code="audit.query")
 
 
-__all__ = ["COLUMNS", "FACTS", "TIMES", "Query", "Term", "parse"]
+__all__ = ["COLUMNS", "FACTS", "REVIEWS", "TIMES", "Query", "Term", "parse"]

@@ -6,7 +6,9 @@ import time
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ from pipeline.audit.bundle import Selection, verify_bundle, write_bundle
 from pipeline.audit.evidence import Evidence
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import Signer
-from pipeline.audit.query import parse
+from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report, verify
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_public_key
 from pipeline.display import counted, escaped_json, visible
@@ -25,14 +27,16 @@ from pipeline.sessions import wall_clock
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.overview import Placed
 from pipeline.store.policies import kept_policies
 from pipeline.store.records import stored_record
-from pipeline.store.search import Found, Search, shown_subject
+from pipeline.store.search import Search, shown_subject
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _GAPS: Final = frozenset({"record.missing", "content.missing", "log.cut", "log.missing"})
 _HEADS: Final = frozenset({"head.signature", "head.key", "head.missing"})
 _FOLLOW_SECONDS: Final = 0.5
+_AT_ONCE: Final = 1_000  # records read together
 _SHOWN: Final = 20  # problems that are printed; how many there are in all is said
 
 
@@ -59,9 +63,8 @@ def export(store: str, out: Path, *, query: str | None, contents: bool = False) 
     with one_line_errors():
         selection = None
         if query is not None:
-            with _search(store) as search:
-                found = parse(query, wall_clock())
-                ids = {one.id for one in _all(search, found)}
+            with _finding(store, query) as found:
+                ids = {one.id for one in found}
             selection = Selection(query, lambda leaf: leaf.id in ids)
         with reading(store) as engine, StoreEvidence.at_one_moment(engine) as evidence:
             policies, made_at = kept_policies(engine), (wall_clock() - _EPOCH) // _EPOCH.resolution
@@ -73,8 +76,8 @@ def export(store: str, out: Path, *, query: str | None, contents: bool = False) 
 
 def find(store: str, query: str, *, limit: int, as_json: bool) -> None:
     """Print what the query finds, the newest first."""
-    with one_line_errors(), _search(store) as search:
-        _print_found(search.page(parse(query, wall_clock()), limit=limit), as_json)
+    with one_line_errors(), _finding(store, query, at_once=min(limit, _AT_ONCE)) as found:
+        _print_found(islice(found, limit), as_json)
 
 
 def tail(store: str, *, limit: int, follow: bool, as_json: bool) -> None:
@@ -86,7 +89,7 @@ def tail(store: str, *, limit: int, follow: bool, as_json: bool) -> None:
         seen = found[0].seq if found else 0
         while follow:
             time.sleep(_FOLLOW_SECONDS)
-            new = [one for one in search.page(everything, limit=1_000) if one.seq > seen]
+            new = [one for one in search.page(everything, limit=_AT_ONCE) if one.seq > seen]
             _print_found(reversed(new), as_json)
             seen = new[0].seq if new else seen
 
@@ -132,18 +135,40 @@ def _evidence(store: str) -> Iterator[Evidence]:
 
 
 @contextmanager
-def _search(store: str) -> Iterator[Search]:
+def _indexing(store: str) -> Iterator[Store]:
     with reading(store):  # a file that is missing is not made
         pass
     with Store.named(store, keyless=True) as opened:
+        yield opened
+
+
+@contextmanager
+def _search(store: str) -> Iterator[Search]:
+    with _indexing(store) as opened:
         search = Search(opened.engine, opened.writer)
         search.catch_up()
         yield search
 
 
-def _all(search: Search, query: Any) -> Iterator[Found]:
+@contextmanager
+def _finding(store: str, text: str, *, at_once: int = _AT_ONCE) -> Iterator[Iterator[Placed]]:
+    """A block with the records that the query finds, the newest first."""
+    query = parse(text, wall_clock())
+    if not query.of_reviews:
+        with _search(store) as search:
+            yield _pages(search, query, at_once)
+        return
+    from pipeline.review.catalog import Catalog
+
+    with _indexing(store) as opened:
+        catalog = Catalog(opened)
+        catalog.catch_up()
+        yield reversed(catalog.all_of(catalog.select(query)))
+
+
+def _pages(search: Search, query: Query, at_once: int) -> Iterator[Placed]:
     before: int | None = None
-    while page := search.page(query, before=before, limit=1_000):
+    while page := search.page(query, before=before, limit=at_once):
         yield from page
         before = page[-1].seq
 
@@ -172,11 +197,11 @@ def _print_report(report: Report) -> None:
     typer.echo(f"{'holds' if report.holds else 'does not hold'}: {counted(report.records, 'record')}{found}")
 
 
-def _print_found(found: Iterable[Found], as_json: bool) -> None:
+def _print_found(found: Iterable[Placed], as_json: bool) -> None:
     for one in found:
         at = (_EPOCH + timedelta(microseconds=one.at)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if as_json:
-            shown = {name: getattr(one, name) for name in Found.__slots__}
+            shown = asdict(one)
             typer.echo(dumps(shown | {"at": at, "subject": shown_subject(one.subject)}).decode())
         else:
             who = f"{shown_subject(one.subject)} in {one.session}" if one.session else shown_subject(one.subject)

@@ -14,15 +14,12 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
 
-from pipeline.audit.query import Query
+from pipeline.audit.query import REVIEWS, Query
 from pipeline.review import bits
 from pipeline.review.words import KINDS, Word, word_of
 from pipeline.store.database import Store
 from pipeline.store.overview import Part, Placed, is_behind, part_after
 from pipeline.store.search import Search
-
-OWN_NAMES: Final = ("needs", "reviewed", "disposition", "signed", "assignee", "sample")
-"""What a query can say here besides columns and facts."""
 
 SEVERITIES: Final = ("info", "warn", "high", "critical")
 EDITS: Final = frozenset({"redact", "rewrite", "strip_tool"})
@@ -340,7 +337,7 @@ class Catalog:
     # Finding
 
     def _having(self, name: str, value: str) -> int:
-        if name in OWN_NAMES and name != "sample":
+        if name in REVIEWS and name != "sample":
             return self._in_state(name, value)
         if name == "subject" and value != "anonymous":
             value = f"id:{value}"
@@ -403,4 +400,4 @@ def _is_open(flags: int) -> bool:
     return bool(flags & _EYES) and not flags & _DONE
 
 
-__all__ = ["EDITS", "OWN_NAMES", "SEVERITIES", "Catalog", "Session"]
+__all__ = ["EDITS", "SEVERITIES", "Catalog", "Session"]

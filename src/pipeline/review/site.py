@@ -20,7 +20,7 @@ from pipeline.audit.verification import Report
 from pipeline.record import Record
 from pipeline.recorder import Recorder
 from pipeline.review.access import Person, Refused, Role
-from pipeline.review.catalog import OWN_NAMES, Catalog
+from pipeline.review.catalog import Catalog
 from pipeline.review.contents import Again, Contents, StoreContents
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.telling import readable
@@ -129,7 +129,7 @@ class Site:
 
     def query(self, text: str) -> Query:
         """The query that the text says; AuditError for one that says nothing."""
-        return parse(text, self.clock(), more=OWN_NAMES)
+        return parse(text, self.clock())
 
     def body(self, row: Placed) -> Json | None:
         """What is kept of a record; None where it was erased, or holds nothing that can be read."""

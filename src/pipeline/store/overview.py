@@ -1,4 +1,4 @@
-"""What a catalogue of records is made of: their rows and facts, in order, as far as facts are indexed.
+"""Records as rows; and what a catalogue of them is made of: rows and facts, in order, as far as facts are indexed.
 
 Spec: docs/spec/review.md.
 """
@@ -6,28 +6,13 @@ Spec: docs/spec/review.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from sqlalchemy import Engine, func, select
 
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import RECORD_FACTS, RECORD_FACTS_DONE, RECORDS
-
-_NAMES: Final = (
-    "seq",
-    "id",
-    "kind",
-    "at",
-    "subject",
-    "session",
-    "verdict",
-    "action",
-    "revision",
-    "digest",
-    "log",
-    "place",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +31,9 @@ class Placed:
     digest: str
     log: str | None
     place: int | None
+
+
+PLACED: Final = select(*(RECORDS.c[field.name] for field in fields(Placed)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +60,7 @@ def part_after(engine: Engine, after: int, *, bodies_of: Collection[str], limit:
     """
     with snapshot(engine) as connection:
         upto = connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar() or 0
-        some = select(*(RECORDS.c[name] for name in _NAMES)).where(RECORDS.c.seq > after, RECORDS.c.seq <= upto)
+        some = PLACED.where(RECORDS.c.seq > after, RECORDS.c.seq <= upto)
         rows = [Placed(*row) for row in connection.execute(some.order_by(RECORDS.c.seq).limit(limit))]
         if not rows:
             return Part((), (), {})
@@ -96,4 +84,4 @@ def bodies_of(engine: Engine, numbers: Sequence[int]) -> dict[int, bytes | None]
         return {row.seq: row.body for row in connection.execute(wanted)}
 
 
-__all__ = ["Part", "Placed", "bodies_of", "is_behind", "part_after"]
+__all__ = ["PLACED", "Part", "Placed", "bodies_of", "is_behind", "part_after"]

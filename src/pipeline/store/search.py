@@ -6,37 +6,20 @@ Spec: docs/spec/audit.md [AUD-60] ff.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, delete, func, insert, not_, or_, select
 
 from pipeline.audit.facts import facts_of
 from pipeline.audit.query import COLUMNS, Query, Term
+from pipeline.errors import AuditError
 from pipeline.store.engine import snapshot
+from pipeline.store.overview import PLACED, Placed
 from pipeline.store.tables import RECORD_FACTS, RECORD_FACTS_DONE, RECORDS
 from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
 
 _AT_ONCE: Final = 2_000  # records indexed in one transaction: others wait for the writer no longer than that takes
 _LAST: Final = "\U0010ffff"
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A record that was found: its columns."""
-
-    seq: int
-    id: str
-    kind: str
-    at: int
-    subject: str
-    session: str | None
-    verdict: str
-    action: str
-    revision: str
-
-
-_FOUND: Final = select(*(RECORDS.c[name] for name in Found.__slots__))
 
 
 class Search:
@@ -62,17 +45,17 @@ class Search:
             total += done
         return total
 
-    def page(self, query: Query, *, before: int | None = None, limit: int = 50) -> list[Found]:
+    def page(self, query: Query, *, before: int | None = None, limit: int = 50) -> list[Placed]:
         """The newest records that the query finds, those with a number below `before`, at most `limit`.
 
         Raises:
             StoreError: the database failed.
         """
-        wanted = _wanted(_FOUND, query).order_by(RECORDS.c.seq.desc()).limit(limit)
+        wanted = _wanted(PLACED, query).order_by(RECORDS.c.seq.desc()).limit(limit)
         if before is not None:
             wanted = wanted.where(RECORDS.c.seq < before)
         with snapshot(self._engine) as connection:
-            return [Found(**row._asdict()) for row in connection.execute(wanted)]
+            return [Placed(*row) for row in connection.execute(wanted)]
 
     def count(self, query: Query) -> int:
         """How many records the query finds."""
@@ -102,6 +85,10 @@ def shown_subject(subject: str) -> str:
 
 
 def _wanted(statement: Select[Any], query: Query) -> Select[Any]:
+    if query.of_reviews:
+        raise AuditError(
+            "the index of records knows no reviews", path=query.text, code="audit.query", hint="ask a catalogue"
+        )
     for term in query.terms:
         condition = _condition(term)
         statement = statement.where(not_(condition) if term.negated else condition)
@@ -150,4 +137,4 @@ def _index_some(connection: Connection) -> int:
     return len(rows)
 
 
-__all__ = ["Found", "Search", "shown_subject"]
+__all__ = ["Search", "shown_subject"]

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
 
@@ -14,11 +15,15 @@ import pytest
 from tests.pipeline.run_records import ANN, NOON, made_record
 from typer.testing import CliRunner, Result
 
+from cmf.codec import dumps
 from pipeline.audit.exporting import HeadFile
+from pipeline.audit.query import parse
 from pipeline.cli import app
 from pipeline.context import Context
+from pipeline.errors import AuditError
 from pipeline.recorder import Recorder
 from pipeline.store.database import Store
+from pipeline.store.search import Search
 
 RUN = CliRunner()
 
@@ -130,6 +135,31 @@ def test_records_are_found_listed_and_shown(kept: Kept) -> None:
     assert [line.split()[3] for line in cmf("tail", kept.store, "-n", 2).stdout.splitlines()] == [second, third]
     shown = json.loads(cmf("show", kept.store, first).stdout)
     assert (shown["place"], shown["record"]["decision_id"]) == (1, first)
+
+
+@pytest.mark.spec("CLI-81")
+@pytest.mark.spec("AUD-62")
+def test_decisions_are_found_by_what_people_said_of_them(kept: Kept, tmp_path: Path) -> None:
+    first, second, third = (record.id for record in kept.records)
+    said = {"by": {"id": "eve"}, "decision": first, "disposition": "false_positive", "comment": "meant well"}
+    word = replace(made_record(), id="review_1", kind="review", body=dumps(said))
+    with Store.at(kept.store, key=kept.key) as store:
+        Recorder(store).record(word)
+
+    def ids(*words: object) -> list[str]:
+        return [
+            json.loads(line)["id"] for line in cmf("find", kept.store, *words, "--format", "json").stdout.splitlines()
+        ]
+
+    assert ids("reviewed:yes") == ids("disposition:false_positive") == ids("disposition:false_*") == [first]
+    assert ids("reviewed:no") == ids("kind:decision -disposition:false_positive") == [third, second]
+    assert ids("reviewed:no", "-n", 1) == ids("reviewed:no subject:ann") == [third]
+    assert ids("disposition:incident") == ids("reviewed:maybe") == []
+    some = tmp_path / "some.zip"
+    assert cmf("export", kept.store, some, "--query", "reviewed:yes").stdout.startswith("2 records written")
+    assert cmf("verify", some).exit_code == 0
+    with Store.at(kept.store, key=kept.key) as store, pytest.raises(AuditError):
+        Search(store.engine, store.writer).page(parse("reviewed:yes", NOON))  # never a page of nothing instead
 
 
 @pytest.mark.spec("CLI-81")

@@ -13,7 +13,7 @@ from tests.pipeline.review.traffic import keep, opened, record
 from pipeline.audit.query import parse
 from pipeline.decision import Effect
 from pipeline.review import bits
-from pipeline.review.catalog import OWN_NAMES, Catalog
+from pipeline.review.catalog import Catalog
 from pipeline.review.site import Site
 from pipeline.store.database import Store
 from pipeline.store.search import Search
@@ -45,7 +45,7 @@ RECORDS = st.builds(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=st.lists(RECORDS, max_size=12), later=st.lists(RECORDS, max_size=4), terms=st.lists(TERMS, max_size=3))
 def test_it_finds_what_the_database_finds(tmp_path_factory: pytest.TempPathFactory, records, later, terms) -> None:
-    query = parse(" ".join(terms), NOW, more=OWN_NAMES)
+    query = parse(" ".join(terms), NOW)
     with opened(tmp_path_factory.mktemp("s"), *records) as store:
         catalog = Catalog(store)
         for more in ([], later):
