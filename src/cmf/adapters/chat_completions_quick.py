@@ -15,6 +15,7 @@ from cmf.codec import dumps, frozen_object, loads_object
 from cmf.content import TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.frozen import FrozenDict, frozen_mapping, same_json
+from cmf.making import Shape, shape_maker
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.value import maker
 
@@ -34,10 +35,25 @@ _NO_CONTENT_SHAPE: Final = frozen_mapping({"at": _NO_CONTENT_STEPS})
 _said = maker(Message, "role", "content")
 _laid_out = maker(Message, "role", "content", "provider_raw")
 _text_part = maker(TextPart, "text")
-_result = maker(ToolResultPart, "tool_call_id", "tool_name", "content")
 _call = maker(ToolCallPart, "tool_call_id", "name", "arguments")
 _unread_call = maker(ToolCallPart, "tool_call_id", "name", "arguments_raw")
 _layout = maker(Layout, "format", "group", "shape", "texts")
+
+_TEXT: Final = Shape(TextPart, {"text": "text"})
+_CALL: Final = Shape(ToolCallPart, {"tool_call_id": "call_id", "name": "name", "arguments": "given"})
+_RESULT: Final = Shape(ToolResultPart, {"tool_call_id": "call_id", "tool_name": "name", "content": "text"})
+_SPELT: Final = Shape(Layout, {"format": "format", "group": "group", "texts": ("spelt",)})
+_text_said = shape_maker(Shape(Message, {"role": "role", "content": (_TEXT,)}), "role", "text")
+_result_said = shape_maker(
+    Shape(Message, {"role": "role", "content": (_RESULT,)}), *("role", "call_id", "name", "text")
+)
+_called = shape_maker(
+    Shape(Message, {"role": "role", "content": (_TEXT, _CALL)}), *("role", "text", "call_id", "name", "given")
+)
+_called_as_spelt = shape_maker(
+    Shape(Message, {"role": "role", "content": (_TEXT, _CALL), "provider_raw": _SPELT}),
+    *("role", "text", "call_id", "name", "given", "format", "group", "spelt"),
+)
 
 
 def quick_messages(
@@ -51,35 +67,54 @@ def quick_messages(
     for raw in listed:
         made: Message | None = None
         if type(raw) is dict:
-            content = raw.get("content")
-            if type(content) is str:
-                role = raw.get("role")
-                if not (content.isascii() or is_text(content)):
-                    pass
-                elif role == "tool":
-                    if len(raw) == 3 and type(call_id := raw.get("tool_call_id")) is str:
-                        name = names.get(call_id)
-                        if name is not None or is_text(call_id):  # the id of a call was looked at there
-                            read.append(_said(_TOOL, (_result(call_id, name, content),)))
-                            continue
-                elif content:
-                    if len(raw) == 2:
-                        if type(role) is str and role in _SPEAKERS:
-                            read.append(_said(_SPEAKERS[role], (_text_part(content),)))
-                            continue
-                    elif len(raw) == 3 and role == "assistant":
-                        made = _calling_message(raw, [_text_part(content)], NO_SHAPE, len(read), format_name, names)
-            elif content is None and raw.get("role") == "assistant":
-                if "content" not in raw:
-                    if len(raw) == 2:
-                        made = _calling_message(raw, [], _NO_CONTENT_SHAPE, len(read), format_name, names)
-                elif len(raw) == 3:
-                    made = _calling_message(raw, [], NO_SHAPE, len(read), format_name, names)
+            try:
+                role = raw["role"]
+                content = raw["content"]
+                if type(content) is str:
+                    if not (content.isascii() or is_text(content)):
+                        pass
+                    elif role == "tool":
+                        call_id = raw["tool_call_id"]
+                        if len(raw) == 3 and type(call_id) is str:
+                            name = names.get(call_id)
+                            if name is not None or is_text(call_id):  # the id of a call was looked at there
+                                made = _result_said(_TOOL, call_id, name, content)
+                    elif content:
+                        if len(raw) == 2:
+                            made = _text_said(_SPEAKERS[role], content)
+                        elif len(raw) == 3 and role == "assistant":
+                            made = _calling_with_text(raw, content, len(read), format_name, names)
+                elif content is None and len(raw) == 3 and role == "assistant":
+                    made = _calling(raw, [], NO_SHAPE, len(read), format_name, names)
+            except (KeyError, TypeError):  # not there, or a role that is nothing to look up
+                if len(raw) == 2 and "content" not in raw and raw.get("role") == "assistant":
+                    made = _calling(raw, [], _NO_CONTENT_SHAPE, len(read), format_name, names)
         read.append(general(raw, len(read), names) if made is None else made)
     return tuple(read)
 
 
-def _calling_message(
+def _calling_with_text(raw: dict[str, Any], said: str, index: int, format_name: str, names: Names) -> Message | None:
+    """An assistant's message of a text and calls; None if these are not plain. Most have one call."""
+    calls = raw["tool_calls"]
+    if type(calls) is list and len(calls) == 1:
+        call = calls[0]
+        function, call_id = call["function"], call["id"]
+        name, text = function["name"], function["arguments"]
+        if (
+            (call["type"] == "function" and len(call) == 3 and len(function) == 2 and type(function) is dict)
+            and (type(call_id) is str and type(name) is str and type(text) is str)
+            and (call_id.isascii() and name.isascii())
+        ):
+            given, spelling = frozen_object(text)
+            if given is not None and spelling + spelling <= len(text):
+                names[call_id] = name
+                if spelling:
+                    return _called_as_spelt(_ASSISTANT, said, call_id, name, given, format_name, index, text)
+                return _called(_ASSISTANT, said, call_id, name, given)
+    return _calling(raw, [_text_part(said)], NO_SHAPE, index, format_name, names)
+
+
+def _calling(
     raw: dict[str, Any], parts: list[Any], shape: FrozenDict, index: int, format_name: str, names: Names
 ) -> Message | None:
     """An assistant's message that has calls besides what is in `parts` already; None if they are not plain."""
@@ -175,7 +210,7 @@ def quick_wire(message: Message, format_name: str) -> dict[str, Any] | None:
         return None
     first = content[0]
     if message.role is _ASSISTANT and type(content[-1]) is ToolCallPart:
-        return _calling(content, shape, texts)
+        return _wire_calling(content, shape, texts)
     if len(content) != 1 or first.extra is not None or shape or texts:
         return None
     if type(first) is TextPart and message.role is not _TOOL:
@@ -187,7 +222,7 @@ def quick_wire(message: Message, format_name: str) -> dict[str, Any] | None:
     return {"role": "tool", "tool_call_id": first.tool_call_id, "content": first.content}
 
 
-def _calling(content: Sequence[Any], shape: FrozenDict, texts: Sequence[str | None]) -> dict[str, Any] | None:
+def _wire_calling(content: Sequence[Any], shape: FrozenDict, texts: Sequence[str | None]) -> dict[str, Any] | None:
     steps = shape.get("at", NO_SHAPE)
     if steps and steps != _NO_CONTENT_STEPS:
         return None
