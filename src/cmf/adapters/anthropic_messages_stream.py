@@ -16,12 +16,14 @@ from cmf.codec import dumps, loads_object
 from cmf.errors import ShapeError
 from cmf.value import trusted
 
-# Which field of its block a delta adds to; the delta's own field has the same name where none is given.
-_ADDS: Final[dict[str, dict[str, str]]] = {
-    "text_delta": {"text": "text"},
-    "thinking_delta": {"thinking": "thinking"},
-    "signature_delta": {},
-    "compaction_delta": {"content": "content", "encrypted_content": "encrypted_content"},
+# What a delta says: the fields of its block that it adds to, or its own where they go by another name.
+_SAYS: Final[dict[str, tuple[str, ...]]] = {
+    "text_delta": ("text",),
+    "citations_delta": ("citation",),
+    "thinking_delta": ("thinking",),
+    "signature_delta": ("signature",),
+    "compaction_delta": ("content", "encrypted_content"),
+    "input_json_delta": ("partial_json",),
 }
 _HOLDERS: Final = {
     "text_delta": ("text",),
@@ -53,14 +55,14 @@ class _Block:
         """Whether the block could take the delta; if not, nothing of it was taken."""
         said = delta.get("type")
         if said == "input_json_delta":
-            return set(delta) == {"type", "partial_json"} and self._add_input(delta["partial_json"])
+            return "partial_json" in delta and self._add_input(delta["partial_json"])
         if not isinstance(said, str) or self.kind not in _HOLDERS.get(said, ()):
             return False
         if said == "citations_delta":
-            return set(delta) == {"type", "citation"} and self._add_citation(delta["citation"])
-        if said == "signature_delta" and set(delta) == {"type", "signature"}:
-            return self._sign(delta["signature"])
-        return self._add_text(delta, _ADDS[said])
+            return "citation" in delta and self._add_citation(delta["citation"])
+        if said == "signature_delta":
+            return "signature" in delta and self._sign(delta["signature"])
+        return self._add_text(delta, _SAYS[said])
 
     def _sign(self, signature: Any) -> bool:
         """A signature comes in one piece. If there is another, it counts, and the first is kept to be judged."""
@@ -83,9 +85,9 @@ class _Block:
         self.citations.append(citation)
         return True
 
-    def _add_text(self, delta: Mapping[str, Any], adds: dict[str, str]) -> bool:
-        new = {key: text for key, text in delta.items() if key != "type" and text is not None}
-        if not all(key in adds and isinstance(text, str) for key, text in new.items()):
+    def _add_text(self, delta: Mapping[str, Any], adds: tuple[str, ...]) -> bool:
+        new = {key: delta[key] for key in adds if delta.get(key) is not None}
+        if not all(isinstance(text, str) for text in new.values()):
             return False
         if not all(isinstance(self.fields.get(key), str | None) for key in new):
             return False
@@ -160,8 +162,9 @@ class Fold:
     def _message_start(self, data: dict[str, Any]) -> bool:
         """A second start (streams are spliced by some gateways) goes on with the message under its new head."""
         message = data.get(_MESSAGE)
-        if set(data) != {"type", _MESSAGE} or not isinstance(message, dict):
+        if not isinstance(message, dict):
             return False
+        self._beside(data, _MESSAGE)
         content = message.get("content")
         for key, item in message.items():
             if key != "content":
@@ -176,10 +179,11 @@ class Fold:
 
     def _content_block_start(self, data: dict[str, Any]) -> bool:
         index, block = data.get("index"), data.get("content_block")
-        if set(data) != {"type", "index", "content_block"} or not isinstance(block, dict):
+        if not isinstance(block, dict):
             return False
         if type(index) is not int or index in self._at:
             raise ShapeError("a block has no index of its own", path="$.index", hint="ask for it whole")
+        self._beside(data, "index", "content_block")
         self._at[index] = _Block(dict(block))
         self._blocks.append(self._at[index])
         return True
@@ -189,7 +193,11 @@ class Fold:
         block = self._at.get(index) if type(index) is int else None
         if block is None:
             raise ShapeError("a delta belongs to no block", path="$.index", hint="ask for it whole")
-        return set(data) == {"type", "index", "delta"} and isinstance(delta, dict) and block.add(delta)
+        if not isinstance(delta, dict) or not block.add(delta):
+            return False
+        self._beside(data, "index", "delta")
+        self._beside(delta, *_SAYS[delta["type"]])
+        return True
 
     def _content_block_stop(self, data: dict[str, Any]) -> bool:
         return set(data) == {"type", "index"} and type(data["index"]) is int
@@ -214,7 +222,9 @@ class Fold:
 
     def _message_stop(self, data: dict[str, Any]) -> bool:
         """A message ends after it has said how: a stop that comes before (of another stream, spliced in) is no end."""
-        self._stopped = self._begun and self._ending and set(data) == {"type"}
+        self._stopped = self._begun and self._ending
+        if self._stopped:
+            self._beside(data)
         return self._stopped
 
     def _broken(self, data: dict[str, Any]) -> bool:
@@ -222,6 +232,11 @@ class Fold:
             return False
         self._error = data
         return not self._begun or set(data) == {"type", "error"}  # what else it says has no place in a message
+
+    def _beside(self, said: dict[str, Any], *known: str) -> None:
+        """Keep what an event or delta says beyond its own fields: hosts and gateways add theirs (counts, times)."""
+        if len(said) > 1 + len(known) or any(key not in known and key != "type" for key in said):
+            self._other.append({key: item for key, item in said.items() if key not in known})
 
     def _put(self, holder: dict[str, Any], key: str, item: Any) -> None:
         """Set a field; text that it replaces was said, so it stays to be judged."""

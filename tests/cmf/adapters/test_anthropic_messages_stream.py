@@ -198,7 +198,6 @@ def test_an_error_before_the_message_is_an_error() -> None:
         event("content_block_stop", index=0, more="b"),
         event("content_block_delta", index=0, delta={"type": "brand_new_delta", "a": "b"}),
         event("content_block_delta", index=0, delta={"type": "thinking_delta", "thinking": "b"}),
-        event("content_block_delta", index=0, delta={"type": "text_delta", "text": "i", "more": "b"}),
         event("message_delta", delta={"content": "b"}),
         event("message_delta", delta="b"),
         event("message_delta", delta={"stop_reason": "end_turn"}, stop_reason="b"),
@@ -218,6 +217,43 @@ def test_what_has_no_place_is_judged_and_not_written_again(odd: WireEvent) -> No
     assert body["cmf_events"] == [odd["data"]]
     assert body["content"] == [{"type": "text", "text": "hi"}]
     assert "'b'" in str([view.to_opa_input() for view in iter_views(response)])
+
+
+@pytest.mark.spec("ANT-24")
+@pytest.mark.parametrize("kind", ["message_start", "content_block_start", "content_block_delta", "message_stop"])
+def test_what_a_host_adds_to_an_event_is_judged_and_the_event_still_counts(kind: str) -> None:
+    events = [
+        {**one, "data": {**one["data"], "hostMetrics": {"from": "b"}}} if one["event"] == kind else one
+        for one in (start(), *HI, *END)
+    ]
+
+    body = folded(*events)
+
+    response = ADAPTER.from_wire_response(body)
+    assert response.choices[0].message.status is MessageStatus.COMPLETE
+    assert body["content"] == [{"type": "text", "text": "hi"}]
+    assert body["cmf_events"][0] == {"type": kind, "hostMetrics": {"from": "b"}}
+    assert "'b'" in str([view.to_opa_input() for view in iter_views(response)])
+
+
+@pytest.mark.spec("ANT-24")
+@pytest.mark.parametrize(
+    ("begun", "delta", "whole"),
+    [
+        ({"type": "text", "text": ""}, {"type": "text_delta", "text": "i"}, {"text": "i"}),
+        ({"type": "thinking", "thinking": ""}, {"type": "thinking_delta", "thinking": "i"}, {"thinking": "i"}),
+        ({"type": "thinking", "thinking": ""}, {"type": "signature_delta", "signature": "c2ln"}, {"signature": "c2ln"}),
+        ({"type": "text", "text": ""}, {"type": "citations_delta", "citation": {"a": 1}}, {"citations": [{"a": 1}]}),
+        ({"type": "compaction", "content": None}, {"type": "compaction_delta", "content": "i"}, {"content": "i"}),
+    ],
+)
+def test_what_a_delta_says_beside_its_own_field_is_judged_and_the_field_still_counts(
+    begun: dict[str, Any], delta: dict[str, Any], whole: dict[str, Any]
+) -> None:
+    body = folded(start(), *streamed(0, begun, {**delta, "estimated_tokens": 50, "more": "b"}), *END)
+
+    assert body["content"] == [{**begun, **whole}]
+    assert body["cmf_events"] == [{"type": delta["type"], "estimated_tokens": 50, "more": "b"}]
 
 
 @pytest.mark.spec("ANT-24")
