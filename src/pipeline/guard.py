@@ -10,7 +10,7 @@ with guard.session("s1", subject={"id": "ann"}):
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from cmf.capabilities import ModelCapabilities
 from cmf.message import Message
@@ -37,6 +37,9 @@ from pipeline.stage import Stage, Traffic
 from pipeline.watching import Watcher
 from pipeline.wrapping import Begin, P, R, wrapped
 
+if TYPE_CHECKING:
+    from pipeline.store.database import Store
+
 Subject = SubjectExtension | Mapping[str, Any]
 
 
@@ -51,6 +54,7 @@ class Guard:
         sessions: where sessions are kept; by default in this process.
         profiles: what is known of tools and resources.
         recorder: where every run is put on record before its outcome is given out; by default nowhere.
+        store: both at once, where one of the two is not given: sessions and records in a database.
 
     Raises:
         PolicyError: the policies cannot be used: file, line, column and why.
@@ -66,7 +70,12 @@ class Guard:
         sessions: SessionStore | None = None,
         profiles: Profiles | None = None,
         recorder: Records | None = None,
+        store: Store | None = None,
     ) -> None:
+        if store is not None:
+            from pipeline.recorder import Recorder  # it takes SQLAlchemy, which nobody else here needs
+
+            sessions, recorder = sessions or store.sessions(), recorder or Recorder(store)
         self._sessions = sessions or MemorySessions()
         self._pipeline = Pipeline(
             stages,

@@ -10,7 +10,7 @@ from tests.house.transcript import Command, File, Reader, steps
 from tests.house.tree import ROOT
 
 DOCS = ROOT / "docs"
-TUTORIALS = [DOCS / "tutorial.md", *sorted((DOCS / "coming-from").glob("*.md"))]
+TUTORIALS = [DOCS / "tutorial.md", DOCS / "audit.md", *sorted((DOCS / "coming-from").glob("*.md"))]
 
 
 @pytest.mark.native
@@ -26,7 +26,7 @@ def test_there_is_something_to_do_in_each() -> None:
     found = {path.name: [type(step) for step in steps(path)] for path in TUTORIALS}
 
     assert [name for name, kinds in found.items() if Command not in kinds or File not in kinds] == []
-    assert len(found) == 5
+    assert len(found) == 6
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,9 @@ class Store:
         self.writer = Writer(self.engine, log, max_waiting=max_waiting, max_batch=max_batch)
 
     @classmethod
-    def at(cls, file: Path, *, key: Path | None = None, heads: HeadSink | None = None) -> Store:
+    def at(cls, file: str | Path, *, key: Path | None = None, heads: HeadSink | None = None) -> Store:
         """The store in a SQLite file, which is made if it is missing."""
-        return cls(f"sqlite:///{file.absolute()}", key=key, heads=heads)
+        return cls(f"sqlite:///{Path(file).absolute()}", key=key, heads=heads)
 
     @classmethod
     def named(
