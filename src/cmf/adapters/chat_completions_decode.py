@@ -63,7 +63,7 @@ def decoded_message(raw: Any, path: str, dialect: Dialect, names: Names, *, repl
 
 
 def _reply_role(fields: Fields, name: str | None) -> str:
-    if name is None and fields.peek("role") is None:
+    if not name and fields.peek("role") is None:  # null, absent or empty: some services leave it to the client
         fields.drop("role", None)
         return "assistant"
     if name != "assistant":

@@ -52,6 +52,7 @@ class Dialect:
 
 PARTIAL: Final = "cmf_partial"  # a folder's own mark: the stream behind this body was cut
 RESERVED: Final = "cmf_"  # what a folder adds; never emitted
+CHOICE_ERROR: Final = "choice_error"  # the form of an error that stands in a choice, and goes back with it
 
 ROLES: Final = {
     "system": Role.SYSTEM,
@@ -96,10 +97,10 @@ _CHOICE_MODES: Final[dict[str, ToolChoiceMode]] = {
 
 
 def stop_reason(raw: str, *, refused: bool, calls: bool) -> StopReason:
-    """The canonical reason. A refusal stands in the message, with `stop` beside it; calls need a call to be one."""
+    """The canonical reason. A refusal stands in the message, with `stop` beside it; so do calls that were forced."""
     reason = STOP_REASONS.get(raw, StopReason.OTHER)
-    if refused and reason is StopReason.END:
-        return StopReason.REFUSAL
+    if reason is StopReason.END:
+        return StopReason.REFUSAL if refused else StopReason.CALL if calls else reason
     return StopReason.OTHER if reason is StopReason.CALL and not calls else reason
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from cmf.adapters import loss
 from cmf.adapters.chat_completions_blocks import wire_block, wire_blocks
 from cmf.adapters.chat_completions_dialect import (
+    CHOICE_ERROR,
     FINISH_REASONS,
     RESERVED,
     Dialect,
@@ -362,8 +363,9 @@ def wire_response(response: Response, dialect: Dialect) -> Any:
     if dialect.is_foreign(response):
         loss.drop(dialect.format, "response", "fields of another format")
     body: dict[str, Any] = {}
-    if response.error is not None:
-        body |= _error(response.error, dialect.key_of(response))
+    form = dialect.key_of(response)
+    if response.error is not None and not (form == CHOICE_ERROR and response.choices):
+        body |= _error(response.error, form)
     if response.error is None or response.choices:
         body |= {"id": NO_ID, "object": "chat.completion", "created": 0}
         ids = CallIds()

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cmf.adapters.chat_completions_decode import decoded_message, listed_in
 from cmf.adapters.chat_completions_dialect import (
+    CHOICE_ERROR,
     PARTIAL,
     RESERVED,
     Dialect,
@@ -196,7 +197,7 @@ def decoded_response(raw: Any, dialect: Dialect) -> Response:
     if listed is not None:
         fields.drop("object", "chat.completion")
     choices = [_choice(choice, f"$.choices[{at}]", at, dialect, status) for at, choice in enumerate(listed or ())]
-    error, form = _error(fields) if listed is None or "error" in fields else (None, None)
+    error, form = _error(fields) if listed is None or "error" in fields else _choice_error(listed)
     return trusted(
         Response,
         choices=tuple(choices),
@@ -217,7 +218,7 @@ def _choice(raw: Any, path: str, index: int, dialect: Dialect, status: MessageSt
     decoded = decoded_message(said, f"{path}.message", dialect, {}, reply=True)
     if status is not MessageStatus.COMPLETE:
         decoded = trusted(Message, role=decoded.role, content=decoded.content, status=status, extra=decoded.extra)
-    reason = fields.need("finish_reason", str) if "finish_reason" in fields else None
+    reason = fields.take("finish_reason", str)  # anything else is shown in `extra`
     calls = has_calls(decoded.content, dialect)
     refused = any(dialect.key_of(part) == "refusal" for part in decoded.content)
     return trusted(
@@ -227,6 +228,14 @@ def _choice(raw: Any, path: str, index: int, dialect: Dialect, status: MessageSt
         raw_stop_reason=reason,
         extra=dialect.rest(fields),
     )
+
+
+def _choice_error(listed: list[Any]) -> tuple[ErrorInfo | None, str | None]:
+    """What went wrong with a choice, where the body itself names no error; it stays with the choice, too."""
+    for choice in listed:
+        if isinstance(choice, dict) and isinstance(choice.get("error"), dict):
+            return _error_info(Fields(choice["error"], "$.choices[].error")), CHOICE_ERROR
+    return None, None
 
 
 def _error(fields: Fields) -> tuple[ErrorInfo, str | None]:

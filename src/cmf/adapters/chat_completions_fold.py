@@ -94,8 +94,10 @@ class _Fold:
         body = self._top
         if self._had_choices or not self._heard:  # else it is an error body, which has no choices
             body["choices"] = [self._choices[at].whole() for at in sorted(self._choices)]
-        broken = not self._done or "error" in body
-        if broken and "choices" in body and not body["choices"] and "error" not in body:
+        failed = any("error" in choice for choice in body.get("choices") or ())
+        nothing = "choices" in body and not body["choices"]
+        broken = not self._done or "error" in body or failed or nothing
+        if nothing and "error" not in body:
             body["choices"] = [{"index": 0, "message": {"role": "assistant"}}]
         if self._aside:
             body[RESERVED + "stream"] = self._aside
@@ -257,6 +259,8 @@ class _Choice:
             message["function_call"] = self._function.whole()
         if self._sound is not None:
             message["audio"] = self._sound.whole()
+            if len(data := self._sound.pieces("data")) > 1:  # policy sees the whole by digest: no piece is in that
+                self._aside.setdefault("audio", []).extend(data)
         for snapshot in self._snapshots:
             if not adds_nothing(snapshot, message):
                 self._aside.setdefault("message", []).append(snapshot)
@@ -302,6 +306,10 @@ class _Pieces:
         known = self.fields["name"]
         if more != known:
             self.fields["name"] = known + more
+
+    def pieces(self, key: str) -> list[str]:
+        """The pieces that the text under `key` came in."""
+        return self._texts.get(key, [])
 
     def whole(self, position: int | None = None) -> Any:
         if self._value is not _ABSENT:

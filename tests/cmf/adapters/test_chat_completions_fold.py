@@ -220,3 +220,23 @@ def test_a_hundred_thousand_odd_deltas_fold_in_linear_time() -> None:
     said = CHAT.fold_events(events)["choices"][0]["message"]  # type: ignore[arg-type]
 
     assert (len(said["annotations"]), len(said["content"][0]["text"])) == (100_000, 500_000)
+
+
+@pytest.mark.spec("OAC-20")
+@pytest.mark.parametrize("events", [[], [{"data": {"choices": []}}]])
+def test_an_end_without_a_choice_is_no_answer(events: list[Any]) -> None:
+    body = CHAT.fold_events([*events, DONE])  # type: ignore[list-item]
+
+    assert body["cmf_partial"] is True
+    assert CHAT.fold_events(CHAT.to_wire_events(CHAT.from_wire_response(body))) == body
+
+
+@pytest.mark.spec("OAC-22")
+@pytest.mark.parametrize(("pieces", "aside"), [(["aGk="], None), (["aGk=", "aG8="], {"audio": ["aGk=", "aG8="]})])
+def test_sound_that_comes_in_pieces_is_shown_piece_by_piece(pieces: list[str], aside: Any) -> None:
+    deltas = [{"audio": {"id": "a", "data": piece}} for piece in pieces]
+
+    body = _chunks(*({"index": 0, "delta": delta} for delta in deltas))
+
+    assert body["choices"][0]["message"]["audio"] == {"id": "a", "data": "".join(pieces)}
+    assert body.get("cmf_stream") == aside

@@ -19,7 +19,7 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
-from cmf.enums import Role, StopReason
+from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError, UnknownRoleError
 from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, same_spelling
@@ -437,3 +437,58 @@ def test_each_choice_keeps_what_is_its_own() -> None:
         CHAT.to_wire_response(CHAT.from_wire_response({"choices": [{**choices[0], "index": 7}]}))["choices"][0]["index"]
         == 7
     )
+
+
+@pytest.mark.spec("OAC-14")
+@pytest.mark.parametrize("done", [[], [{"data": "[DONE]"}]])
+def test_an_error_that_stands_in_a_choice_is_the_error_of_the_response(done: list[Any]) -> None:
+    said = {"code": 502, "message": "upstream is down", "metadata": {"raw": "r"}}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "par"}, "finish_reason": "error", "error": said}
+    body = {"id": "c", "object": "chat.completion", "created": 1, "choices": [choice]}
+    chunk = {"index": 0, "delta": {"content": "par"}, "finish_reason": "error", "error": said}
+
+    response = CHAT.from_wire_response(body)
+    broken = CHAT.from_wire_response(CHAT.fold_events([{"data": {"choices": [chunk]}}, *done]))
+
+    for read in (response, broken):
+        assert read.error is not None
+        assert (read.error.message, read.error.status) == ("upstream is down", 502)
+    assert broken.choices[0].message.status is MessageStatus.PARTIAL
+    assert CHAT.to_wire_response(response) == body
+    assert CHAT.to_wire_response(replace(response, choices=()))["error"]["message"] == "upstream is down"
+
+
+@pytest.mark.spec("OAC-1")
+@pytest.mark.parametrize("role", ["model", "user", 1])
+def test_a_reply_of_another_role_is_refused(role: Any) -> None:
+    with pytest.raises(UnknownRoleError):
+        _reply({"role": role, "content": "hi"})
+
+
+@pytest.mark.spec("OAC-1")
+@pytest.mark.parametrize("role", ["", None])
+def test_a_reply_without_a_role_is_the_assistants(role: Any) -> None:
+    response = _reply({"role": role, "content": "hi"})
+
+    assert response.choices[0].message.role is Role.ASSISTANT
+    assert CHAT.to_wire_response(response)["choices"][0]["message"]["role"] == role
+
+
+@pytest.mark.spec("OAC-13")
+def test_an_answer_that_was_forced_to_call_says_stop_and_means_the_call() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+    response = _reply({"content": None, "tool_calls": [call]}, "stop")
+
+    assert response.choices[0].stop_reason is StopReason.CALL
+    assert CHAT.to_wire_response(response)["choices"][0]["finish_reason"] == "stop"
+    assert get("anthropic_messages").to_wire_response(response)["stop_reason"] == "tool_use"
+
+
+@pytest.mark.spec("OAC-13")
+def test_a_finish_reason_that_is_no_text_is_shown_and_means_nothing() -> None:
+    response = _reply({"content": "hi"}, 7)  # type: ignore[arg-type]
+
+    assert response.choices[0].stop_reason is None
+    assert response.choices[0].extra == {"openai_chat": {"finish_reason": 7}}
+    assert CHAT.to_wire_response(response)["choices"][0]["finish_reason"] == 7
