@@ -27,9 +27,12 @@ _EXPONENT = "e+" if b"e+" in orjson.dumps(1e22) else "e"
 _SPACES = b" \t\n\r"
 _CONTAINERS = frozenset({dict, list})
 _LONG = 8192  # to count the brackets in more text takes longer than to have orjson count levels
+_SHORT = 2 * MAX_DEPTH
 _SHALLOW = 5 * MAX_DEPTH - 3
 _WORTH_SEALING = 2048  # looking for brackets in more text takes longer than freezing most of what it holds
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_parsed = orjson.loads
+_spelled = orjson.dumps
 
 
 def loads(data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
@@ -147,9 +150,9 @@ def frozen_object(text: str) -> tuple[FrozenDict | None, int]:
     """
     try:
         raw = text.encode()
-        value = orjson.loads(raw)
+        value = _parsed(raw)
         # The same proof as in `loads`, said again because half of the time of short texts goes into calls.
-        spelt = orjson.dumps(value)
+        spelt = _spelled(value)
         if type(value) is dict and (
             spelt == raw
             or spelt.replace(b" ", b"") == raw.replace(b" ", b"")
@@ -157,7 +160,7 @@ def frozen_object(text: str) -> tuple[FrozenDict | None, int]:
         ):
             size = len(spelt)
             # A level takes two bytes if it is an array, and else five; the innermost one may do with two.
-            if size + 3 * spelt.count(b"[") <= _SHALLOW:
+            if size <= _SHORT or size + 3 * spelt.count(b"[") <= _SHALLOW:
                 return sealed(value), len(raw) - size
             return sealed_object(value, MAX_DEPTH, spelt), len(raw) - size
     except (ValueError, ShapeError):

@@ -242,7 +242,7 @@ def test_what_is_no_strict_object_is_none(text: str) -> None:
         ({"a": ["x" * 1000]}, SealedDict),
         ({"a": ["x" * 5000]}, FrozenDict),  # looking for brackets would take longer than freezing
         ({"a": ["{"] * 62}, SealedDict),
-        ({"a": ["[" * 100, []]}, FrozenDict),  # more brackets than levels may be, though these are text
+        ({"a": ["[" * 150, []]}, FrozenDict),  # more brackets than levels may be, though these are text
         ({"a": [[]] * 80}, FrozenDict),
     ],
 )
