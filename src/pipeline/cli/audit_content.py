@@ -1,4 +1,4 @@
-"""`cmf audit reveal|erase|hold|holds|release|sweep`: what was judged, apart from its record.
+"""`cmf audit reveal|ask|asks|grant|two-people|erase|hold|holds|release|sweep`: what was judged, apart from its record.
 
 Whoever can open the store is taken to be who they say, with the permission that the step needs [CLI-23].
 """
@@ -20,7 +20,7 @@ from pipeline.cli.recorded import opened_store
 from pipeline.display import visible
 from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock
-from pipeline.store.contents import ERASE, HOLD, REVEAL, ContentRules, Contents
+from pipeline.store.contents import ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
 from pipeline.store.database import Store
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,6 +32,33 @@ def reveal(place: str, key: Path | None, record: str, *, person: str, second: st
         other = None if second is None else _person(second, REVEAL)
         line = contents.reveal(record, actor=_person(person, REVEAL), reason=reason, seconder=other)
     typer.echo(line.decode())
+
+
+def ask(place: str, key: Path | None, record: str, *, person: str, reason: str) -> None:
+    """Put on record that somebody wants to see what was judged, and print the id that somebody else grants."""
+    with one_line_errors(), _contents(place, key) as contents:
+        typer.echo(contents.eyes.ask(record, actor=_person(person, REVEAL), reason=reason).id)
+
+
+def asks(place: str) -> None:
+    """Print what was asked for and not granted yet."""
+    with one_line_errors(), _contents(place, None) as contents:
+        for one in contents.eyes.asks():
+            typer.echo(visible(f"{one.id}  {_moment(one.at)}  {one.record}  by {one.actor}: {one.reason}"))
+
+
+def grant(place: str, key: Path | None, asked: str, *, person: str, reason: str, lasting: timedelta) -> None:
+    """Grant what was asked for."""
+    with one_line_errors(), _contents(place, key) as contents:
+        made = contents.eyes.grant(asked, actor=_person(person, REVEAL), reason=reason, expires_in=lasting)
+    typer.echo(visible(f"{made.id}: {made.actor} may see {made.record} until {_moment(made.expires_at)}"))
+
+
+def need_two(place: str, key: Path | None, needed: bool, *, person: str, second: str | None, reason: str) -> None:
+    """Have the store ask for two people, or not."""
+    with one_line_errors(), _contents(place, key) as contents:
+        other = None if second is None else _person(second, TWO_PEOPLE)
+        contents.eyes.need_two(needed, actor=_person(person, TWO_PEOPLE), reason=reason, seconder=other)
 
 
 def take(
@@ -80,8 +107,7 @@ def holds(place: str) -> None:
         for one in contents.holds():
             whose = "everybody" if one.subject is None else one.subject.removeprefix("id:")
             which = "all sessions" if one.session is None else f"session {one.session}"
-            at = (_EPOCH + timedelta(microseconds=one.at)).isoformat(timespec="seconds")
-            typer.echo(visible(f"{one.id}  {at}  {whose}, {which}  by {one.actor}: {one.reason}"))
+            typer.echo(visible(f"{one.id}  {_moment(one.at)}  {whose}, {which}  by {one.actor}: {one.reason}"))
 
 
 def release(place: str, key: Path | None, hold: str, *, person: str, second: str | None, reason: str) -> None:
@@ -112,8 +138,12 @@ def _contents(place: str, key: Path | None, *, four_eyes: bool = False) -> Itera
         yield store.contents(rules=ContentRules(four_eyes=four_eyes))
 
 
+def _moment(at: int) -> str:
+    return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="seconds")
+
+
 def _person(name: str, permission: str) -> SubjectExtension:
     return SubjectExtension(id=name, permissions=frozenset({permission}))
 
 
-__all__ = ["erase", "hold", "holds", "release", "reveal", "sweep", "take"]
+__all__ = ["ask", "asks", "erase", "grant", "hold", "holds", "need_two", "release", "reveal", "sweep", "take"]

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipeline.cli.replaying import FiguresAs
+
+
+class Needed(StrEnum):
+    """Whether something is asked for."""
+
+    ON = "on"
+    OFF = "off"
+
 
 Place = Annotated[str, typer.Argument(metavar="STORE", help="The database: a SQLite file, or postgresql://…")]
 KeyFile = Annotated[
@@ -131,6 +140,60 @@ def reveal(
     from pipeline.cli import audit_content as does
 
     does.reveal(store, key, id, person=by, second=second, reason=reason)
+
+
+@audit.command("ask")
+def ask(
+    store: Place,
+    id: Annotated[str, typer.Argument(metavar="ID", help="Of a decision.")],
+    by: By,
+    reason: Reason,
+    key: KeyFile = None,
+) -> None:
+    """Ask to see what was judged, where that takes two people. Prints the id that somebody else grants."""
+    from pipeline.cli import audit_content as does
+
+    does.ask(store, key, id, person=by, reason=reason)
+
+
+@audit.command("asks")
+def asks(store: Place) -> None:
+    """List what was asked for and not granted yet."""
+    from pipeline.cli import audit_content as does
+
+    does.asks(store)
+
+
+@audit.command("grant")
+def grant(
+    store: Place,
+    id: Annotated[str, typer.Argument(metavar="ASK", help="As `cmf audit asks` lists it.")],
+    by: By,
+    reason: Reason,
+    minutes: Annotated[int, typer.Option("--minutes", min=1, max=1440, help="How long it holds.")] = 60,
+    key: KeyFile = None,
+) -> None:
+    """Let whoever asked see what they asked for, for a while. Nobody grants what they asked for themselves."""
+    from datetime import timedelta
+
+    from pipeline.cli import audit_content as does
+
+    does.grant(store, key, id, person=by, reason=reason, lasting=timedelta(minutes=minutes))
+
+
+@audit.command("two-people")
+def two_people(
+    store: Place,
+    needed: Annotated[Needed, typer.Argument(metavar="on|off", help="Whether the store asks for two.")],
+    by: By,
+    reason: Reason,
+    second: Second = None,
+    key: KeyFile = None,
+) -> None:
+    """Have a store ask for two people before what was judged is shown or taken, or a hold released. `off` takes two."""
+    from pipeline.cli import audit_content as does
+
+    does.need_two(store, key, needed is Needed.ON, person=by, second=second, reason=reason)
 
 
 @audit.command("erase")

@@ -7,49 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, exists, false, func, insert, or_, select, update
 from ulid import ULID
 
-from cmf.codec import dumps
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.audit.evidence import Kept, committed_in
-from pipeline.authority import Authorise, holding, name_of
 from pipeline.errors import AuditError
-from pipeline.record import Record
+from pipeline.store.acts import ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, act_row, micros, said_by
 from pipeline.store.engine import scrub, snapshot
-from pipeline.store.records import row_of
+from pipeline.store.second_eyes import Ask, RevealGrant, SecondEyes, is_kept, none_kept
 from pipeline.store.tables import CONTENTS, HOLDS, RECORDS
 from pipeline.store.writer import TIMEOUT_SECONDS, Recorded, Writer, waited
 
-REVEAL: Final = "cmf:reveal"
-ERASE: Final = "cmf:erase"
-HOLD: Final = "cmf:hold"
-_MAY_REVEAL: Final = holding(REVEAL)
-_MAY_ERASE: Final = holding(ERASE)
-_MAY_HOLD: Final = holding(HOLD)
-MAX_REASON: Final = 1_000  # characters
 MAX_ERASED: Final = 1_000  # contents that one record of an erasure names
 _AT_ONCE: Final = 200  # contents read together
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContentRules:
-    """Who may do what with content; by default whoever has the permission `cmf:reveal`, `cmf:erase`, `cmf:hold`.
-
-    Attributes:
-        four_eyes: whether a second person, who may as well, has to be named for showing content and for releasing a
-            hold [E6].
-    """
-
-    reveal: Authorise = _MAY_REVEAL
-    erase: Authorise = _MAY_ERASE
-    hold: Authorise = _MAY_HOLD
-    four_eyes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,32 +71,38 @@ class Contents:
         self._clock = clock
         self._rules = rules or ContentRules()
         self._timeout_seconds = timeout_seconds
+        self.eyes: Final = SecondEyes(engine, writer, clock=clock, rules=self._rules, timeout_seconds=timeout_seconds)
 
     def has(self, record: str) -> bool:
         """Whether there is content to that record. Nothing of it is read."""
-        with snapshot(self._engine) as connection:
-            return bool(connection.execute(select(exists().where(CONTENTS.c.record == record))).scalar())
+        return is_kept(self._engine, record)
 
     def reveal(
         self, record: str, *, actor: SubjectExtension, reason: str, seconder: SubjectExtension | None = None
     ) -> bytes:
         """The line of a replay file that was judged, once it is on record who wanted to see it, and why.
 
+        Where two people are needed, the second is named here, both having been authenticated by the host, or has
+        granted it before (`eyes`).
+
         Raises:
             AuditError: `audit.not-authorised`, `audit.four-eyes`, `audit.no-reason`: and nothing is read;
                 `content.none`: there is none, or it was erased; `content.changed`: it is not what the record commits
                 to. StoreError: the database failed, and nothing is shown.
         """
-        said = self._said(self._rules.reveal, actor, reason, seconder, second=self._rules.four_eyes)
-
+        needed = self.eyes.needed
+        granted = self.eyes.granted(record, actor) if needed and seconder is None else None
+        said = said_by(self._rules.reveal, actor, reason, seconder, second=needed and granted is None)
+        if granted is not None:
+            said |= {"second": granted.second, "grant": granted.id}
         if not self.has(record):
-            raise _none()
-        asked = self._record("reveal", "reveal", said | {"contents": [record]})
+            raise none_kept()
+        asked = self._row("reveal", "reveal", said | {"contents": [record]})
         waited(self._writer.insert(RECORDS, asked), self._timeout_seconds)
         with snapshot(self._engine) as connection:
             row = connection.execute(_WITH_RECORD.where(CONTENTS.c.record == record)).first()
         if row is None:
-            raise _none()
+            raise none_kept()
         return _checked(row)
 
     def lines(self, *, actor: SubjectExtension, reason: str) -> Callable[[], Iterator[bytes]]:
@@ -130,11 +111,11 @@ class Contents:
         Raises:
             AuditError, StoreError: as `reveal`; `content.changed` at the line that is not what it should be.
         """
-        said = self._said(self._rules.reveal, actor, reason, None, second=False)
+        said = said_by(self._rules.reveal, actor, reason, None, second=False)
 
         def job(connection: Connection) -> Recorded[None]:
             count = connection.execute(select(func.count()).select_from(CONTENTS)).scalar_one()
-            return Recorded(None, [self._record("reveal", "read-all", said | {"count": count})])
+            return Recorded(None, [self._row("reveal", "read-all", said | {"count": count})])
 
         waited(self._writer.recorded(job), self._timeout_seconds)
         return lambda: (_checked(row) for row in self._pages())
@@ -147,8 +128,8 @@ class Contents:
         Raises:
             AuditError, StoreError: as `reveal`; and nothing may be taken.
         """
-        said = self._said(self._rules.reveal, actor, reason, seconder, second=self._rules.four_eyes)
-        asked = self._record("reveal", "export", said | {"asked": query})
+        said = said_by(self._rules.reveal, actor, reason, seconder, second=self.eyes.needed)
+        asked = self._row("reveal", "export", said | {"asked": query})
         waited(self._writer.insert(RECORDS, asked), self._timeout_seconds)
 
     def erase(
@@ -174,13 +155,13 @@ class Contents:
         if session is not None:
             wanted.append(CONTENTS.c.session == session)
         if before is not None:
-            wanted.append(CONTENTS.c.at < _micros(before))
+            wanted.append(CONTENTS.c.at < micros(before))
         if len(wanted) == 1:
             raise AuditError(
                 "this would erase everything", code="audit.too-wide", hint="say whose, which session, or until when"
             )
         asked = {"subject": subject, "session": session, "before": None if before is None else before.isoformat()}
-        said = self._said(self._rules.erase, actor, reason, None, second=False) | {"asked": asked}
+        said = said_by(self._rules.erase, actor, reason, None, second=False) | {"asked": asked}
         total = 0
         while True:
             job = self._erasing(and_(*wanted), said)
@@ -201,7 +182,7 @@ class Contents:
                 select(func.count()).select_from(of_them.where(is_held()).subquery())
             ).scalar_one()
             gone = connection.execute(delete(CONTENTS).where(CONTENTS.c.record.in_(ids))).rowcount if ids else 0
-            record = self._record("erasure", "erase", {**said, "records": [], "contents": ids, "held": held})
+            record = self._row("erasure", "erase", {**said, "records": [], "contents": ids, "held": held})
             return Recorded(Erased(erased=gone, held=held), [record])
 
         return job
@@ -214,20 +195,20 @@ class Contents:
         Raises:
             AuditError: `audit.not-authorised`, `audit.no-reason`. StoreError: the database failed.
         """
-        said = self._said(self._rules.hold, actor, reason, None, second=False)
+        said = said_by(self._rules.hold, actor, reason, None, second=False)
         held = Hold(
             id=f"hold_{ULID()}",
             subject=None if subject is None else stored_subject(subject),
             session=session,
             actor=said["actor"],
             reason=reason,
-            at=_micros(self._clock()),
+            at=micros(self._clock()),
         )
         row = {name: getattr(held, name) for name in Hold.__slots__}
 
         def job(connection: Connection) -> Recorded[Hold]:
             connection.execute(insert(HOLDS), [row])
-            record = self._record("hold", "hold", said | {"hold": held.id, "subject": subject, "session": session})
+            record = self._row("hold", "hold", said | {"hold": held.id, "subject": subject, "session": session})
             return Recorded(held, [record])
 
         return waited(self._writer.recorded(job), self._timeout_seconds)
@@ -240,14 +221,14 @@ class Contents:
         Raises:
             AuditError: as `hold`, `audit.four-eyes`; `hold.unknown` where there is none that holds.
         """
-        said = self._said(self._rules.hold, actor, reason, seconder, second=self._rules.four_eyes)
-        now = _micros(self._clock())
+        said = said_by(self._rules.hold, actor, reason, seconder, second=self.eyes.needed)
+        now = micros(self._clock())
 
         def job(connection: Connection) -> Recorded[None]:
             live = and_(HOLDS.c.id == hold, HOLDS.c.released_at.is_(None))
             if not connection.execute(update(HOLDS).where(live).values(released_at=now)).rowcount:
                 raise AuditError("no such hold holds", code="hold.unknown", hint="`cmf audit holds` lists them")
-            return Recorded(None, [self._record("hold", "release", said | {"hold": hold})])
+            return Recorded(None, [self._row("hold", "release", said | {"hold": hold})])
 
         waited(self._writer.recorded(job), self._timeout_seconds)
 
@@ -271,45 +252,8 @@ class Contents:
         waited(self._writer.recorded(self._erasing(wanted, said)), self._timeout_seconds)
         scrub(self._engine)
 
-    # -- what all of them do -------------------------------------------------------------------------------------------
-
-    def _said(
-        self,
-        may: Authorise,
-        actor: SubjectExtension,
-        reason: str,
-        seconder: SubjectExtension | None,
-        *,
-        second: bool,
-    ) -> dict[str, Any]:
-        """Who does it and why, as it goes on record; AuditError where that may not be."""
-        for one in [actor] if seconder is None else [actor, seconder]:
-            if not name_of(one) or not may(one):
-                hint = "ask somebody with the permission"
-                raise AuditError("this person may not do that", code="audit.not-authorised", hint=hint)
-        if second and (seconder is None or name_of(seconder) == name_of(actor)):
-            raise AuditError("two people are needed", code="audit.four-eyes", hint="name a second one")
-        if not reason.strip() or len(reason) > MAX_REASON:
-            raise AuditError("a reason is needed", code="audit.no-reason", hint=f"at most {MAX_REASON} characters")
-        who = {"actor": name_of(actor), "reason": reason}
-        return who if seconder is None else {**who, "second": name_of(seconder)}
-
-    def _record(self, kind: str, action: str, said: Mapping[str, Any]) -> dict[str, Any]:
-        now = self._clock()
-        made_id = f"{_PREFIX[kind]}_{ULID()}"
-        body = {"schema": 1, "id": made_id, "timestamp": now.isoformat(), "action": action, **said}
-        made = Record(
-            id=made_id,
-            timestamp=now,
-            subject=said["actor"],
-            session=None,
-            verdict="none",
-            action=action,
-            revision="",
-            body=dumps(body),
-            kind=kind,
-        )
-        return row_of(made)
+    def _row(self, kind: str, action: str, said: Mapping[str, Any]) -> dict[str, Any]:
+        return act_row(kind, action, said, self._clock())
 
     def _pages(self) -> Iterator[Any]:
         after = 0
@@ -323,7 +267,6 @@ class Contents:
             after = rows[-1].seq
 
 
-_PREFIX: Final = {"reveal": "rev", "erasure": "erz", "hold": "hld"}
 _WITH_RECORD: Final = select(RECORDS.c.seq, RECORDS.c.body.label("record"), CONTENTS.c.salt, CONTENTS.c.body).join_from(
     CONTENTS, RECORDS, RECORDS.c.id == CONTENTS.c.record
 )
@@ -350,12 +293,16 @@ def _checked(row: Any) -> bytes:
     return content.body
 
 
-def _none() -> AuditError:
-    return AuditError("there is no content to this record", code="content.none", hint="none was kept, or it was erased")
-
-
-def _micros(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-__all__ = ["ERASE", "HOLD", "REVEAL", "ContentRules", "Contents", "Erased", "Hold", "is_held"]
+__all__ = [
+    "ERASE",
+    "HOLD",
+    "REVEAL",
+    "TWO_PEOPLE",
+    "Ask",
+    "ContentRules",
+    "Contents",
+    "Erased",
+    "Hold",
+    "RevealGrant",
+    "is_held",
+]

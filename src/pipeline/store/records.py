@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Connection, Engine, select
 
 from pipeline.errors import StoreError
 from pipeline.record import Content, Record
@@ -87,6 +87,18 @@ def stored_records(engine: Engine, *, after: int = 0, kind: str | None = None) -
             yield _whole(row)
             after = row.seq
         more = len(rows) == _AT_ONCE
+
+
+def newest_of(
+    connection: Connection, kind: str, prefix: str, *, since: int = 0, limit: int | None = None
+) -> list[Stored]:
+    """The records of a kind whose ids are `<prefix>_<ULID>`, from `since` on, the newest first; at most `limit`.
+
+    The index of ids finds them: such records are few among many. StoreError as in `stored_record`.
+    """
+    some = _COLUMNS.where(RECORDS.c.id >= f"{prefix}_0", RECORDS.c.id < f"{prefix}_z", RECORDS.c.kind == kind)
+    some = some.where(RECORDS.c.at >= since).order_by(RECORDS.c.seq.desc())
+    return [_whole(row) for row in connection.execute(some if limit is None else some.limit(limit))]
 
 
 _COLUMNS: Final = select(*(RECORDS.c[name] for name in ("seq", "id", "kind", "body", "digest", "log", "place")))

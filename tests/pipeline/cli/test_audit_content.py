@@ -91,6 +91,25 @@ def test_content_is_taken_away_by_somebody_for_a_reason_and_checked_there(
     assert first in missing
 
 
+@pytest.mark.spec("CLI-88")
+def test_a_store_that_asks_for_two_shows_nothing_to_one(kept: Callable[..., tuple[Path, list[str]]]) -> None:
+    store, (first, _) = kept("hello", "goodbye")
+    cmf("audit", "two-people", store, "on", *WHO)
+    bob = ("--by", "bob", "--reason", "agreed")
+
+    assert "audit.four-eyes" in cmf("audit", "reveal", store, first, *WHO, code=4)
+    asked = cmf("audit", "ask", store, first, *WHO).strip()
+    assert f"{asked}  " in cmf("audit", "asks", store)
+    assert "audit.four-eyes" in cmf("audit", "grant", store, asked, *WHO, code=4)
+    assert f"eve may see {first} until" in cmf("audit", "grant", store, asked, *bob, "--minutes", 5)
+    assert cmf("audit", "asks", store) == ""
+    assert json.loads(cmf("audit", "reveal", store, first, *WHO))["id"] == first
+    assert "audit.four-eyes" in cmf("audit", "two-people", store, "off", *WHO, code=4)
+    cmf("audit", "two-people", store, "off", *WHO, "--second", "bob")
+    assert json.loads(cmf("audit", "reveal", store, first, *bob))["id"] == first
+    assert "holds" in cmf("audit", "verify", store)
+
+
 @pytest.mark.spec("CLI-86")
 def test_nothing_is_signed_by_a_new_key_and_no_store_is_made(
     kept: Callable[..., tuple[Path, list[str]]], tmp_path: Path

@@ -1,0 +1,108 @@
+"""What people do with content, as it goes on record: who, why, and with whom. Spec: docs/spec/audit.md [AUD-73] ff."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from ulid import ULID
+
+from cmf.codec import dumps
+from cmf.security import SubjectExtension
+from pipeline.authority import Authorise, holding, name_of
+from pipeline.errors import AuditError
+from pipeline.record import Record
+from pipeline.store.records import row_of
+
+REVEAL: Final = "cmf:reveal"
+ERASE: Final = "cmf:erase"
+HOLD: Final = "cmf:hold"
+TWO_PEOPLE: Final = "cmf:two-people"
+_MAY_REVEAL: Final = holding(REVEAL)
+_MAY_ERASE: Final = holding(ERASE)
+_MAY_HOLD: Final = holding(HOLD)
+_MAY_SAY_TWO: Final = holding(TWO_PEOPLE)
+MAX_REASON: Final = 1_000  # characters
+PREFIX: Final = {"reveal": "rev", "erasure": "erz", "hold": "hld", "ask": "ask", "grant": "rgr", "rule": "rul"}
+"""What the ids of records of each kind begin with."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentRules:
+    """Who may do what with content; by default whoever has the permission for it: `cmf:reveal` and so on.
+
+    Attributes:
+        two: who may say whether the store asks for two people.
+        four_eyes: whether a second person, who may as well, has to agree to showing content and to releasing a hold
+            [E6]. Where the store itself asks for it (`SecondEyes.need_two`), it is so whatever is said here.
+    """
+
+    reveal: Authorise = _MAY_REVEAL
+    erase: Authorise = _MAY_ERASE
+    hold: Authorise = _MAY_HOLD
+    two: Authorise = _MAY_SAY_TWO
+    four_eyes: bool = False
+
+
+def said_by(
+    may: Authorise, actor: SubjectExtension, reason: str, seconder: SubjectExtension | None, *, second: bool
+) -> dict[str, Any]:
+    """Who does it and why, as it goes on record; AuditError where that may not be. `second`: whether it takes two."""
+    for one in [actor] if seconder is None else [actor, seconder]:
+        if not name_of(one) or not may(one):
+            hint = "ask somebody with the permission"
+            raise AuditError("this person may not do that", code="audit.not-authorised", hint=hint)
+    if (second and seconder is None) or (seconder is not None and name_of(seconder) == name_of(actor)):
+        raise two_needed()
+    if not reason.strip() or len(reason) > MAX_REASON:
+        raise AuditError("a reason is needed", code="audit.no-reason", hint=f"at most {MAX_REASON} characters")
+    who = {"actor": name_of(actor), "reason": reason}
+    return who if seconder is None else {**who, "second": name_of(seconder)}
+
+
+def act_row(kind: str, action: str, said: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """The row of a record of that."""
+    made_id = f"{PREFIX[kind]}_{ULID()}"
+    body = {"schema": 1, "id": made_id, "timestamp": now.isoformat(), "action": action, **said}
+    made = Record(
+        id=made_id,
+        timestamp=now,
+        subject=said["actor"],
+        session=None,
+        verdict="none",
+        action=action,
+        revision="",
+        body=dumps(body),
+        kind=kind,
+    )
+    return row_of(made)
+
+
+def two_needed() -> AuditError:
+    """The error where somebody else has to agree."""
+    hint = "name a second person, or have somebody grant it: `cmf audit ask`, `cmf audit grant`"
+    return AuditError("two people are needed", code="audit.four-eyes", hint=hint)
+
+
+def micros(instant: datetime) -> int:
+    """Microseconds since the epoch."""
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+__all__ = [
+    "ERASE",
+    "HOLD",
+    "MAX_REASON",
+    "PREFIX",
+    "REVEAL",
+    "TWO_PEOPLE",
+    "ContentRules",
+    "act_row",
+    "micros",
+    "said_by",
+    "two_needed",
+]

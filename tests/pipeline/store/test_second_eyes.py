@@ -1,0 +1,161 @@
+"""Two people for one look: who asks, who grants, for how long, and what a clock that is put back changes: nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from tests.pipeline.run_records import made_record
+from tests.pipeline.session_stores import Clock
+
+from cmf import SubjectExtension
+from pipeline.audit.verification import verify
+from pipeline.errors import AuditError
+from pipeline.record import Content
+from pipeline.recorder import Recorder
+from pipeline.store.contents import ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
+from pipeline.store.database import Store
+from pipeline.store.evidence import StoreEvidence
+from pipeline.store.records import stored_records
+from pipeline.store.tables import RECORDS
+
+
+def person(name: str, *permissions: str) -> SubjectExtension:
+    return SubjectExtension(id=name, permissions=frozenset(permissions))
+
+
+EVE, BOB = (person(name, REVEAL, ERASE, HOLD, TWO_PEOPLE) for name in ("eve", "bob"))
+NOBODY = person("mallory")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
+    """A store of each kind, all of whose records have the time of the test."""
+    file = f"sqlite:///{tmp_path / 's.sqlite3'}"
+    url = file if request.param == "sqlite" else request.getfixturevalue("postgres").new()
+    with Store(url, key=tmp_path / "audit.pem", clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def contents(database: Store, clock: Clock) -> Contents:
+    made = database.contents(clock=clock)
+    made.eyes.need_two(True, actor=EVE, reason="our rule")
+    return made
+
+
+@pytest.fixture
+def records(database: Store, clock: Clock) -> list[str]:
+    made = [replace(made_record(), timestamp=clock(), content=Content.of(b"{}")) for _ in range(2)]
+    committed = [replace(one, body=_committing(one)) for one in made]
+    for one in committed:
+        Recorder(database).record(one)
+    return [one.id for one in committed]
+
+
+def _committing(record: Any) -> bytes:
+    return json.dumps({"content": {"commitment": record.content.commitment}}).encode()
+
+
+def code(act: Any) -> str:
+    with pytest.raises(AuditError) as caught:
+        act()
+    return caught.value.code
+
+
+@pytest.mark.spec("AUD-80")
+def test_a_store_that_asks_for_two_does_so_whoever_opens_it(
+    database: Store, contents: Contents, records: list[str]
+) -> None:
+    lenient = database.contents(rules=ContentRules(four_eyes=False))
+    hold = lenient.hold(actor=EVE, reason="a case", subject="ann")
+
+    assert code(lambda: lenient.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
+    assert code(lambda: lenient.taken(None, actor=EVE, reason="x")) == "audit.four-eyes"
+    assert code(lambda: lenient.release(hold.id, actor=EVE, reason="x")) == "audit.four-eyes"
+    assert code(lambda: lenient.eyes.need_two(False, actor=EVE, reason="x")) == "audit.four-eyes"
+    assert code(lambda: lenient.eyes.need_two(False, actor=EVE, reason="x", seconder=EVE)) == "audit.four-eyes"
+    assert code(lambda: lenient.eyes.need_two(False, actor=EVE, reason="x", seconder=NOBODY)) == "audit.not-authorised"
+    assert list(stored_records(database.engine, kind="reveal")) == []
+    assert lenient.reveal(records[0], actor=EVE, reason="x", seconder=BOB) == b"{}"
+
+    lenient.eyes.need_two(False, actor=EVE, reason="we are one", seconder=BOB)
+    assert not contents.eyes.needed
+    assert lenient.reveal(records[0], actor=EVE, reason="x") == b"{}"
+
+
+@pytest.mark.spec("AUD-81")
+def test_only_who_may_asks_and_only_somebody_else_grants(contents: Contents, records: list[str]) -> None:
+    eyes = contents.eyes
+    assert code(lambda: eyes.ask(records[0], actor=NOBODY, reason="x")) == "audit.not-authorised"
+    assert code(lambda: eyes.ask(records[0], actor=EVE, reason=" ")) == "audit.no-reason"
+    assert code(lambda: eyes.ask("dec_none", actor=EVE, reason="x")) == "content.none"
+    assert eyes.asks() == ()
+
+    asked = eyes.ask(records[0], actor=EVE, reason="a complaint")
+
+    assert eyes.asks() == (asked,)
+    assert code(lambda: eyes.grant(asked.id, actor=NOBODY, reason="x")) == "audit.not-authorised"
+    assert code(lambda: eyes.grant(asked.id, actor=EVE, reason="x")) == "audit.four-eyes"
+    assert code(lambda: eyes.grant("ask_other", actor=BOB, reason="x")) == "ask.unknown"
+    for lasting in (timedelta(0), timedelta(days=2)):
+        assert code(lambda lasting=lasting: eyes.grant(asked.id, actor=BOB, reason="x", expires_in=lasting)) == (
+            "audit.too-long"
+        )
+    assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
+
+
+@pytest.mark.spec("AUD-81")
+def test_a_grant_lets_one_person_see_one_record_until_it_expires(
+    database: Store, contents: Contents, records: list[str], clock: Clock
+) -> None:
+    asked = contents.eyes.ask(records[0], actor=EVE, reason="a complaint")
+    granted = contents.eyes.grant(asked.id, actor=BOB, reason="agreed", expires_in=timedelta(minutes=5))
+
+    assert contents.eyes.asks() == ()
+    assert code(lambda: contents.reveal(records[1], actor=EVE, reason="x")) == "audit.four-eyes"
+    assert code(lambda: contents.reveal(records[0], actor=BOB, reason="x")) == "audit.four-eyes"
+    assert contents.reveal(records[0], actor=EVE, reason="a complaint") == b"{}"
+    clock.now += timedelta(minutes=5)
+    assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
+    (said,) = [json.loads(one.body or b"") for one in stored_records(database.engine, kind="reveal")]
+    assert (said["actor"], said["second"], said["grant"]) == ("eve", "bob", granted.id)
+    assert verify(StoreEvidence(database.engine)).holds
+
+
+@pytest.mark.spec("AUD-81")
+def test_what_nobody_granted_in_time_is_not_open_any_more(contents: Contents, records: list[str], clock: Clock) -> None:
+    asked = contents.eyes.ask(records[0], actor=EVE, reason="a complaint")
+    clock.now += timedelta(days=8)
+
+    assert contents.eyes.asks() == ()
+    assert code(lambda: contents.eyes.grant(asked.id, actor=BOB, reason="late")) == "ask.unknown"
+
+
+@pytest.mark.spec("AUD-82")
+def test_a_clock_that_is_put_back_revives_no_grant(contents: Contents, records: list[str], clock: Clock) -> None:
+    asked = contents.eyes.ask(records[0], actor=EVE, reason="a complaint")
+    contents.eyes.grant(asked.id, actor=BOB, reason="agreed", expires_in=timedelta(minutes=5))
+    clock.now += timedelta(hours=1)
+    contents.eyes.ask(records[1], actor=EVE, reason="something else")
+    clock.now -= timedelta(hours=1)
+
+    assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
+
+
+@pytest.mark.spec("AUD-81")
+def test_a_grant_whose_record_was_erased_grants_nothing(
+    database: Store, contents: Contents, records: list[str]
+) -> None:
+    asked = contents.eyes.ask(records[0], actor=EVE, reason="a complaint")
+    contents.eyes.grant(asked.id, actor=BOB, reason="agreed")
+    with database.engine.connect() as connection, connection.begin():
+        connection.execute(update(RECORDS).where(RECORDS.c.kind == "grant").values(body=None))
+
+    assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
