@@ -14,11 +14,12 @@ from cmf.adapters.driver import drive
 from cmf.adapters.fields import Fields, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
 from cmf.adapters.loss import drop, drop_foreign_extras
+from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities
 from cmf.enums import MessageStatus, StopReason
-from cmf.errors import ShapeError, UnsupportedError
+from cmf.errors import UnsupportedError
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Layout, Message
 from cmf.request import Choice, ErrorInfo, Request, Response
@@ -97,7 +98,7 @@ class AiSdkAdapter:
         `context` names the tools of results whose call is in an earlier message.
 
         Raises:
-            ShapeError: neither a UI message nor an error.
+            ShapeError: a UI message that does not fit.
         """
         return _response(freeze(body), names_in(context.messages) if context is not None else {})
 
@@ -115,6 +116,8 @@ class AiSdkAdapter:
 
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """The chunks that stream the response."""
+        if is_stranger(response, FORMAT):
+            return [{"data": {"type": "error", "errorText": told(response)}}]
         choice = response.choices[0] if response.choices else None
         whole = choice is None or choice.message.status in (MessageStatus.COMPLETE, MessageStatus.ERROR)
         return chunks(
@@ -196,8 +199,8 @@ def _plain_request(request: Request, shape: Mapping[str, Any]) -> Any:
 
 
 def _response(raw: Any, names: Mapping[str, str]) -> Response:
-    if not isinstance(raw, dict):
-        raise ShapeError("expected a JSON object", path="$", hint="see the AI SDK's UIMessage")
+    if not isinstance(raw, dict) or not _TOLD & raw.keys():
+        return stranger(raw, FORMAT)
     notes = raw.get(STREAM)
     notes = notes if isinstance(notes, FrozenDict) else FrozenDict()
     partial = raw.get(PARTIAL) is True
@@ -220,6 +223,9 @@ def _response(raw: Any, names: Mapping[str, str]) -> Response:
     stop = STOP_REASONS.get(word, StopReason.OTHER) if word is not None else None
     choices.append(trusted(Choice, message=message, stop_reason=stop, raw_stop_reason=word))
     return trusted(Response, choices=tuple(choices), error=error, extra=freeze({FORMAT: own}) if own else None)
+
+
+_TOLD: Final = frozenset({"role", "parts", "error", STREAM, PARTIAL})  # what a message, an error or a fold has
 
 
 def _status(notes: FrozenDict, *, partial: bool, failed: bool) -> MessageStatus:
@@ -249,6 +255,8 @@ def _only_an_error(body: FrozenDict, own: dict[str, Any]) -> Response:
 
 def _body(response: Response) -> Any:
     drop_foreign_extras(FORMAT, response)
+    if is_stranger(response, FORMAT):
+        return written_stranger(response, FORMAT)
     if response.error is not None and not response.choices:
         return {"error": response.error.message or "", **object_in(extra_of(response, FORMAT), "body")}
     if len(response.choices) != 1:

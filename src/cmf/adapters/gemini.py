@@ -16,6 +16,7 @@ from cmf.adapters.gemini_parts import FORMAT
 from cmf.adapters.gemini_request import decode_request, encode_request
 from cmf.adapters.gemini_response import decode_response, encode_response
 from cmf.adapters.gemini_stream import Ear, fold_events, wire_events
+from cmf.adapters.strangers import is_stranger, told
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities, lookup
@@ -68,6 +69,8 @@ class GeminiAdapter:
 
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """Chunks that fold to the body of `to_wire_response`."""
+        if is_stranger(response, FORMAT):
+            return [{"data": {"error": {"message": told(response)}}}]
         return wire_events(encode_response(response))
 
     def stream_response(

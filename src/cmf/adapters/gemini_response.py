@@ -11,6 +11,7 @@ from cmf.adapters.gemini_parts import FORMAT, inside, optional, put
 from cmf.adapters.gemini_request import NOTE, decode_content, envelope_shape, own_shape
 from cmf.adapters.gemini_write import encode_group
 from cmf.adapters.layout import apply, said, with_layout
+from cmf.adapters.strangers import is_stranger, stranger, written_stranger
 from cmf.content import ToolCallPart
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
@@ -63,7 +64,7 @@ def decode_response(body: Any) -> Response:
             raise ShapeError("an array is a stream's events", path="$", hint="fold them first")
         raw = raw[0]
     if not isinstance(raw, dict):
-        raise ShapeError("expected a JSON object", path="$", hint="see the provider's reference")
+        return stranger(raw, FORMAT)
     whole, names = normal(raw, RESPONSE)
     response = read_response(whole)
     wire = {key: item for key, item in whole.items() if not key.startswith(NOTE)}
@@ -189,6 +190,8 @@ def _error(fields: Fields) -> ErrorInfo | None:
 
 def encode_response(response: Response) -> Any:
     """The response as Gemini's JSON, spelled as it came where that still says the same."""
+    if is_stranger(response, FORMAT):
+        return written_stranger(response, FORMAT)
     plain = plain_response(response)
     shape = own_shape(response)
     if not shape:

@@ -19,6 +19,7 @@ SUPERSEDED: Final = "cmf_superseded"  # what a later chunk said otherwise
 UNHEARD: Final = "cmf_unheard"  # events that are no chunk
 MAX_STEPS: Final = 32  # of a path inside streamed arguments
 
+_UNSAID: Final = (None, 0, "FINISH_REASON_UNSPECIFIED")  # a client's dump says so of every chunk but the last
 _STEP: Final = re.compile(r"""\.([A-Za-z_]\w*)|\[(\d{1,6})\]|\['([^'\\]*)'\]|\["([^"\\]*)"\]""")
 _VALUES: Final[dict[str, tuple[type, ...]]] = {
     "stringValue": (str,),
@@ -114,7 +115,7 @@ class _Candidate:
     def add(self, raw: dict[str, Any]) -> None:
         for key, value in raw.items():
             if key == "content" and isinstance(value, dict):
-                self._add_content(value, ends=raw.get("finishReason") is not None)
+                self._add_content(value, ends=raw.get("finishReason") not in _UNSAID)
             else:
                 _put(self._fields, key, value, self._superseded)
 
@@ -200,7 +201,7 @@ class _Candidate:
         """Whether it came to its end: code that was to run, or a call that was to go on, leaves it open."""
         last = self._parts[-1] if self._parts else None
         waiting = isinstance(last, dict) and (CODE in last or self._goes_on(last, {"functionCall": {}}))
-        return self._fields.get("finishReason") is not None and not waiting
+        return self._fields.get("finishReason") not in _UNSAID and not waiting
 
     def body(self) -> dict[str, Any]:
         body = dict(self._fields)

@@ -19,6 +19,7 @@ from cmf.adapters.mcp_blocks import FORMAT
 from cmf.adapters.mcp_calls import ENTRY, Said
 from cmf.adapters.mcp_message import One, read, write
 from cmf.adapters.mcp_results import NOTHING_KNOWN, About, about, name_in
+from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ToolUseEnd
 from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities
@@ -97,6 +98,8 @@ class McpAdapter:
             ShapeError: no object and no list of objects, or a list of tools or messages that is not one.
         """
         raw = freeze(body)
+        if not isinstance(raw, dict | list):
+            return stranger(raw, FORMAT)
         known = _known(context)
         response = _response(raw, known)
         if isinstance(raw, list) and raw and raw[-1] == PARTIAL:
@@ -106,6 +109,8 @@ class McpAdapter:
 
     def to_wire_response(self, response: Response) -> Any:
         """The JSON-RPC message or batch; a response of another format becomes the result of a completion."""
+        if is_stranger(response, FORMAT):
+            return written_stranger(response, FORMAT)
         drop_foreign_extras(FORMAT, response)
         known = _known_again(response)
         partial = extra_of(response, FORMAT).get("partial") is True
@@ -139,6 +144,9 @@ class McpAdapter:
 
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """One event a JSON-RPC message."""
+        if is_stranger(response, FORMAT):
+            error = {"code": -32603, "message": told(response)}
+            return [{"event": "message", "data": {"jsonrpc": "2.0", "id": None, "error": error}}]
         body = self.to_wire_response(response)
         return [{"event": "message", "data": one} for one in (body if isinstance(body, list) else [body])]
 

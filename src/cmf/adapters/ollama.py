@@ -24,6 +24,7 @@ from cmf.adapters.ollama_decode import (
 )
 from cmf.adapters.ollama_encode import encode_envelope, encode_message, plain_response
 from cmf.adapters.ollama_stream import Ear, fold_events, wire_events
+from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities, lookup
@@ -82,13 +83,17 @@ class OllamaAdapter:
 
     def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
         """The canonical response; an error body is a response with `error`."""
-        raw = opened(body)
+        raw = freeze(body)
+        if not isinstance(raw, dict):
+            return stranger(raw, FORMAT)
         response = read_response(raw)
         wire = {key: item for key, item in raw.items() if not key.startswith(NOTE)}
         return with_layout(response, layout_of(plain_response(response), wire, "$"))
 
     def to_wire_response(self, response: Response) -> Any:
         """The response's body; UnsupportedError for several choices."""
+        if is_stranger(response, FORMAT):
+            return written_stranger(response, FORMAT)
         plain = plain_response(response)
         layout = _own(response.provider_raw)
         if layout is None:
@@ -103,6 +108,8 @@ class OllamaAdapter:
 
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """Lines that fold to the body of `to_wire_response`."""
+        if is_stranger(response, FORMAT):
+            return [{"data": {"error": told(response)}}]
         return wire_events(self.to_wire_response(response))
 
     def stream_response(

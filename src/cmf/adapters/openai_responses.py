@@ -19,6 +19,7 @@ from cmf.adapters.openai_responses_fold import fold
 from cmf.adapters.openai_responses_items import FORMAT, KINDS
 from cmf.adapters.openai_responses_read import ItemReader
 from cmf.adapters.openai_responses_write import ItemWriter, default_form, in_form, message_form
+from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
 from cmf.capabilities import ModelCapabilities, lookup
 from cmf.content import Part, TextPart
@@ -109,9 +110,11 @@ class OpenAIResponsesAdapter:
         """The canonical response; what is no response is an error.
 
         Raises:
-            ShapeError: neither a JSON object nor text, or an output item that is no object.
+            ShapeError: an output item that is no object.
         """
         frozen = freeze(body)
+        if not isinstance(frozen, dict):
+            return stranger(frozen, FORMAT)
         response, form = decode_answer(frozen)
         shape = {**layout.spelling(encode_answer(response, form), _emittable(frozen), "$"), **form}
         if not shape:
@@ -120,6 +123,8 @@ class OpenAIResponsesAdapter:
 
     def to_wire_response(self, response: Response) -> Any:
         """The response body; marks of the folder are left out."""
+        if is_stranger(response, FORMAT):
+            return written_stranger(response, FORMAT)
         drop_foreign_extras(FORMAT, response)
         spelling = response.provider_raw
         shape = spelling.shape if spelling is not None and spelling.format == FORMAT else NO_SHAPE
@@ -137,6 +142,8 @@ class OpenAIResponsesAdapter:
 
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """The events that stream the response."""
+        if is_stranger(response, FORMAT):
+            return [{"event": "error", "data": {"type": "error", "message": told(response)}}]
         body = self.to_wire_response(response)
         return openai_responses_stream.events_of(body, whole=openai_responses_stream.is_ended(response))
 

@@ -195,8 +195,6 @@ def decode_answer(body: Any) -> tuple[Response, dict[str, Any]]:
     """The response, and how it was spelled as far as the encoder cannot tell: `error` and `derived` [RSP-12]."""
     frozen = freeze(body)
     form: dict[str, Any] = {}
-    if isinstance(frozen, str):
-        return trusted(Response, error=trusted(ErrorInfo, message=frozen)), {"error": "text"}
     left = dict(_object(frozen))
     partial = left.pop(PARTIAL, None) is True
     output = left.pop("output") if isinstance(left.get("output"), list) else None

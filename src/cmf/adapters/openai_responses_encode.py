@@ -123,8 +123,6 @@ def encode_answer(response: Response, form: dict[str, Any]) -> Any:
     if response.choices:
         _write_choice(body, response, own, form)
     if response.error is not None:
-        if form.get("error") == "text" and not response.choices:
-            return response.error.message or ""
         _write_error(body, response, own, form)
     if response.usage is not None:
         body["usage"] = _usage(response.usage, foreign=not own)

@@ -63,7 +63,7 @@ def test_a_body_without_messages_is_refused() -> None:
     for body in ({}, {"messages": "x"}, {"messages": [1]}, {"message": "x"}, "x", None, [None]):
         with pytest.raises(ShapeError):
             AISDK.from_wire_request(body)
-    for body in ({}, [], "x", {"id": "m"}):
+    for body in ({"parts": []}, {"role": "user", "parts": "x"}):
         with pytest.raises(ShapeError):
             AISDK.from_wire_response(body)
 

@@ -104,7 +104,7 @@ class TestAnswers:
         heard({"error": error})
 
     @pytest.mark.spec("GEM-19")
-    @pytest.mark.parametrize("body", [[], [answered({"text": "a"})], [{"error": {}}, {}], "x", None])
+    @pytest.mark.parametrize("body", [[], [answered({"text": "a"})], [{"error": {}}, {}]])
     def test_an_array_of_answers_is_refused(self, body: Any) -> None:
         with pytest.raises(ShapeError):
             GEMINI.from_wire_response(body)

@@ -151,3 +151,17 @@ class TestStreams:
     def test_a_listed_error_streams_as_one_event(self) -> None:
         body = [{"error": {"code": 500, "message": "x"}}]
         assert GEMINI.to_wire_events(heard(body)) == [{"data": body[0]}]
+
+
+@pytest.mark.spec("GEM-21")
+@pytest.mark.parametrize("unsaid", [None, 0, "FINISH_REASON_UNSPECIFIED"])
+def test_a_finish_reason_that_says_nothing_ends_nothing(unsaid: Any) -> None:
+    first = {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": unsaid}]}
+    last = {"candidates": [{"content": {"parts": [{"text": "b"}]}, "finishReason": "STOP"}]}
+
+    cut = GEMINI.fold_events([{"data": first}])
+    whole = GEMINI.fold_events([{"data": first}, {"data": last}])
+
+    assert cut["cmf_partial"] is True
+    assert "cmf_partial" not in whole
+    assert whole["candidates"][0]["content"]["parts"] == [{"text": "ab"}]
