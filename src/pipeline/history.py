@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -150,7 +149,7 @@ class History:
         Raises:
             StoreError: the record cannot be asked. ConfigError: a function of the profiles failed.
         """
-        with _failing_closed():
+        with _FAILING_CLOSED:
             trail = self._trail(self._before or ())
             if isinstance(value, Message):
                 return trail.of(value)
@@ -163,7 +162,7 @@ class History:
         Raises:
             StoreError, ConfigError: as `origins`.
         """
-        with _failing_closed():
+        with _FAILING_CLOSED:
             return self._trail(messages)
 
     def marks(self, value: Traffic) -> frozenset[str]:
@@ -179,7 +178,7 @@ class History:
         own = messages_of(value)
         claims = Claims()
         if any(isinstance(part, ToolResultPart) for message in own for part in message.content):
-            with _failing_closed():
+            with _FAILING_CLOSED:
                 claims = self._trail(self._before or ()).claims
         return frozenset(digest for message in own for digest in claims.copy().read(message) if digest is not None)
 
@@ -271,7 +270,7 @@ class Histories:
         with self._lock:
             if key in self._kept and self._kept[key].keep.over(now):
                 self._forget(key)
-            kept = self._kept.get(key, _Kept())
+            kept = self._kept.get(key) or _Kept()
             trails, kept.trails = kept.trails, []
             self._work -= sum(trail.work for trail in trails)
             known, turn = kept.messages, kept.turn if given is None else None
@@ -391,16 +390,18 @@ def _joined(found: Iterable[tuple[str, Origins]]) -> Origins:
     return {f"{prefix}{path}": origins for prefix, each in found for path, origins in each.items()}
 
 
-@contextmanager
-def _failing_closed() -> Iterator[None]:
+class _FailingClosed:
     """Whatever the host's functions raise inside comes out as an error of ours."""
-    try:
-        yield
-    except PipelineError:
-        raise
-    except Exception as error:
-        hint = f"a function of the profiles, or the conversation, raised {type(error).__name__}"
-        raise ConfigError("nobody can say where values come from", code="provenance.failed", hint=hint) from error
 
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, PipelineError):
+            hint = f"a function of the profiles, or the conversation, raised {type(error).__name__}"
+            raise ConfigError("nobody can say where values come from", code="provenance.failed", hint=hint) from error
+
+
+_FAILING_CLOSED: Final = _FailingClosed()
 
 __all__ = ["Histories", "History", "Origins"]

@@ -70,6 +70,8 @@ class Ingested:
     @property
     def retention(self) -> RetentionPolicy | None:
         """How long the data in it, and in its session, may be kept together; None where nobody limits it."""
+        if not self.found.returned and not self.session.label_sources:
+            return None
         earlier = (policy for _, policy in self.registry.bound_to(self.session))
         return retention_of((*(one.policy for one in self.found.returned), *earlier))
 

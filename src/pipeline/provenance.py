@@ -257,7 +257,7 @@ class Index:
                     use = "control" if profile is None else profile.use_of(under)
                     entries.append(self._entry(pointed, "key", use, key))
                 self._look_into(item, under, pointed, profile, entries)
-        elif isinstance(held, list | tuple):
+        elif isinstance(held, _ARRAYS):
             for index, item in enumerate(held):
                 self._look_into(item, (*path, index), f"{at}/{index}", profile, entries)
         else:
@@ -404,6 +404,7 @@ def _type_of(content: Any) -> str:
     return "boolean" if isinstance(content, bool) else "number"
 
 
+_ARRAYS: Final = (list, tuple)
 _NO_RULES: Final = ResultProfile()
 _READERS: Final[Mapping[type[Part], Callable[..., Texts]]] = {
     TextPart: Index._read_text,

@@ -19,6 +19,8 @@ from cmf.content import (
     Part,
     PromptResultPart,
     TextPart,
+    ThinkingPart,
+    ToolCallPart,
     ToolResultPart,
     VideoPart,
 )
@@ -153,7 +155,7 @@ def _in_message(message: Message, prefix: str) -> Iterator[Reference]:
     if message.extra:
         yield from _files(message.extra, f"{prefix}content[0]")
     for index, part in enumerate(message.content):
-        if type(part) is not TextPart or part.extra:
+        if type(part) not in _SELF_CONTAINED or part.extra:
             yield from _in_part(part, f"{prefix}content[{index}]")
 
 
@@ -213,3 +215,4 @@ _OF_REQUEST: Final = {
     "cachedcontent": Referred.CACHE,
 }
 _FILES: Final = frozenset({"fileid", "fileids"})
+_SELF_CONTAINED: Final = frozenset({TextPart, ThinkingPart, ToolCallPart})  # but for what rode along on their wire
