@@ -368,8 +368,7 @@ async def _tell(server: HttpServer, body: dict[str, Any]) -> None:
     """Post what needs no answer. Whether the server takes it is its own affair: nobody waits for it."""
     try:
         async with aclosing(server.post(body)) as values:
-            async for _ in values:
-                pass
+            _ = [value async for value in values]
     except Refused as refused:
         _log.info('{"mcp":"%s","from":"server"}', refused.code)
 

@@ -91,8 +91,7 @@ class HttpServer:
         """Tell the server that the session is over; whether it listens is its own affair."""
         if self.session is not None:
             with suppress(Refused):
-                async for _ in self._asked("DELETE", self._headers(), None):
-                    pass
+                _ = [value async for value in self._asked("DELETE", self._headers(), None)]
             self.session = None
 
     def _headers(self) -> dict[str, str]:

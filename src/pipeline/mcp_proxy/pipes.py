@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import queue
 import threading
@@ -52,9 +53,11 @@ class Pipes:
                 chunk = os.read(self._reads, _CHUNK)
             except OSError:
                 chunk = b""
+            heard = self._heard.put(chunk)
             try:
-                asyncio.run_coroutine_threadsafe(self._heard.put(chunk), self._loop).result()
-            except (RuntimeError, asyncio.CancelledError):
+                asyncio.run_coroutine_threadsafe(heard, self._loop).result()
+            except (RuntimeError, concurrent.futures.CancelledError):
+                heard.close()
                 return  # the loop is over
 
     def _write(self) -> None:

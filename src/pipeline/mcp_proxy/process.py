@@ -31,6 +31,8 @@ class Process:
 
     def __init__(self, process: asyncio.subprocess.Process, message_bytes: int) -> None:
         self._process = process
+        self._input: asyncio.StreamWriter = process.stdin  # type: ignore[assignment]  # both are pipes
+        self._output: asyncio.StreamReader = process.stdout  # type: ignore[assignment]
         self._bytes = message_bytes
 
     @classmethod
@@ -60,27 +62,24 @@ class Process:
 
     async def send(self, body: Mapping[str, Any]) -> None:
         """Write a message. ServerGone where nobody reads it."""
-        pipe = self._process.stdin
-        if pipe is None or pipe.is_closing():
+        if self._input.is_closing():
             raise ServerGone
         try:
-            pipe.write(dumps(body) + b"\n")
-            await asyncio.wait_for(pipe.drain(), SEND_SECONDS)
+            self._input.write(dumps(body) + b"\n")
+            await asyncio.wait_for(self._input.drain(), SEND_SECONDS)
         except (OSError, TimeoutError):
             raise ServerGone from None
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Its lines, until it ends. FrameError for one without end."""
-        pipe = self._process.stdout
         lines = Lines(self._bytes)
-        while pipe is not None and (chunk := await pipe.read(_CHUNK)):
+        while chunk := await self._output.read(_CHUNK):
             for line in lines.feed(chunk):
                 yield line
 
     async def end(self) -> int:
         """Its exit code: it is asked to end by the end of its input, then told to, then made to, with all it began."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._input.close()
         for number in (None, signal.SIGTERM):
             if number is not None:
                 self._signal(number)
@@ -94,7 +93,7 @@ class Process:
 
     async def _drained(self) -> None:
         """Its pipe, read to the end: one that is full would stay open."""
-        while self._process.stdout is not None and await self._process.stdout.read(_CHUNK):
+        while await self._output.read(_CHUNK):
             pass
 
     def _signal(self, number: signal.Signals) -> None:

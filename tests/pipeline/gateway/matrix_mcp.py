@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from tests.pipeline.gateway import matrix_mcp_bodies as bodies
 from tests.pipeline.gateway.matrix import AT_ONCE, EFFECTS, asked, marker_of, policies_of, shown, table_of
 from tests.pipeline.gateway.matrix_mcp_bodies import ROWS, McpRow
 from tests.pipeline.gateway.mcp_servers import Said, Told, json_reply, sse_reply
+from tests.pipeline.mcp_proxy.pipe_ends import LineClient, pipe_ends
 
 from cmf.codec import dumps
 from pipeline.assembly import Config
@@ -25,11 +25,9 @@ from pipeline.context import Context
 from pipeline.gateway import config_file
 from pipeline.gateway.service import built
 from pipeline.guard import Guard
-from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES
 from pipeline.mcp_proxy.http_server import Address, HttpServer, connections
 from pipeline.mcp_proxy.link import Link
 from pipeline.mcp_proxy.pins import Pins
-from pipeline.mcp_proxy.pipes import Pipes
 from pipeline.mcp_proxy.refusals import APPROVAL, REFUSED, VERSION_KEY
 from pipeline.mcp_proxy.stdio_proxy import ProcessServer, Server, StdioProxy, UrlServer
 
@@ -147,26 +145,6 @@ class HttpClient:
         assert status == 202, raw
 
 
-class LineClient:
-    """The other ends of a proxy's standard input and output."""
-
-    def __init__(self, reader: asyncio.StreamReader, writes: int) -> None:
-        self._reader = reader
-        self._writes = writes
-
-    async def ask(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """See `Client`."""
-        await self.tell(body)
-        heard: list[dict[str, Any]] = []
-        while not heard or "method" in heard[-1]:
-            heard.append(json.loads(await asyncio.wait_for(self._reader.readline(), 30)))
-        return heard
-
-    async def tell(self, body: dict[str, Any]) -> None:
-        """See `Client`."""
-        os.write(self._writes, dumps(body) + b"\n")
-
-
 class _Process:
     """A process without one: its lines are what the zoo says."""
 
@@ -189,29 +167,19 @@ class _Process:
 @asynccontextmanager
 async def at_pipes(guard: Guard, zoo: Zoo, session: str, url: str | None) -> AsyncIterator[LineClient]:
     """The client of a proxy at pipes."""
-    theirs, writes = os.pipe()
-    reads, ours = os.pipe()
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    reader = asyncio.StreamReader()
-    transport, _ = await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reads, "rb", buffering=0)
-    )
     link = Link(guard, Context(session=session), server="zoo", pins=Pins(), clock=time.monotonic, answer_seconds=60)
-    async with connections() as http:
+    async with connections() as http, pipe_ends() as (pipes, client):
         server: Server
         if url is None:
             server = ProcessServer(_Process(zoo))  # type: ignore[arg-type]
         else:
             server = UrlServer(HttpServer(http, Address(url=url, headers={})), link)
-        running = asyncio.ensure_future(StdioProxy(link, Pipes(theirs, ours, MAX_MESSAGE_BYTES), server).run(stop))
+        running = asyncio.ensure_future(StdioProxy(link, pipes, server).run(asyncio.Event()))
         try:
-            yield LineClient(reader, writes)
+            yield client
         finally:
-            os.close(writes)
+            client.leave()
             assert await running
-            transport.close()
-            os.close(ours)
-            os.close(theirs)
 
 
 async def _outcome(client: Client, zoo: Zoo, number: int, cell: McpCell) -> str:

@@ -28,13 +28,17 @@ def route(**fields: object) -> dict[str, object]:
     return {"routes": [{"name": "a", "upstream": "up", **fields}]}
 
 
+def server(**fields: object) -> dict[str, object]:
+    return {"mcp": {"m": fields}}
+
+
 def loaded(home: Path, body: object, environment: dict[str, str] | None = None) -> config_file.Loaded:
     file = home / "cmf.yaml"
     file.write_text(body if isinstance(body, str) else yaml.safe_dump(body), encoding="utf-8")
     return config_file.load(file, environment or {})
 
 
-@pytest.mark.spec("GW-1", "GW-3", "GW-4")
+@pytest.mark.spec("GW-1", "GW-3", "GW-4", "MCPX-67")
 @pytest.mark.parametrize(
     ("change", "code", "place", "words"),
     [
@@ -60,6 +64,10 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         (up("ollama", base_url="ftp://h"), "config.invalid", "base_url", "http"),
         (up(), "config.invalid", "upstreams.up", "`script`"),
         (up(script="s"), "config.invalid", "upstreams.up", "a script has no"),
+        (server(url="ftp://h/mcp"), "config.invalid", "mcp.m.url", "http://host/path"),
+        (server(url="http://u:sk-canary@h/mcp"), "config.invalid", "mcp.m.url", "a place of its own"),
+        (server(url="http://h/mcp", mode="off"), "config.invalid", "", "no MCP server goes without judgement"),
+        (server(url="http://h/mcp") | {"workers": 2}, "config.invalid", "", "`workers` is 1 with `mcp`"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(
