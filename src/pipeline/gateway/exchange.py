@@ -22,7 +22,7 @@ from cmf.extensions import RequestExtension
 from cmf.frozen import frozen_mapping
 from cmf.request import Request, Response
 from cmf.security import SubjectExtension
-from cmf.value import replace
+from cmf.value import replace, trusted
 from pipeline.context import Context
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError
@@ -83,9 +83,10 @@ class Asked:
 
     def context(self, route: str) -> Context:
         """The facts of the run: none of them is the traffic's word."""
-        own = RequestExtension(environment=self.environment, request_id=f"req_{self.request_id}")
+        # Built as it is: each of these was read strictly, or was made here.
+        own = trusted(RequestExtension, environment=self.environment, request_id=f"req_{self.request_id}")
         on_record = frozen_mapping({"route": route, "wire_in": self.digest})
-        return Context(subject=self.subject, session=self.session, request=own, recorded=on_record)
+        return trusted(Context, subject=self.subject, session=self.session, request=own, recorded=on_record)
 
 
 def read_request(asked: Asked) -> Request:

@@ -9,6 +9,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from cmf.codec import dumps
 from pipeline.gateway.admin import AdminApp, App
@@ -16,6 +17,8 @@ from pipeline.gateway.operations import Operations
 from pipeline.gateway.server import server_of
 from pipeline.gateway.service import Service
 from pipeline.gateway.settings import Settings
+
+YOUNG: Final = 20_000  # new objects between two looks for cycles, of which requests leave hardly any
 
 
 async def run(
@@ -36,6 +39,7 @@ async def run(
     """
     gc.collect()
     gc.freeze()  # what is there by now stays: no collection needs to look at it again
+    gc.set_threshold(YOUNG)
     server = server_of(service.application, settings.limits, grace_seconds=settings.grace_seconds)
     with hanging_up(service.operations):
         if operators is None or beside is None:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, event, func, insert, select
 from pipeline.audit.heads import Signer
 from pipeline.errors import SessionError, StoreBusy, StoreError
 from pipeline.sessions import wall_clock
+from pipeline.store import writer as writing
 from pipeline.store.engine import open_engine, snapshot
 from pipeline.store.log import Log
 from pipeline.store.tables import SESSION_MARKS, SESSION_STATE
@@ -135,6 +136,29 @@ def test_a_batch_is_bounded(engine: Engine, log: Log) -> None:
 
     assert len(seen) == 4
     writer.close()
+
+
+@pytest.mark.spec("REC-7")
+def test_after_a_shared_commit_others_may_come_and_who_is_alone_never_waits(
+    engine: Engine, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(writing, "sleep", slept.append)
+    writer = Writer(engine, log)
+    for number in range(3):
+        writer.insert(SESSION_STATE, row(number)).result(SECONDS)
+    gate = Gate(writer)
+    assert slept == []
+
+    waiting = [writer.insert(SESSION_STATE, row(number)) for number in range(3, 6)]
+    gate.open()
+    for future in waiting:
+        future.result(SECONDS)
+    writer.insert(SESSION_STATE, row(6)).result(SECONDS)
+    writer.insert(SESSION_STATE, row(7)).result(SECONDS)
+    writer.close()
+
+    assert slept == [2 * writing.GATHER_SECONDS]
 
 
 @pytest.mark.spec("REC-7")
