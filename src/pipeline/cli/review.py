@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
-from pipeline.cli.reading import Exit, fail, one_line_errors, read_public_key
+from pipeline.cli.reading import Exit, fail, one_line_errors, read_public_key, read_seal_key
 from pipeline.errors import ConfigError
 from pipeline.review.access import Doorkeeper, Named, Person, Proxied, Role
 from pipeline.review.rules import PoliciesAtHand
@@ -30,6 +30,7 @@ def run(
     heads: Path | None,
     keys: Sequence[Path],
     key: Path | None,
+    seal_key: Path | None,
     proxy_secret: Path | None,
     user_header: str,
     role_header: str,
@@ -40,6 +41,7 @@ def run(
     with one_line_errors():
         open_to_read(store).dispose()  # a file that is missing is not made
         hand = PoliciesAtHand.of_directories(policies)
+        opens = None if seal_key is None else read_seal_key(seal_key)
         trusted = [read_public_key(file) for file in keys] or None
         secret = "" if proxy_secret is None else _secret(proxy_secret)
     listening = listening_at(port)
@@ -53,7 +55,7 @@ def run(
         keeper, hosts = named, own_hosts(port)
         where = f"http://{HOST}:{port}/?t={named.token}"
     with one_line_errors(), Store.named(store, key=key) as opened:
-        site = Site(opened, policies=hand, heads=heads, keys=trusted)
+        site = Site(opened, policies=hand, seal_key=opens, heads=heads, keys=trusted)
         site.catalog.catch_up()
         typer.echo(f"review: {where}")
         serve(build_site(site, keeper, hosts=hosts), listening)

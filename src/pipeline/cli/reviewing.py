@@ -40,6 +40,9 @@ def review(
     signing_key: Annotated[
         Path | None, typer.Option("--signing-key", help="What signs the records made here; by default the database's.")
     ] = None,
+    seal_key: Annotated[
+        Path | None, typer.Option("--seal-key", help="A file with the key that opens what approvals are about.")
+    ] = None,
     proxy_secret: Annotated[
         Path | None, typer.Option("--proxy-secret", help="Believe a proxy that sends this text as X-Cmf-Proxy-Secret.")
     ] = None,
@@ -63,6 +66,7 @@ def review(
         heads=heads,
         keys=keys or (),
         key=signing_key,
+        seal_key=seal_key,
         proxy_secret=proxy_secret,
         user_header=user_header,
         role_header=role_header,

@@ -9,9 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from cmf.security import SubjectExtension
 from pipeline.audit.bundle import Selection, write_bundle
-from pipeline.errors import ApprovalError
 from pipeline.review import detail, oversight
 from pipeline.review.access import Role
 from pipeline.review.contents import Kept
@@ -150,22 +148,6 @@ def reveal(site: Site, visit: Visit) -> Answer:
     return detail.decision(site, visit, revealed=site.again.shown(line))
 
 
-def decide(site: Site, visit: Visit) -> Answer:
-    """Approve or deny what waits; the approval itself keeps by whom."""
-    need(visit, Role.SIGNER)
-    approver = SubjectExtension(id=visit.person.name)
-    yes = visit.form.get("answer") == "approve"
-    if not yes and visit.form.get("answer") != "deny":
-        raise Refused(422, "review.answer", "Approve or deny.")
-    # On record first: what then fails was tried, and what is done was never undocumented.
-    site.record(visit, "review", "approve" if yes else "deny", {"approval": visit.path["id"]})
-    try:
-        (site.approvals.approve if yes else site.approvals.deny)(visit.path["id"], approver)
-    except ApprovalError as error:
-        raise Refused(409, error.code, f"{error.message}; {error.hint}") from None
-    return Redirect("/approvals")
-
-
 def save_filter(site: Site, visit: Visit) -> Answer:
     """Save a query under a name; an empty query takes the name away."""
     need(visit, Role.REVIEWER)
@@ -218,7 +200,8 @@ def export(site: Site, visit: Visit) -> Answer:
         file = Path(folder) / "evidence.zip"
         selection = Selection(text or "every decision", lambda leaf: leaf.id in wanted)
         now = (site.clock() - _EPOCH) // _EPOCH.resolution
-        write_bundle(file, StoreEvidence(site.store.engine), selection=selection, made_at=now)
+        with StoreEvidence.at_one_moment(site.store.engine) as evidence:
+            write_bundle(file, evidence, selection=selection, made_at=now)
         content = file.read_bytes()
     return Download(content, f"evidence-{site.clock().strftime('%Y%m%dT%H%M%SZ')}.zip", "application/zip")
 
@@ -239,7 +222,6 @@ def _to_session(subject: str, session: str | None) -> Redirect:
 
 __all__ = [
     "check",
-    "decide",
     "export",
     "reopen",
     "reveal",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
 from cmf.security import SubjectExtension
 from pipeline.case_writing import case_text
 from pipeline.errors import PipelineError
+from pipeline.impact import Impact, compare
 from pipeline.masking import Masking
-from pipeline.policy_set import PolicySet
 from pipeline.replay import Replay
-from pipeline.replay_file import read_entry
+from pipeline.replay_file import Entry, read_entry
+from pipeline.review.rules import PoliciesAtHand
 from pipeline.store import contents as stored
 
 Json: TypeAlias = dict[str, Any]
@@ -42,6 +44,14 @@ class Contents(Protocol):
         """
         ...
 
+    def newest(self, size: int, *, person: str, reason: str) -> Sequence[bytes]:
+        """The last `size` lines that are kept, for a program, once it is on record who has it run and why.
+
+        Raises:
+            AuditError, StoreError: as `reveal`.
+        """
+        ...
+
 
 class StoreContents:
     """What the store of the records keeps."""
@@ -58,15 +68,23 @@ class StoreContents:
 
     def reveal(self, decision: str, *, person: str, reason: str) -> bytes:
         """See `Contents`."""
-        actor = SubjectExtension(id=person, permissions=frozenset({stored.REVEAL}))
-        return self._contents.reveal(decision, actor=actor, reason=reason)
+        return self._contents.reveal(decision, actor=_revealing(person), reason=reason)
+
+    def newest(self, size: int, *, person: str, reason: str) -> Sequence[bytes]:
+        """See `Contents`."""
+        return deque(self._contents.lines(actor=_revealing(person), reason=reason)(), maxlen=size)
+
+
+def _revealing(person: str) -> SubjectExtension:
+    """The site has asked for a role before it comes to this."""
+    return SubjectExtension(id=person, permissions=frozenset({stored.REVEAL}))
 
 
 class Again:
     """Judges what was kept again, under policy sets that are at hand. Safe to use from any thread."""
 
-    def __init__(self, sets: Mapping[str, PolicySet]) -> None:
-        self._sets = sets
+    def __init__(self, policies: PoliciesAtHand) -> None:
+        self._policies = policies
         self._lock = threading.Lock()
         self._replays: dict[str, Replay] = {}
 
@@ -74,24 +92,40 @@ class Again:
         """What was judged, as a case for `cmf test` with stand-ins for secrets, and under each set at hand."""
         entry = read_entry(line)
         clean = entry if entry.masked else Masking().masked(entry)
-        return {"traffic": entry.to_json()["traffic"], "case": case_text(clean), "judged": self._judged(line)}
+        return {"traffic": entry.to_json()["traffic"], "case": case_text(clean), "judged": self._judged(entry)}
 
-    def _judged(self, line: bytes) -> list[Json]:
-        entry = read_entry(line)
+    def _judged(self, entry: Entry) -> list[Json]:
+        own = str(entry.decision["revision"])
         found: list[Json] = []
         with self._lock:
-            for revision, policies in self._sets.items():
+            for revision in dict.fromkeys([own, *self._policies.given()]):
+                said: Json = {"revision": revision, "name": self._policies.name(revision), "then": revision == own}
                 try:
-                    if revision not in self._replays:
-                        self._replays[revision] = Replay(policies)
-                    decision = self._replays[revision].judged(entry)
+                    replay = self._replay(revision)
+                    if replay is None:
+                        continue
+                    decision = replay.judged(entry)
                     rules = sorted({hit.rule for hit in decision.hits})
-                    found.append(
-                        {"revision": revision, "verdict": decision.verdict.value, "rules": rules, "problem": ""}
-                    )
+                    found.append(said | {"verdict": decision.verdict.value, "rules": rules, "problem": ""})
                 except PipelineError as error:
-                    found.append({"revision": revision, "verdict": "", "rules": [], "problem": error.message})
+                    found.append(said | {"verdict": "", "rules": [], "problem": error.message})
         return found
+
+    def _replay(self, revision: str) -> Replay | None:
+        if revision not in self._replays and (policies := self._policies.of(revision)) is not None:
+            self._replays[revision] = Replay(policies)
+        return self._replays.get(revision)
+
+    def impact(self, lines: Iterable[bytes], base: str, head: str) -> Json | None:
+        """What the change from one revision to another is to what was kept; None where one of them is not at hand."""
+        with self._lock:
+            before, after = self._replay(base), self._replay(head)
+            if before is None or after is None:
+                return None
+            found = Impact()
+            for line in lines:
+                found.add(compare(line, before, after))
+        return found.to_json()
 
 
 __all__ = ["Again", "Contents", "Kept", "StoreContents"]

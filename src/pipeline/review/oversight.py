@@ -1,4 +1,4 @@
-"""What is over all sessions: approvals, policies, integrity, charts, signatures, samples. Spec: docs/spec/review.md."""
+"""What is over all sessions: integrity, charts, signatures, samples. Spec: docs/spec/review.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections import deque
 from typing import Any, Final, TypeAlias
 
-from pipeline.approval_state import Approval
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.verification import Report, verify
 from pipeline.review.charts import over_time, shares, spread
@@ -21,49 +20,6 @@ from pipeline.store.search import shown_subject
 Json: TypeAlias = dict[str, Any]
 _MEASURED: Final = 500  # decisions whose latency is read: the newest
 _PROBLEMS: Final = 50
-
-
-def approvals(site: Site, _visit: Visit) -> Page:
-    """What waits for a person, the oldest first."""
-    return Page("approvals.html", {"rows": [_approval(one) for one in site.approvals.pending()]})
-
-
-def _approval(one: Approval) -> Json:
-    return {
-        "id": one.asked.id,
-        "target": one.asked.target,
-        "rules": list(one.asked.rules),
-        "revision": one.asked.revision,
-        "subject": shown_subject(one.key.subject),
-        "subject_key": one.key.subject,
-        "session": one.key.session,
-        "asked": moment(one.requested_at),
-        "expires": moment(one.asked.expires_at),
-        "digest": one.asked.digest,
-    }
-
-
-def policies(site: Site, _visit: Visit) -> Page:
-    """Each revision of policy with what ran under it, the newest first."""
-    rows: list[Json] = []
-    for revision, count in site.catalog.values(site.catalog.select(site.query("")), "revision", limit=100):
-        found = site.catalog.select(site.query(f"revision:{revision}"))
-        ran = site.catalog.page(found, before=None, limit=1)
-        first = site.catalog.all_of(found)[0]
-        at_hand = site.policies.of(revision)
-        rows.append(
-            {
-                "revision": revision,
-                "decisions": count,
-                "denied": dict(site.catalog.values(found, "verdict")).get("deny", 0),
-                "sessions": len(site.catalog.sessions(found)),
-                "first": moment(first.at),
-                "last": moment(ran[0].at),
-                "rules": None if at_hand is None else len(at_hand.rules),
-                "hit": site.catalog.values(found, "rule", limit=5),
-            }
-        )
-    return Page("policies.html", {"rows": sorted(rows, key=lambda row: str(row["last"]), reverse=True)})
 
 
 def integrity(site: Site, _visit: Visit) -> Page:
@@ -94,7 +50,8 @@ def check(site: Site) -> Verified:
     """
     started = time.monotonic()
     exported = [] if site.heads is None else read_heads(site.heads)
-    report = verify(StoreEvidence(site.store.engine), exported=exported, keys=site.keys)
+    with StoreEvidence.at_one_moment(site.store.engine) as evidence:
+        report = verify(evidence, exported=exported, keys=site.keys)
     site.verified = Verified(report, site.clock(), time.monotonic() - started)
     return site.verified
 
@@ -202,11 +159,9 @@ def signed_rows(site: Site, word: Word) -> list[Placed]:
 
 
 __all__ = [
-    "approvals",
     "charts",
     "check",
     "integrity",
-    "policies",
     "signature",
     "signed_rows",
     "signoff",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from pipeline.assembly import load_policies
+from pipeline.errors import PolicyError
 from pipeline.metadata import Rule
-from pipeline.policy_set import PolicySet
+from pipeline.policy_set import PolicySet, load
 
 Json: TypeAlias = dict[str, Any]
 
@@ -17,8 +20,19 @@ Json: TypeAlias = dict[str, Any]
 class PoliciesAtHand:
     """Policy sets that this site was given. A rule of a revision that is not among them is known by its id alone."""
 
-    def __init__(self, sets: Iterable[PolicySet] = ()) -> None:
-        self._sets: Mapping[str, PolicySet] = {one.revision: one for one in sets}
+    def __init__(self, sets: Iterable[PolicySet] = (), names: Mapping[str, str] | None = None) -> None:
+        self._sets: dict[str, PolicySet] = {one.revision: one for one in sets}
+        self._names = dict(names or {})
+        self._given = tuple(self._sets)
+        self._kept: Callable[[], Mapping[str, bytes]] = dict
+        self._packed: dict[str, bytes] = {}
+        self._lock = threading.RLock()
+
+    def with_kept(self, kept: Callable[[], Mapping[str, bytes]]) -> PoliciesAtHand:
+        """These, and what `kept` gives: bundles by revision. One that is of another revision is none."""
+        made = PoliciesAtHand(self._sets.values(), self._names)
+        made._kept = kept
+        return made
 
     @classmethod
     def of_directories(cls, directories: Iterable[Path]) -> PoliciesAtHand:
@@ -27,22 +41,44 @@ class PoliciesAtHand:
         Raises:
             PolicyError: one of them cannot be used.
         """
-        sets = [load_policies(None)]
+        named = [("as shipped", load_policies(None))]
         for directory in directories:
-            sets += [load_policies(directory), load_policies(["shipped", directory])]
-        return cls(sets)
+            named.append((f"{directory} over what is shipped", load_policies(["shipped", directory])))
+            named.append((str(directory), load_policies(directory)))
+        return cls([one for _, one in named], {one.revision: name for name, one in reversed(named)})
+
+    def name(self, revision: str) -> str:
+        """What the set of that revision is called here; empty for one that has no name."""
+        return self._names.get(revision, "")
 
     def of(self, revision: str) -> PolicySet | None:
         """The set of that revision."""
-        return self._sets.get(revision)
+        with self._lock:
+            if revision not in self._sets and self.known([revision]):
+                try:
+                    found = _loaded(self._packed[revision])
+                except PolicyError:
+                    found = None
+                if found is None or found.revision != revision:
+                    return None
+                self._sets[revision] = found
+            return self._sets.get(revision)
 
-    def bundles(self) -> Mapping[str, PolicySet]:
-        """All of them, by revision."""
-        return self._sets
+    def known(self, revisions: Iterable[str]) -> frozenset[str]:
+        """Those of which there is a set, or a bundle that says to be one."""
+        with self._lock:
+            wanted = frozenset(revisions)
+            if not wanted <= {*self._sets, *self._packed}:
+                self._packed = dict(self._kept())
+            return wanted & {*self._sets, *self._packed}
+
+    def given(self) -> Mapping[str, PolicySet]:
+        """Those that this site was given, by revision."""
+        return {revision: self._sets[revision] for revision in self._given}
 
     def rule(self, revision: str, id: str) -> Rule | None:
         """The rule with that id in that revision."""
-        found = self._sets.get(revision)
+        found = self.of(revision)
         return None if found is None else next((rule for rule in found.rules if rule.id == id), None)
 
     def place(self, revision: str, id: str, effect: str, code: str) -> Json | None:
@@ -55,9 +91,16 @@ class PoliciesAtHand:
 
     def text(self, revision: str, rule: Rule) -> str:
         """The source of the file that the rule is in; empty where it is not at hand."""
-        found = self._sets.get(revision)
+        found = self.of(revision)
         modules = () if found is None else found.modules
         return next((module.text for module in modules if module.path == rule.path), "")
+
+
+def _loaded(bundle: bytes) -> PolicySet:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kept.tar.gz"
+        file.write_bytes(bundle)
+        return load(file)
 
 
 def line_of(text: str, effect: str, code: str) -> int:

@@ -29,6 +29,7 @@ from pipeline.sessions import SessionStore, wall_clock
 from pipeline.store import contents as stored
 from pipeline.store.database import Store
 from pipeline.store.overview import Placed, bodies_of
+from pipeline.store.policies import kept_policies
 
 Json: TypeAlias = dict[str, Any]
 PAGE: Final = 50
@@ -114,10 +115,10 @@ class Site:
     ) -> None:
         self.store = store
         self.catalog = Catalog(store)
-        self.policies = policies or PoliciesAtHand()
+        self.policies = (policies or PoliciesAtHand()).with_kept(lambda: kept_policies(store.engine))
         own = StoreContents(stored.Contents(store.engine, store.writer, clock=clock))
         self.contents: Contents = contents or own
-        self.again = Again(self.policies.bundles())
+        self.again = Again(self.policies)
         kept = store.sessions(clock=clock) if sessions is None else sessions
         self.approvals = Approvals(kept, _may_approve, seal_key=seal_key)
         self.opens_sealed = seal_key is not None

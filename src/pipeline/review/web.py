@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 from cmf.codec import dumps
 from pipeline.display import visible
 from pipeline.errors import AuditError, PipelineError, StoreError
-from pipeline.review import actions, detail, lists, oversight
+from pipeline.review import actions, approving, detail, lists, oversight, revisions
 from pipeline.review.access import Doorkeeper, Forms, Named, Person, Role, SignedIn
 from pipeline.review.charts import HEIGHT, WIDTH
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit
@@ -63,8 +63,11 @@ _PAGES: Final[dict[str, _Handler]] = {
     "/session": detail.session,
     "/decisions/{id}": detail.decision,
     "/rule": detail.rule,
-    "/approvals": oversight.approvals,
-    "/policies": oversight.policies,
+    "/approvals": approving.approvals,
+    "/approvals/{id}": approving.approval,
+    "/policies": revisions.policies,
+    "/policies/compare": revisions.compare,
+    "/policies/{revision}": revisions.policy,
     "/integrity": oversight.integrity,
     "/signoffs": oversight.signoffs,
     "/signoffs/{id}": oversight.signoff,
@@ -76,7 +79,9 @@ _FORMS: Final[dict[str, _Handler]] = {
     "/session/review": actions.review_session,
     "/sign": actions.sign,
     "/signoffs/{id}/reopen": actions.reopen,
-    "/approvals/{id}": actions.decide,
+    "/approvals/{id}": approving.decide,
+    "/approvals/{id}/show": approving.look,
+    "/policies/impact": revisions.impact,
     "/filters": actions.save_filter,
     "/samples": actions.sample,
     "/export": actions.export,

@@ -1,0 +1,143 @@
+"""What waits for a person, what it is about, and what came of what was decided. Spec: docs/spec/review.md [REV-26]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from cmf.security import SubjectExtension
+from pipeline.approval_ref import ApprovalStatus
+from pipeline.approval_state import Approval
+from pipeline.errors import ApprovalError
+from pipeline.review.access import Role
+from pipeline.review.lists import decision_row
+from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, need
+from pipeline.review.telling import moment
+from pipeline.store.overview import Placed
+from pipeline.store.search import shown_subject
+
+Json: TypeAlias = dict[str, Any]
+LATELY: Final = 50  # decisions that asked: the newest
+_OF_SESSION: Final = 200  # decisions of a session that are looked through
+_MICROSECONDS: Final = 1_000_000
+
+
+def approvals(site: Site, visit: Visit) -> Page:
+    """What waits for a person, the oldest first, and what became of what was asked lately."""
+    waiting = site.approvals.pending()
+    there = {one.asked.id for one in waiting}
+    lately = [one for one in _asked_lately(site) if one.asked.id not in there]
+    data = {"rows": [_told(site, visit, one) for one in waiting], "lately": [_told(site, visit, one) for one in lately]}
+    return Page("approvals.html", data)
+
+
+def _asked_lately(site: Site) -> Iterator[Approval]:
+    found = site.catalog.page(site.catalog.having("verdict", "require_approval"), before=None, limit=LATELY)
+    bodies = site.bodies(found)
+    seen: set[str] = set()
+    for row in found:
+        for named in _named(bodies.get(row.seq)):
+            if named not in seen and (one := _there(site, named)) is not None:
+                seen.add(named)
+                yield one
+
+
+def _named(body: Mapping[str, Any] | None) -> dict[str, str]:
+    """The approvals that a decision asked for or rests on: id and where it stood then."""
+    listed = [] if body is None else body["result"].get("approvals") or []
+    return {str(one["id"]): str(one.get("status")) for one in listed if isinstance(one, dict) and "id" in one}
+
+
+def _there(site: Site, approval_id: str) -> Approval | None:
+    try:
+        return site.approvals.get(approval_id)
+    except ApprovalError:
+        return None
+
+
+def _told(site: Site, visit: Visit, one: Approval) -> Json:
+    now = int(site.clock().timestamp() * _MICROSECONDS)
+    open_still = one.status in (ApprovalStatus.PENDING, ApprovalStatus.APPROVED)
+    return {
+        "id": one.asked.id,
+        "target": one.asked.target,
+        "rules": list(one.asked.rules),
+        "revision": one.asked.revision,
+        "subject": shown_subject(one.key.subject),
+        "subject_key": one.key.subject,
+        "session": one.key.session,
+        "asked": moment(one.requested_at),
+        "expires": moment(one.asked.expires_at),
+        "digest": one.asked.digest,
+        "status": one.status.value,
+        "lapsed": open_still and now >= one.asked.expires_at,
+        "approver": one.approver,
+        "decided": None if one.decided_at is None else moment(one.decided_at),
+        "used": None if one.used_at is None else moment(one.used_at),
+        "own": one.key.subject == f"id:{visit.person.name}",
+    }
+
+
+def approval(site: Site, visit: Visit, *, about: Json | None = None, shown: bool = False) -> Page:
+    """One approval: who asks for what, by which rules, where it stands, and the decisions that speak of it."""
+    one = _known(site, visit)
+    data = _told(site, visit, one) | {
+        "decisions": _decisions(site, one),
+        "shown": shown,
+        "about": about,
+        "opens": site.opens_sealed,
+        "words": [
+            {"by": word.by, "at": moment(word.at), "action": word.said["action"]}
+            for word in reversed(site.catalog.words_of("review"))
+            if word.said.get("approval") == one.asked.id
+        ],
+    }
+    return Page("approval.html", data)
+
+
+def _known(site: Site, visit: Visit) -> Approval:
+    found = _there(site, visit.path["id"])
+    if found is None:
+        raise Refused(404, "review.unknown", "There is no such approval.")
+    return found
+
+
+def _decisions(site: Site, one: Approval) -> list[Json]:
+    found = site.catalog.session(one.key.subject, one.key.session)
+    rows: list[Placed] = [] if found is None else found[1][-_OF_SESSION:]
+    bodies = site.bodies(rows)
+    named = ((row, _named(bodies.get(row.seq)).get(one.asked.id)) for row in rows)
+    return [decision_row(site, row) | {"stood": stood} for row, stood in named if stood is not None]
+
+
+def look(site: Site, visit: Visit) -> Answer:
+    """Show an approver what it is about, once it is on record who looks."""
+    need(visit, Role.SIGNER)
+    one = _known(site, visit)
+    if not site.opens_sealed:
+        raise Refused(409, "review.sealed", "What it is about is sealed, and this site was given no key for it.")
+    site.record(visit, "review", "look", {"approval": one.asked.id})
+    try:
+        about = site.approvals.shown(one.asked.id)
+    except ApprovalError as error:
+        raise Refused(409, error.code, f"{error.message}; {error.hint}") from None
+    return approval(site, visit, about=about, shown=True)
+
+
+def decide(site: Site, visit: Visit) -> Answer:
+    """Approve or deny what waits; the approval itself keeps by whom."""
+    need(visit, Role.SIGNER)
+    approver = SubjectExtension(id=visit.person.name)
+    yes = visit.form.get("answer") == "approve"
+    if not yes and visit.form.get("answer") != "deny":
+        raise Refused(422, "review.answer", "Approve or deny.")
+    # On record first: what then fails was tried, and what is done was never undocumented.
+    site.record(visit, "review", "approve" if yes else "deny", {"approval": visit.path["id"]})
+    try:
+        (site.approvals.approve if yes else site.approvals.deny)(visit.path["id"], approver)
+    except ApprovalError as error:
+        raise Refused(409, error.code, f"{error.message}; {error.hint}") from None
+    return Redirect("/approvals")
+
+
+__all__ = ["approval", "approvals", "decide", "look"]

@@ -1,0 +1,199 @@
+"""Revisions of policy: what ran under each, what is in it, what is different between two. Spec: [REV-11], [REV-14]."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Final, TypeAlias
+
+from cmf.codec import dumps
+from pipeline.entrypoints import is_generated
+from pipeline.impact import Change
+from pipeline.policy_set import PolicySet
+from pipeline.review.access import Role
+from pipeline.review.site import Answer, Page, Refused, Site, Visit, need, words
+from pipeline.review.telling import moment
+
+Json: TypeAlias = dict[str, Any]
+MOST: Final = 100  # revisions on a page: those with most decisions
+REPLAYED: Final = 500  # what was kept that is judged again: the newest
+_AROUND: Final = 3  # lines around what changed
+_MOST_LINES: Final = 4_000
+_DATA: Final = "data.json"
+
+
+def policies(site: Site, _visit: Visit) -> Page:
+    """Each revision of policy with what ran under it, the newest first."""
+    counted = site.catalog.values(site.catalog.select(site.query("")), "revision", limit=MOST)
+    there = site.policies.known(revision for revision, _ in counted)
+    rows = [_ran(site, revision) | {"there": revision in there} for revision, _ in counted]
+    rows.sort(key=lambda row: str(row["last"]), reverse=True)
+    for row, older in zip_longest(rows, rows[1:]):
+        both = older is not None and row["there"] and older["there"]
+        row["before"] = older["revision"] if both and older is not None else None
+    choices = [row for row in rows if row["there"]]
+    ran = {row["revision"] for row in choices}
+    never = [
+        {"revision": one, "name": site.policies.name(one), "last": None}
+        for one in site.policies.given()
+        if one not in ran
+    ]
+    return Page("policies.html", {"rows": rows, "never": never, "choices": [*choices, *never]})
+
+
+def _ran(site: Site, revision: str) -> Json:
+    """What ran under a revision."""
+    found = site.catalog.select(site.query(f"revision:{revision}"))
+    spans = site.catalog.span(found)
+    return {
+        "revision": revision,
+        "name": site.policies.name(revision),
+        "decisions": found.bit_count(),
+        "denied": dict(site.catalog.values(found, "verdict")).get("deny", 0),
+        "sessions": len(site.catalog.sessions(found)),
+        "first": None if spans is None else moment(spans[0]),
+        "last": None if spans is None else moment(spans[1]),
+        "hit": site.catalog.values(found, "rule", limit=5),
+    }
+
+
+def policy(site: Site, visit: Visit) -> Page:
+    """One revision: what ran under it, its rules, and its files."""
+    revision = visit.path["revision"]
+    ran = _ran(site, revision)
+    found = site.policies.of(revision)
+    if found is None and not ran["decisions"]:
+        raise Refused(404, "review.unknown", "There is no such revision here.")
+    rules = () if found is None else found.rules
+    data = ran | {
+        "there": found is not None,
+        "rules": [
+            {"id": one.id, "title": one.title, "severity": one.severity, "mode": one.mode.value, "path": one.path}
+            for one in rules
+        ],
+        "files": [] if found is None else [{"path": path, "lines": len(text)} for path, text in _files(found).items()],
+    }
+    return Page("policy.html", data)
+
+
+def _files(policies: PolicySet) -> dict[str, list[str]]:
+    """What people wrote, and the data, by path: what is generated from it says nothing more."""
+    files = {one.path: one.text.splitlines() for one in policies.modules if not is_generated(one)}
+    data = json.dumps(json.loads(dumps(policies.data)), indent=2, sort_keys=True, ensure_ascii=False)
+    return dict(sorted({**files, _DATA: data.splitlines()}.items()))
+
+
+def compare(site: Site, visit: Visit) -> Page:
+    """What is different between two revisions: files, and in them lines."""
+    return _compared(site, visit.params.get("base", ""), visit.params.get("head", ""))
+
+
+def _compared(site: Site, base: str, head: str, impact: Json | None = None) -> Page:
+    before, after = (_at_hand(site, revision) for revision in (base, head))
+    changed, same = _difference(_files(before), _files(after))
+    data: Json = {
+        "base": _ran(site, base),
+        "head": _ran(site, head),
+        "files": changed,
+        "counts": {status: sum(one["status"] == status for one in changed) for status in _STATUS},
+        "same": same,
+        "impact": None if impact is None else {"entries": impact["entries"], "rows": _changes(impact)},
+        "replayed": REPLAYED,
+    }
+    return Page("compare.html", data)
+
+
+def _at_hand(site: Site, revision: str) -> PolicySet:
+    found = site.policies.of(revision)
+    if found is None:
+        raise Refused(404, "review.unknown", "One of these revisions is not at hand here.")
+    return found
+
+
+_STATUS: Final = ("added", "removed", "changed")
+
+
+def _difference(before: Mapping[str, list[str]], after: Mapping[str, list[str]]) -> tuple[list[Json], int]:
+    """The files that differ, and how many do not."""
+    changed: list[Json] = []
+    same = 0
+    left = _MOST_LINES
+    for path in sorted({*before, *after}):
+        old, new = before.get(path), after.get(path)
+        if old == new:
+            same += 1
+            continue
+        every = [list(part) for part in _parts(old or [], new or [])]
+        lines = [line for part in every for line in part]
+        shown = []
+        for part in every:
+            shown.append(part[: max(left, 0)])
+            left -= len(part)
+        changed.append(
+            {
+                "path": path,
+                "status": "added" if old is None else "removed" if new is None else "changed",
+                "added": sum(line["change"] == "added" for line in lines),
+                "removed": sum(line["change"] == "removed" for line in lines),
+                "parts": [part for part in shown if part],
+                "cut": sum(map(len, shown)) < len(lines),
+            }
+        )
+    return changed, same
+
+
+def _parts(old: Sequence[str], new: Sequence[str]) -> Iterator[Iterator[Json]]:
+    """The stretches that differ, each with some lines around it: number before, number after, what became of it."""
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for group in matcher.get_grouped_opcodes(_AROUND):
+        yield _lines(old, new, group)
+
+
+def _lines(old: Sequence[str], new: Sequence[str], group: Sequence[tuple[str, int, int, int, int]]) -> Iterator[Json]:
+    for what, first, last, begin, end in group:
+        if what == "equal":
+            for offset, text in enumerate(old[first:last]):
+                yield {"old": first + offset + 1, "new": begin + offset + 1, "change": "", "text": text}
+            continue
+        for number, text in enumerate(old[first:last], start=first + 1):
+            yield {"old": number, "new": None, "change": "removed", "text": text}
+        for number, text in enumerate(new[begin:end], start=begin + 1):
+            yield {"old": None, "new": number, "change": "added", "text": text}
+
+
+def impact(site: Site, visit: Visit) -> Answer:
+    """What the other revision would have done to what was kept, once it is on record who asked and why."""
+    need(visit, Role.REVIEWER)
+    base, head = visit.form.get("base", ""), visit.form.get("head", "")
+    for revision in (base, head):
+        _at_hand(site, revision)
+    reason = words(visit, "reason", needed=True)
+    lines = site.contents.newest(REPLAYED, person=visit.person.name, reason=reason)
+    site.catalog.catch_up()
+    return _compared(site, base, head, site.again.impact(lines, base, head))
+
+
+def _changes(found: Mapping[str, Any]) -> list[Json]:
+    return [
+        {
+            "change": label,
+            "count": one["count"],
+            "why": one.get("rules", one.get("reasons", {})),
+            "ids": one.get("ids", []),
+        }
+        for label, one in ((label, found[change.value]) for change, label in _CHANGES.items())
+    ]
+
+
+_CHANGES: Final = {
+    Change.NEWLY_DENIED: "newly denied",
+    Change.NEWLY_ALLOWED: "newly allowed",
+    Change.CHANGED_EFFECT: "effect changed",
+    Change.UNCHANGED: "the same",
+    Change.NOT_REPLAYABLE: "cannot be told",
+}
+
+
+__all__ = ["compare", "impact", "policies", "policy"]

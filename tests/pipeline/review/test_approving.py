@@ -1,0 +1,129 @@
+"""Approvals on the site: who may decide, what is shown of what is sealed, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.review.test_web import said
+from tests.pipeline.review.traffic import Client
+
+from cmf import Message, SubjectExtension
+from pipeline import Config, Context, Guard
+from pipeline.recorder import Recorder
+from pipeline.review.access import Role
+from pipeline.review.site import Site
+from pipeline.sessions import wall_clock
+from pipeline.store.database import Store
+
+pytestmark = [pytest.mark.native, pytest.mark.spec("REV-26")]
+
+KEY = b"k" * 32
+ASKS = 'require_approval contains {"code": "test.pay", "reason": "A person decides."} if input.name == "pay"'
+CALL = {"content_type": "tool_call", "name": "pay", "arguments": {"iban": "CANARY"}, "tool_call_id": "c1"}
+
+
+@contextmanager
+def asked(folder: Path, *, key: bytes | None = KEY) -> Iterator[tuple[Store, Guard]]:
+    """A store in which `ann` has asked to pay, and the guard that held it."""
+    write_rules(folder / "policy", {"pays": ASKS}, kinds="tool_call")
+    with (
+        Store.at(folder / "s.sqlite3") as store,
+        Guard(
+            folder / "policy", config=Config(seal_key=KEY), sessions=store.sessions(), recorder=Recorder(store)
+        ) as guard,
+    ):
+        run(guard)
+        yield store, guard
+
+
+def run(guard: Guard) -> None:
+    context = Context(subject=SubjectExtension(id="ann"), session="s1")
+    guard.run(Message.model_validate({"role": "assistant", "content": [CALL]}), context=context)
+
+
+def test_what_is_sealed_is_shown_to_a_signer_once_that_is_on_record(tmp_path: Path) -> None:
+    with asked(tmp_path) as (store, _):
+        site = Site(store, seal_key=KEY)
+        signer, reviewer = Client(site), Client(site, Role.REVIEWER, "rita")
+        (row,) = signer.json("/approvals")["rows"]
+        path = f"/approvals/{row['id']}"
+
+        assert reviewer.post(f"{path}/show").status_code == 403
+        assert "takes the role signer" in reviewer.get(path).text
+        for page in ("/approvals", path):
+            assert "CANARY" not in signer.get(page).text
+        assert said(store, "review") == []
+
+        assert "CANARY" in signer.post(f"{path}/show").text
+        (kept,) = said(store, "review")
+        assert (kept["action"], kept["approval"], kept["by"]) == (
+            "look", row["id"], {"id": "alice", "role": "signer"},
+        )  # fmt: skip
+        assert signer.json(path)["words"][0]["action"] == "look"
+        assert signer.post("/approvals/nothing/show").status_code == 404
+        assert signer.get("/approvals/nothing").status_code == 404
+        assert reviewer.post(path, answer="approve").status_code == 403
+
+
+def test_without_the_key_or_under_another_one_nothing_is_shown(tmp_path: Path) -> None:
+    with asked(tmp_path) as (store, _):
+        for key, code in ((None, "review.sealed"), (b"x" * 32, "approval.unreadable")):
+            client = Client(Site(store, seal_key=key))
+            (row,) = client.json("/approvals")["rows"]
+            answer = client.post(f"/approvals/{row['id']}/show")
+            assert (answer.status_code, code in answer.text, "CANARY" in answer.text) == (409, True, False)
+
+
+def test_who_asked_decides_nothing_and_is_told_so(tmp_path: Path) -> None:
+    with asked(tmp_path) as (store, _):
+        client = Client(Site(store, seal_key=KEY), name="ann")
+        (row,) = client.json("/approvals")["rows"]
+
+        assert row["own"]
+        assert "You asked for this" in client.get("/approvals").text
+        assert "Approve tool" not in client.get("/approvals").text
+        answer = client.post(f"/approvals/{row['id']}", answer="approve")
+        assert (answer.status_code, "approval.own-request" in answer.text) == (409, True)
+        assert client.json("/approvals")["rows"][0]["status"] == "pending"
+
+
+def test_what_came_of_a_yes_is_seen_from_asking_to_use(tmp_path: Path) -> None:
+    with asked(tmp_path) as (store, guard):
+        client = Client(Site(store))
+        (row,) = client.json("/approvals")["rows"]
+        path = f"/approvals/{row['id']}"
+        assert [one["stood"] for one in client.json(path)["decisions"]] == ["pending"]
+
+        assert client.post(path, answer="maybe").status_code == 422
+        assert client.post(path, answer="approve").status_code == 303
+        (lately,) = client.json("/approvals")["lately"]
+        assert (lately["status"], lately["approver"], lately["lapsed"]) == ("approved", "alice", False)
+        assert "approved, not used yet" in client.get("/approvals").text
+
+        run(guard)
+        shown = client.json(path)
+        assert (shown["status"], [one["stood"] for one in shown["decisions"]]) == ("used", ["pending", "approved"])
+        page = client.get(path).text
+        assert "approved and used" in page
+        assert "went on with it" in page
+        assert client.post(path, answer="deny").status_code == 409
+
+
+def test_a_no_stays_and_what_nobody_decided_lapses(tmp_path: Path) -> None:
+    with asked(tmp_path) as (store, guard):
+        client = Client(Site(store))
+        (row,) = client.json("/approvals")["rows"]
+        later = Client(Site(store, clock=lambda: wall_clock() + timedelta(days=30)))
+        (lapsed,) = later.json("/approvals")["lately"]
+        assert (lapsed["status"], lapsed["lapsed"]) == ("pending", True)
+        assert "lapsed" in later.get(f"/approvals/{row['id']}").text
+        assert client.post(f"/approvals/{row['id']}", answer="deny").status_code == 303
+        run(guard)
+        shown = client.json(f"/approvals/{row['id']}")
+        assert (shown["status"], shown["lapsed"]) == ("denied", False)
+        assert client.json("/approvals")["rows"] == []
