@@ -39,7 +39,8 @@ class Config:
         opa_url: where the OPA server listens, for engine `opa`.
         entrypoint: `data.<package>.<rule>` of policies that are not made of rules.
         builtin_errors: `strict`, or `undefined` for policies that rely on what ordinary OPA makes of a failing builtin.
-        bundle_keys: the keys by which every bundle has to be signed.
+        bundle_keys: keys by one of which policies have to be signed, at first and whenever they are read again; but for
+            the shipped ones.
         max_verdicts: how many verdicts of view-local rules are remembered for history that comes again; 0 for none.
         reuse: whether what a turn of a session settled is taken over by the next one, as far as nothing that it depends
             on changed; the outcome is the same either way. Never with an engine of one's own.

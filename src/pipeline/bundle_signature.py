@@ -13,7 +13,7 @@ import hmac
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, NoReturn
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -24,7 +24,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from cmf.codec import loads
 from cmf.errors import DecodeError
-from pipeline.errors import PolicyError
+from pipeline.errors import ConfigError, PolicyError
 from pipeline.metadata import load_yaml
 
 _DEFAULT: Final = "_default"  # what `opa build` writes for its own way of signing
@@ -52,6 +52,19 @@ class Key:
     text: str = field(repr=False)
     algorithm: str = "RS256"
     scope: str = ""
+
+    @classmethod
+    def at(cls, file: Path, *, algorithm: str = "RS256", scope: str = "") -> Key:
+        """The key in a file; ConfigError where it cannot be read."""
+        return cls(key_text(file), algorithm=algorithm, scope=scope)
+
+
+def key_text(file: Path) -> str:
+    """What stands in the file of a key; ConfigError where it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError("the key cannot be read", path=str(file), hint="name a file with it") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def read(
         places: at least one; also the contents of files by their paths, where they are in no directory. The word
             `"shipped"` is the directory of the shipped ones.
         inline: path → Rego of a caller who is no operator: it may add packages, and shadow none.
-        verification: the keys by which every bundle has to be signed.
+        verification: keys by one of which all of it has to be signed, but for what is shipped.
 
     Raises:
         PolicyError: a file that cannot be used, a bundle whose signature does not hold; the code says which.
@@ -90,7 +90,10 @@ def place_of(place: str | Path) -> Path:
 
 
 def _files(place: Path, verification: Verification | None) -> Files:
-    return _bundle(place, verification) if _is_bundle(place) else _tree(place)
+    if place == shipped():
+        return _tree(place)  # signed or not as the package is, that this is part of
+    # With keys, a directory that is no bundle is one that nobody signed: whoever took its manifest away gains nothing.
+    return _bundle(place, verification) if verification is not None or _is_bundle(place) else _tree(place)
 
 
 def _check_packages(modules: Iterable[Module]) -> None:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from tests.pipeline.policy_files import GOOD, PLACE, Write, refusal, write
 
-from pipeline import policy_files, policy_set
+from pipeline import Config, Guard, policy_files, policy_set
 from pipeline.bundle_signature import Key, Verification
 from pipeline.errors import PolicyError
 
@@ -107,6 +107,24 @@ def test_what_opa_signed_is_verified_and_any_change_is_refused(write: Write, sig
         target.unlink() if before is None else target.write_text(before)
     (directory / "more/data.yaml").unlink()
     assert refused(directory, verification=by(algorithm)).code == "policy.bad-signature"
+
+
+@pytest.mark.spec("POL-46")
+def test_whoever_takes_the_signature_away_gains_nothing(write: Write, signed: Signed) -> None:
+    directory = signed("ES256", write(FILES))
+    guard = Guard(directory, config=Config(bundle_keys=by("ES256")))
+    before = guard.revision
+    for name in (".signatures.json", ".manifest"):
+        (directory / name).unlink(missing_ok=True)
+    (directory / PLACE).write_text(f"{(directory / PLACE).read_text()}\n# more\n")
+
+    with pytest.raises(PolicyError) as caught:
+        guard.reload()
+
+    assert caught.value.code == "policy.bad-signature"
+    assert guard.revision == before
+    assert refused(directory, verification=by("ES256")).code == "policy.bad-signature"
+    assert policy_files.read("shipped", verification=by("ES256")).modules
 
 
 @pytest.mark.spec("POL-46")

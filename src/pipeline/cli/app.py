@@ -10,6 +10,7 @@ import typer
 
 from cmf.adapters import FORMATS
 from pipeline.cli import auditing, bundling, keeping, replaying, serving
+from pipeline.cli.bundling import Algorithm, AlgorithmOption
 from pipeline.cli.replaying import FindingsAs, PolicyOption
 
 app = typer.Typer(
@@ -126,6 +127,10 @@ def evaluate(
     entrypoint: Annotated[
         str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
     ] = None,
+    bundle_key: Annotated[
+        Path | None, typer.Option("--bundle-key", metavar="FILE", help="Who has to have signed the policies.")
+    ] = None,
+    algorithm: AlgorithmOption = Algorithm.RS256,
     store: Annotated[
         str | None, typer.Option("--store", help="Where sessions are kept: sqlite:////… or redis://….")
     ] = None,
@@ -158,6 +163,8 @@ def evaluate(
         engine=engine.value,
         opa_url=opa_url,
         entrypoint=entrypoint,
+        bundle_key=bundle_key,
+        algorithm=algorithm.value,
         store=store,
         session=session,
         subject=subject,

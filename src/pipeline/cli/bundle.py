@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pipeline import policy_set
 from pipeline.assembly import load_policies
-from pipeline.bundle_signature import Key, Verification, claims, verify
+from pipeline.bundle_signature import Key, Verification, claims, key_text, verify
 from pipeline.bundle_signing import SigningKey, packed, sign
 from pipeline.cli.findings import write_json
 from pipeline.cli.policy_places import chosen
@@ -156,19 +156,14 @@ def _in_words(signature: dict[str, Any]) -> str:
 
 def read_signing_key(path: Path, algorithm: str, key_id: str, scope: str) -> SigningKey:
     """The key in a file."""
-    return SigningKey(_key_text(path), algorithm=algorithm, key_id=key_id, scope=scope)
+    with one_line_errors():
+        return SigningKey(key_text(path), algorithm=algorithm, key_id=key_id, scope=scope)
 
 
 def read_key(path: Path, algorithm: str, scope: str) -> Key:
     """The key in a file."""
-    return Key(_key_text(path), algorithm=algorithm, scope=scope)
-
-
-def _key_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").rstrip("\n")
-    except (OSError, UnicodeDecodeError):
-        fail(f"{path}: the key cannot be read; name a file with it", Exit.USAGE)
+    with one_line_errors():
+        return Key.at(path, algorithm=algorithm, scope=scope)
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -12,6 +12,7 @@ import typer
 from cmf.adapters import loss
 from cmf.codec import dumps
 from pipeline.assembly import Config, load_policies, open_sessions
+from pipeline.bundle_signature import Key, Verification
 from pipeline.cli import rendering
 from pipeline.cli.changes import show_changes
 from pipeline.cli.policy_places import Places, chosen
@@ -38,6 +39,8 @@ def run(
     engine: str,
     opa_url: str | None,
     entrypoint: str | None,
+    bundle_key: Path | None = None,
+    algorithm: str = "RS256",
     store: str | None = None,
     session: str | None = None,
     subject: str | None = None,
@@ -56,7 +59,10 @@ def run(
         config = Config(opa_url=opa_url, entrypoint=entrypoint, seal_key=key)
         watched = WatchedSessions(MemorySessions() if store is None else opened.enter_context(open_sessions(store)))
         name = cast("Literal['embedded', 'opa']", engine)
-        loaded = load_policies(policies, entrypoint=entrypoint)
+        signer = None
+        if bundle_key is not None:
+            signer = Verification({"key": Key.at(bundle_key, algorithm=algorithm)}, key_id="key")
+        loaded = load_policies(policies, entrypoint=entrypoint, verification=signer)
         sessions = cast("SessionStore", watched)
         guard = opened.enter_context(Guard(loaded, engine=name, config=config, sessions=sessions))
         with one_line_errors(str(context or "")):

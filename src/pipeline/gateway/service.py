@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pipeline.assembly import Config, Policies, open_sessions
 from pipeline.audit.exporting import HeadFile
+from pipeline.bundle_signature import Key, Verification
 from pipeline.context import Context
 from pipeline.decision import Mode
 from pipeline.errors import ConfigError
@@ -183,7 +184,7 @@ def _law(route: Route | McpServer, settings: Settings) -> _Law:
 def _guards(
     settings: Settings, sessions: SessionStore, recorder: Records, environment: Mapping[str, str] | None
 ) -> dict[_Law, Guard]:
-    key = seal_key(settings, environment)
+    key, signers = seal_key(settings, environment), _signers(settings)
     profiles = Profiles.load(*settings.profiles)
     guards: dict[_Law, Guard] = {}
     judged: tuple[Route | McpServer, ...] = (*settings.routes, *settings.mcp.values())
@@ -196,12 +197,22 @@ def _guards(
             sessions=settings.sessions.choice,
             history=settings.history,
             seal_key=key,
+            bundle_keys=signers,
             content=settings.audit.content,
             content_days=settings.audit.content_days,
             on_record_failure=settings.audit.on_record_failure,
         )
         guards[law] = Guard(policies, config=config, sessions=sessions, profiles=profiles, recorder=recorder)
     return guards
+
+
+def _signers(settings: Settings) -> Verification | None:
+    """Who has to have signed policies; None where nobody has to. ConfigError: the key cannot be read."""
+    said = settings.policy_key
+    if said is None:
+        return None
+    key = Key.at(said.file, algorithm=said.algorithm, scope=said.scope)
+    return Verification({"policy": key}, key_id="policy")
 
 
 def seal_key(settings: Settings, environment: Mapping[str, str] | None = None) -> bytes | None:

@@ -99,6 +99,16 @@ class Route(Destinations):
         return any(fnmatchcase(model, pattern) for pattern in self.models)
 
 
+class PolicyKey(Section):
+    """Who has to have signed all policies but the shipped ones, at the start and whenever they are read again."""
+
+    file: Path  # the public key or certificate in PEM; for HS…, the secret
+    algorithm: Literal[
+        "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "HS256", "HS384", "HS512"
+    ] = "RS256"
+    scope: str = ""
+
+
 class SessionSettings(Section):
     """Where sessions are kept, and what becomes of requests without one."""
 
@@ -174,6 +184,7 @@ class Settings(Section):
     proxy: Proxy | None = None
     anonymous: bool = False
     policies: tuple[Path, ...] | None = None
+    policy_key: PolicyKey | None = None
     profiles: tuple[Path, ...] = ()
     mode: Mode = Mode.ENFORCE
     environment: str | None = None

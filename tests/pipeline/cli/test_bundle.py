@@ -105,6 +105,28 @@ def test_what_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     assert list(tmp_path.rglob(".cmf-*")) == []
 
 
+@pytest.mark.spec("CLI-76", "POL-46")
+def test_a_file_is_judged_by_signed_policies_only_where_a_key_is_given(tmp_path: Path) -> None:
+    private, public = keys(tmp_path, "ES256")
+    (tmp_path / "other").mkdir()
+    _, foreign = keys(tmp_path / "other", "ES256")
+    signed = made(tmp_path / "b.tar.gz", "--key", private, "--algorithm", "ES256")
+    file = tmp_path / "message.json"
+    file.write_text('{"role": "user", "content": [{"content_type": "text", "text": "hello"}]}', encoding="utf-8")
+
+    def judged(policies: object, *options: object) -> Result:
+        return RUN.invoke(app, ["eval", str(file), "--policies", str(policies), *map(str, options)])
+
+    def by(key: Path) -> tuple[object, ...]:
+        return "--bundle-key", key, "--algorithm", "ES256"
+
+    for result in (judged(signed), judged(signed, *by(foreign)), judged(POLICIES, *by(public))):
+        assert (result.exit_code, result.stdout) == (3, "")
+    assert judged(signed, *by(tmp_path / "none")).exit_code == 2
+    assert judged(signed, *by(public)).exit_code == 0
+    assert judged("shipped", *by(public)).exit_code == 0
+
+
 @pytest.mark.spec("CLI-70", "POL-54")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_what_is_signed_here_is_verified_here(tmp_path: Path, algorithm: str) -> None:

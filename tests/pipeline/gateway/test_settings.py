@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from tests.house.tree import ROOT
 from tests.pipeline.gateway.servers import ANN, script
 
-from pipeline.errors import ConfigError
+from pipeline.assembly import load_policies
+from pipeline.bundle_signing import SigningKey, packed, sign
+from pipeline.errors import ConfigError, PolicyError
 from pipeline.gateway import config_file
 from pipeline.gateway.service import built
 from pipeline.gateway.settings import Secret
+from pipeline.policy_files import SIGNATURES
 
 WHOLE = {
     "upstreams": {"up": {"dialect": "ollama", "base_url": "http://h:1/"}},
@@ -177,6 +183,33 @@ def test_a_seal_key_that_is_none_ends_the_beginning(tmp_path: Path, key: str) ->
 
     with pytest.raises(ConfigError), built(found.settings, {"SEAL": key}):
         pass
+
+
+@pytest.mark.spec("GW-6")
+def test_policies_that_its_key_did_not_sign_end_the_beginning(tmp_path: Path) -> None:
+    signer = ec.generate_private_key(ec.SECP256R1())
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    (tmp_path / "key.pem").write_bytes(
+        signer.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "a.rego").write_text("package a\n", encoding="utf-8")
+    key = {"policy_key": {"file": "key.pem", "algorithm": "ES256"}}
+    own = loaded(tmp_path, WHOLE | key | {"policies": ["rules"]}).settings
+    none = loaded(tmp_path, WHOLE | {"policy_key": {"file": "none.pem"}}).settings
+
+    with pytest.raises(PolicyError) as caught, built(own, {}):
+        pass
+    with pytest.raises(ConfigError, match="the key cannot be read"), built(none, {}):
+        pass
+    assert caught.value.code == "policy.bad-signature"
+
+    files = load_policies(ROOT / "examples" / "policies").bundle()
+    private = signer.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain).decode()
+    files[SIGNATURES] = sign(files, SigningKey(private, algorithm="ES256"))
+    (tmp_path / "b.tar.gz").write_bytes(packed(files))
+    with built(loaded(tmp_path, WHOLE | key | {"policies": ["b.tar.gz"]}).settings, {}) as service:
+        assert service is not None
 
 
 @pytest.mark.spec("GW-50")
