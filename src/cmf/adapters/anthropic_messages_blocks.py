@@ -146,7 +146,8 @@ def _redacted_thinking(block: FrozenDict, _path: str, _names: Names) -> Part | N
 
 
 def _tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:
-    return _call(block, path, names, rest_of(block, _CALL_KEYS), executed_by="client")
+    odd = isinstance(block.get("input"), str)  # no other format's broken arguments may be written here [ANT-10]
+    return _call(block, path, names, rest_of(block, _CALL_KEYS, always=odd), executed_by="client")
 
 
 def _server_tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:

@@ -53,7 +53,9 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
                     return None
                 given = part.arguments
                 if given is None:
-                    given = part.arguments_raw or {}
+                    if part.arguments_raw:
+                        return None
+                    given = {}
                 blocks.append({"type": "tool_use", "name": part.name, "input": given, "id": part.tool_call_id})
             else:
                 return None

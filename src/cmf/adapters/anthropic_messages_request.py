@@ -10,7 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cmf.adapters import layout
-from cmf.adapters.anthropic_messages_blocks import FORMAT, Names, decode_assistant, decode_blocks, own_extra, rest_of
+from cmf.adapters.anthropic_messages_blocks import (
+    FORMAT,
+    Names,
+    decode_assistant,
+    decode_blocks,
+    is_own,
+    own_extra,
+    rest_of,
+)
 from cmf.adapters.anthropic_messages_parts import encode_content
 from cmf.adapters.anthropic_messages_quick import quick_turns
 from cmf.adapters.anthropic_messages_tools import decode_choice, decode_tools, encode_choice, encode_tool
@@ -19,7 +27,7 @@ from cmf.adapters.loss import drop
 from cmf.capabilities import lookup
 from cmf.content import Part, TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
-from cmf.errors import ShapeError, UnknownRoleError
+from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Layout, Message
 from cmf.request import Request, Sampling
@@ -325,6 +333,8 @@ def encode_group(group: Sequence[Message]) -> dict[str, Any]:
     role = {Role.ASSISTANT: "assistant", Role.SYSTEM: "system", Role.DEVELOPER: "system"}.get(first.role, "user")
     wire: dict[str, Any] = {"role": role, "content": []}
     for message in group:
+        if any(type(part) is ToolCallPart and part.arguments_raw and not is_own(part) for part in message.content):
+            raise UnsupportedError("arguments that are no JSON object", hint="leave the call out, or mend it")
         wire["content"] += encode_content(message)
         if message.extra:
             merge(wire, own_extra(message, "message", message))

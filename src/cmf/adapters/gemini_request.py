@@ -9,7 +9,7 @@ from cmf.adapters import loss
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.gemini_names import CONTENT, REQUEST, Spelling, normal, spelt
 from cmf.adapters.gemini_parts import FORMAT, decode_part, inside, optional, put
-from cmf.adapters.gemini_tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_tools
+from cmf.adapters.gemini_tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_schema, encode_tools
 from cmf.adapters.gemini_write import Names, encode_group
 from cmf.adapters.layout import apply, capped, grouped, grouped_as, said, spelling, with_layout
 from cmf.content import Part, ToolCallPart, ToolResultPart
@@ -162,11 +162,11 @@ def _generation(fields: Fields) -> dict[str, Any]:
     stop = config.peek("stopSequences")
     if isinstance(stop, list) and all(isinstance(one, str) for one in stop):
         drawn["stop"] = tuple(config.need("stopSequences", list))
-    schema, old = decode_schema(config, "responseJsonSchema", "responseSchema")
+    schema, note = decode_schema(config, "responseJsonSchema", "responseSchema")
     if schema is not None:
         config.drop("responseMimeType", "application/json")
-    if old:
-        config.put_back(SCHEMA_NOTE, "responseSchema")
+    if note is not None:
+        config.put_back(SCHEMA_NOTE, note)
     effort = _effort(config)
     put(fields, "generationConfig", config)
     return {"sampling": trusted(Sampling, **drawn), "response_schema": schema, "reasoning_effort": effort}
@@ -287,7 +287,8 @@ def _config(request: Request, own: Mapping[str, Any]) -> dict[str, Any]:
     if sampling.stop is not None:
         config["stopSequences"] = list(sampling.stop)
     if request.response_schema is not None:
-        config["responseSchema" if SCHEMA_NOTE in rode else "responseJsonSchema"] = request.response_schema
+        key = "responseSchema" if SCHEMA_NOTE in rode else "responseJsonSchema"
+        config[key] = encode_schema(request.response_schema, rode.get(SCHEMA_NOTE))
         if "responseMimeType" not in rode:
             config["responseMimeType"] = "application/json"
     thinking = rode.get("thinkingConfig")

@@ -9,6 +9,7 @@ from cmf.adapters import loss
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.gemini_names import PROVIDER_TOOLS
 from cmf.adapters.gemini_parts import FORMAT, optional
+from cmf.adapters.gemini_schema import OPENAPI, lowered, raised
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.tools import ToolDefinition
@@ -47,23 +48,32 @@ def _declared(raw: Any, path: str) -> ToolDefinition:
     fields = Fields(raw, path)
     name = fields.need("name", str)
     description = optional(fields, "description", str)
-    schema, old = decode_schema(fields, "parametersJsonSchema", "parameters")
-    if old:
-        fields.put_back(SCHEMA_NOTE, "parameters")
+    schema, note = decode_schema(fields, "parametersJsonSchema", "parameters")
+    if note is not None:
+        fields.put_back(SCHEMA_NOTE, note)
     return trusted(ToolDefinition, name=name, description=description, input_schema=schema, extra=fields.rest(FORMAT))
 
 
-def decode_schema(fields: Fields, new: str, old: str) -> tuple[FrozenDict | None, bool]:
-    """The schema that stands under the one name or the other, and whether it was the older one; neither, if both do."""
+def decode_schema(fields: Fields, new: str, old: str) -> tuple[FrozenDict | None, str | None]:
+    """The schema that stands under the one name or the other, if only one does; and a note if it was the older one.
+
+    The note is that name, or that the schema's types had OpenAPI's names there [GEM-25].
+    """
     if new in fields and old in fields:
-        return None, False
+        return None, None
     if SCHEMA_NOTE in fields:
         raise ShapeError("a reserved key", path=f"{fields.path}.{SCHEMA_NOTE}", hint="leave it out")
     found = fields.take(new, dict)
     if found is not None:
-        return found, False  # type: ignore[return-value]  # the body was frozen at entry
-    found = fields.take(old, dict)
-    return found, found is not None  # type: ignore[return-value]
+        return found, None  # type: ignore[return-value]  # the body was frozen at entry
+    older: FrozenDict | None = fields.take(old, dict)  # type: ignore[assignment]
+    lower = None if older is None else lowered(older)
+    return (older, None if older is None else old) if lower is None else (lower, OPENAPI)
+
+
+def encode_schema(schema: Any, note: Any) -> Any:
+    """The schema as `decode_schema` found it."""
+    return raised(schema) if note == OPENAPI else schema
 
 
 def _plain_sizes(tools: Sequence[ToolDefinition]) -> list[int]:
@@ -98,14 +108,15 @@ def encode_tools(tools: Sequence[ToolDefinition], sizes: Sequence[int] | None) -
 def _declaration(tool: ToolDefinition) -> dict[str, Any]:
     loss.drop_foreign_extra(FORMAT, tool, "tool_definition")
     own = {key: item for key, item in extra_of(tool, FORMAT).items() if key != SCHEMA_NOTE}
-    old = SCHEMA_NOTE in extra_of(tool, FORMAT)
+    note = extra_of(tool, FORMAT).get(SCHEMA_NOTE)
     declared: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:
         declared["description"] = tool.description
     if tool.input_schema is not None:
         kind = tool.input_schema.get("type")
         upper = isinstance(kind, str) and kind.isupper()  # OpenAPI's spelling, which only the older name takes
-        declared["parameters" if old or upper else "parametersJsonSchema"] = tool.input_schema
+        key = "parameters" if note is not None or upper else "parametersJsonSchema"
+        declared[key] = encode_schema(tool.input_schema, note)
     return merge(declared, own)
 
 

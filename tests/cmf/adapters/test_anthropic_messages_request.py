@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cmf.adapters import get
 from cmf.adapters.loss import collecting
 from cmf.content import (
     TextPart,
@@ -356,3 +357,23 @@ def test_headers_that_are_facts_are_shown_and_given_back_and_others_are_not() ->
     assert "files-api-2025-04-14" in shown
     assert "sk-1" not in shown
     assert ADAPTER.to_wire(request) == {**ASK, "system": None}
+
+
+@pytest.mark.spec("ANT-10")
+@pytest.mark.parametrize("name", ["f", None])
+def test_broken_arguments_of_another_format_are_refused_in_a_request(name: str | None) -> None:
+    function = {"name": "f", "arguments": '{"a": '}
+    call = {"id": "c1", "type": "function", "function": function}
+    message = {"role": "assistant", "content": None, "tool_calls": [call], **({"name": name} if name else {})}
+    foreign = get("openai_chat").from_wire_request({"model": "m", "messages": [message]})
+
+    with pytest.raises(UnsupportedError):
+        ADAPTER.to_wire(foreign)
+
+
+@pytest.mark.spec("ANT-10")
+def test_an_input_that_is_text_goes_back_to_its_own_format() -> None:
+    block = {"type": "tool_use", "id": "t1", "name": "f", "input": '{"a": '}
+    body = {"model": "m", "max_tokens": 5, "messages": [{"role": "assistant", "content": [block]}]}
+
+    assert ADAPTER.to_wire(ADAPTER.from_wire_request(body)) == body

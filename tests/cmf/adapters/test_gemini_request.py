@@ -140,7 +140,7 @@ class TestRequests:
             asked({"text": "hi"}, generationConfig=config, cachedContent="cachedContents/77", labels={"k": "v"})
         )
         assert (request.sampling.top_p, request.sampling.stop) == (0.5, ("x",))
-        assert request.response_schema == {"type": "OBJECT"}
+        assert request.response_schema == {"type": "object"}
         assert request.reasoning_effort == "high"
         assert "cachedContents/77" in shown(request)
 
