@@ -1,6 +1,7 @@
 """OpenAPI's upper-case names of types, as Gemini's older schemas have them, and JSON Schema's.
 
-Spec: docs/spec/adapters/gemini.md [GEM-25]. A canonical schema is JSON Schema: tools are checked by it, and other providers refuse `OBJECT`.
+Spec: docs/spec/adapters/gemini.md [GEM-25]. A canonical schema is JSON Schema: tools are checked by it, and other
+providers refuse `OBJECT`.
 """
 
 from __future__ import annotations
