@@ -15,7 +15,7 @@ from pipeline.sessions import SessionStore
 SESSIONS = 50
 PAIRS = 10_000
 READS = 100_000
-STORES = 3
+STORES = 4
 
 
 @pytest.mark.proof

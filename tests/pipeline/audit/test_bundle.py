@@ -52,6 +52,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return Exported(tmp_path_factory.mktemp("exported"))
 
 
+@pytest.mark.proof
 @pytest.mark.spec("AUD-51")
 def test_a_flipped_byte_is_found_and_names_the_record(
     exported: Exported, tmp_path: Path, proof_seed: int, proof_scale: float, proof_row: Callable[..., None]

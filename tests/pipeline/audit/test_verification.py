@@ -155,6 +155,7 @@ def test_what_nobody_touched_holds(kept: Kept) -> None:
     assert report.to_json()["holds"] is True
 
 
+@pytest.mark.proof
 @pytest.mark.spec("AUD-31")
 @pytest.mark.spec("AUD-32")
 def test_every_tampering_is_found_and_the_first_bad_record_named(

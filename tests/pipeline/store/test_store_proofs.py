@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -37,6 +40,8 @@ PAIRS = 10_000
 SNAPSHOTS = 500
 JUMPS = 10_000
 WORKERS = 16
+DEADLINE_SECONDS = 0.5
+SLACK_SECONDS = 1.0  # a machine with other things to do
 LABEL = 'label contains {"code": "l", "reason": "x", "label": "tainted"} if contains(input.content, "salary")'
 DENY = 'deny contains {"code": "t", "reason": "No."} if { input.content == "send"; "tainted" in input.session.labels }'
 
@@ -189,6 +194,45 @@ def test_of_two_writers_on_postgresql_one_is_killed_and_nothing_is_lost(
     assert (found["lost"], found["numbers_twice"], found["problems"]) == (0, 0, [])
     assert found["after_the_kill"] > 0
     assert found["logs"] == 2
+
+
+@pytest.mark.proof
+@pytest.mark.spec("REC-9")
+def test_while_another_process_holds_the_database_all_are_refused_in_time(
+    tmp_path: Path, proof_scale: float, proof_row: Callable[..., None]
+) -> None:
+    """64 runs at once, round after round, on a database that somebody else keeps locked."""
+    rules = write_rules(tmp_path / "policy", {"l": LABEL}, kinds="text", capabilities="read_labels")
+    rounds, took, threads = max(1, int(10 * proof_scale)), [], 0
+    with Store(f"sqlite:///{tmp_path / 's.db'}", busy_seconds=0.2) as store:
+        pipeline = Pipeline(policies=rules, recorder=Recorder(store, timeout_seconds=DEADLINE_SECONDS))
+
+        def run(_: int) -> tuple[float, bool]:
+            began = time.monotonic()
+            action = pipeline.run(says("user", "hello"), Context()).decision.action
+            return time.monotonic() - began, action is Action.REFUSE
+
+        with sqlite3.connect(tmp_path / "s.db", isolation_level=None) as holder, ThreadPoolExecutor(64) as pool:
+            before = threading.active_count()
+            for _ in range(rounds):
+                holder.execute("BEGIN EXCLUSIVE")
+                answers = [pool.submit(run, number) for number in range(64)]
+                threads = max(threads, threading.active_count() - before)
+                answered = [answer.result(60) for answer in answers]
+                holder.execute("ROLLBACK")
+                took += [seconds for seconds, _ in answered]
+                assert all(refused for _, refused in answered)
+                assert not run(0)[1]
+        holder.close()
+        report = verify(StoreEvidence(store.engine))
+
+    proof_row(
+        "the database is locked by somebody else", refused=len(took), deadline_seconds=DEADLINE_SECONDS,
+        longest_seconds=round(max(took), 2), more_threads=max(0, threads - 64), verifies=report.holds,
+    )  # fmt: skip
+    assert max(took) < DEADLINE_SECONDS * 1.1 + SLACK_SECONDS
+    assert threads <= 64  # those that asked: nothing waits in a thread of its own
+    assert report.holds
 
 
 @pytest.mark.spec("REC-21")
