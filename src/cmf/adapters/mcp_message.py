@@ -20,7 +20,7 @@ from cmf.errors import UnsupportedError
 from cmf.frozen import FrozenDict, thaw
 from cmf.message import Message
 from cmf.request import ErrorInfo, Response
-from cmf.value import trusted
+from cmf.value import replace, trusted
 
 _NO_KEYS: Final = FrozenDict()
 
@@ -191,12 +191,35 @@ def _write_call(said: Said, envelope: Mapping[str, Any], left: Mapping[str, Any]
 
 def _write_foreign_call(said: Said) -> dict[str, Any]:
     method = method_of(said.messages)
+    if method == "sampling/createMessage":
+        said.messages = _with_ids(said.messages)
     params = params_of(method, said)
     if method == "sampling/createMessage":
         params.setdefault("maxTokens", DEFAULT_MAX_TOKENS)
     call = next((part for message in said.messages for part in message.content if isinstance(part, ToolCallPart)), None)
     call_id = call.tool_call_id if method == "tools/call" and call is not None else None
     return {"jsonrpc": "2.0", "id": call_id or "call_0", "method": method, "params": params}
+
+
+def _with_ids(messages: Sequence[Message]) -> list[Message]:
+    """The messages with an id for each call that has none, by position; such results answer the open calls in turn."""
+    waiting: list[str] = []
+    named: list[Message] = []
+    calls = 0
+    for message in messages:
+        parts: list[Part] = []
+        for part in message.content:
+            if isinstance(part, ToolCallPart):
+                call_id = part.tool_call_id if part.tool_call_id is not None else f"call_{calls}"
+                part, calls = replace(part, tool_call_id=call_id), calls + 1
+                waiting.append(call_id)
+            elif isinstance(part, ToolResultPart):
+                answered = part.tool_call_id if part.tool_call_id is not None else (waiting or [f"call_{calls}"])[0]
+                part = replace(part, tool_call_id=answered)
+                waiting = [one for one in waiting if one != answered]
+            parts.append(part)
+        named.append(replace(message, content=tuple(parts)))
+    return named
 
 
 def _written_error(own: Mapping[str, Any], response: Response | None) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cmf.adapters import get
 from cmf.adapters.loss import collecting
 from cmf.content import (
     ImagePart,
@@ -238,3 +239,16 @@ def test_nothing_is_promised_for_a_model_that_is_not_known() -> None:
 
     assert not MCP.capabilities("any").supports_tools
     assert MCP.estimate_input_tokens(request) > 0
+
+
+@pytest.mark.spec("MCP-12")
+def test_calls_and_results_of_a_format_without_ids_are_paired_in_a_completion() -> None:
+    called = [{"functionCall": {"name": "f", "args": {}}}, {"functionCall": {"id": "given", "name": "f", "args": {}}}]
+    results = [{"functionResponse": {"name": "f", "response": {"output": 1}}} for _ in range(3)]
+    contents = [{"role": "model", "parts": called}, {"role": "user", "parts": results}]
+
+    params = MCP.to_wire(get("gemini").from_wire_request({"contents": contents}))["params"]
+
+    blocks = [block for one in params["messages"] for block in one["content"]]
+    assert [block.get("id") for block in blocks[:2]] == ["call_0", "given"]
+    assert [block.get("toolUseId") for block in blocks[2:]] == ["call_0", "given", "call_2"]
