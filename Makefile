@@ -31,7 +31,9 @@ ENFORCEMENT := src/pipeline/runner.py,src/pipeline/judging.py,src/pipeline/settl
   src/pipeline/audit/tree.py,src/pipeline/audit/heads.py,src/pipeline/audit/evidence.py,src/pipeline/audit/verification.py,$\
   src/pipeline/audit/exporting.py,src/pipeline/store/log.py,src/pipeline/store/evidence.py,src/pipeline/kept_content.py,src/pipeline/store/contents.py,src/pipeline/store/acts.py,src/pipeline/store/second_eyes.py,src/pipeline/store/policies.py,src/pipeline/gateway/tally.py,$\
   src/pipeline/mcp_proxy/frames.py,src/pipeline/mcp_proxy/lines.py,src/pipeline/mcp_proxy/link.py,src/pipeline/mcp_proxy/judging.py,$\
-  src/pipeline/mcp_proxy/pins.py,src/pipeline/mcp_proxy/refusals.py,$\
+  src/pipeline/mcp_proxy/pins.py,src/pipeline/mcp_proxy/refusals.py,src/pipeline/mcp_proxy/http_server.py,src/pipeline/mcp_proxy/stdio_proxy.py,$\
+  src/pipeline/mcp_proxy/pipes.py,src/pipeline/mcp_proxy/process.py,$\
+  src/pipeline/gateway/mcp.py,src/pipeline/gateway/mcp_answers.py,src/pipeline/gateway/mcp_sessions.py,src/pipeline/gateway/mcp_settings.py,$\
   src/pipeline/gateway/exchange.py,src/pipeline/gateway/intake.py,src/pipeline/gateway/http_upstream.py,$\
   src/pipeline/gateway/window.py,src/pipeline/gateway/window_events.py,src/pipeline/gateway/reply.py,src/pipeline/gateway/health.py
 

@@ -1,0 +1,159 @@
+"""The edges of MCP behind the gateway: too much at once, streams that break off, batches, clients that take nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway.mcp_servers import Said, json_reply, polite, sse_reply
+from tests.pipeline.gateway.servers import until
+from tests.pipeline.gateway.test_mcp import BOTH, FINE, HELLO, PING, SECRET, begun, behind, code_of, messages, send
+
+from pipeline.gateway.identity import Identities
+from pipeline.gateway.intake import ClientGone
+from pipeline.gateway.mcp import Endpoint, McpGateway
+from pipeline.gateway.mcp_answers import McpReply
+from pipeline.gateway.mcp_settings import McpServer
+from pipeline.gateway.metrics import Metrics
+from pipeline.gateway.settings import Limits
+from pipeline.guard import Guard
+from pipeline.mcp_proxy.http_server import Address
+from pipeline.mcp_proxy.pins import Pins
+
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Policies that take no time to compile."""
+    rules = {"unknown": 'deny contains {"code": "no.unknown", "reason": "No."} if input.kind == "opaque"'}
+    return str(write_rules(tmp_path_factory.mktemp("small"), rules))
+
+
+@pytest.mark.spec("MCPX-61")
+def test_more_at_once_than_there_may_be_is_told_to_wait(tmp_path: Path, small: str) -> None:
+    server = polite(lambda said: sse_reply(30.0) if said.body and said.body.get("method") == "ping" else None)
+    with server.running() as url, behind(tmp_path, url, policies=[small], limits={"concurrent": 1}) as gateway:
+        session = begun(gateway)
+        parts = urlsplit(gateway)
+        first = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+        own = {"accept": BOTH, "content-type": "application/json", "mcp-session-id": session}
+        first.request("POST", "/mcp/all", body=json.dumps(PING), headers=own)
+        until(lambda: any(said.body and said.body.get("method") == "ping" for said in server.heard))
+        status, headers, raw = send(gateway, PING, mcp_session_id=session)
+        first.close()
+        until(server.left.is_set)
+
+    assert (status, headers["retry-after"], code_of(raw)) == (503, "1", "gateway.busy")
+
+
+@pytest.mark.spec("MCPX-64")
+@pytest.mark.parametrize(
+    ("answer", "status", "heard"),
+    [
+        ((500, {}, []), 502, []),
+        (sse_reply({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}},
+                   b"data: {\n\n"), 200, ["x"]),
+    ],
+)  # fmt: skip
+def test_a_server_s_own_stream_that_breaks_is_an_error_or_the_end(
+    tmp_path: Path, small: str, answer: Any, status: int, heard: list[str]
+) -> None:
+    server = polite(lambda said: answer if said.method == "GET" else None)
+    with server.running() as url, behind(tmp_path, url, policies=[small]) as gateway:
+        session = begun(gateway)
+        try:
+            found, _, raw = send(gateway, method="GET", mcp_session_id=session)
+        except http.client.IncompleteRead as cut:
+            found, raw = 200, cut.partial
+        again = send(gateway, method="GET", mcp_session_id=session)[0] if status != 200 else 502
+
+    assert found == status
+    assert (code_of(raw) == "mcp.unreadable") if status == 502 else True
+    assert [one["params"]["data"] for one in messages(raw)] == heard
+    assert again == 502  # and not 409: nobody listens any more
+
+
+@pytest.mark.spec("MCPX-65")
+def test_where_a_server_does_not_begin_there_is_no_session(tmp_path: Path, small: str) -> None:
+    error = {"code": -32602, "message": "not with you"}
+    server = polite(lambda said: json_reply({"jsonrpc": "2.0", "id": said.body["id"], "error": error}))
+    with server.running() as url, behind(tmp_path, url, policies=[small]) as gateway:
+        status, headers, raw = send(gateway, HELLO)
+
+    assert (status, json.loads(raw)) == (200, {"jsonrpc": "2.0", "id": 0, "error": error})
+    assert "mcp-session-id" not in headers
+
+
+@pytest.mark.spec("MCPX-40")
+def test_of_a_batch_refusals_come_back_and_the_rest_goes_on_one_by_one(tmp_path: Path, small: str) -> None:
+    def answers(said: Said) -> Any:
+        if said.method == "POST" and said.body.get("method") == "initialize":
+            hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "serverInfo": {"name": "t", "version": "1"}}
+            return json_reply({"jsonrpc": "2.0", "id": said.body["id"], "result": hello}, mcp_session_id="theirs")
+        return None
+
+    server = polite(answers)
+    with server.running() as url, behind(tmp_path, url, policies=[small]) as gateway:
+        session = begun(gateway)
+        batch = [PING | {"id": 5}, {"jsonrpc": "2.0", "id": 6, "method": "made/up"}, INITIALIZED, PING | {"id": 7}]
+        status, headers, raw = send(gateway, batch, mcp_session_id=session)
+
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    assert [(one["id"], "error" in one) for one in messages(raw)] == [(6, True), (5, False), (7, False)]
+    assert [said.body["method"] for said in server.heard if said.method == "POST"][2:] == [
+        "ping", "notifications/initialized", "ping",
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("MCPX-62")
+@pytest.mark.parametrize("answer", [(500, {}, []), json_reply(FINE | {"id": 9, "result": {"text": SECRET}})])
+def test_what_a_server_says_to_a_notification_reaches_nobody(tmp_path: Path, small: str, answer: Any) -> None:
+    server = polite(lambda said: answer if said.body and said.body.get("method") == INITIALIZED["method"] else None)
+    with server.running() as url, behind(tmp_path, url, policies=[small]) as gateway:
+        status, headers, _ = send(gateway, HELLO)
+        told = send(gateway, INITIALIZED, mcp_session_id=headers["mcp-session-id"])
+
+    assert (status, told[0], told[2]) == (200, 202, b"")
+
+
+@pytest.mark.spec("MCPX-61")
+async def test_a_gateway_that_is_not_open_asks_nobody(small: str) -> None:
+    where = Address(url="http://127.0.0.1:9/mcp", headers={})
+    told = McpServer(url=where.url)
+    with Guard(small) as guard:
+        one = Endpoint(name="all", settings=told, guard=guard, address=where, pins=Pins(), enforce=True)
+        gateway = McpGateway({"all": one}, Identities((), anonymous=True), limits=Limits(), metrics=Metrics(dict))
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": json.dumps(HELLO).encode(), "more_body": False}
+
+        async def send(event: dict[str, Any]) -> None:
+            sent.append(event)
+
+        headers = [(b"accept", BOTH.encode()), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "headers": headers, "query_string": b"", "client": None}
+        await gateway(scope, "/mcp/all", receive, send)
+
+    assert sent[0]["status"] == 503
+    assert code_of(sent[1]["body"]) == "upstream.not-open"
+
+
+@pytest.mark.spec("MCPX-64")
+@pytest.mark.parametrize("broken", [False, True])
+async def test_a_client_that_takes_nothing_is_gone(broken: bool) -> None:
+    async def send(event: dict[str, Any]) -> None:
+        if broken:
+            raise OSError
+        await asyncio.Event().wait()
+
+    reply = McpReply(send, {}, stalled_seconds=0.01)
+    with pytest.raises(ClientGone):
+        await reply.value(200, {"a": 1})
