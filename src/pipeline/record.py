@@ -19,7 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 from cmf.codec import dumps
 from pipeline.audit.evidence import commitment_of
 from pipeline.context import Context
-from pipeline.decision import Decision, Effect, Hit, StageRecord, ViewDecision
+from pipeline.decision import Action, Decision, Effect, Hit, StageRecord, Verdict, ViewDecision
 
 SCHEMA: Final = 1
 MAX_NAME: Final = 256  # characters of a name or URI from the traffic; the rest is cut, and the cut is listed
@@ -27,7 +27,8 @@ ERASED: Final = ("/input",)  # what an OPA log would hold and a record never doe
 _TRUSTS: Final = ("trusted", "untrusted", "claimed")
 _ABOUT_THE_CALL: Final = ("call", "before")  # entries of `origins` that are about no value
 _LABELS: Final = {"system": "cmf-pipeline", "version": version("cmf-pipeline")}
-
+_SPELLED: Final = {one: one.value for one in (*Verdict, *Action)}  # asking an enumeration itself takes longer
+_BARE: Final = re.compile(r"(?!data:)[a-z]+://[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_./-]*)?")  # nothing to take off
 
 SALT_BYTES: Final = 32
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")  # a name that cannot be a sentence, or hold one
@@ -194,21 +195,24 @@ def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _view(view: ViewDecision, where: str, masked: list[str]) -> dict[str, Any]:
-    shown = {
-        "path": view.path,
-        "kind": view.kind,
-        "role": view.role,
-        "uri": _cut(_bare(view.uri), view.uri, f"{where}/uri", masked),
-        "name": _cut(view.name, view.name, f"{where}/name", masked),
-        "action": view.action,
-        "direction": view.direction,
-        "verdict": view.verdict.value,
-        "outcome": view.outcome.value,
-        "hits": [_hit(hit) for hit in view.hits],
-        "origins": None if view.origins is None else _origins(view.origins),
-        "reused": True if view.reused else None,
-    }
-    return _present(shown)
+    # A decision has as many of these as its conversation has parts: what most of them lack is never put there.
+    shown: dict[str, Any] = {"path": view.path, "kind": view.kind}
+    if view.role is not None:
+        shown["role"] = view.role
+    if view.uri is not None:
+        shown["uri"] = _cut(_bare(view.uri), view.uri, f"{where}/uri", masked)
+    if view.name is not None:
+        shown["name"] = _cut(view.name, view.name, f"{where}/name", masked)
+    shown["action"] = view.action
+    shown["direction"] = view.direction
+    shown["verdict"] = _SPELLED[view.verdict]
+    shown["outcome"] = _SPELLED[view.outcome]
+    shown["hits"] = [_hit(hit) for hit in view.hits]
+    if view.origins is not None:
+        shown["origins"] = _origins(view.origins)
+    if view.reused:
+        shown["reused"] = True
+    return shown
 
 
 def _origins(origins: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -255,10 +259,10 @@ def _hit(hit: Hit) -> dict[str, Any]:
     return shown
 
 
-def _bare(uri: str | None) -> str | None:
+def _bare(uri: str) -> str:
     """The URI without credentials, query and fragment: keys to data travel there; no URI, no more than its scheme."""
-    if uri is None:
-        return None
+    if _BARE.fullmatch(uri):
+        return uri
     try:
         parts = urlsplit(uri)
         host = parts.netloc.rpartition("@")[2]
@@ -267,8 +271,8 @@ def _bare(uri: str | None) -> str | None:
         return uri.partition(":")[0]
 
 
-def _cut(shown: str | None, whole: str | None, where: str, masked: list[str]) -> str | None:
-    kept = shown[:MAX_NAME] if shown is not None else None
+def _cut(shown: str, whole: str, where: str, masked: list[str]) -> str:
+    kept = shown[:MAX_NAME]
     if kept != whole:
         masked.append(where)
     return kept

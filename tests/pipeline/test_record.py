@@ -36,6 +36,9 @@ def test_no_content_and_no_free_text_of_a_rule_is_in_a_record() -> None:
     [
         ("https://ann:pw@host.example:8443/a/b?token=t#part", "https://host.example:8443/a/b"),
         ("data:text/plain;base64,SGVsbG8=", "data"),
+        ("data://text/SGVsbG8", "data"),
+        ("tool://_/pay?to=ann", "tool://_/pay"),
+        ("tool://ann@_/pay", "tool://_/pay"),
         ("https://[broken", "https"),
         ("https://host/" + "a" * 300, "https://host/" + "a" * (MAX_NAME - 13)),
     ],

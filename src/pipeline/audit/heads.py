@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -52,12 +53,13 @@ class Head:
 
     def signed_bytes(self) -> bytes:
         """What the signature is over."""
-        return _CONTEXT + dumps({name: item for name, item in self.to_json().items() if name != "signature"})
+        said = self.to_json()
+        del said["signature"]
+        return _CONTEXT + dumps(said)
 
     def to_json(self) -> dict[str, Any]:
         """The head as a line of an exported file has it."""
-        names = ("log", "size", "root", "first", "batch", "at", "key", "signature")
-        return {name: getattr(self, name) for name in names}
+        return dict(zip(_TYPES, _FIELDS(self), strict=True))
 
     @classmethod
     def from_json(cls, found: Any) -> Self:
@@ -76,6 +78,7 @@ class Head:
 _TYPES: Final = {"log": str, "size": int, "root": str, "first": int, "batch": str, "at": int, "key": str} | {
     "signature": str
 }
+_FIELDS: Final = attrgetter(*_TYPES)
 
 
 def batch_digest(leaves: bytes | bytearray) -> str:
@@ -109,7 +112,7 @@ class Signer:
 
     def sign(self, head: Head) -> Head:
         """The head with its signature, under this key's id."""
-        named = replace(head, key=self.public_key.id)
+        named = head if head.key == self.public_key.id else replace(head, key=self.public_key.id)
         signature = self._private.sign(named.signed_bytes())
         return replace(named, signature=base64.b64encode(signature).decode("ascii"))
 

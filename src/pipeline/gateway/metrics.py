@@ -89,9 +89,10 @@ class Metrics:
         self.tally.recorded(record)
         self._decisions[record.verdict, record.action] += 1
         rules = rules_in(record)
-        self._rules.update(rules)
-        if record.action in _FORWARDED and not rules.isdisjoint(OUTAGE_RULES):
-            self._on_failure += 1
+        if rules:
+            self._rules.update(rules)
+            if record.action in _FORWARDED and not rules.isdisjoint(OUTAGE_RULES):
+                self._on_failure += 1
         seconds = run_seconds_in(record)
         if seconds is not None:
             self._runs.add(seconds)

@@ -90,7 +90,7 @@ class Log:
                 first=first,
                 batch=batch_digest(leaves),
                 at=self._now(),
-                key="",
+                key=signer.public_key.id,
             )
         )
         insert_rows(connection, HEADS, [{**head.to_json(), "leaves": bytes(leaves)}])
