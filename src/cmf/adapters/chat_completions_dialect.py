@@ -97,10 +97,15 @@ _CHOICE_MODES: Final[dict[str, ToolChoiceMode]] = {
 
 
 def stop_reason(raw: str, *, refused: bool, calls: bool) -> StopReason:
-    """The canonical reason. A refusal stands in the message, with `stop` beside it; so do calls that were forced."""
+    """The canonical reason. A refusal stands in the message, with `stop` beside it; so do calls that were forced.
+
+    Some services say "" beside calls, and others nothing but `stop`.
+    """
     reason = STOP_REASONS.get(raw, StopReason.OTHER)
-    if reason is StopReason.END:
-        return StopReason.REFUSAL if refused else StopReason.CALL if calls else reason
+    if calls and not refused and (reason is StopReason.END or not raw):
+        return StopReason.CALL
+    if refused and reason is StopReason.END:
+        return StopReason.REFUSAL
     return StopReason.OTHER if reason is StopReason.CALL and not calls else reason
 
 

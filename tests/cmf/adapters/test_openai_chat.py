@@ -475,13 +475,15 @@ def test_a_reply_without_a_role_is_the_assistants(role: Any) -> None:
 
 
 @pytest.mark.spec("OAC-13")
-def test_an_answer_that_was_forced_to_call_says_stop_and_means_the_call() -> None:
+@pytest.mark.parametrize("said", ["stop", ""])
+def test_an_answer_that_calls_and_says_stop_or_nothing_means_the_call(said: str) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
-    response = _reply({"content": None, "tool_calls": [call]}, "stop")
+    response = _reply({"content": None, "tool_calls": [call]}, said)
 
+    assert _reply({"content": "hi"}, said).choices[0].stop_reason is (StopReason.END if said else StopReason.OTHER)
     assert response.choices[0].stop_reason is StopReason.CALL
-    assert CHAT.to_wire_response(response)["choices"][0]["finish_reason"] == "stop"
+    assert CHAT.to_wire_response(response)["choices"][0]["finish_reason"] == said
     assert get("anthropic_messages").to_wire_response(response)["stop_reason"] == "tool_use"
 
 
