@@ -148,6 +148,22 @@ def reveal(site: Site, visit: Visit) -> Answer:
     return detail.decision(site, visit, revealed=site.again.shown(line))
 
 
+def ask(site: Site, visit: Visit) -> Answer:
+    """Ask that a second person agrees to content being shown."""
+    need(visit, Role.REVIEWER)
+    row = detail.known(site, visit.path["id"])
+    site.contents.ask(row.id, person=visit.person.name, reason=words(visit, "reason", needed=True))
+    return Redirect(f"/decisions/{row.id}")
+
+
+def grant(site: Site, visit: Visit) -> Answer:
+    """Agree that whoever asked sees what they asked for; nobody agrees with themselves."""
+    need(visit, Role.REVIEWER)
+    reason = words(visit, "reason", needed=True)
+    granted = site.contents.grant(visit.path["id"], person=visit.person.name, reason=reason)
+    return Redirect(f"/decisions/{granted.record}")
+
+
 def save_filter(site: Site, visit: Visit) -> Answer:
     """Save a query under a name; an empty query takes the name away."""
     need(visit, Role.REVIEWER)
@@ -195,7 +211,9 @@ def export(site: Site, visit: Visit) -> Answer:
     rows = site.catalog.all_of(site.catalog.select(site.query(text)))
     site.record(visit, "export", "export", {"query": text, "records": len(rows), "hash": set_hash(rows)})
     wanted = {row.id for row in rows}
-    wanted |= {word.id for word in site.catalog.words_of("review", "signoff", "reveal", "sample", "export")}
+    wanted |= {
+        word.id for word in site.catalog.words_of("review", "signoff", "reveal", "ask", "grant", "sample", "export")
+    }
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "evidence.zip"
         selection = Selection(text or "every decision", lambda leaf: leaf.id in wanted)
@@ -221,8 +239,10 @@ def _to_session(subject: str, session: str | None) -> Redirect:
 
 
 __all__ = [
+    "ask",
     "check",
     "export",
+    "grant",
     "reopen",
     "reveal",
     "review_decision",

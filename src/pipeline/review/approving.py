@@ -10,6 +10,7 @@ from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval
 from pipeline.errors import ApprovalError
 from pipeline.review.access import Role
+from pipeline.review.detail import told
 from pipeline.review.lists import decision_row
 from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, need
 from pipeline.review.telling import moment
@@ -27,8 +28,14 @@ def approvals(site: Site, visit: Visit) -> Page:
     waiting = site.approvals.pending()
     there = {one.asked.id for one in waiting}
     lately = [one for one in _asked_lately(site) if one.asked.id not in there]
-    data = {"rows": [_told(site, visit, one) for one in waiting], "lately": [_told(site, visit, one) for one in lately]}
-    return Page("approvals.html", data)
+    return Page(
+        "approvals.html",
+        {
+            "rows": [_told(site, visit, one) for one in waiting],
+            "lately": [_told(site, visit, one) for one in lately],
+            "asks": [told(one, visit) for one in site.contents.asks()],
+        },
+    )
 
 
 def _asked_lately(site: Site) -> Iterator[Approval]:

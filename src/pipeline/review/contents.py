@@ -17,6 +17,7 @@ from pipeline.replay import Replay
 from pipeline.replay_file import Entry, read_entry
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.store import contents as stored
+from pipeline.store.second_eyes import Ask, RevealGrant
 
 Json: TypeAlias = dict[str, Any]
 
@@ -44,6 +45,26 @@ class Contents(Protocol):
         """
         ...
 
+    def two_needed(self) -> bool:
+        """Whether a second person has to agree before anything is shown."""
+        ...
+
+    def ask(self, decision: str, *, person: str, reason: str) -> None:
+        """Put on record that `person` wants to see it. AuditError, StoreError as `reveal`."""
+        ...
+
+    def asks(self) -> Sequence[Ask]:
+        """What was asked and is open still, the oldest first."""
+        ...
+
+    def grant(self, ask: str, *, person: str, reason: str) -> RevealGrant:
+        """Put on record that `person` agrees. AuditError: to nothing that is asked, or to their own wish."""
+        ...
+
+    def granted(self, decision: str, *, person: str) -> RevealGrant | None:
+        """What lets `person` see it; None where nothing does."""
+        ...
+
     def newest(self, size: int, *, person: str, reason: str) -> Sequence[bytes]:
         """The last `size` lines that are kept, for a program, once it is on record who has it run and why.
 
@@ -69,6 +90,26 @@ class StoreContents:
     def reveal(self, decision: str, *, person: str, reason: str) -> bytes:
         """See `Contents`."""
         return self._contents.reveal(decision, actor=_revealing(person), reason=reason)
+
+    def two_needed(self) -> bool:
+        """See `Contents`."""
+        return self._contents.eyes.needed
+
+    def ask(self, decision: str, *, person: str, reason: str) -> None:
+        """See `Contents`."""
+        self._contents.eyes.ask(decision, actor=_revealing(person), reason=reason)
+
+    def asks(self) -> Sequence[Ask]:
+        """See `Contents`."""
+        return self._contents.eyes.asks()
+
+    def grant(self, ask: str, *, person: str, reason: str) -> RevealGrant:
+        """See `Contents`."""
+        return self._contents.eyes.grant(ask, actor=_revealing(person), reason=reason)
+
+    def granted(self, decision: str, *, person: str) -> RevealGrant | None:
+        """See `Contents`."""
+        return self._contents.eyes.granted(decision, _revealing(person))
 
     def newest(self, size: int, *, person: str, reason: str) -> Sequence[bytes]:
         """See `Contents`."""

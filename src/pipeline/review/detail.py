@@ -12,6 +12,7 @@ from pipeline.review.site import Page, Refused, Site, Visit
 from pipeline.review.telling import hits, moment, not_judged, sentence, skipped
 from pipeline.review.words import Disposition, Word
 from pipeline.store.overview import Placed
+from pipeline.store.second_eyes import Ask
 
 Json: TypeAlias = dict[str, Any]
 MOST: Final = 200  # decisions of a session that a page shows; the newest of more
@@ -86,6 +87,7 @@ def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
     """A decision: what happened first, then why, then everything that is on record of it."""
     row = known(site, visit.path["id"])
     body = site.body(row)
+    kept = site.contents.kept(row.id, body)
     data: Json = {
         **_entry(site, row, body),
         "rules": [] if body is None else _rules(site, row, body),
@@ -93,13 +95,33 @@ def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
         "masked": [] if body is None else [*body.get("masked", ())],
         "erased_pointers": [] if body is None else [*body.get("erased", ())],
         "integrity": _integrity(row),
-        "content": site.contents.kept(row.id, body).value,
+        "content": kept.value,
         "revealed": revealed,
+        "eyes": _eyes(site, visit, row) if kept is Kept.HERE else None,
         "dispositions": [one.value for one in Disposition],
         "at_hand": site.policies.of(row.revision) is not None,
         "kept": Kept.HERE.value,
     }
     return Page("decision.html", data)
+
+
+def _eyes(site: Site, visit: Visit, row: Placed) -> Json | None:
+    """What a second person has to say to content being shown; None where nobody has to."""
+    if not site.contents.two_needed():
+        return None
+    granted = site.contents.granted(row.id, person=visit.person.name)
+    return {
+        "granted": None if granted is None else {"by": granted.second, "until": moment(granted.expires_at)},
+        "asks": [told(one, visit) for one in site.contents.asks() if one.record == row.id],
+    }
+
+
+def told(one: Ask, visit: Visit) -> Json:
+    """Somebody's wish to see content, as a page has it."""
+    own = one.actor == visit.person.name
+    return {
+        "id": one.id, "decision": one.record, "by": one.actor, "reason": one.reason, "at": moment(one.at), "own": own,
+    }  # fmt: skip
 
 
 def known(site: Site, id: str) -> Placed:
@@ -146,4 +168,4 @@ def rule(site: Site, visit: Visit) -> Page:
     return Page("rule.html", data)
 
 
-__all__ = ["decision", "known", "rule", "session"]
+__all__ = ["decision", "known", "rule", "session", "told"]

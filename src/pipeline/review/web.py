@@ -76,6 +76,8 @@ _PAGES: Final[dict[str, _Handler]] = {
 _FORMS: Final[dict[str, _Handler]] = {
     "/decisions/{id}/review": actions.review_decision,
     "/decisions/{id}/reveal": actions.reveal,
+    "/decisions/{id}/ask": actions.ask,
+    "/asks/{id}": actions.grant,
     "/session/review": actions.review_session,
     "/sign": actions.sign,
     "/signoffs/{id}/reopen": actions.reopen,

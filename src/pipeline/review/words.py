@@ -13,7 +13,7 @@ from cmf.errors import DecodeError
 from pipeline.store.overview import Placed
 
 SCHEMA: Final = 1
-KINDS: Final = frozenset({"review", "signoff", "reveal", "filter", "sample", "export"})
+KINDS: Final = frozenset({"review", "signoff", "reveal", "ask", "grant", "filter", "sample", "export"})
 MAX_TEXT: Final = 4_000  # characters of a comment or reason
 
 
@@ -54,7 +54,7 @@ def word_of(row: Placed, body: bytes | None) -> Word | None:
         return None
     try:
         said = loads(body)
-        if row.kind == "reveal":  # kept by the contents themselves, which name several at once
+        if row.kind in ("reveal", "ask", "grant"):  # kept by the contents themselves, which name several at once
             about = {"decision": str(said["contents"][0]), "reason": str(said["reason"])}
             return Word(row.id, row.kind, row.at, str(said["actor"]), about)
         word = Word(row.id, row.kind, row.at, str(said["by"]["id"]), said)

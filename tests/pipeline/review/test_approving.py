@@ -10,17 +10,19 @@ from pathlib import Path
 import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.review.test_web import said
-from tests.pipeline.review.traffic import Client
+from tests.pipeline.review.traffic import Client, judged
 
 from cmf import Message, SubjectExtension
 from pipeline import Config, Context, Guard
+from pipeline.policy_set import load
 from pipeline.recorder import Recorder
 from pipeline.review.access import Role
 from pipeline.review.site import Site
 from pipeline.sessions import wall_clock
+from pipeline.store.acts import TWO_PEOPLE
 from pipeline.store.database import Store
 
-pytestmark = [pytest.mark.native, pytest.mark.spec("REV-26")]
+pytestmark = pytest.mark.native
 
 KEY = b"k" * 32
 ASKS = 'require_approval contains {"code": "test.pay", "reason": "A person decides."} if input.name == "pay"'
@@ -46,6 +48,7 @@ def run(guard: Guard) -> None:
     guard.run(Message.model_validate({"role": "assistant", "content": [CALL]}), context=context)
 
 
+@pytest.mark.spec("REV-26")
 def test_what_is_sealed_is_shown_to_a_signer_once_that_is_on_record(tmp_path: Path) -> None:
     with asked(tmp_path) as (store, _):
         site = Site(store, seal_key=KEY)
@@ -70,6 +73,7 @@ def test_what_is_sealed_is_shown_to_a_signer_once_that_is_on_record(tmp_path: Pa
         assert reviewer.post(path, answer="approve").status_code == 403
 
 
+@pytest.mark.spec("REV-26")
 def test_without_the_key_or_under_another_one_nothing_is_shown(tmp_path: Path) -> None:
     with asked(tmp_path) as (store, _):
         for key, code in ((None, "review.sealed"), (b"x" * 32, "approval.unreadable")):
@@ -79,6 +83,7 @@ def test_without_the_key_or_under_another_one_nothing_is_shown(tmp_path: Path) -
             assert (answer.status_code, code in answer.text, "CANARY" in answer.text) == (409, True, False)
 
 
+@pytest.mark.spec("REV-26")
 def test_who_asked_decides_nothing_and_is_told_so(tmp_path: Path) -> None:
     with asked(tmp_path) as (store, _):
         client = Client(Site(store, seal_key=KEY), name="ann")
@@ -92,6 +97,7 @@ def test_who_asked_decides_nothing_and_is_told_so(tmp_path: Path) -> None:
         assert client.json("/approvals")["rows"][0]["status"] == "pending"
 
 
+@pytest.mark.spec("REV-26")
 def test_what_came_of_a_yes_is_seen_from_asking_to_use(tmp_path: Path) -> None:
     with asked(tmp_path) as (store, guard):
         client = Client(Site(store))
@@ -114,6 +120,7 @@ def test_what_came_of_a_yes_is_seen_from_asking_to_use(tmp_path: Path) -> None:
         assert client.post(path, answer="deny").status_code == 409
 
 
+@pytest.mark.spec("REV-26")
 def test_a_no_stays_and_what_nobody_decided_lapses(tmp_path: Path) -> None:
     with asked(tmp_path) as (store, guard):
         client = Client(Site(store))
@@ -127,3 +134,41 @@ def test_a_no_stays_and_what_nobody_decided_lapses(tmp_path: Path) -> None:
         shown = client.json(f"/approvals/{row['id']}")
         assert (shown["status"], shown["lapsed"]) == ("denied", False)
         assert client.json("/approvals")["rows"] == []
+
+
+@pytest.mark.spec("REV-16")
+def test_content_is_shown_to_who_asked_once_another_person_agreed(tmp_path: Path) -> None:
+    denies = 'deny contains {"code": "test.no", "reason": "No."} if contains(input.content, "no")'
+    write_rules(tmp_path / "policy", {"no": denies}, kinds="text")
+    owner = SubjectExtension(id="olga", permissions=frozenset({TWO_PEOPLE}))
+    with judged(tmp_path, load(tmp_path / "policy"), "say CANARY") as store:
+        store.contents().eyes.need_two(True, actor=owner, reason="from now on")
+        site = Site(store)
+        ann, bob = Client(site, Role.REVIEWER, "ann"), Client(site, Role.REVIEWER, "bob")
+        viewer = Client(site, Role.VIEWER, "vic")
+        path = f"/decisions/{ann.json('/decisions')['rows'][0]['id']}"
+
+        assert "Put on record, then show" not in ann.get(path).text
+        assert ann.post(f"{path}/reveal", reason="why").status_code == 422
+        assert viewer.post(f"{path}/ask", reason="why").status_code == 403
+        assert ann.post(f"{path}/ask").status_code == 422
+        assert ann.post(f"{path}/ask", reason="A <b>complaint</b>").status_code == 303
+        (asks,) = ann.json("/approvals")["asks"]
+        assert (asks["by"], asks["own"]) == ("ann", True)
+        assert "Another person has to agree" in ann.get(path).text
+        assert "A &lt;b&gt;complaint" in bob.get("/approvals").text
+        assert ann.post(f"/asks/{asks['id']}", reason="me").status_code == 422
+        assert viewer.post(f"/asks/{asks['id']}", reason="me").status_code == 403
+        assert ann.post(f"{path}/reveal", reason="why").status_code == 422
+
+        agreed = bob.post(f"/asks/{asks['id']}", reason="It is needed")
+        assert (agreed.status_code, agreed.headers["location"]) == (303, path)
+        assert bob.post(f"{path}/reveal", reason="why").status_code == 422
+        assert ann.json("/approvals")["asks"] == []
+        assert "bob agreed that you see it" in ann.get(path).text
+        assert "CANARY" not in ann.get(path).text
+        shown = ann.post(f"{path}/reveal", reason="why")
+        assert (shown.status_code, "CANARY" in shown.text) == (200, True)
+        assert [(word["kind"], word["by"]) for word in ann.json(path)["words"]] == [
+            ("ask", "ann"), ("grant", "bob"), ("reveal", "ann"),
+        ]  # fmt: skip

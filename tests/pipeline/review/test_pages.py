@@ -203,7 +203,9 @@ def test_an_empty_store_has_pages(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("REV-34")
-@pytest.mark.parametrize("kind", ["review", "signoff", "sample", "filter", "export", "reveal", "decision"])
+@pytest.mark.parametrize(
+    "kind", ["review", "signoff", "sample", "filter", "export", "reveal", "ask", "grant", "decision"]
+)
 @pytest.mark.parametrize(
     "body",
     [

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.review.traffic import HOSTILE, Client, opened, record
+from tests.pipeline.review.traffic import HOSTILE, Client, judged, opened, record
 
-from cmf import Message
-from pipeline import Config, Guard
 from pipeline.bundle_signing import packed
 from pipeline.policy_set import PolicySet, load
 from pipeline.record import Record
-from pipeline.recorder import Recorder
 from pipeline.review.access import Role
 from pipeline.review.revisions import REPLAYED
 from pipeline.review.rules import PoliciesAtHand
@@ -47,18 +42,6 @@ def keep(store: Store, revision: str, bundle: bytes) -> None:
         verdict="none", action="load", revision=revision, body=b"{}", kind="policy",
     )  # fmt: skip
     keep_policies(store, revision, bundle, row)
-
-
-@contextmanager
-def judged(folder: Path, policies: PolicySet, *texts: str) -> Iterator[Store]:
-    """A store with decisions about these texts of a user, and their content."""
-    with Store.at(folder / "s.sqlite3") as store:
-        config = Config(content="whole")
-        with Guard(policies, config=config, sessions=store.sessions(), recorder=Recorder(store)) as guard:
-            for said in texts:
-                part = {"content_type": "text", "text": said}
-                guard.run(Message.model_validate({"role": "user", "content": [part]}))
-        yield store
 
 
 @pytest.mark.spec("REV-9", "REV-14")

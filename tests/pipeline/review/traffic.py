@@ -12,9 +12,13 @@ from typing import Any
 from starlette.testclient import TestClient
 from ulid import ULID
 
+from cmf.message import Message
 from cmf.security import SubjectExtension
+from pipeline.assembly import Config
 from pipeline.context import Context
 from pipeline.decision import Action, Coverage, Decision, Effect, Hit, Mode, Skipped, Verdict, ViewDecision
+from pipeline.guard import Guard
+from pipeline.policy_set import PolicySet
 from pipeline.record import Content, Record, Run, record_of
 from pipeline.recorder import Recorder
 from pipeline.review.access import Named, Person, Role
@@ -99,6 +103,18 @@ def opened(folder: Path, *records: Record) -> Iterator[Store]:
     """A store with these records."""
     with Store.at(folder / "s.sqlite3") as store:
         keep(store, *records)
+        yield store
+
+
+@contextmanager
+def judged(folder: Path, policies: PolicySet, *texts: str) -> Iterator[Store]:
+    """A store with decisions about these texts of a user, and their content."""
+    with Store.at(folder / "s.sqlite3") as store:
+        config = Config(content="whole")
+        with Guard(policies, config=config, sessions=store.sessions(), recorder=Recorder(store)) as guard:
+            for said in texts:
+                part = {"content_type": "text", "text": said}
+                guard.run(Message.model_validate({"role": "user", "content": [part]}))
         yield store
 
 
