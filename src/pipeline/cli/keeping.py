@@ -21,7 +21,7 @@ class Conversation(StrEnum):
     AISDK = "aisdk"
 
 
-Place = Annotated[Path, typer.Argument(metavar="STORE", help="The database: a SQLite file.")]
+Place = Annotated[str, typer.Argument(metavar="STORE", help="The database: a SQLite file, or postgresql://…")]
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The conversation's id: sess_….")]
 OutputAs = Annotated[FiguresAs, typer.Option("--format", help="How to write it.")]
 
@@ -42,7 +42,7 @@ def list_sessions(
 
 @ledger.command("import")
 def read(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The database; made if it is missing.")],
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The database; a file is made if it is missing.")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="The conversation, or - for standard input.")],
     source: Annotated[Conversation, typer.Option("--from", help="The format that FILE is in.")],
     session: Annotated[str, typer.Option("--session", help="What the client calls it.")],
@@ -80,6 +80,21 @@ def cost(
     from pipeline.cli import ledger as does
 
     does.cost(store, session, prices=prices, write_it=reprice, as_json=output is FiguresAs.JSON)
+
+
+@ledger.command("tally")
+def tally(
+    store: Place,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most, those changed last.")] = 100,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", help="Under this price table (YAML), not as it was.")
+    ] = None,
+    output: OutputAs = FiguresAs.TEXT,
+) -> None:
+    """Print of each conversation what it cost, how many calls nobody answered, and which tools failed how often."""
+    from pipeline.cli import ledger as does
+
+    does.tally(store, limit=limit, prices=prices, as_json=output is FiguresAs.JSON)
 
 
 @ledger.command("calls")

@@ -1,4 +1,4 @@
-"""`cmf ledger`: conversations listed, taken in, printed, priced."""
+"""`cmf ledger`: conversations listed, taken in, printed, priced, tallied."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ import typer
 
 from cmf.adapters import loss
 from cmf.codec import dumps
-from cmf.pricing import parse_table
+from cmf.pricing import PriceTable, parse_table
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.display import visible
 from pipeline.errors import ConfigError
-from pipeline.ledger.costs import cost_of
+from pipeline.ledger.costs import Cost, cost_of
 from pipeline.ledger.formats import read_conversation, write_conversation
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.ledger import Ledger
+from pipeline.store.tallies import tallies
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def list_sessions(store: Path, *, limit: int, as_json: bool) -> None:
+def list_sessions(store: str, *, limit: int, as_json: bool) -> None:
     """Print the conversations that were changed last."""
     with _opened(store) as ledger:
         found = ledger.sessions(limit=limit)
@@ -38,11 +39,11 @@ def list_sessions(store: Path, *, limit: int, as_json: bool) -> None:
         typer.echo(visible(f"{one.id}  {at}  {(one.subject or '-').removeprefix('id:')}  {one.session or '-'}"))
 
 
-def read(store: Path, file: str, *, source: str, session: str, subject: str | None) -> None:
+def read(store: str, file: str, *, source: str, session: str, subject: str | None) -> None:
     """Append a conversation from a file, and print the id of where it is."""
     with one_line_errors(file):
         messages = read_conversation(read_bytes(file), source)
-        with Store.at(store) as opened:
+        with Store.named(store, keyless=True) as opened:
             ledger = opened.ledger()
             known = ledger.open("anonymous" if subject is None else f"id:{subject}", session)
             run = ledger.begin(known)
@@ -51,7 +52,7 @@ def read(store: Path, file: str, *, source: str, session: str, subject: str | No
     typer.echo(known)
 
 
-def write(store: Path, session: str, *, target: str) -> None:
+def write(store: str, session: str, *, target: str) -> None:
     """Print a conversation; what the format cannot say goes to standard error."""
     with _opened(store) as ledger, loss.collecting() as losses:
         ledger.session(session)
@@ -61,17 +62,16 @@ def write(store: Path, session: str, *, target: str) -> None:
     typer.echo(written.decode().rstrip("\n"))
 
 
-def cost(store: Path, session: str, *, prices: Path | None, write_it: bool, as_json: bool) -> None:
+def cost(store: str, session: str, *, prices: Path | None, write_it: bool, as_json: bool) -> None:
     """Print what a conversation cost, or would cost; with `write_it`, put that into it."""
     with _opened(store) as ledger:
         ledger.session(session)
-        table = None if prices is None else parse_table(read_bytes(str(prices)).decode("utf-8", "replace"))
+        table = _table(prices)
         if write_it and table is None:
             raise ConfigError("there is no price table to write by", hint="give it with --prices")
         found = ledger.reprice(session, table) if write_it and table else cost_of(ledger.messages(session), table)
-    shown: dict[str, Any] = {"total_usd": str(found.total), "by_model": {m: str(c) for m, c in found.by_model.items()}}
     if as_json:
-        typer.echo(dumps(shown | {"unpriced": list(found.unpriced)}).decode())
+        typer.echo(dumps(_cost_shown(found)).decode())
     else:
         for model, amount in sorted(found.by_model.items()):
             typer.echo(visible(f"{amount:>16} USD  {model or '-'}"))
@@ -80,7 +80,23 @@ def cost(store: Path, session: str, *, prices: Path | None, write_it: bool, as_j
         fail(f"{len(found.unpriced)} messages have no price: what they cost is not in this", Exit.REFUSED)
 
 
-def calls(store: Path, *, failed: bool, as_json: bool) -> None:
+def tally(store: str, *, limit: int, prices: Path | None, as_json: bool) -> None:
+    """Print what each conversation cost, how many of its calls nobody answered, and which tools failed in it."""
+    with _opened(store) as ledger:
+        found = tallies(ledger, limit=limit, prices=_table(prices))
+    for one in found:
+        if as_json:
+            counted = {"unanswered": one.unanswered, "failed": dict(one.failed)}
+            typer.echo(dumps({"session": asdict(one.session), "cost": _cost_shown(one.cost), **counted}).decode())
+            continue
+        more = "+?" if one.cost.unpriced else ""
+        failed = ", ".join(f"{name} {times}" for name, times in one.failed.items()) or "-"
+        typer.echo(
+            visible(f"{one.session.id}  {one.cost.total:>14}{more} USD  {one.unanswered:>4} waiting  failed: {failed}")
+        )
+
+
+def calls(store: str, *, failed: bool, as_json: bool) -> None:
     """Print the calls without answers, or how often which tool failed."""
     with _opened(store) as ledger:
         if failed:
@@ -99,12 +115,21 @@ def calls(store: Path, *, failed: bool, as_json: bool) -> None:
             typer.echo(visible(line))
 
 
+def _table(prices: Path | None) -> PriceTable | None:
+    return None if prices is None else parse_table(read_bytes(str(prices)).decode("utf-8", "replace"))
+
+
+def _cost_shown(cost: Cost) -> dict[str, Any]:
+    by_model = {model: str(amount) for model, amount in cost.by_model.items()}
+    return {"total_usd": str(cost.total), "by_model": by_model, "unpriced": list(cost.unpriced)}
+
+
 @contextmanager
-def _opened(store: Path) -> Iterator[Ledger]:
+def _opened(store: str) -> Iterator[Ledger]:
     with one_line_errors():
         open_to_read(store).dispose()  # a file that is missing is not made
-        with Store.at(store) as opened:
+        with Store.named(store, keyless=True) as opened:
             yield opened.ledger()
 
 
-__all__ = ["calls", "cost", "list_sessions", "read", "write"]
+__all__ = ["calls", "cost", "list_sessions", "read", "tally", "write"]

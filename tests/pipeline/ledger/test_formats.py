@@ -68,32 +68,30 @@ def test_what_is_no_conversation_is_refused_without_quoting_it(name: str, data: 
 
 
 @pytest.mark.spec("LED-13")
-def test_what_has_no_price_is_named_and_nothing_is_written(tmp_path: Path) -> None:
-    with Store.at(tmp_path / "s.sqlite3") as store:
-        ledger = store.ledger()
-        session = ledger.open("anonymous", "s")
-        messages = added(ledger, session, used("anthropic:claude", 1_000_000), used("other:model", 5))
-        before = ledger.messages(session)
-        with pytest.raises(LedgerError) as refused:
-            ledger.reprice(session, parse_table(PRICES))
-        assert refused.value.path == f"messages[{messages[1].id}]"
-        assert ledger.messages(session) == before
-        assert cost_of(before, parse_table(PRICES)).unpriced == (messages[1].id,)
+def test_what_has_no_price_is_named_and_nothing_is_written(database: Store) -> None:
+    ledger = database.ledger()
+    session = ledger.open("anonymous", "s")
+    messages = added(ledger, session, used("anthropic:claude", 1_000_000), used("other:model", 5))
+    before = ledger.messages(session)
+    with pytest.raises(LedgerError) as refused:
+        ledger.reprice(session, parse_table(PRICES))
+    assert refused.value.path == f"messages[{messages[1].id}]"
+    assert ledger.messages(session) == before
+    assert cost_of(before, parse_table(PRICES)).unpriced == (messages[1].id,)
 
 
 @pytest.mark.spec("LED-13")
-def test_a_conversation_is_priced_anew_for_good(tmp_path: Path) -> None:
-    with Store.at(tmp_path / "s.sqlite3") as store:
-        ledger = store.ledger()
-        session = ledger.open("anonymous", "s")
-        added(ledger, session, text("user", "x"), used("anthropic:claude", 1), used("anthropic:claude", 2))
-        assert cost_of(ledger.messages(session)).unpriced
-        cost = ledger.reprice(session, parse_table(PRICES))
-        assert cost.total == Decimal("0.000009")
-        kept = cost_of(ledger.messages(session))
-        assert (kept.total, kept.unpriced) == (cost.total, ())
-        dearer = parse_table(PRICES.replace(": 3.00", ": 30.00").replace('"1"', '"2"'))
-        assert cost_of(ledger.messages(session), dearer).by_model == {"anthropic:claude": Decimal("0.00009")}
+def test_a_conversation_is_priced_anew_for_good(database: Store) -> None:
+    ledger = database.ledger()
+    session = ledger.open("anonymous", "s")
+    added(ledger, session, text("user", "x"), used("anthropic:claude", 1), used("anthropic:claude", 2))
+    assert cost_of(ledger.messages(session)).unpriced
+    cost = ledger.reprice(session, parse_table(PRICES))
+    assert cost.total == Decimal("0.000009")
+    kept = cost_of(ledger.messages(session))
+    assert (kept.total, kept.unpriced) == (cost.total, ())
+    dearer = parse_table(PRICES.replace(": 3.00", ": 30.00").replace('"1"', '"2"'))
+    assert cost_of(ledger.messages(session), dearer).by_model == {"anthropic:claude": Decimal("0.00009")}
 
 
 @pytest.mark.spec("CLI-84")
@@ -130,3 +128,33 @@ def test_failed_tools_are_counted(tmp_path: Path) -> None:
     lines = write_conversation([call("a"), result("a", failed=True)], "canonical").decode()
     session = cmf("import", store, "-", "--from", "canonical", "--session", "s", given=lines).stdout.strip()
     assert cmf("calls", store, "--failed").stdout.split() == [session, "1", "search"]
+
+
+@pytest.mark.spec("LED-14")
+@pytest.mark.spec("CLI-84")
+def test_each_conversation_is_told_by_its_cost_and_its_calls(database: Store, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(PRICES)
+    ledger = database.ledger()
+    busy, dear = ledger.open("id:ann", "busy"), ledger.open("id:bob", "dear")
+    added(ledger, busy, call("a"), call("b"), call("c"), result("a", failed=True), result("b", failed=True))
+    added(ledger, dear, used("anthropic:claude", 2), used("other:model", 1))
+    url = database.engine.url.render_as_string(hide_password=False)
+    place = str(tmp_path / "store.sqlite3") if url.startswith("sqlite") else url
+
+    told = [
+        json.loads(line) for line in cmf("tally", place, "--prices", prices, "--format", "json").stdout.splitlines()
+    ]
+    lines = cmf("tally", place, "--prices", prices, "-n", 5).stdout.splitlines()
+
+    by_name = {one["session"]["session"]: one for one in told}
+    assert (by_name["busy"]["unanswered"], by_name["busy"]["failed"]) == (1, {"search": 2})
+    assert by_name["busy"]["cost"] == {"total_usd": "0", "by_model": {}, "unpriced": []}
+    assert by_name["dear"]["cost"]["total_usd"] == "0.000006"
+    assert len(by_name["dear"]["cost"]["unpriced"]) == 1
+    assert (by_name["dear"]["unanswered"], by_name["dear"]["failed"]) == (0, {})
+    assert sorted(line.split("  ")[0] for line in lines) == sorted((busy, dear))
+    assert {"+?" in line for line in lines if line.startswith(dear)} == {True}
+    assert [line for line in lines if line.endswith("failed: search 2")]
+    assert len(cmf("tally", place, "-n", 1).stdout.splitlines()) == 1
+    assert cmf("tally", tmp_path / "missing").exit_code == 5

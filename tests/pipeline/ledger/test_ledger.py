@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, inspect, update
 from sqlalchemy.exc import OperationalError
 
 from cmf import Message
 from pipeline.errors import LedgerError, StoreError
 from pipeline.store.database import Store
 from pipeline.store.ledger import Ledger
+from pipeline.store.tables import MESSAGES
 
 SCHEMA_OF_SEED = """
 CREATE TABLE sessions (id TEXT PRIMARY KEY, workspace_path TEXT NOT NULL, active_model TEXT, routing_policy_json TEXT,
@@ -36,14 +36,8 @@ CREATE INDEX idx_tool_calls_session_status ON tool_calls(session_id, status);
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.at(tmp_path / "s.sqlite3") as store:
-        yield store
-
-
-@pytest.fixture
-def ledger(store: Store) -> Ledger:
-    return store.ledger()
+def ledger(database: Store) -> Ledger:
+    return database.ledger()
 
 
 def text(role: str, said: str) -> Message:
@@ -193,8 +187,8 @@ def test_with_messages_go_their_calls_and_the_answers_that_they_were(ledger: Led
 
 @pytest.mark.spec("LED-9")
 @pytest.mark.parametrize("name", ["before_cursor_execute", "commit"])
-def test_a_commit_that_fails_anywhere_leaves_the_conversation_before_it(store: Store, name: str) -> None:
-    ledger = store.ledger()
+def test_a_commit_that_fails_anywhere_leaves_the_conversation_before_it(database: Store, name: str) -> None:
+    ledger = database.ledger()
     session = ledger.open("id:ann", "s")
     first = added(ledger, session, text("user", "M1"), call("call_1"), result("call_1"))
     failed = 0
@@ -208,13 +202,13 @@ def test_a_commit_that_fails_anywhere_leaves_the_conversation_before_it(store: S
             if left[0] < 0 and threading.current_thread().name == "cmf-store-writer":
                 raise OperationalError("", {}, Exception())
 
-        event.listen(store.engine, name, fail, named=True)
+        event.listen(database.engine, name, fail, named=True)
         try:
             ledger.commit(run)
             done = True
         except StoreError:
             done = False
-        event.remove(store.engine, name, fail)
+        event.remove(database.engine, name, fail)
         if done:
             break
         assert said(ledger, session) == ["M1", "", ""]
@@ -224,13 +218,13 @@ def test_a_commit_that_fails_anywhere_leaves_the_conversation_before_it(store: S
 
 
 @pytest.mark.spec("LED-3")
-def test_a_row_that_holds_no_message_is_named_and_not_shown(store: Store) -> None:
-    ledger = store.ledger()
+def test_a_row_that_holds_no_message_is_named_and_not_shown(database: Store) -> None:
+    ledger = database.ledger()
     session = ledger.open("id:ann", "s")
     (message,) = added(ledger, session, text("user", "SECRET"))
     for content in ("{", "[{}]", "null"):
-        with store.engine.begin() as connection:
-            connection.exec_driver_sql("UPDATE messages SET content_json = ?", (content,))
+        with database.engine.begin() as connection:
+            connection.execute(update(MESSAGES).values(content_json=content))
         with pytest.raises(LedgerError) as refused:
             ledger.messages(session)
         assert refused.value.path == f"messages[{message.id}]"
@@ -238,19 +232,19 @@ def test_a_row_that_holds_no_message_is_named_and_not_shown(store: Store) -> Non
 
 
 @pytest.mark.spec("LED-2")
-def test_the_tables_are_those_of_the_seed_and_more(store: Store) -> None:
+def test_the_tables_are_those_of_the_seed_and_more(database: Store) -> None:
     reference = sqlite3.connect(":memory:")
     reference.executescript(SCHEMA_OF_SEED)
-    with store.engine.connect() as connection:
-        for table in ("sessions", "messages", "tool_calls"):
-            ours = {
-                row[1]: (row[2], row[3], row[5]) for row in connection.exec_driver_sql(f"PRAGMA table_info({table})")
-            }
-            for row in reference.execute(f"PRAGMA table_info({table})"):
-                kind, required, key = ours[row[1]]
-                assert kind.replace("BIGINT", "INTEGER") == row[2], row[1]
-                assert (required or key, key) == (row[3] or row[5], row[5]), row[1]
-        indexes = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type='index'")}
+    ours = inspect(database.engine)
+    for table in ("sessions", "messages", "tool_calls"):
+        columns = {column["name"]: column for column in ours.get_columns(table)}
+        keys = ours.get_pk_constraint(table)["constrained_columns"]
+        for _, name, kind, required, _, key in reference.execute(f"PRAGMA table_info({table})"):
+            assert str(columns[name]["type"]).replace("BIGINT", "INTEGER") == kind, name
+            assert (not columns[name]["nullable"] or name in keys) == bool(required or key), name
+            assert (name in keys) == bool(key), name
+    reference.close()
+    indexes = {index["name"] for table in ("messages", "tool_calls") for index in ours.get_indexes(table)}
     assert indexes >= {"idx_messages_session_created", "idx_tool_calls_session_status"}
 
 
