@@ -18,6 +18,7 @@ from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities
+from cmf.content import ToolCallPart
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import UnsupportedError
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
@@ -220,7 +221,7 @@ def _response(raw: Any, names: Mapping[str, str]) -> Response:
         message = replace(message, status=status)
     word = notes.get("finishReason")
     word = word if isinstance(word, str) else None
-    stop = STOP_REASONS.get(word, StopReason.OTHER) if word is not None else None
+    stop = _meant(word, message) if word is not None else None
     choices.append(trusted(Choice, message=message, stop_reason=stop, raw_stop_reason=word))
     return trusted(Response, choices=tuple(choices), error=error, extra=freeze({FORMAT: own}) if own else None)
 
@@ -274,10 +275,22 @@ def _notes(response: Response) -> dict[str, Any]:
     return {**notes, "errors": [{"type": "error", "errorText": error.message or ""}, *others]}
 
 
+def _meant(word: str, message: Message) -> StopReason:
+    """The reason that a word says; a call is one only where there is a call."""
+    reason = STOP_REASONS.get(word, StopReason.OTHER)
+    return StopReason.OTHER if reason is StopReason.CALL and not _calls(message) else reason
+
+
+def _calls(message: Message) -> bool:
+    return any(isinstance(part, ToolCallPart) for part in message.content)
+
+
 def _stop_word(choice: Choice | None) -> str | None:
     if choice is None:
         return None
     raw, reason = choice.raw_stop_reason, choice.stop_reason
-    if raw is not None and STOP_REASONS.get(raw, StopReason.OTHER) is reason:
+    if raw is not None and _meant(raw, choice.message) is reason:
         return raw
+    if reason is StopReason.CALL and not _calls(choice.message):
+        return "stop"
     return None if reason is None else _STOP_WORDS.get(reason, "other")

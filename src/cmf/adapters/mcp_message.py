@@ -96,7 +96,7 @@ def _read_result(raw: FrozenDict, path: str, answer_id: str | None, known: About
         opaque(known.method or "result", raw, Role.TOOL, one.said)
         return
     if answering and any(key_of(message) == "message" for message in one.said.messages):
-        one.stop = read_stop(result)
+        one.stop = read_stop(result, one.said.messages)
         one.model = result.take("model", str)
     one.extra |= result.rest("result") or {}
 

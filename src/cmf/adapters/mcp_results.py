@@ -188,19 +188,33 @@ def _write_prompt_result(message: Message) -> dict[str, Any]:
     return {"messages": write_messages(part.messages)}
 
 
-def read_stop(result: Fields) -> tuple[StopReason | None, str | None]:
-    """Why the client's model stopped, with the wire's own word."""
+def read_stop(result: Fields, messages: Sequence[Message]) -> tuple[StopReason | None, str | None]:
+    """Why the client's model stopped, with the wire's own word; a call is the reason only where there is one."""
     raw = result.take("stopReason", str)
-    return (None, None) if raw is None else (STOP_REASONS.get(raw, StopReason.OTHER), raw)
+    return (None, None) if raw is None else (_meant(raw, calls=any(_calls(one) for one in messages)), raw)
+
+
+def _meant(raw: str, *, calls: bool) -> StopReason:
+    reason = STOP_REASONS.get(raw, StopReason.OTHER)
+    return StopReason.OTHER if reason is StopReason.CALL and not calls else reason
+
+
+def _calls(message: Message) -> bool:
+    return any(isinstance(part, ToolCallPart) for part in message.content)
 
 
 def write_stop(choice: Choice) -> str | None:
     """The wire's word for why it stopped: the one it came with, if that still says the same."""
     raw, reason = choice.raw_stop_reason, choice.stop_reason
-    if raw is not None and STOP_REASONS.get(raw, StopReason.OTHER) is reason:
+    calls = _calls(choice.message)
+    if raw is not None and _meant(raw, calls=calls) is reason:
         return raw
     if reason is None:
         return None
+    if reason is StopReason.END and calls:
+        return "toolUse"
+    if reason is StopReason.CALL and not calls:
+        return "endTurn"
     if reason not in _STOP_WORDS:
         drop(FORMAT, "stop_reason", "no such word", message=choice.message)
     return _STOP_WORDS.get(reason, "endTurn")

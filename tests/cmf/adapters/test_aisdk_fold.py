@@ -20,6 +20,7 @@ from cmf.enums import MessageStatus, StopReason
 from cmf.errors import CmfError
 from cmf.frozen import same_spelling
 from cmf.request import ErrorInfo, Response
+from cmf.value import replace
 from tests.cmf.adapters.aisdk_bodies import AISDK, STEP, read, shown, text, tool, ui
 from tests.cmf.adapters.streams import unmarked
 from tests.cmf.adapters.wiredata import WIRE, first_difference, records
@@ -217,7 +218,7 @@ def test_a_stream_that_is_nothing_but_an_error_is_an_error_body() -> None:
         ("stop", StopReason.END),
         ("length", StopReason.MAX_TOKENS),
         ("content-filter", StopReason.CONTENT_FILTER),
-        ("tool-calls", StopReason.CALL),
+        ("tool-calls", StopReason.OTHER),  # without a call
         ("error", StopReason.ERROR),
         ("other", StopReason.OTHER),
         ("never heard", StopReason.OTHER),
@@ -229,6 +230,20 @@ def test_the_finish_reason_is_read_by_a_table(word: str, reason: StopReason) -> 
 
     assert (response.choices[0].stop_reason, response.choices[0].raw_stop_reason) == (reason, word)
     assert {"data": finish} in AISDK.to_wire_events(response)
+
+
+@pytest.mark.spec("AISDK-8")
+def test_an_answer_whose_calls_were_taken_away_did_not_stop_for_them() -> None:
+    call = {"type": "tool-input-available", "toolCallId": "t", "toolName": "f", "input": {}}
+    finish = {"type": "finish", "finishReason": "tool-calls"}
+    response = AISDK.from_wire_response(AISDK.fold_events(events(START, call, finish)))
+    choice = response.choices[0]
+
+    edited = replace(response, choices=(replace(choice, message=replace(choice.message, content=())),))
+
+    assert choice.stop_reason is StopReason.CALL
+    assert {"data": finish} in AISDK.to_wire_events(response)
+    assert {"data": {"type": "finish", "finishReason": "stop"}} in AISDK.to_wire_events(edited)
 
 
 @pytest.mark.spec("AISDK-8")

@@ -15,6 +15,7 @@ from cmf.decomposition import iter_views
 from cmf.enums import StopReason
 from cmf.frozen import same_spelling
 from cmf.request import ErrorInfo
+from cmf.value import replace
 from tests.cmf.adapters.mcp_bodies import MCP, PNG, again, answer, call, kinds
 
 RESULTS: list[tuple[dict[str, Any], list[str]]] = [
@@ -95,7 +96,7 @@ def test_structured_content_does_not_outlive_an_edit_of_what_it_repeats() -> Non
         ("endTurn", StopReason.END),
         ("stopSequence", StopReason.STOP_SEQUENCE),
         ("maxTokens", StopReason.MAX_TOKENS),
-        ("toolUse", StopReason.CALL),
+        ("toolUse", StopReason.OTHER),  # without a call
         ("later", StopReason.OTHER),
     ],
 )
@@ -105,6 +106,21 @@ def test_the_stop_reason_is_read_by_a_table(word: str, reason: StopReason) -> No
     choice = MCP.from_wire_response(body).choices[0]
 
     assert (choice.stop_reason, choice.raw_stop_reason) == (reason, word)
+
+
+@pytest.mark.spec("MCP-6")
+def test_the_stop_reason_follows_the_calls_of_the_message() -> None:
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    body = answer({"role": "assistant", "content": [use], "model": "m", "stopReason": "toolUse"})
+    response = MCP.from_wire_response(body)
+    choice = response.choices[0]
+    silent = replace(choice, message=replace(choice.message, content=()))
+    ended = replace(choice, stop_reason=StopReason.END, raw_stop_reason="stop")
+
+    assert choice.stop_reason is StopReason.CALL
+    assert MCP.to_wire_response(response) == body
+    assert MCP.to_wire_response(replace(response, choices=(silent,)))["result"]["stopReason"] == "endTurn"
+    assert MCP.to_wire_response(replace(response, choices=(ended,)))["result"]["stopReason"] == "toolUse"
 
 
 @pytest.mark.spec("MCP-7")
