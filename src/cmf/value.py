@@ -99,12 +99,12 @@ def value(cls: type[_T]) -> type[_T]:
     return cast("type[_T]", made)
 
 
-def trusted(cls: type[_T], **fields: Any) -> _T:
+def trusted(cls: type[_Slotted], **fields: Any) -> _Slotted:
     """A `cls` built without validation, for code that made every field itself (decoders, `replace`).
 
     The caller vouches for types, frozenness and strict text. Missing fields get their defaults.
     """
-    make: Callable[..., _T] = _makers.get(cls) or _maker(cls)
+    make: Callable[..., _Slotted] = _makers.get(cls) or _maker(cls)
     return make(**fields)
 
 

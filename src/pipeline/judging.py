@@ -18,7 +18,7 @@ from cmf.enums import ViewKind
 from cmf.errors import CmfError
 from cmf.message import Message
 from cmf.request import Request
-from cmf.value import replace, to_bytes
+from cmf.value import replace, to_bytes, trusted
 from cmf.view import MessageView
 from pipeline.data_policy import DataRule
 from pipeline.decision import Action, Coverage, Hit, Mode, RuleFacts, Skipped, ViewDecision, hits_of, view_decision
@@ -67,7 +67,8 @@ class Law:
         said = hits_of(result, self.rules, view.kind)
         if said and self.excuses.active:
             said = self.excuses(said, view.uri)
-        return (*said, *self.data(view, origins))
+        more = self.data(view, origins)
+        return (*said, *more) if more else said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +315,8 @@ class Judge:
         others, brought_others = added_labels(of_rest, value, basis.lifted)
         labels, brought = {**labels, **more}, brought | brought_more
         done = _edits_of(start) if is_same else None
-        return Judged(
+        return trusted(
+            Judged,
             views=views,
             hit=[*of_rest, *before, *of_new],
             new=[*of_rest, *of_new] if done is not None else [*of_rest, *before, *of_new],

@@ -7,7 +7,7 @@ reworded has no source, and one that also happens to stand in trusted text has a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -150,7 +150,7 @@ class Index:
         labels: set[str] = set()
         writes = call.profile is None or call.profile.writes
         for path, content in _values(part):
-            sources = self._sources(content)[0]
+            sources = self._sources(content)[0] if self._group_list else []
             labels.update(label for source in sources for label in source["labels"])
             founded = any(source["trust"] == TRUSTED for source in sources)
             if not founded and isinstance(content, str):
@@ -249,27 +249,31 @@ class Index:
     def _look_into(
         self, held: Any, path: tuple[str | int, ...], at: str, profile: Profile | None, entries: list[Origin]
     ) -> None:
-        """Add the entries of all that is held at `path`, which as a pointer is `at`; of a key before what it holds."""
-        if isinstance(held, dict):
-            for key, item in held.items():
-                under, pointed = (*path, key), f"{at}/{escaped(key)}"
-                if path:  # argument names are the tool's own words
-                    use = "control" if profile is None else profile.use_of(under)
-                    entries.append(self._entry(pointed, "key", use, key))
+        """Add the entries of all that is in `held`, which is at `path`, as a pointer `at`; a key before its item."""
+        keyed = isinstance(held, dict)
+        has_keys = keyed and bool(path)  # argument names are the tool's own words
+        items: Iterable[tuple[Any, Any]] = held.items() if keyed else enumerate(held)
+        for step, item in items:
+            under, pointed = (*path, step), f"{at}/{escaped(step) if keyed else step}"
+            holds = type(item) not in _LEAVES and isinstance(item, _HOLDING)
+            use = "control" if profile is None or (holds and not has_keys) else profile.use_of(under)
+            if has_keys:
+                entries.append(self._entry(pointed, "key", use, step))
+            if holds:
                 self._look_into(item, under, pointed, profile, entries)
-        elif isinstance(held, _ARRAYS):
-            for index, item in enumerate(held):
-                self._look_into(item, (*path, index), f"{at}/{index}", profile, entries)
-        else:
-            use = "control" if profile is None else profile.use_of(path)
-            kind = _type_of(held)
-            entries.append(self._entry(at, kind, use, held))
+                continue
+            kind = _type_of(item)
+            entries.append(self._entry(pointed, kind, use, item))
             if use == "content" and kind == "string":
-                for start, end in islice(addresses(held), MAX_ADDRESSES):
-                    span = self._entry(at, "address", use, held[start:end])
-                    entries.append(span | {"span": [start, end]})
+                spans = islice(addresses(item), MAX_ADDRESSES)
+                entries += (
+                    self._entry(pointed, "address", use, item[start:end]) | {"span": [start, end]}
+                    for start, end in spans
+                )
 
     def _entry(self, path: str, kind: str, use: str, content: Any) -> Origin:
+        if not self._group_list:  # nothing was read yet
+            return {"path": path, "type": kind, "use": use, "sources": []}
         sources, complete, more = self._sources(content)
         entry: Origin = {"path": path, "type": kind, "use": use, "sources": sources}
         if not complete:
@@ -321,7 +325,7 @@ class Index:
 
     def _sources(self, content: Any) -> tuple[list[Origin], bool, int]:
         """The sources of one value, whether the search was complete, and how many sources were left out."""
-        if isinstance(content, bool) or content is None or not self._group_list:
+        if isinstance(content, bool) or content is None:
             return [], True, 0
         answer = self._texts.find(content)
         found = [(self._group_list[group], hit) for group, hit in answer.found.items()]
@@ -399,12 +403,11 @@ def _result_labels(call: _Call | None) -> frozenset[str]:
 def _type_of(content: Any) -> str:
     if isinstance(content, str):
         return "string" if content and not content.isspace() else "empty"
-    if content is None:
-        return "null"
-    return "boolean" if isinstance(content, bool) else "number"
+    return "null" if content is None else "boolean" if isinstance(content, bool) else "number"
 
 
-_ARRAYS: Final = (list, tuple)
+_HOLDING: Final = (dict, list, tuple)
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 _NO_RULES: Final = ResultProfile()
 _READERS: Final[Mapping[type[Part], Callable[..., Texts]]] = {
     TextPart: Index._read_text,

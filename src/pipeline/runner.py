@@ -16,7 +16,7 @@ from ulid import ULID
 
 from cmf.decomposition import iter_views
 from cmf.errors import CmfError
-from cmf.value import replace
+from cmf.value import replace, trusted
 from pipeline.aside import Aside
 from pipeline.asking import PERSON_SAID_NO, Answer, Wish, asks, fulfilled, settle, wishes
 from pipeline.certificate import mint
@@ -303,7 +303,8 @@ class Runner:
         marked = tuple(line for line in record if line.hits) if hit is None else hit
         approved = answer is not None and answer.action is Action.FORWARD
         verdict, action = with_stages(*overall(marked or record[:1], coverage), stages, self._mode, approved=approved)
-        decision = Decision(
+        decision = trusted(
+            Decision,
             id=f"dec_{ULID()}",
             verdict=verdict,
             action=action,
