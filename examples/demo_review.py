@@ -7,20 +7,28 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from ulid import ULID
+
 from cmf import Message, SubjectExtension
 from cmf.codec import dumps, loads
 from pipeline import Config, Context, Guard, Refuse, as_stage
+from pipeline.approvals import Approvals
+from pipeline.authority import APPROVE
+from pipeline.bundle_signing import packed
 from pipeline.record import Record
 from pipeline.recorder import Recorder
 from pipeline.store.database import Store
+from pipeline.store.policies import keep_policies
 
 HERE = Path(__file__).parent
 HOUR = timedelta(hours=1)
@@ -88,6 +96,10 @@ SCRIPTS: dict[str, list[Message]] = {
         message("user", text("The staging database is not needed any more.")),
         message("assistant", call("drop_database", name="staging")),
     ],
+    "approved": [
+        message("user", text("The old test database can go.")),
+        message("assistant", call("drop_database", name="test-2019")),
+    ],
     "poisoned": [
         message("user", text("Summarise the page of our partner.")),
         message("assistant", call("read_page", url="https://partner.example/news")),
@@ -104,7 +116,7 @@ TRAFFIC = (
     ("bob", ("support",), ("order", "invoice", "order", "delete", "upload")),
     ("carla", ("finance",), ("invoice", "invoice", "invoice", "destroy", "poisoned")),
     ("svc-crm", ("service",), ("order",) * 9 + ("secret", "poisoned", "order")),
-    ("dmitri", ("admin",), ("delete", "destroy", "order")),
+    ("dmitri", ("admin",), ("delete", "destroy", "approved", "order")),
     ("eve", ("support",), ("order", "secret", "upload")),
 )
 
@@ -125,32 +137,51 @@ def sessions(chance: random.Random) -> Iterator[tuple[str, tuple[str, ...], str,
         yield who, roles, f"{name}-{number:02d}", SCRIPTS[name]
 
 
-def fill(file: Path) -> int:
-    """How many decisions were made and kept in a new store."""
+def judge(store: Store, recorder: Backdated, policies: Path | None, seal_key: bytes | None) -> Guard:
+    """A guard whose policies are kept beside the log, as a gateway keeps them."""
+    guard = Guard(
+        policies,
+        stages=[scanner],
+        sessions=store.sessions(),
+        recorder=recorder,
+        config=Config(approval_seconds=8 * 3_600, content="masked", seal_key=seal_key),
+    )
+    body = {"id": f"pol_{ULID()}", "timestamp": recorder.now.isoformat(), "action": "load", "revision": guard.revision}
+    said = Record(
+        id=body["id"], timestamp=recorder.now, subject=None, session=None, verdict="none", action="load",
+        revision=guard.revision, body=dumps(body), kind="policy",
+    )  # fmt: skip
+    keep_policies(store, guard.revision, packed(guard.policies.bundle()), said)
+    return guard
+
+
+def fill(file: Path, seal_key: bytes | None = None) -> int:
+    """How many decisions were made and kept in a new store; after a quarter of an hour the policies change."""
     chance = random.Random(7)  # noqa: S311
     end = datetime.now(UTC).replace(microsecond=0)
     count = 0
-    with Store.at(file) as store:
+    with Store.at(file) as store, ExitStack() as opened:
         recorder = Backdated(store, end - HOUR)
-        with Guard(
-            HERE / "policies",
-            stages=[scanner],
-            sessions=store.sessions(),
-            recorder=recorder,
-            config=Config(approval_seconds=8 * 3_600, content="masked"),
-        ) as guard:
-            every = list(sessions(chance))
-            pause = HOUR / (len(every) + 1)
-            for who, roles, session, said in every:
-                recorder.now += pause * chance.uniform(0.7, 1.2)
-                subject = SubjectExtension(
-                    id=who, type="service" if who.startswith("svc") else "user", roles=frozenset(roles)
-                )
-                context = Context(subject=subject, session=session, environment="production")
-                for one in said:
+        guard = opened.enter_context(judge(store, recorder, None, seal_key))
+        every = list(sessions(chance))
+        pause = HOUR / (len(every) + 1)
+        for number, (who, roles, session, said) in enumerate(every):
+            recorder.now += pause * chance.uniform(0.55, 0.95)
+            if number == len(every) // 4:
+                guard = opened.enter_context(judge(store, recorder, HERE / "policies", seal_key))
+            subject = SubjectExtension(
+                id=who, type="service" if who.startswith("svc") else "user", roles=frozenset(roles)
+            )
+            context = Context(subject=subject, session=session, environment="production")
+            for one in said:
+                decision = guard.run(one, context=context).decision
+                count += 1
+                recorder.now = min(recorder.now + timedelta(seconds=chance.uniform(1, 9)), end)
+                if session.startswith("approved") and decision.approval_ids:
+                    olga = SubjectExtension(id="olga", permissions=frozenset({APPROVE}))
+                    Approvals(store.sessions()).approve(decision.approval_ids[0], olga)
                     guard.run(one, context=context)
                     count += 1
-                    recorder.now = min(recorder.now + timedelta(seconds=chance.uniform(1, 9)), end)
     return count
 
 
@@ -159,7 +190,10 @@ def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"review-{datetime.now(UTC):%Y%m%d-%H%M%S}.sqlite3"
-    print(f"{fill(file)} decisions in {file}")
+    key = file.with_suffix(".seal")
+    key.write_text(secrets.token_hex(32), encoding="ascii")
+    key.chmod(0o600)
+    print(f"{fill(file, bytes.fromhex(key.read_text(encoding='ascii')))} decisions in {file}")
     site = [
         "review",
         str(file),
@@ -169,6 +203,8 @@ def main() -> None:
         "signer",
         "--policies",
         str(HERE / "policies"),
+        "--seal-key",
+        str(key),
         *sys.argv[2:],
     ]
     subprocess.run([sys.executable, "-c", "from pipeline.cli import main; main()", *site], check=False)  # noqa: S603

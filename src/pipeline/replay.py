@@ -11,6 +11,7 @@ from pipeline.context import Context
 from pipeline.decision import ENGINE_RULE, SESSION_RULE, Decision, Hit
 from pipeline.engines.base import Engine
 from pipeline.errors import ReplayError
+from pipeline.outcome import Outcome
 from pipeline.pipeline import Pipeline
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
@@ -57,7 +58,11 @@ class Replay:
         return self.policies.revision
 
     def judged(self, entry: Entry) -> Decision:
-        """The decision about `entry`.
+        """The decision about `entry`. Raises: as `outcome`."""
+        return self.outcome(entry).decision
+
+    def outcome(self, entry: Entry) -> Outcome:
+        """The decision about `entry`, and what would go on.
 
         Raises:
             ReplayError: nothing can be said of it: stages had a part in what was judged (`replay.stages`), it was not
@@ -69,13 +74,13 @@ class Replay:
             raise ReplayError("it was not judged in full", code="replay.incomplete")
         self._session.entry = entry
         pipeline = self._pipeline(entry.history)
-        decision = pipeline.run(entry.traffic, entry.context).decision
+        outcome = pipeline.run(entry.traffic, entry.context)
         # What this process remembers of a conversation is no fact of the next entry.
         remembered = pipeline.conversations
         remembered.erase(remembered.due(_END_OF_TIME, 2))
-        if any(map(_is_outage, decision.hits)):
+        if any(map(_is_outage, outcome.decision.hits)):
             raise ReplayError("policy could not be asked", code="replay.failed")
-        return decision
+        return outcome
 
     def _pipeline(self, history: History) -> Pipeline:
         if history not in self._pipelines:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
@@ -13,13 +12,13 @@ from pipeline.entrypoints import is_generated
 from pipeline.impact import Change
 from pipeline.policy_set import PolicySet
 from pipeline.review.access import Role
+from pipeline.review.differences import parts
 from pipeline.review.site import Answer, Page, Refused, Site, Visit, need, words
 from pipeline.review.telling import moment
 
 Json: TypeAlias = dict[str, Any]
 MOST: Final = 100  # revisions on a page: those with most decisions
 REPLAYED: Final = 500  # what was kept that is judged again: the newest
-_AROUND: Final = 3  # lines around what changed
 _MOST_LINES: Final = 4_000
 _DATA: Final = "data.json"
 
@@ -125,7 +124,7 @@ def _difference(before: Mapping[str, list[str]], after: Mapping[str, list[str]])
         if old == new:
             same += 1
             continue
-        every = [list(part) for part in _parts(old or [], new or [])]
+        every = parts(old or [], new or [])
         lines = [line for part in every for line in part]
         shown = []
         for part in every:
@@ -142,25 +141,6 @@ def _difference(before: Mapping[str, list[str]], after: Mapping[str, list[str]])
             }
         )
     return changed, same
-
-
-def _parts(old: Sequence[str], new: Sequence[str]) -> Iterator[Iterator[Json]]:
-    """The stretches that differ, each with some lines around it: number before, number after, what became of it."""
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for group in matcher.get_grouped_opcodes(_AROUND):
-        yield _lines(old, new, group)
-
-
-def _lines(old: Sequence[str], new: Sequence[str], group: Sequence[tuple[str, int, int, int, int]]) -> Iterator[Json]:
-    for what, first, last, begin, end in group:
-        if what == "equal":
-            for offset, text in enumerate(old[first:last]):
-                yield {"old": first + offset + 1, "new": begin + offset + 1, "change": "", "text": text}
-            continue
-        for number, text in enumerate(old[first:last], start=first + 1):
-            yield {"old": number, "new": None, "change": "removed", "text": text}
-        for number, text in enumerate(new[begin:end], start=begin + 1):
-            yield {"old": None, "new": number, "change": "added", "text": text}
 
 
 def impact(site: Site, visit: Visit) -> Answer:

@@ -89,6 +89,8 @@ def _outcome(body: Mapping[str, Any]) -> str:
     if action == "suspend":
         return f"Held for a person: {because}." if because else "Held until a person approves it."
     edits = [(view, hit) for view, hit in hits(body) if hit["effect"] in _EDITS and _enforced(hit)]
+    if verdict == "require_approval" and _approved(result):
+        return f"Let through, because a person had approved it: {because}." if because else "Let through, as approved."
     if verdict in ("deny", "require_approval"):
         return f"Let through, because policy only observes here. It would have been stopped: {because or verdict}."
     if edits and action == "forward_modified":
@@ -97,6 +99,12 @@ def _outcome(body: Mapping[str, Any]) -> str:
         return f"Let through with a warning: {because}." if because else "Let through with a warning."
     parts = result["coverage"]["evaluated"]
     return f"Let through: no rule objected to {_the_parts(parts)}."
+
+
+def _approved(result: Mapping[str, Any]) -> bool:
+    """Whether every wish for approval had been granted before."""
+    listed = result.get("approvals") or []
+    return bool(listed) and all(one.get("status") in ("approved", "used") for one in listed)
 
 
 def _enforced(hit: Mapping[str, Any]) -> bool:

@@ -114,6 +114,8 @@ def test_what_came_of_a_yes_is_seen_from_asking_to_use(tmp_path: Path) -> None:
         run(guard)
         shown = client.json(path)
         assert (shown["status"], [one["stood"] for one in shown["decisions"]]) == ("used", ["pending", "approved"])
+        went_on = client.json(f"/decisions/{shown['decisions'][1]['id']}")["said"]
+        assert went_on.startswith("Let through, because a person had approved it: rule test/pays")
         page = client.get(path).text
         assert "approved and used" in page
         assert "went on with it" in page

@@ -134,3 +134,36 @@ def test_what_another_revision_would_have_done_is_told_without_content_once_that
         assert [impact[name]["count"] for name in ("newly_denied", "newly_allowed", "unchanged")] == [1, 1, 1]
         assert "test/words" in page
         assert site.again.impact([], first.revision, "0" * 64) is None
+
+
+@pytest.mark.spec("REV-13")
+def test_with_the_content_comes_what_rules_read_and_what_went_on(tmp_path: Path) -> None:
+    redacts = (
+        'redact contains {"code": "test.cut", "reason": "Cut.", "spans": [[4, 9]], "replacement": "mask"} if {\n'
+        '\tsome word in {"alpha", "beta"}\n\tcontains(input.content, word)\n}'
+    )
+    write_rules(tmp_path / "policy", {"cuts": redacts, "stops": SAYS.format("omega")}, kinds="text")
+    policies = load(tmp_path / "policy")
+    with judged(tmp_path, policies, "say alpha now", "say omega", "say nothing") as store:
+        site = Site(store, policies=PoliciesAtHand([policies]))
+        lines = site.contents.newest(REPLAYED, person="ann", reason="test")
+        cut, stopped, plain = (site.again.shown(line) for line in lines)
+
+        (why,) = cut["why"]
+        assert (why["rule"], why["effect"], why["view"]) == ("test/cuts", "redact", "content[0]")
+        assert why["text"][0].startswith("redact contains")
+        assert why["text"][-1] == "}"
+        assert ["word", '"alpha"'] in why["ways"][0]
+        assert why["seen"] == [["input.content", '"say alpha now"']]
+        (stretch,) = cut["out"]["parts"]
+        assert [("alpha" in line["text"], line["change"]) for line in stretch if line["change"]] == [
+            (True, "removed"), (False, "added"),
+        ]  # fmt: skip
+        assert stopped["out"] == {"goes": False, "parts": []}
+        assert (plain["out"], plain["why"]) == ({"goes": True, "parts": []}, [])
+
+        elsewhere = Site(store).again.shown(lines[0])
+        assert (elsewhere["out"], elsewhere["why"], elsewhere["judged"]) == (None, [], [])
+        client = Client(site)
+        for row, words in zip(client.json("/decisions")["rows"][::-1], ("word", "Nothing.", "as it came"), strict=True):
+            assert words in client.post(f"/decisions/{row['id']}/reveal", reason="why").text
