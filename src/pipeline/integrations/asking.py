@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cmf.request import Request, Response
 from pipeline.context import Context
@@ -60,10 +61,17 @@ def _facts(admitted: Outcome) -> Context:
     return Context(history=admitted.request, labels=admitted.labels)
 
 
+def as_json(said: Any) -> Any:
+    """What a package holds, as JSON; what has no JSON form by its `repr`, so that policy sees that it is there."""
+    from pydantic_core import to_json
+
+    return json.loads(to_json(said, fallback=repr))
+
+
 def unsayable(what: str) -> CallError:
     """For what a framework holds and nothing here can judge."""
     hint = "leave it out, or judge it with guard.check and hand it on as text"
     return CallError(f"{what} cannot be judged here, and is not sent", code="integration.unsayable", hint=hint)
 
 
-__all__ = ["Ask", "AsyncAsk", "aaround", "around", "checked", "missing", "unsayable"]
+__all__ = ["Ask", "AsyncAsk", "aaround", "around", "as_json", "checked", "missing", "unsayable"]

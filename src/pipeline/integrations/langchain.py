@@ -5,7 +5,6 @@ agent = create_agent(model, tools, middleware=[..., middleware(guard)])
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +14,7 @@ from pipeline.decision import Action
 from pipeline.emission import emit
 from pipeline.errors import CallError, ConfigError
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, around, checked, missing, unsayable
+from pipeline.integrations.asking import aaround, around, as_json, checked, missing, unsayable
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class _Asked:
         if request.response_format is not None:
             settings["response_format"] = _schema_of(request.response_format)
         self.request: Request = self._adapter.from_wire_request(
-            _json({**body, "settings": settings}), model=self._model
+            as_json({**body, "settings": settings}), model=self._model
         )
 
     def left(self, admitted: Outcome) -> ModelRequest[Any]:
@@ -108,7 +107,7 @@ class _Asked:
         return self._request.override(**given)
 
     def _tool_name(self, tool: Any) -> str:
-        body = {"model": self._model, "messages": [], "tools": [_json(_wire_tool(tool))]}
+        body = {"model": self._model, "messages": [], "tools": [as_json(_wire_tool(tool))]}
         return str(self._adapter.from_wire_request(body, model=self._model).tools[0].name)
 
     def answered(self, answer: ModelResponse[Any], admitted: Outcome) -> Response:
@@ -123,7 +122,7 @@ class _Asked:
         choice = {"index": 0, "message": convert_to_openai_messages(said[0]), "finish_reason": None}
         choice["finish_reason"] = "tool_calls" if said[0].tool_calls else "stop"
         body = {"object": "chat.completion", "model": self._model, "choices": [choice]}
-        return self._adapter.from_wire_response(_json(body), admitted.request)
+        return self._adapter.from_wire_response(as_json(body), admitted.request)
 
 
 def _released(outcome: Outcome, answer: ModelResponse[Any]) -> ModelResponse[Any]:
@@ -178,12 +177,6 @@ def _schema_of(form: Any) -> Any:
 
     schema = getattr(form, "schema", form)
     return schema if isinstance(schema, dict) else TypeAdapter(schema).json_schema()
-
-
-def _json(said: Any) -> Any:
-    from pydantic_core import to_json
-
-    return json.loads(to_json(said, fallback=repr))
 
 
 __all__ = ["middleware"]

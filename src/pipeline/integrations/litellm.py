@@ -16,7 +16,7 @@ from pipeline.context import Context
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ApprovalRequired, ConfigError, DecisionError, PolicyUnavailable
 from pipeline.guard import Guard, Subject, raised
-from pipeline.integrations.asking import checked, missing
+from pipeline.integrations.asking import as_json, checked, missing
 from pipeline.outcome import Outcome
 from pipeline.stage import Traffic
 
@@ -155,7 +155,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
     def _request(data: Mapping[str, Any]) -> Request:
         """All of `data` that a provider is asked."""
         body = {name: value for name, value in data.items() if not _is_own(name)}
-        return _ADAPTER.from_wire_request(_json(body))
+        return _ADAPTER.from_wire_request(as_json(body))
 
     return CmfGuardrail
 
@@ -164,12 +164,6 @@ def _who(key: Any) -> Subject | None:
     known = [getattr(key, name, None) for name in ("user_id", "key_alias", "token")]
     found, team = next((one for one in known if one), None), getattr(key, "team_id", None)
     return None if found is None else {"id": str(found), "teams": [team] if team else []}
-
-
-def _json(body: Any) -> Any:
-    from pydantic_core import to_json
-
-    return json.loads(to_json(body, fallback=repr))
 
 
 __all__ = ["Who", "guardrail_class"]

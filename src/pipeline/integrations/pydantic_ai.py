@@ -6,7 +6,6 @@ agent = Agent("openai:gpt-5", capabilities=[capability(guard)])
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
@@ -19,7 +18,7 @@ from cmf.message import Message
 from cmf.request import Choice, Request, Response
 from cmf.tools import ToolDefinition
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, checked, missing, unsayable
+from pipeline.integrations.asking import aaround, as_json, checked, missing, unsayable
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ class _Asked:
     def _extra(self) -> FrozenDict | None:
         output = self._parameters.output_object
         said = {"settings": dict(self._settings or {}), "output": None if output is None else vars(output)}
-        return FrozenDict(freeze({"pydantic_ai": _json(said)}))
+        return FrozenDict(freeze({"pydantic_ai": as_json(said)}))
 
     @staticmethod
     def _found(admitted: Outcome) -> dict[str, Part]:
@@ -282,8 +281,13 @@ def _text(piece: Part) -> str:
 
 
 def _made(part: Any, piece: Part) -> Any:
-    """A part of that kind that says what the piece says, and no more."""
+    """A part of that kind that says what the piece says, and no more; feedback is told in words: those words."""
+    from pydantic_ai.messages import ToolReturnPart, UserPromptPart
+
+    feedback = part.part_kind in ("retry-prompt", "retry-feedback")
     match piece:
+        case TextPart() if feedback:
+            return UserPromptPart(content=piece.text)
         case TextPart():
             return type(part)(content=piece.text)
         case ThinkingPart():
@@ -292,8 +296,8 @@ def _made(part: Any, piece: Part) -> Any:
             arguments = thaw(piece.arguments) if piece.arguments is not None else piece.arguments_raw
             return type(part)(tool_name=piece.name, args=arguments, tool_call_id=piece.tool_call_id)
         case ToolResultPart():
-            content = {"content": thaw(piece.content), "tool_call_id": piece.tool_call_id}
-            return type(part)(tool_name=piece.tool_name, **content)
+            make: Any = ToolReturnPart if feedback else type(part)
+            return make(tool_name=piece.tool_name, content=thaw(piece.content), tool_call_id=piece.tool_call_id)
     raise unsayable("media that policy changed")
 
 
@@ -334,11 +338,11 @@ def _answer(outcome: Outcome, answer: Any) -> Any:
 def _tool(tool: Any) -> ToolDefinition:
     if hasattr(tool, "parameters_json_schema"):
         return ToolDefinition(
-            name=tool.name, description=tool.description, input_schema=freeze(_json(tool.parameters_json_schema))
+            name=tool.name, description=tool.description, input_schema=freeze(as_json(tool.parameters_json_schema))
         )
     said = {one.name: getattr(tool, one.name) for one in fields(tool)}
     return ToolDefinition(
-        name=tool.unique_id, executed_by="provider", extra=FrozenDict(freeze({"pydantic_ai": _json(said)}))
+        name=tool.unique_id, executed_by="provider", extra=FrozenDict(freeze({"pydantic_ai": as_json(said)}))
     )
 
 
@@ -349,7 +353,7 @@ def _rest(part: Any) -> FrozenDict | None:
         for one in fields(part)
         if one.init and one.name not in _SAID and getattr(part, one.name) is not None
     }
-    return FrozenDict(freeze({"pydantic_ai": _json(said)})) if said else None
+    return FrozenDict(freeze({"pydantic_ai": as_json(said)})) if said else None
 
 
 def _plain(content: Any) -> Any:
@@ -359,13 +363,7 @@ def _plain(content: Any) -> Any:
     items = content if isinstance(content, list | tuple) else [content]
     if any(isinstance(item, BinaryContent | FileUrl) for item in items):
         raise unsayable("media in a tool's result")
-    return _json(content)
-
-
-def _json(said: Any) -> Any:
-    from pydantic_core import to_json
-
-    return json.loads(to_json(said, fallback=repr))
+    return as_json(content)
 
 
 def _package() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.pipeline.integrations.policies import BOSS, guard_of
 
+from cmf.adapters import get
 from pipeline import ApprovalRequired, Denied, Guard
 from pipeline.approvals import Approvals
 from pipeline.errors import CallError, ConfigError
@@ -16,6 +18,7 @@ from pipeline.integrations import langchain as cmf_langchain
 pytest.importorskip("langchain", reason="a development dependency")
 
 from langchain.agents import create_agent
+from langchain.agents.middleware.types import ModelRequest, ModelResponse
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
@@ -221,6 +224,46 @@ class Capped(BaseModel):
 
 
 Capped.__name__ = "query"
+
+
+@pytest.mark.spec("INT-20")
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ("any", "required"),
+        ("auto", "auto"),
+        ("query", {"type": "function", "function": {"name": "query"}}),
+        ({"type": "function", "function": {"name": "query"}}, {"type": "function", "function": {"name": "query"}}),
+    ],
+)
+def test_which_tool_a_model_must_call_is_judged_in_the_words_of_a_chat(choice: Any, told: Any) -> None:
+    request: Any = ModelRequest(
+        model=Played(script=[]),
+        messages=[HumanMessage("hi")],
+        tools=[{"type": "function", "function": {"name": "query", "description": "Q.", "parameters": {}}}],
+        tool_choice=choice,
+    )
+
+    asked = cmf_langchain._Asked(request).request
+
+    assert get("openai_chat").to_wire(asked)["tool_choice"] == told
+
+
+@pytest.mark.spec("INT-23")
+def test_an_answer_of_several_messages_is_refused(guard: Guard) -> None:
+    judging = cmf_langchain.middleware(guard)
+    request: Any = ModelRequest(model=Played(script=[]), messages=[HumanMessage("hi")])
+    answer: Any = ModelResponse(result=[AIMessage("a"), AIMessage("b")])
+
+    with pytest.raises(CallError, match="not one message"):
+        judging.wrap_model_call(request, lambda _: answer)
+
+
+@pytest.mark.spec("INT-24")
+def test_without_the_package_there_is_nothing(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain.agents.middleware.types", None)
+    with pytest.raises(ConfigError, match="langchain"):
+        cmf_langchain.middleware(guard)
 
 
 @pytest.mark.spec("INT-23", "INT-24")

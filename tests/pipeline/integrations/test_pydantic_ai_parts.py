@@ -1,0 +1,299 @@
+"""Each kind of part that pydantic-ai has, asked of a model under a guard: judged and told, or refused."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.pipeline.integrations.policies import guard_of
+
+from cmf.content import ImagePart
+from cmf.content import TextPart as OurText
+from cmf.content import ThinkingPart as OurThinking
+from cmf.content import ToolCallPart as OurCall
+from cmf.message import Message
+from cmf.request import Choice, Request, Response
+from cmf.value import replace
+from pipeline import Denied, Guard, as_stage
+from pipeline.errors import CallError, ConfigError
+from pipeline.integrations import pydantic_ai as cmf_pydantic
+
+pytest.importorskip("pydantic_ai", reason="a development dependency")
+
+from pydantic_ai import BinaryContent, VideoUrl
+from pydantic_ai.messages import (
+    CachePoint,
+    FilePart,
+    InstructionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    NativeToolCallPart,
+    RetryFeedbackPart,
+    RetryInfo,
+    RetryPromptPart,
+    TextContent,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.native_tools import WebSearchTool
+
+PNG = BinaryContent(b"\x89PNG\r\n\x1a\n0000", media_type="image/png")
+CALL = ToolCallPart("query", {"limit": 1}, tool_call_id="c1")
+RETRY = RetryInfo(cause="validation", attempt=1, max_retries=2)
+
+
+def older(content: str, **more: Any) -> RetryPromptPart:
+    """What histories of earlier versions hold."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return RetryPromptPart(content, **more)
+
+
+HI = ModelRequest(parts=[UserPromptPart("hi")])
+
+
+@pytest.fixture(scope="module")
+def guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
+    return guard_of(tmp_path_factory.mktemp("policy"))[0]
+
+
+class Played:
+    """A model that says what it is given, and keeps what it was asked."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts or (TextPart("ok"),)
+        self.heard: list[ModelMessage] = []
+        self.model = FunctionModel(self.answer)
+        self.info: AgentInfo | None = None
+
+    def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.heard, self.info = messages, info
+        return ModelResponse(parts=list(self.parts))
+
+    async def asked(self, guard: Guard, messages: Sequence[ModelMessage] = (HI,), **more: Any) -> ModelResponse:
+        model = cmf_pydantic.guarded_model(guard, self.model)
+        return await model.request(list(messages), None, ModelRequestParameters(**more))
+
+
+@pytest.mark.spec("INT-20", "INT-23")
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [ModelRequest(parts=[RetryFeedbackPart("forbidden", retry=RETRY)])],
+        [ModelResponse(parts=[CALL]),
+         ModelRequest(parts=[older("forbidden", tool_name="query", tool_call_id="c1")])],
+        [ModelRequest(parts=[UserPromptPart([TextContent("forbidden")])])],
+    ],
+)  # fmt: skip
+async def test_what_a_model_would_be_told_again_is_judged(guard: Guard, messages: list[ModelMessage]) -> None:
+    played = Played()
+    with pytest.raises(Denied):
+        await played.asked(guard, messages)
+
+    assert played.heard == []
+
+
+@pytest.mark.spec("INT-20")
+async def test_what_policy_changes_of_each_part_is_what_the_model_is_told(guard: Guard) -> None:
+    answered = ToolReturnPart("query", {"text": "1234"}, tool_call_id="c1")
+    messages: list[ModelMessage] = [
+        ModelRequest(parts=[UserPromptPart([TextContent("my 1234"), PNG, "fine"])]),
+        ModelResponse(parts=[ThinkingPart("1234", signature="s")]),
+        ModelResponse(parts=[ThinkingPart("1234?"), CALL]),
+        ModelRequest(parts=[answered, UserPromptPart("try 1234")]),
+    ]
+    played = Played()
+
+    await played.asked(guard, messages)
+
+    first, third, fourth = played.heard  # signed thinking goes as a whole, and its message with it
+    assert first.parts[0].content == ["my [MASKED]", PNG, "fine"]
+    assert [one.part_kind for one in third.parts] == ["thinking", "tool-call"]
+    assert third.parts[0].content == "[MASKED]?"
+    assert third.parts[1] == CALL
+    assert "1234" not in str(fourth.parts)
+    assert str(fourth.parts).count("[MASKED]") == 2
+
+
+@pytest.mark.spec("INT-20")
+async def test_a_call_whose_arguments_are_no_json_is_told_as_it_was(guard: Guard) -> None:
+    played = Played()
+    for odd in (ToolCallPart("query", "{", tool_call_id="c1"), ToolCallPart("query", {"limit": 1})):
+        await played.asked(guard, [HI, ModelResponse(parts=[odd])])
+
+        assert played.heard[1].parts == [odd]
+
+
+@pytest.mark.spec("INT-20")
+async def test_a_picture_that_a_model_made_comes_back_as_it_was(guard: Guard) -> None:
+    made = FilePart(PNG)
+
+    assert (await Played(made).asked(guard)).parts == [made]
+
+
+@pytest.mark.spec("INT-23")
+@pytest.mark.parametrize(
+    "part",
+    [UserPromptPart([VideoUrl("https://h/v.mp4")]), UserPromptPart(["see", CachePoint()]), NativeToolCallPart("x", {})],
+)
+async def test_what_has_no_words_here_is_not_sent(guard: Guard, part: Any) -> None:
+    played = Played()
+    message = ModelRequest(parts=[part]) if isinstance(part, UserPromptPart) else ModelResponse(parts=[part])
+    with pytest.raises(CallError) as caught:
+        await played.asked(guard, [message])
+
+    assert caught.value.code == "integration.unsayable"
+    assert played.heard == []
+
+
+@pytest.mark.spec("INT-23")
+async def test_tools_that_a_provider_runs_are_judged_and_offered(guard: Guard) -> None:
+    played = Played()
+    own = WebSearchTool()
+
+    await played.asked(guard, native_tools=[own])
+
+    assert played.info is not None
+    assert played.info.model_request_parameters.native_tools == [own]
+
+
+@pytest.mark.spec("INT-24")
+def test_what_a_model_has_for_batches_is_not_there() -> None:
+    model: Any = cmf_pydantic.guarded_model(Guard(), Played().model)
+    with pytest.raises(CallError):
+        _ = model.batch_of_another_kind
+    with pytest.raises(AttributeError):
+        _ = model.nothing_of_that_name
+
+
+@pytest.mark.spec("INT-24")
+def test_without_the_package_there_is_nothing(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    with pytest.raises(ConfigError, match="pydantic-ai"):
+        cmf_pydantic.capability(guard)
+
+
+# -- stages, which may change more than rules --------------------------------------------------------------------------
+
+
+Change = Callable[[Any], Any]
+
+
+def staged(lenient: Path, kind: type, change: Change) -> Guard:
+    """A guard with a stage that makes this of each request, or each answer."""
+    stage = as_stage("change")(lambda value, _: change(value) if isinstance(value, kind) else None)
+    return Guard(lenient, stages=[stage])
+
+
+def other(part: Any) -> Any:
+    """The part with other content."""
+    match part:
+        case ImagePart():
+            return replace(part, data="AAAA")
+        case OurText():
+            return replace(part, text="changed")
+    return part
+
+
+def with_parts(message: Message, make: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Message:
+    return replace(message, content=make(message.content))
+
+
+@pytest.mark.spec("INT-20")
+async def test_instructions_that_a_stage_takes_away_or_changes_are_not_told(lenient: Path) -> None:
+    def first_gone(request: Request) -> Request:
+        gone, changed, *others = request.messages
+        assert gone.content == (OurText(text="one"),)
+        left = (with_parts(gone, lambda _: ()), with_parts(changed, lambda parts: tuple(map(other, parts))))
+        return replace(request, messages=(*left, *others))
+
+    played = Played()
+    guard = staged(lenient, Request, first_gone)
+    await played.asked(guard, instruction_parts=[InstructionPart("one"), InstructionPart("two")])
+
+    assert played.info is not None
+    assert played.info.model_request_parameters.instruction_parts == [InstructionPart("changed")]
+
+
+@pytest.mark.spec("INT-20")
+async def test_a_prompt_that_a_stage_takes_away_is_not_told(lenient: Path) -> None:
+    played = Played()
+
+    def first_gone(request: Request) -> Request:
+        first, *others = request.messages
+        return replace(request, messages=(with_parts(first, lambda _: ()), *others))
+
+    guard = staged(lenient, Request, first_gone)
+    texts = ModelRequest(parts=[UserPromptPart(["one"]), UserPromptPart("two")])
+
+    await played.asked(guard, [texts, HI])
+    await played.asked(guard, [ModelRequest(parts=[UserPromptPart("one")]), HI])
+
+    assert [part.content for message in played.heard for part in message.parts] == ["hi"]
+
+
+@pytest.mark.spec("INT-20")
+async def test_feedback_that_policy_changed_is_told_as_it_was_judged(guard: Guard) -> None:
+    failed = older("1234 is wrong", tool_name="query", tool_call_id="c1")
+    asked = ModelRequest(parts=[failed, older("not 1234"), RetryFeedbackPart("never 1234", retry=RETRY)])
+    played = Played()
+
+    await played.asked(guard, [HI, ModelResponse(parts=[CALL]), asked])
+
+    one, two, three = played.heard[2].parts
+    assert (one.part_kind, one.tool_name, one.tool_call_id) == ("tool-return", "query", "c1")
+    assert one.content.startswith("[MASKED] is wrong")
+    assert (two.part_kind, three.part_kind) == ("user-prompt", "user-prompt")
+    assert "not [MASKED]" in two.content
+    assert three.content.count("never [MASKED]") == 1
+
+
+@pytest.mark.spec("INT-23")
+async def test_media_that_a_stage_changes_is_refused(lenient: Path) -> None:
+    def changed(value: Any) -> Any:
+        if isinstance(value, Request):
+            return replace(
+                value, messages=tuple(with_parts(one, lambda parts: tuple(map(other, parts))) for one in value.messages)
+            )
+        (choice,) = value.choices
+        message = with_parts(choice.message, lambda parts: tuple(map(other, parts)))
+        return replace(value, choices=(replace(choice, message=message),))
+
+    asked = staged(lenient, Request, changed)
+    answered = staged(lenient, Response, changed)
+    with pytest.raises(CallError, match="media"):
+        await Played().asked(asked, [ModelRequest(parts=[UserPromptPart(["see", PNG])])])
+    with pytest.raises(CallError, match="media"):
+        await Played(FilePart(PNG)).asked(answered)
+
+
+@pytest.mark.spec("INT-23")
+async def test_of_an_answer_a_stage_may_change_and_take_away_but_add_nothing(lenient: Path) -> None:
+    def made(*parts: Any) -> Change:
+        def change(response: Response) -> Response:
+            message = replace(response.choices[0].message, content=parts)
+            return replace(response, choices=(Choice(message=message),))
+
+        return change
+
+    said = (ThinkingPart("hm"), TextPart("ok"), CALL)
+    thought, text = OurThinking(text="hm"), OurText(text="fine")
+    less = await Played(*said).asked(staged(lenient, Response, made(thought, text)))
+    with pytest.raises(CallError, match="add"):
+        await Played(*said).asked(staged(lenient, Response, made(text, thought, OurText(text="more"))))
+    capped = OurCall(tool_call_id="c1", name="query", arguments={"limit": 0})
+    raw = OurCall(tool_call_id="c1", name="query", arguments_raw="{")
+    called = [await Played(*said).asked(staged(lenient, Response, made(one))) for one in (capped, raw)]
+
+    assert less.parts == [ThinkingPart("hm"), TextPart("fine")]
+    assert [one.parts[0].args for one in called] == [{"limit": 0}, "{"]

@@ -1,0 +1,152 @@
+"""One request and its answer, step by step, with nobody sending bytes: what is refused at each step, and how."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.pipeline.gateway import matrix_bodies
+
+from cmf.adapters import get
+from cmf.content import TextPart
+from cmf.errors import UnsupportedError
+from cmf.message import Message
+from cmf.request import Request, Response
+from cmf.value import replace
+from pipeline import Context, Guard
+from pipeline.errors import ApprovalError, CallError, EmissionError, StoreError
+from pipeline.integrations import turn as turns
+from pipeline.integrations.asking import aaround, around, as_json
+from pipeline.integrations.turn import Answered, Got, Judge, Release, Send, Turn, turn
+
+JSON = {"content-type": "application/json"}
+CHAT = "/v1/chat/completions"
+GEMINI = "/v1beta/models/m:generateContent"
+
+
+@pytest.fixture(scope="module")
+def guard(lenient: Any) -> Guard:
+    return Guard(lenient)
+
+
+def begun(path: str = CHAT, kind: str = "text", **headers: str) -> Turn:
+    dialect = "gemini" if path == GEMINI else "openai_chat"
+    _, body = matrix_bodies.request(dialect, kind, "hi", model="m", stream=False)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return turn("POST", path, "", JSON | named, json.dumps(body).encode())
+
+
+def ended(running: Turn, said: Any) -> Answered:
+    """What the client gets once the turn was told this."""
+    with pytest.raises(StopIteration) as end:
+        running.throw(said) if isinstance(said, Exception) else running.send(said)
+    answered: Answered = end.value.value
+    return answered
+
+
+def asked(guard: Guard, path: str = CHAT) -> Turn:
+    """A turn whose request was judged, and is to be sent."""
+    running = begun(path)
+    judge = next(running)
+    assert isinstance(judge, Judge)
+    assert isinstance(running.send(guard.run(judge.value)), Send)
+    return running
+
+
+@pytest.mark.spec("INT-2", "INT-5")
+@pytest.mark.parametrize(
+    ("error", "status", "retried"),
+    [
+        (ApprovalError("no", code="approval.none"), 403, "false"),
+        (EmissionError("no", code="emission.none"), 503, "true"),
+        (StoreError("no", code="store.none"), 503, "true"),
+        (UnsupportedError("no"), 400, "false"),
+    ],
+)
+def test_what_fails_at_judgement_is_a_refusal_of_the_provider_s_form(
+    error: Exception, status: int, retried: str
+) -> None:
+    running = begun(x_cmf_approval_id="appr_1")
+    assert next(running) == Release("appr_1")
+
+    answered = ended(running, error)
+
+    assert answered.status == status
+    assert answered.headers["x-cmf-code"] == error.code  # type: ignore[attr-defined]
+    assert answered.headers["x-should-retry"] == retried
+    assert json.loads(answered.body)["error"]["code"] == error.code  # type: ignore[attr-defined]
+
+
+@pytest.mark.spec("INT-1")
+def test_a_stage_that_makes_something_else_of_a_request_or_an_answer_gets_nothing_through(guard: Guard) -> None:
+    message = Message(role="user", content=[TextPart(text="hi")])
+    other = guard.run(message)
+    first, last = begun(), asked(guard)
+    next(first)
+    judge = last.send(Got(200, JSON, json.dumps(matrix_bodies.reply("openai_chat", "text", "hi")).encode()))
+    assert isinstance(judge, Judge)
+
+    unasked = ended(first, other)
+    ungiven = ended(last, SimpleNamespace(response=None, decision=other.decision, value=message))
+
+    assert (unasked.status, unasked.headers["x-cmf-code"]) == (503, "pipeline.no-request")
+    assert (ungiven.status, ungiven.headers["x-cmf-code"]) == (503, "pipeline.no-response")
+
+
+@pytest.mark.spec("INT-1")
+def test_a_model_in_the_path_cannot_become_another(guard: Guard) -> None:
+    running = begun(GEMINI)
+    judge = next(running)
+    assert isinstance(judge, Judge)
+    assert isinstance(judge.value, Request)
+    swapped = guard.run(replace(judge.value, model="google:another"))
+
+    answered = ended(running, swapped)
+
+    assert (answered.status, answered.headers["x-cmf-code"]) == (503, "integration.other-model")
+
+
+@pytest.mark.spec("INT-6")
+def test_an_answer_under_a_status_of_errors_is_an_error_of_the_provider(guard: Guard) -> None:
+    running = asked(guard)
+    fine = json.dumps(matrix_bodies.reply("openai_chat", "text", "hi")).encode()
+
+    judge = running.send(Got(500, JSON, fine))
+
+    assert isinstance(judge, Judge)
+    assert isinstance(judge.value, Response)
+    assert judge.value.error is not None
+    assert (judge.value.error.status, judge.value.error.code) == (500, "upstream.error")
+    assert judge.value.choices == ()
+    assert isinstance(judge.context, Context)
+    assert judge.context.history is not None
+
+
+@pytest.mark.spec("INT-20")
+async def test_a_request_that_a_stage_made_something_else_of_is_not_asked(guard: Guard) -> None:
+    request = get("openai_chat").from_wire_request(
+        matrix_bodies.request("openai_chat", "text", "hi", model="m", stream=False)[1]
+    )
+    other = guard.run(Message(role="user", content=[TextPart(text="hi")]))
+
+    async def arun(value: Any, **more: Any) -> Any:
+        return other
+
+    odd: Any = SimpleNamespace(run=lambda value, **more: other, arun=arun)
+
+    def never(admitted: Any) -> Any:
+        raise AssertionError
+
+    for asks in (lambda: around(odd, request, never), None):
+        with pytest.raises(CallError) as caught:
+            _ = asks() if asks is not None else await aaround(odd, request, never)
+        assert caught.value.code == "guard.other-request"
+
+
+def test_what_has_no_json_form_is_there_as_its_repr() -> None:
+    made = as_json({"a": (1, b"x"), "b": turns.JSON, "c": object})
+
+    assert made["a"] == [1, "x"]
+    assert made["c"] == "<class 'object'>"
