@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from cmf.errors import UnknownFormatError
@@ -24,6 +25,7 @@ FORMATS: Final = (
 )
 
 
+@cache
 def get(name: str) -> Adapter:
     """The adapter of a format; loaded when first asked for.
 

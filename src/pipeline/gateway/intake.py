@@ -56,8 +56,10 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 def query_of(raw: bytes) -> list[tuple[str, str]]:
     """The query's names and values. Refusal 400 where it cannot be read."""
+    if not raw:
+        return []
     try:
-        return parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), max_num_fields=16)
+        return parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=16)
     except ValueError:
         raise Refusal(400, "http.query", "The query cannot be read.") from None
 

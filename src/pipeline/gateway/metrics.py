@@ -157,12 +157,13 @@ class _Histogram:
 
 def rules_in(record: Record) -> frozenset[str]:
     """The rules that spoke in a decision, by their names."""
-    return frozenset(rule.decode() for rule in _RULE.findall(record.body))
+    begin = record.body.find(b'"rule":"')  # most have none, and this finds out in no time
+    return frozenset() if begin < 0 else frozenset(rule.decode() for rule in _RULE.findall(record.body, begin))
 
 
 def run_seconds_in(record: Record) -> float | None:
     """How long a decision took; None where its record does not say."""
-    run = _RUN.search(record.body)
+    run = _RUN.search(record.body, max(0, record.body.rfind(b'"run_ns":')))
     return None if run is None else int(run[1]) / 1e9
 
 

@@ -27,7 +27,7 @@ class Tally:
 
     def recorded(self, record: Record) -> None:
         """A record that is durable."""
-        found = _REQUEST.search(record.body)
+        found = _REQUEST.search(record.body, max(0, record.body.find(b'"req_id":"')))
         if found is not None:
             self._decided.add(found[1].decode())
 
