@@ -1,4 +1,6 @@
-"""`cmf audit reveal|ask|asks|grant|two-people|erase|hold|holds|release|sweep`: what was judged, apart from its record.
+"""`cmf audit reveal|erase|hold|holds|release|sweep`, `ask|asks|grant|grants|break-glass|close|two-people`.
+
+What was judged, as it lies apart from its record, and who may see it.
 
 Whoever can open the store is taken to be who they say, with the permission that the step needs [CLI-23].
 """
@@ -20,7 +22,7 @@ from pipeline.cli.recorded import opened_store
 from pipeline.display import visible
 from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock
-from pipeline.store.contents import ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
+from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
 from pipeline.store.database import Store
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,6 +54,45 @@ def grant(place: str, key: Path | None, asked: str, *, person: str, reason: str,
     with one_line_errors(), _contents(place, key) as contents:
         made = contents.eyes.grant(asked, actor=_person(person, REVEAL), reason=reason, expires_in=lasting)
     typer.echo(visible(f"{made.id}: {made.actor} may see {made.record} until {_moment(made.expires_at)}"))
+
+
+def grants(place: str) -> None:
+    """Print the grants that hold."""
+    with one_line_errors(), _contents(place, None) as contents:
+        for one in contents.eyes.grants():
+            scope = [one.record, one.subject and f"subject {one.subject}", one.session and f"session {one.session}"]
+            what = ", ".join(part for part in scope if part)
+            typer.echo(visible(f"{one.id}  until {_moment(one.expires_at)}  {one.actor}: {what}  by {one.second}"))
+
+
+def break_glass(
+    place: str,
+    key: Path | None,
+    *,
+    person: str,
+    second: str,
+    reason: str,
+    subject: str | None,
+    session: str | None,
+    lasting: timedelta,
+) -> None:
+    """Open all that a subject or session was about, for a while, and say until when."""
+    with one_line_errors(), _contents(place, key) as contents:
+        made = contents.eyes.break_glass(
+            actor=_person(person, BREAK_GLASS),
+            seconder=_person(second, BREAK_GLASS),
+            reason=reason,
+            subject=subject,
+            session=session,
+            expires_in=lasting,
+        )
+    typer.echo(visible(f"{made.id}: {made.actor} may see it until {_moment(made.expires_at)}"))
+
+
+def close(place: str, key: Path | None, grant: str, *, person: str, reason: str) -> None:
+    """End a grant."""
+    with one_line_errors(), _contents(place, key) as contents:
+        contents.eyes.close(grant, actor=_person(person, REVEAL), reason=reason)
 
 
 def need_two(place: str, key: Path | None, needed: bool, *, person: str, second: str | None, reason: str) -> None:
@@ -146,4 +187,19 @@ def _person(name: str, permission: str) -> SubjectExtension:
     return SubjectExtension(id=name, permissions=frozenset({permission}))
 
 
-__all__ = ["ask", "asks", "erase", "grant", "hold", "holds", "need_two", "release", "reveal", "sweep", "take"]
+__all__ = [
+    "ask",
+    "asks",
+    "break_glass",
+    "close",
+    "erase",
+    "grant",
+    "grants",
+    "hold",
+    "holds",
+    "need_two",
+    "release",
+    "reveal",
+    "sweep",
+    "take",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +32,7 @@ QueryText = Annotated[
     str, typer.Argument(metavar="QUERY", help="As in: verdict:deny rule:tools/* since:7d -session:test")
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most, the newest.")]
+Minutes = Annotated[int, typer.Option("--minutes", min=1, max=1440, help="How long it holds.")]
 OutputAs = Annotated[FiguresAs, typer.Option("--format", help="How to write it.")]
 
 audit = typer.Typer(
@@ -170,15 +172,61 @@ def grant(
     id: Annotated[str, typer.Argument(metavar="ASK", help="As `cmf audit asks` lists it.")],
     by: By,
     reason: Reason,
-    minutes: Annotated[int, typer.Option("--minutes", min=1, max=1440, help="How long it holds.")] = 60,
+    minutes: Minutes = 60,
     key: KeyFile = None,
 ) -> None:
     """Let whoever asked see what they asked for, for a while. Nobody grants what they asked for themselves."""
-    from datetime import timedelta
-
     from pipeline.cli import audit_content as does
 
     does.grant(store, key, id, person=by, reason=reason, lasting=timedelta(minutes=minutes))
+
+
+@audit.command("grants")
+def grants(store: Place) -> None:
+    """List the grants that hold: until when, who may see what, by whom."""
+    from pipeline.cli import audit_content as does
+
+    does.grants(store)
+
+
+@audit.command("break-glass")
+def break_glass(
+    store: Place,
+    by: By,
+    second: Annotated[str, typer.Option("--second", metavar="WHO", help="The second person, who agrees.")],
+    reason: Reason,
+    subject: Subject = None,
+    session: Session = None,
+    minutes: Minutes = 60,
+    key: KeyFile = None,
+) -> None:
+    """In an emergency let somebody see all that a subject or session was about, for a while. Always takes two."""
+    from pipeline.cli import audit_content as does
+
+    does.break_glass(
+        store,
+        key,
+        person=by,
+        second=second,
+        reason=reason,
+        subject=subject,
+        session=session,
+        lasting=timedelta(minutes=minutes),
+    )
+
+
+@audit.command("close")
+def close(
+    store: Place,
+    id: Annotated[str, typer.Argument(metavar="GRANT", help="As `cmf audit grants` lists it.")],
+    by: By,
+    reason: Reason,
+    key: KeyFile = None,
+) -> None:
+    """End a grant before it expires."""
+    from pipeline.cli import audit_content as does
+
+    does.close(store, key, id, person=by, reason=reason)
 
 
 @audit.command("two-people")

@@ -20,10 +20,12 @@ REVEAL: Final = "cmf:reveal"
 ERASE: Final = "cmf:erase"
 HOLD: Final = "cmf:hold"
 TWO_PEOPLE: Final = "cmf:two-people"
+BREAK_GLASS: Final = "cmf:break-glass"
 _MAY_REVEAL: Final = holding(REVEAL)
 _MAY_ERASE: Final = holding(ERASE)
 _MAY_HOLD: Final = holding(HOLD)
 _MAY_SAY_TWO: Final = holding(TWO_PEOPLE)
+_MAY_BREAK_GLASS: Final = holding(BREAK_GLASS)
 MAX_REASON: Final = 1_000  # characters
 PREFIX: Final = {"reveal": "rev", "erasure": "erz", "hold": "hld", "ask": "ask", "grant": "rgr", "rule": "rul"}
 """What the ids of records of each kind begin with."""
@@ -36,7 +38,8 @@ class ContentRules:
     """Who may do what with content; by default whoever has the permission for it: `cmf:reveal` and so on.
 
     Attributes:
-        two: who may say whether the store asks for two people.
+        two: who may say whether the store asks for two people. break_glass: who may open more than one record's content
+            at once, in an emergency.
         four_eyes: whether a second person, who may as well, has to agree to showing content and to releasing a hold
             [E6]. Where the store itself asks for it (`SecondEyes.need_two`), it is so whatever is said here.
     """
@@ -45,6 +48,7 @@ class ContentRules:
     erase: Authorise = _MAY_ERASE
     hold: Authorise = _MAY_HOLD
     two: Authorise = _MAY_SAY_TWO
+    break_glass: Authorise = _MAY_BREAK_GLASS
     four_eyes: bool = False
 
 
@@ -82,6 +86,11 @@ def act_row(kind: str, action: str, said: Mapping[str, Any], now: datetime) -> d
     return row_of(made)
 
 
+def stored_subject(subject: str) -> str:
+    """A subject as rows name it: `id:<subject id>`; `anonymous` is nobody."""
+    return subject if subject == "anonymous" else f"id:{subject}"
+
+
 def two_needed() -> AuditError:
     """The error where somebody else has to agree."""
     hint = "name a second person, or have somebody grant it: `cmf audit ask`, `cmf audit grant`"
@@ -94,6 +103,7 @@ def micros(instant: datetime) -> int:
 
 
 __all__ = [
+    "BREAK_GLASS",
     "ERASE",
     "HOLD",
     "MAX_REASON",
@@ -104,5 +114,6 @@ __all__ = [
     "act_row",
     "micros",
     "said_by",
+    "stored_subject",
     "two_needed",
 ]

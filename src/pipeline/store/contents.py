@@ -17,7 +17,18 @@ from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.audit.evidence import Kept, committed_in
 from pipeline.errors import AuditError
-from pipeline.store.acts import ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, act_row, micros, said_by
+from pipeline.store.acts import (
+    BREAK_GLASS,
+    ERASE,
+    HOLD,
+    REVEAL,
+    TWO_PEOPLE,
+    ContentRules,
+    act_row,
+    micros,
+    said_by,
+    stored_subject,
+)
 from pipeline.store.engine import scrub, snapshot
 from pipeline.store.second_eyes import Ask, RevealGrant, SecondEyes, is_kept, none_kept
 from pipeline.store.tables import CONTENTS, HOLDS, RECORDS
@@ -279,11 +290,6 @@ def is_held() -> ColumnElement[bool]:
     return exists().where(HOLDS.c.released_at.is_(None), whose, which)
 
 
-def stored_subject(subject: str) -> str:
-    """A subject as rows name it: `id:<subject id>`; `anonymous` is nobody."""
-    return subject if subject == "anonymous" else f"id:{subject}"
-
-
 def _checked(row: Any) -> bytes:
     content = Kept(row.salt, row.body)
     if content.commitment != committed_in(row.record):
@@ -294,6 +300,7 @@ def _checked(row: Any) -> bytes:
 
 
 __all__ = [
+    "BREAK_GLASS",
     "ERASE",
     "HOLD",
     "REVEAL",

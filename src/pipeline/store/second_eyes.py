@@ -6,6 +6,7 @@ is kept, so nothing here can say more than what the log proves.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +19,7 @@ from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.authority import name_of
 from pipeline.errors import AuditError
-from pipeline.store.acts import PREFIX, ContentRules, act_row, micros, said_by, two_needed
+from pipeline.store.acts import PREFIX, ContentRules, act_row, micros, said_by, stored_subject, two_needed
 from pipeline.store.engine import snapshot
 from pipeline.store.records import newest_of
 from pipeline.store.tables import CONTENTS, RECORDS
@@ -27,12 +28,16 @@ from pipeline.store.writer import Writer, waited
 ASK: Final = "ask"
 GRANT: Final = "grant"
 RULE: Final = "rule"
+BROKEN: Final = "break-glass"
+CLOSED: Final = "close"
 NEED_TWO: Final = "need-two"
 NEED_ONE: Final = "need-one"
 LONGEST: Final = timedelta(days=1)  # that a grant holds
 USUAL: Final = timedelta(hours=1)
 OPEN_FOR: Final = timedelta(days=7)  # that what was asked for may be granted
 _MICROSECOND: Final = timedelta(microseconds=1)
+_WHOSE: Final = select(CONTENTS.c.subject, CONTENTS.c.session)
+_log: Final = logging.getLogger("pipeline.store")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +53,26 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevealGrant:
-    """That `actor` may see what `record` is about before `expires_at`, as far as `second` is concerned."""
+    """That `actor` may see what `record` is about before `expires_at`, as far as `second` is concerned.
+
+    In an emergency it is not one record, but all of a subject, of a session, or of both.
+    """
 
     id: str
-    ask: str
-    record: str
     actor: str
     second: str
     expires_at: int
+    ask: str | None = None
+    record: str | None = None
+    subject: str | None = None
+    session: str | None = None
+
+    def covers(self, record: str, subject: str, session: str | None) -> bool:
+        """Whether it is about that record, which is of that subject (as rows name it) and session."""
+        if self.record is not None:
+            return self.record == record
+        whose = self.subject is None or stored_subject(self.subject) == subject
+        return whose and (self.session is None or self.session == session)
 
 
 class SecondEyes:
@@ -121,8 +138,7 @@ class SecondEyes:
                 database failed.
         """
         said = said_by(self._rules.reveal, actor, reason, None, second=False)
-        if not timedelta(0) < expires_in <= LONGEST:
-            raise AuditError("not a time that may be granted", code="audit.too-long", hint=f"at most {LONGEST}")
+        _check_time(expires_in)
         with snapshot(self._engine) as connection:
             now = self._moment(connection)
             asked = next((one for one in _open(connection, now) if one.id == ask), None)
@@ -135,14 +151,59 @@ class SecondEyes:
         row = self._put(GRANT, GRANT, said | granted)
         return _grant(row["id"], said | granted)
 
+    def break_glass(
+        self,
+        *,
+        actor: SubjectExtension,
+        seconder: SubjectExtension,
+        reason: str,
+        subject: str | None = None,
+        session: str | None = None,
+        expires_in: timedelta = USUAL,
+    ) -> RevealGrant:
+        """The grant that now is on record: until it ends, the actor may see what a scope is about.
+
+        It is a subject, a session, or both; for an emergency, in which nobody can ask record by record, and
+        always takes two. Each look is on record all the same, with the grant's id.
+
+        Raises:
+            AuditError: `audit.not-authorised`, `audit.four-eyes`, `audit.no-reason`, `audit.too-long`;
+                `audit.too-wide` without a subject or session. StoreError: the database failed.
+        """
+        said = said_by(self._rules.break_glass, actor, reason, seconder, second=True)
+        _check_time(expires_in)
+        if subject is None and session is None:
+            raise AuditError("this would open everything", code="audit.too-wide", hint="say whose, or which session")
+        with snapshot(self._engine) as connection:
+            until = self._moment(connection) + expires_in // _MICROSECOND
+        scope = {"for": said["actor"], "subject": subject, "session": session, "expires_at": until}
+        row = self._put(GRANT, BROKEN, said | scope)
+        _log.warning("glass broken: grant %s", row["id"])
+        return _grant(row["id"], said | scope)
+
+    def close(self, grant: str, *, actor: SubjectExtension, reason: str) -> None:
+        """End a grant before it expires; whoever may see content may do that.
+
+        Raises:
+            AuditError: `audit.not-authorised`, `audit.no-reason`; `grant.unknown`: none of that id holds. StoreError.
+        """
+        said = said_by(self._rules.reveal, actor, reason, None, second=False)
+        if all(one.id != grant for one in self.grants()):
+            raise AuditError("no such grant holds", code="grant.unknown", hint="`cmf audit grants` lists them")
+        self._put(GRANT, CLOSED, said | {"grant": grant})
+
+    def grants(self) -> tuple[RevealGrant, ...]:
+        """Those that hold, the newest first."""
+        with snapshot(self._engine) as connection:
+            return _holding(connection, self._moment(connection))
+
     def granted(self, record: str, actor: SubjectExtension) -> RevealGrant | None:
         """The newest grant that lets the actor see what that record is about; None where none does."""
         with snapshot(self._engine) as connection:
-            now = self._moment(connection)
-            said = _said(connection, GRANT, since=now - LONGEST // _MICROSECOND)
-            grants = [_grant(made, one) for made, one in said]
-        holds = (one for one in grants if one.record == record and one.actor == name_of(actor))
-        return next((one for one in holds if now < one.expires_at), None)
+            of = connection.execute(_WHOSE.where(CONTENTS.c.record == record)).first()
+            grants = _holding(connection, self._moment(connection))
+        own = (one for one in grants if one.actor == name_of(actor))
+        return next((one for one in own if of is not None and one.covers(record, *of)), None)
 
     def _moment(self, connection: Connection) -> int:
         newest = connection.execute(select(func.max(RECORDS.c.at))).scalar() or 0
@@ -167,7 +228,7 @@ def none_kept() -> AuditError:
 
 def _open(connection: Connection, now: int) -> tuple[Ask, ...]:
     since = now - OPEN_FOR // _MICROSECOND
-    answered = {said["ask"] for _, said in _said(connection, GRANT, since=since)}
+    answered = {said.get("ask") for _, said in _said(connection, GRANT, since=since)}
     asks = [_ask(made, said) for made, said in _said(connection, ASK, since=since) if made not in answered]
     return tuple(reversed(asks))
 
@@ -178,10 +239,23 @@ def _ask(made: str, said: Mapping[str, Any]) -> Ask:
 
 
 def _grant(made: str, said: Mapping[str, Any]) -> RevealGrant:
-    (record,) = said["contents"]
-    return RevealGrant(
-        id=made, ask=said["ask"], record=record, actor=said["for"], second=said["actor"], expires_at=said["expires_at"]
-    )
+    who = {"id": made, "actor": said["for"], "expires_at": said["expires_at"]}
+    if "ask" in said:
+        (record,) = said["contents"]
+        return RevealGrant(**who, second=said["actor"], ask=said["ask"], record=record)
+    return RevealGrant(**who, second=said["second"], subject=said["subject"], session=said["session"])
+
+
+def _holding(connection: Connection, now: int) -> tuple[RevealGrant, ...]:
+    every = list(_said(connection, GRANT, since=now - LONGEST // _MICROSECOND))
+    closed = {said["grant"] for _, said in every if said["action"] == CLOSED}
+    made = (_grant(name, said) for name, said in every if said["action"] != CLOSED and name not in closed)
+    return tuple(one for one in made if now < one.expires_at)
+
+
+def _check_time(asked: timedelta) -> None:
+    if not timedelta(0) < asked <= LONGEST:
+        raise AuditError("not a time that may be granted", code="audit.too-long", hint=f"at most {LONGEST}")
 
 
 def _said(

@@ -104,6 +104,14 @@ def test_a_store_that_asks_for_two_shows_nothing_to_one(kept: Callable[..., tupl
     assert f"eve may see {first} until" in cmf("audit", "grant", store, asked, *bob, "--minutes", 5)
     assert cmf("audit", "asks", store) == ""
     assert json.loads(cmf("audit", "reveal", store, first, *WHO))["id"] == first
+    assert f"eve: {first}  by bob" in cmf("audit", "grants", store)
+    assert "audit.four-eyes" in cmf("audit", "reveal", store, first, *bob, code=4)
+    scope = ("--subject", "ann", "--session", "s")
+    opened = cmf("audit", "break-glass", store, *bob, "--second", "eve", *scope).split(":")[0]
+    assert json.loads(cmf("audit", "reveal", store, first, *bob))["id"] == first
+    assert "bob: subject ann, session s  by eve" in cmf("audit", "grants", store)
+    cmf("audit", "close", store, opened, *WHO)
+    assert "audit.four-eyes" in cmf("audit", "reveal", store, first, *bob, code=4)
     assert "audit.four-eyes" in cmf("audit", "two-people", store, "off", *WHO, code=4)
     cmf("audit", "two-people", store, "off", *WHO, "--second", "bob")
     assert json.loads(cmf("audit", "reveal", store, first, *bob))["id"] == first

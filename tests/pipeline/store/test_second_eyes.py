@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from tests.pipeline.run_records import made_record
+from tests.pipeline.run_records import ANN, made_record
 from tests.pipeline.session_stores import Clock
 
 from cmf import SubjectExtension
@@ -19,7 +19,7 @@ from pipeline.audit.verification import verify
 from pipeline.errors import AuditError
 from pipeline.record import Content
 from pipeline.recorder import Recorder
-from pipeline.store.contents import ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
+from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import stored_records
@@ -30,7 +30,7 @@ def person(name: str, *permissions: str) -> SubjectExtension:
     return SubjectExtension(id=name, permissions=frozenset(permissions))
 
 
-EVE, BOB = (person(name, REVEAL, ERASE, HOLD, TWO_PEOPLE) for name in ("eve", "bob"))
+EVE, BOB = (person(name, REVEAL, ERASE, HOLD, TWO_PEOPLE, BREAK_GLASS) for name in ("eve", "bob"))
 NOBODY = person("mallory")
 
 
@@ -52,7 +52,7 @@ def contents(database: Store, clock: Clock) -> Contents:
 
 @pytest.fixture
 def records(database: Store, clock: Clock) -> list[str]:
-    made = [replace(made_record(), timestamp=clock(), content=Content.of(b"{}")) for _ in range(2)]
+    made = [replace(made_record(ANN), timestamp=clock(), content=Content.of(b"{}")) for _ in range(2)]
     committed = [replace(one, body=_committing(one)) for one in made]
     for one in committed:
         Recorder(database).record(one)
@@ -159,3 +159,60 @@ def test_a_grant_whose_record_was_erased_grants_nothing(
         connection.execute(update(RECORDS).where(RECORDS.c.kind == "grant").values(body=None))
 
     assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
+
+
+@pytest.mark.spec("AUD-83")
+@pytest.mark.parametrize(
+    ("scope", "opens"),
+    [
+        ({"subject": "ann"}, True),
+        ({"session": "s1"}, True),
+        ({"subject": "ann", "session": "s1"}, True),
+        ({"subject": "bob"}, False),
+        ({"subject": "ann", "session": "other"}, False),
+        ({"subject": "anonymous"}, False),
+    ],
+)
+def test_in_an_emergency_two_open_what_a_scope_is_about_until_it_ends(
+    database: Store, contents: Contents, records: list[str], clock: Clock, scope: dict[str, str], opens: bool
+) -> None:
+    made = contents.eyes.break_glass(actor=EVE, seconder=BOB, reason="an incident", **scope)
+
+    assert contents.eyes.grants() == (made,)
+    for record in records:
+        if opens:
+            assert contents.reveal(record, actor=EVE, reason="x") == b"{}"
+        else:
+            assert code(lambda record=record: contents.reveal(record, actor=EVE, reason="x")) == "audit.four-eyes"
+        assert code(lambda record=record: contents.reveal(record, actor=BOB, reason="x")) == "audit.four-eyes"
+    said = [json.loads(one.body or b"") for one in stored_records(database.engine, kind="reveal")]
+    assert {(one["grant"], one["second"]) for one in said} == ({(made.id, "bob")} if opens else set())
+    clock.now += timedelta(hours=1)
+    assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
+    assert contents.eyes.grants() == ()
+
+
+@pytest.mark.spec("AUD-83")
+def test_glass_is_broken_by_two_who_may_for_a_scope_and_a_time(contents: Contents, records: list[str]) -> None:
+    eyes = contents.eyes
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"actor": person("eve", REVEAL)}, "audit.not-authorised"),
+        ({"seconder": NOBODY}, "audit.not-authorised"),
+        ({"seconder": EVE}, "audit.four-eyes"),
+        ({"reason": " "}, "audit.no-reason"),
+        ({"subject": None}, "audit.too-wide"),
+        ({"expires_in": timedelta(days=2)}, "audit.too-long"),
+    ]
+    for changed, expected in refused:
+        given = {"actor": EVE, "seconder": BOB, "reason": "an incident", "subject": "ann"} | changed
+        assert code(lambda given=given: eyes.break_glass(**given)) == expected
+    assert eyes.grants() == ()
+    assert code(lambda: eyes.close("rgr_other", actor=EVE, reason="x")) == "grant.unknown"
+
+    made = eyes.break_glass(actor=EVE, seconder=BOB, reason="an incident", subject="ann")
+    assert code(lambda: eyes.close(made.id, actor=NOBODY, reason="x")) == "audit.not-authorised"
+    eyes.close(made.id, actor=BOB, reason="it is over")
+
+    assert eyes.grants() == ()
+    assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
+    assert code(lambda: contents.reveal("dec_none", actor=EVE, reason="x")) == "audit.four-eyes"
