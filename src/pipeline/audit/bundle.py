@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 from cmf.codec import dumps, loads
 from pipeline.audit.evidence import FIELDS, Evidence, Kept, Leaf, LogRow, StoredHead, leaf_of
 from pipeline.audit.heads import Head, PublicKey
-from pipeline.audit.tree import Proofs, included
+from pipeline.audit.tree import Proofs, consistent, included
 from pipeline.audit.verification import (
     ERASURE,
     Erasures,
@@ -35,7 +35,7 @@ from pipeline.errors import AuditError
 
 SCHEMA: Final = 1
 MANIFEST: Final = "manifest.json"
-_LOGS, _HEADS, _RECORDS = "logs.jsonl", "heads.jsonl", "records.jsonl"
+_LOGS, _HEADS, _RECORDS, _WITNESSES = "logs.jsonl", "heads.jsonl", "records.jsonl", "witnesses.jsonl"
 _MOMENT: Final = (1980, 1, 1, 0, 0, 0)  # the same records give the same file
 _HOW_TO: Final = """Evidence of what was decided.
 
@@ -63,6 +63,7 @@ def write_bundle(
     selection: Selection | None = None,
     policies: Mapping[str, bytes] | None = None,
     contents: bool = False,
+    exported: Iterable[Head] = (),
     made_at: int = 0,
 ) -> int:
     """How many records were written; the file is new, or nothing is written.
@@ -74,6 +75,8 @@ def write_bundle(
         policies: revision → the bundle of it, for those that are known.
         contents: whether what was judged goes with its record, as far as the evidence has it. No erasure reaches it
             there; that it was taken is the caller's to put on record, before (`Contents.taken`).
+        exported: heads from the second place. A selection brings the proof that its log grew out of the newest of them;
+            everything needs none.
         made_at: microseconds since the epoch; said in the manifest.
 
     Raises:
@@ -81,7 +84,8 @@ def write_bundle(
     """
     try:
         with file.open("xb") as opened, zipfile.ZipFile(opened, "w", zipfile.ZIP_STORED) as bundle:
-            return _Writing(bundle, evidence, selection, contents=contents).run(policies or {}, made_at)
+            writing = _Writing(bundle, evidence, selection, exported, contents=contents)
+            return writing.run(policies or {}, made_at)
     except FileExistsError:
         raise AuditError("there is such a file already", path=str(file), hint="choose another name") from None
     except OSError as error:
@@ -91,8 +95,16 @@ def write_bundle(
 
 class _Writing:
     def __init__(
-        self, bundle: zipfile.ZipFile, evidence: Evidence, selection: Selection | None, *, contents: bool
+        self,
+        bundle: zipfile.ZipFile,
+        evidence: Evidence,
+        selection: Selection | None,
+        exported: Iterable[Head],
+        *,
+        contents: bool,
     ) -> None:
+        self._exported = list(exported)
+        self._witnesses: list[bytes] = []
         self._bundle = bundle
         self._contents = contents and evidence.has_contents
         self._evidence = evidence
@@ -104,6 +116,8 @@ class _Writing:
         self._write(_LOGS, (dumps(asdict(log)) for log in logs))
         self._write(_HEADS, (line for log in logs for line in self._heads(log.id)))
         count = self._write(_RECORDS, self._records(logs))
+        if self._witnesses:
+            self._write(_WITNESSES, self._witnesses)
         for revision, files in sorted(policies.items()):
             self._put(f"policies/{revision}.tar.gz", files)
         for log in logs:
@@ -145,6 +159,10 @@ class _Writing:
             if is_wanted or not leaf.place or leaf.kind == ERASURE:
                 chosen.append(leaf)
         proofs = Proofs(hashes)
+        older = [head.size for head in self._exported if head.log == log and head.size < len(hashes)]
+        if some and older:
+            proof = [step.hex() for step in proofs.consistency(max(older))]
+            self._witnesses.append(dumps({"log": log, "size": max(older), "proof": proof}))
         for leaf in chosen if some else ():
             yield self._line(log, leaf, proofs.inclusion(leaf.place))
 
@@ -185,6 +203,7 @@ class Bundle:
     manifest: Mapping[str, Any]
     log_rows: tuple[LogRow, ...]
     stored_heads: Mapping[str, tuple[StoredHead, ...]]
+    witnesses: Mapping[tuple[str, int], list[bytes]]
 
     @property
     def has_contents(self) -> bool:
@@ -257,9 +276,13 @@ def open_bundle(file: Path) -> Bundle:
             leaves = base64.b64decode(found.pop("leaves"), validate=True)
             head = Head.from_json(found)
             heads.setdefault(head.log, []).append(StoredHead(head, leaves))
+        witnesses: dict[tuple[str, int], list[bytes]] = {}
+        for line in _lines_of(file, _WITNESSES) if _WITNESSES in manifest["files"] else ():
+            found = loads(line)
+            witnesses[found["log"], found["size"]] = [bytes.fromhex(step) for step in found["proof"]]
     except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError):
         raise AuditError("this is no bundle, or it was changed", path=str(file), hint="export it again") from None
-    return Bundle(file, manifest, logs, {log: tuple(found) for log, found in heads.items()})
+    return Bundle(file, manifest, logs, {log: tuple(found) for log, found in heads.items()}, witnesses)
 
 
 def verify_bundle(file: Path, *, exported: Iterable[Head] = (), keys: Sequence[PublicKey] | None = None) -> Report:
@@ -293,7 +316,7 @@ def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[P
                 problems.append(Problem("head.signature", row.id, None, None, "its head is not signed as it stands"))
             else:
                 heads[row.id] = stored.head
-    counts = dict.fromkeys(heads, 0)
+    places: dict[str, list[int]] = {log: [] for log in heads}
     for log, leaf, proof in bundle.proved():
         head = heads.get(log or "")
         good = head is not None and leaf.whole
@@ -308,22 +331,43 @@ def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[P
             problems += erasures.see(head.log, leaf)
             if leaf.body is not None and leaf.kind == ERASURE:
                 erasures.read(leaf.body)
-        if log in counts:
-            counts[log] += 1
+        if log in places:
+            places[log].append(leaf.place)
     problems += erasures.problems()
-    vouched = {(head.log, head.size): head for head in exported}
-    for name, head in heads.items():
-        anchor = vouched.get((name, head.size), head)
-        if anchor.root != head.root:
-            signed = any(
-                key.signed(anchor) for key in (key_of(row, trusted) for row in bundle.logs()) if key is not None
+    vouched: dict[str, int] = {}
+    for anchor in exported:
+        grown = heads.get(anchor.log)
+        if grown is None or (steps := _grown_from(bundle, anchor, grown)) is None:
+            continue  # nothing here to hold it against
+        if consistent(anchor.size, _hash(anchor.root), grown.size, _hash(grown.root), steps):
+            vouched[anchor.log] = max(vouched.get(anchor.log, 0), anchor.size)
+        else:
+            keys_known = (key_of(row, trusted) for row in bundle.logs())
+            code = (
+                "log.rewritten"
+                if any(key is not None and key.signed(anchor) for key in keys_known)
+                else "head.signature"
             )
-            code = "log.rewritten" if signed else "head.signature"
-            problems.append(Problem(code, name, None, None, "an exported head of this size has another root"))
+            said = f"the log did not grow out of the exported head of {anchor.size} records"
+            problems.append(Problem(code, anchor.log, None, None, said))
     states = (
-        LogState(log, count, 1, count if (log, heads[log].size) in vouched else 0) for log, count in counts.items()
+        LogState(log, len(found), 1, sum(place < vouched.get(log, 0) for place in found))
+        for log, found in places.items()
     )
-    return Report(tuple(states), tuple(problems), bool(vouched), keys is not None)
+    return Report(tuple(states), tuple(problems), bool(exported), keys is not None)
+
+
+def _grown_from(bundle: Bundle, anchor: Head, head: Head) -> list[bytes] | None:
+    """The proof that the log of `head` was that of `anchor` once; None where the bundle brings none."""
+    return [] if anchor.size == head.size else bundle.witnesses.get((anchor.log, anchor.size))
+
+
+def _hash(root: str) -> bytes:
+    """The bytes of a root; none of what is no root, which equals nothing."""
+    try:
+        return bytes.fromhex(root)
+    except ValueError:
+        return b""
 
 
 def _unreadable_lines(bundle: Bundle) -> Iterator[Problem]:

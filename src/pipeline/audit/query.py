@@ -32,9 +32,6 @@ class Term:
     values: tuple[str, ...]
     negated: bool = False
 
-    def __str__(self) -> str:
-        return f"{'-' * self.negated}{self.name}:{shlex.quote(','.join(self.values))}"
-
 
 @dataclass(frozen=True, slots=True)
 class Query:

@@ -58,10 +58,10 @@ def verify_place(place: str, *, heads: Path | None, keys: Sequence[Path], as_jso
         raise typer.Exit(_code(report))
 
 
-def export(store: str, out: Path, *, query: str | None, contents: bool = False) -> None:
+def export(store: str, out: Path, *, query: str | None, contents: bool, heads: Path | None) -> None:
     """Write a bundle of what the query finds, or of everything; `contents` go with it once that is on record."""
     with one_line_errors():
-        selection = None
+        selection, exported = None, [] if heads is None else read_heads(heads)
         if query is not None:
             with _finding(store, query) as found:
                 ids = {one.id for one in found}
@@ -69,7 +69,13 @@ def export(store: str, out: Path, *, query: str | None, contents: bool = False) 
         with reading(store) as engine, StoreEvidence.at_one_moment(engine) as evidence:
             policies, made_at = kept_policies(engine), (wall_clock() - _EPOCH) // _EPOCH.resolution
             count = write_bundle(
-                out, evidence, selection=selection, policies=policies, contents=contents, made_at=made_at
+                out,
+                evidence,
+                selection=selection,
+                policies=policies,
+                contents=contents,
+                exported=exported,
+                made_at=made_at,
             )
     typer.echo(f"{counted(count, 'record')} written to {out}")
 

@@ -70,6 +70,10 @@ def export(
         bool,
         typer.Option("--contents", help="What was judged goes with it: --by WHO --reason WHY. No erasure reaches it."),
     ] = False,
+    heads: Annotated[
+        Path | None,
+        typer.Option("--heads", help="Exported heads: with --query, it is proved that the log grew out of them."),
+    ] = None,
     by: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Who takes content. It goes on record.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why. It goes on record.")] = None,
     second: Second = None,
@@ -81,7 +85,7 @@ def export(
 
     if contents:
         audit_content.take(store, key, query=query, person=by, second=second, reason=reason)
-    does.export(store, out, query=query, contents=contents)
+    does.export(store, out, query=query, contents=contents, heads=heads)
 
 
 @audit.command("find")

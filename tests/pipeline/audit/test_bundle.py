@@ -177,3 +177,44 @@ def test_bytes_that_are_gone_from_a_selection_need_an_erasure_too(tmp_path: Path
     (problem,) = verify_bundle(tmp_path / "unsaid.zip").problems
     assert (problem.code, problem.record) == ("record.erased", gone.id)
     assert verify_bundle(tmp_path / "said.zip").holds
+
+
+@pytest.mark.spec("AUD-54")
+def test_a_selection_is_held_against_an_older_exported_head(tmp_path: Path) -> None:
+    heads, some, bare = tmp_path / "heads", tmp_path / "some.zip", tmp_path / "bare.zip"
+    with Store.at(tmp_path / "s.sqlite3", heads=HeadFile(heads)) as store:
+        for _ in range(5):
+            Recorder(store).record(made_record(ANN))
+    old = read_heads(heads)[-1]
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        signer = Signer.at(tmp_path / "s.sqlite3.key")
+        evidence = StoreEvidence(store.engine)
+        first = next(iter(evidence.heads(old.log))).head  # as if it had been exported then
+        write_bundle(some, evidence, selection=ANNS, exported=[first])
+        write_bundle(bare, evidence, selection=ANNS)
+
+    report = verify_bundle(some, exported=[first])
+    assert report.holds, report.problems
+    assert [(log.records, log.unprotected) for log in report.logs] == [(6, 6 - first.size)]
+    (without,) = verify_bundle(bare, exported=[first]).logs
+    assert without.unprotected == without.records
+    for root in ("0" * 64, "no root"):
+        forged = signer.sign(replace(first, root=root))
+        assert {problem.code for problem in verify_bundle(some, exported=[forged]).problems} == {"log.rewritten"}
+        unsigned = replace(first, root=root)
+        assert {problem.code for problem in verify_bundle(some, exported=[unsigned]).problems} == {"head.signature"}
+
+
+@pytest.mark.spec("AUD-51")
+def test_a_part_that_is_gone_is_named(exported: Exported, tmp_path: Path) -> None:
+    without = tmp_path / "without.zip"
+    with zipfile.ZipFile(exported.some) as bundle, zipfile.ZipFile(without, "w") as left:
+        for part in bundle.namelist():
+            if part != "README.txt":
+                left.writestr(zipfile.ZipInfo(part), bundle.read(part).removesuffix(b"\n"))  # and no last line break
+
+    problems = verify_bundle(without).problems
+
+    named = {problem.said.split()[0] for problem in problems}
+    assert named >= {"README.txt", "heads.jsonl", "logs.jsonl", "records.jsonl"}
+    assert {problem.code for problem in problems} == {"bundle.changed"}

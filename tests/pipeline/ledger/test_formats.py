@@ -17,6 +17,7 @@ from pipeline.cli import app
 from pipeline.errors import LedgerError
 from pipeline.ledger.costs import cost_of
 from pipeline.ledger.formats import FORMATS, read_conversation, write_conversation
+from pipeline.ledger.rows import row_of
 from pipeline.store.database import Store
 
 RUN = CliRunner()
@@ -158,3 +159,24 @@ def test_each_conversation_is_told_by_its_cost_and_its_calls(database: Store, tm
     assert [line for line in lines if line.endswith("failed: search 2")]
     assert len(cmf("tally", place, "-n", 1).stdout.splitlines()) == 1
     assert cmf("tally", tmp_path / "missing").exit_code == 5
+
+
+@pytest.mark.spec("CLI-84")
+def test_what_a_format_cannot_say_is_told(tmp_path: Path) -> None:
+    store = tmp_path / "s.sqlite3"
+    image = {"content_type": "thinking", "text": "hm"}
+    message = Message.model_validate({"role": "assistant", "content": [image, {"content_type": "text", "text": "x"}]})
+    lines = write_conversation([text("user", "hello"), message], "canonical").decode()
+    session = cmf("import", store, "-", "--from", "canonical", "--session", "s", given=lines).stdout.strip()
+
+    exported = cmf("export", store, session, "--to", "openai_chat")
+
+    assert exported.exit_code == 0
+    assert "cmf: dropped thinking" in exported.stderr
+
+
+@pytest.mark.spec("LED-4")
+def test_only_what_has_an_id_and_a_time_is_a_row() -> None:
+    with pytest.raises(LedgerError) as refused:
+        row_of(text("user", "x"), session_id="s", run_id="r")
+    assert refused.value.code == "ledger.unstamped"
