@@ -257,7 +257,7 @@ def encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, 
     config = _config(request, own)
     if config:
         body["generationConfig"] = config
-    if request.tools:
+    if request.tools or sizes:  # objects that hold no tool are objects all the same
         body["tools"] = encode_tools(request.tools, sizes)
     rode = own.get("toolConfig")
     if isinstance(rode, dict) and _chosen(rode.get("functionCallingConfig")) != request.tool_choice:

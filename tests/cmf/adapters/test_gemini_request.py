@@ -65,6 +65,13 @@ class TestRequests:
         assert len(out["contents"]) == 1
 
     @pytest.mark.spec("GEM-13")
+    @pytest.mark.parametrize(
+        "tools", [[{"functionDeclarations": []}], [{}], [{"functionDeclarations": None}], [{"googleSearch": None}, {}]]
+    )
+    def test_objects_without_a_tool_come_back(self, tools: list[Any]) -> None:
+        assert kept(asked({"text": "hi"}, tools=tools)).tools == ()
+
+    @pytest.mark.spec("GEM-13")
     def test_tools_come_back_in_their_objects(self) -> None:
         tools = [
             {"functionDeclarations": [{"name": "a"}], "codeExecution": None},
