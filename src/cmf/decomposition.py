@@ -16,6 +16,7 @@ from cmf.errors import ShapeError, UnmappedPartError
 from cmf.facts import NO_KEYS, Keys, entity_keys, exact_json, known, show
 from cmf.frozen import FrozenDict
 from cmf.message import Message
+from cmf.models import provider_of, wire_name
 from cmf.projection import Scope
 from cmf.request import Request, Response
 from cmf.tiers import Grants
@@ -164,8 +165,8 @@ _STRUCTURE: Final = frozenset({"role", "content", "schema_version", "status", "c
 
 
 def _model_uri(model: str | None) -> str:
-    provider, colon, name = (model or "").partition(":")
-    return f"llm://{segment(provider)}/{segment(name)}" if colon else f"llm://_/{segment(provider)}"
+    named = model or ""
+    return f"llm://{segment(provider_of(named) or '_')}/{segment(wire_name(named))}"
 
 
 def _show_request(request: Request, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:

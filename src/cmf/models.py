@@ -1,4 +1,4 @@
-"""Model ids: `<provider>:<model>`, the model part verbatim, whatever it contains. Spec: docs/spec/models.md; seed 004.
+"""Model ids: `<provider>:<model>`, the model part verbatim, whatever it contains. Spec: docs/spec/message.md; seed 004.
 
 They are split at the first colon only: `ollama:minimax-m3:cloud` is provider `ollama`, model `minimax-m3:cloud`.
 """
@@ -11,6 +11,24 @@ from typing import Final, NamedTuple
 from cmf.errors import ModelIdError
 
 _PROVIDER: Final = re.compile(r"[a-z][a-z0-9_-]*\Z")
+
+
+FORMAT_PROVIDERS: Final = {
+    "openai_chat": "openai",
+    "openai_responses": "openai",
+    "anthropic_messages": "anthropic",
+    "gemini": "google",
+    "ollama": "ollama",
+    "openrouter": "openrouter",
+}
+"""Whose models a wire format asks, where the host says nothing else; formats that are not here ask nobody's."""
+
+PROVIDERS: Final = frozenset(FORMAT_PROVIDERS.values()) | {
+    "azure", "bedrock", "cerebras", "cohere", "fireworks", "gemini", "groq", "huggingface", "nvidia", "perplexity",
+    "together", "vertex", "vllm", "xai",
+}  # fmt: skip
+"""The keys that name a provider. No name that a provider gives its models begins with one and a colon, as `llama3:8b`,
+`ft:gpt-4o:acme::x` and `mistral:7b` begin with something else."""
 
 
 class ModelId(NamedTuple):
@@ -35,3 +53,15 @@ def parse_model_id(text: str) -> ModelId:
     if not _PROVIDER.match(provider):
         raise ModelIdError("the provider of a model id is not lower-case", hint="write <provider>:<model>")
     return ModelId(provider, model)
+
+
+def provider_of(text: str) -> str | None:
+    """The provider that a model's name brings: the key before its first colon, if it is one of `PROVIDERS`."""
+    key, colon, _ = text.partition(":")
+    return key if colon and key in PROVIDERS else None
+
+
+def wire_name(text: str) -> str:
+    """What a model is called on the wire: without the provider's key, verbatim."""
+    key = provider_of(text)
+    return text if key is None else text.removeprefix(f"{key}:")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from cmf import adapters
 from cmf.adapters.base import WireEvent
 from cmf.message import Message
-from cmf.request import Request
+from cmf.models import provider_of, wire_name
+from cmf.request import Request, Response
 from cmf.value import replace
 from pipeline.certificate import problem_with, spend
 from pipeline.errors import EmissionError
 from pipeline.outcome import Outcome, bound
+
+_Named = TypeVar("_Named", Request, Response)
 
 
 def emit(outcome: Outcome, target: str) -> Any:
@@ -33,7 +36,8 @@ def emit_events(outcome: Outcome, target: str) -> list[WireEvent]:
     """
     if outcome.value is not None and outcome.response is None:
         raise EmissionError("only a response is streamed", code="emit.no-stream", hint="use emit")
-    events: list[WireEvent] = _emitted(outcome, adapters.get(target).to_wire_events)
+    adapter = adapters.get(target)
+    events: list[WireEvent] = _emitted(outcome, lambda value: adapter.to_wire_events(with_wire_model(value)))
     return events
 
 
@@ -60,11 +64,18 @@ def _encode(value: Any, target: str) -> Any:
         return adapter.to_wire(with_wire_model(value))
     if isinstance(value, Message):
         return adapter.to_wire(Request(messages=(value,)))
-    return adapter.to_wire_response(value)
+    return adapter.to_wire_response(with_wire_model(value))
 
 
-def with_wire_model(request: Request) -> Request:
-    """The request with the provider's key taken off its model id: `anthropic:claude-x` is `claude-x` on the wire."""
-    if request.model is None or ":" not in request.model:
-        return request
-    return replace(request, model=request.model.partition(":")[2])
+def with_provider(value: _Named, provider: str | None) -> _Named:
+    """The request or response under the model id of provider and wire name, if both are there."""
+    if value.model is None or provider is None:
+        return value
+    return replace(value, model=f"{provider}:{value.model}")
+
+
+def with_wire_model(value: _Named) -> _Named:
+    """The same with the provider's key taken off its model id: `anthropic:claude-x` is `claude-x` on the wire."""
+    if value.model is None or provider_of(value.model) is None:
+        return value
+    return replace(value, model=wire_name(value.model))

@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from cmf.codec import dumps
+from cmf.models import provider_of, wire_name
 from pipeline.audit.evidence import commitment_of
 from pipeline.context import Context
 from pipeline.decision import Action, Decision, Effect, Hit, StageRecord, Verdict, ViewDecision
@@ -184,9 +185,8 @@ def _plain(name: str) -> str:
 
 
 def _llm(named: str, masked: list[str]) -> dict[str, Any]:
-    provider, colon, model = named.partition(":")
-    shown = {"provider": _cut(provider, provider, "/llm/provider", masked)} if colon else {}
-    model = model if colon else named
+    provider, model = provider_of(named), wire_name(named)
+    shown = {"provider": provider} if provider is not None else {}
     return {**shown, "model": _cut(model, model, "/llm/model", masked)}
 
 

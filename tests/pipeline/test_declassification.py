@@ -210,7 +210,7 @@ label contains {"code": "t.tool", "reason": "x", "label": "risky"} if input.name
     "model": """\
 label contains {"code": "t.model", "reason": "x", "label": "costly"} if {
 \tinput.kind == "request"
-\tinput.uri == "llm://p/big"
+\tinput.uri == "llm://openai/big"
 }
 """,
     "stop": """\
@@ -252,7 +252,7 @@ def test_what_was_lifted_stays_so_when_the_same_words_are_presented_again(tmp_pa
 def test_a_label_of_a_request_s_own_counts_anew_in_each_run(tmp_path: Path) -> None:
     store = MemorySessions()
     pipeline = Pipeline(policies=write_rules(tmp_path, LABELS), sessions=store)
-    request = Request(model="p:big", messages=[Message(role="user", content=[TextPart(text="hi")])])
+    request = Request(model="openai:big", messages=[Message(role="user", content=[TextPart(text="hi")])])
     pipeline.run(request, ANN)
     lift(store, label="costly")
     assert store.read(ANN).labels == frozenset()

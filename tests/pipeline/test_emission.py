@@ -174,10 +174,21 @@ def test_a_field_cannot_be_moved_into_its_neighbour(guard: Guard) -> None:
 @pytest.mark.spec("PIPE-8")
 @pytest.mark.parametrize(
     ("model", "wire"),
-    [("ollama:minimax-m3:cloud", "minimax-m3:cloud"), ("gpt-5", "gpt-5"), (None, None), ("anthropic:c", "c")],
+    [
+        ("llama3:8b", "llama3:8b"),
+        ("mistral:7b", "mistral:7b"),
+        ("ft:gpt-4o:acme::x", "ft:gpt-4o:acme::x"),
+        ("deepseek/deepseek-r1:free", "deepseek/deepseek-r1:free"),
+        ("ollama:minimax-m3:cloud", "minimax-m3:cloud"),
+        ("openai:ft:gpt-4o:acme::x", "ft:gpt-4o:acme::x"),
+        ("gpt-5", "gpt-5"),
+        (None, None),
+        ("anthropic:c", "c"),
+    ],
 )
-def test_the_wire_knows_no_provider_key(model: str | None, wire: str | None) -> None:
+def test_the_wire_knows_no_provider_key_and_no_name_loses_a_piece(model: str | None, wire: str | None) -> None:
     assert with_wire_model(request(model=model)).model == wire
+    assert with_wire_model(Response(model=model)).model == wire
 
 
 def test_each_kind_of_value_goes_out_in_a_wire_format(guard: Guard) -> None:

@@ -17,11 +17,12 @@ from cmf import adapters
 from cmf.codec import MAX_BYTES, loads
 from cmf.errors import CmfError, DecodeError, ShapeError
 from cmf.message import Message
+from cmf.models import FORMAT_PROVIDERS
 from cmf.request import Request, Response
-from cmf.value import replace
 from pipeline.cli.detecting import detected
 from pipeline.cli.policy_places import file_of
 from pipeline.context import Context
+from pipeline.emission import with_provider
 from pipeline.errors import (
     AuditError,
     CaseError,
@@ -35,16 +36,6 @@ from pipeline.errors import (
 
 if TYPE_CHECKING:
     from pipeline.audit.heads import PublicKey
-
-PROVIDERS = {
-    "openai_chat": "openai",
-    "openai_responses": "openai",
-    "anthropic_messages": "anthropic",
-    "gemini": "google",
-    "ollama": "ollama",
-    "openrouter": "openrouter",
-}
-"""The provider that a wire format speaks to, for model ids; formats without one keep ids as they are."""
 
 
 class Exit(IntEnum):
@@ -159,13 +150,10 @@ def traffic_in(body: Any, source: str, kind: str) -> Message | Request | Respons
     if source == "canonical":
         return _canonical(body)
     adapter = adapters.get(source)
+    provider = FORMAT_PROVIDERS.get(source)
     if kind == "response":
-        return adapter.from_wire_response(body)
-    request = adapter.from_wire_request(body)
-    provider = PROVIDERS.get(source)
-    if provider is None or request.model is None:
-        return request
-    return replace(request, model=f"{provider}:{request.model}")
+        return with_provider(adapter.from_wire_response(body), provider)
+    return with_provider(adapter.from_wire_request(body), provider)
 
 
 def _canonical(body: Any) -> Message | Request | Response:

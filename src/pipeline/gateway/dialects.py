@@ -29,10 +29,9 @@ class Does(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One client dialect. `provider` is the key before model ids that an upstream of this dialect serves."""
+    """One client dialect."""
 
     name: str
-    provider: str
     error: Callable[[Refusal, str], Any]  # the body that says a refusal; also takes the request's id
     error_type: Callable[[int], str]  # the dialect's own word for an error of that status
     frame: Callable[[WireEvent], bytes] = sse_bytes
@@ -110,26 +109,23 @@ def _ollama_error(refusal: Refusal, _request_id: str) -> Any:
 
 # -- the dialects and their paths --------------------------------------------------------------------------------------
 
-CHAT: Final = Dialect(name="openai_chat", provider="openai", error=_openai_error, error_type=openai_type)
-RESPONSES: Final = Dialect(name="openai_responses", provider="openai", error=_openai_error, error_type=openai_type)
+CHAT: Final = Dialect(name="openai_chat", error=_openai_error, error_type=openai_type)
+RESPONSES: Final = Dialect(name="openai_responses", error=_openai_error, error_type=openai_type)
 MESSAGES: Final = Dialect(
     name="anthropic_messages",
-    provider="anthropic",
     error=_anthropic_error,
     error_type=anthropic_type,
     request_id_header="request-id",
 )
-GEMINI: Final = Dialect(name="gemini", provider="google", error=_gemini_error, error_type=gemini_state)
+GEMINI: Final = Dialect(name="gemini", error=_gemini_error, error_type=gemini_state)
 OLLAMA: Final = Dialect(
     name="ollama",
-    provider="ollama",
     error=_ollama_error,
     error_type=openai_type,
     frame=ndjson_bytes,
     stream_type=NDJSON,
 )
 DIALECTS: Final = {one.name: one for one in (CHAT, RESPONSES, MESSAGES, GEMINI, OLLAMA)}
-PROVIDERS: Final = {name: one.provider for name, one in DIALECTS.items()} | {"openrouter": "openrouter"}
 
 _BETA: Final = {"beta": ("true",)}
 PATHS: Final = {
@@ -263,7 +259,6 @@ __all__ = [
     "JSON",
     "NDJSON",
     "PATHS",
-    "PROVIDERS",
     "SSE",
     "Dialect",
     "Does",

@@ -24,7 +24,7 @@ from cmf.request import Request, Response
 from cmf.security import SubjectExtension
 from cmf.value import replace, trusted
 from pipeline.context import Context
-from pipeline.emission import emit, emit_events
+from pipeline.emission import emit, emit_events, with_provider
 from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError
 from pipeline.gateway.admission import Admission
 from pipeline.gateway.answer_ids import identified
@@ -213,8 +213,15 @@ class _Run:
         mode, endpoint = self._road.route.stream, self._asked.endpoint
         if not isinstance(mode, WindowMode) or not self._request.stream or endpoint.listed:
             return None
-        named = lambda response: _in_words_of(self._asked, response)  # noqa: E731
-        return Window(self._road.guard, known, endpoint.dialect, self._reply, named, mode.window)
+        return Window(self._road.guard, known, endpoint.dialect, self._reply, self._in_words, mode.window)
+
+    def _in_words(self, response: Response) -> Response:
+        """As it is judged: with an id and its model's provider; an error under the name that the dialect has for it."""
+        error, dialect = response.error, self._asked.endpoint.dialect
+        response = with_provider(response, self._place.upstream.provider)
+        if error is None:
+            return identified(response, dialect.name, self._asked.request_id)
+        return replace(response, error=replace(error, type=dialect.error_type(error.status or 502)))
 
     async def _asked_for(
         self, sent: Request, body: Any, known: Context, window: Window | None, receive: Receive, *, is_last: bool
@@ -235,7 +242,7 @@ class _Run:
         if trouble is not None and not is_last and not self._reply.begun:
             raise _NextPlace(trouble)
         facts = known if window is None else window.facts
-        outcome = raised(await self._road.guard.arun(_in_words_of(self._asked, response), context=facts))
+        outcome = raised(await self._road.guard.arun(self._in_words(response), context=facts))
         await self._road.links.keep(self._asked, outcome.response)
         if window is None or not self._reply.begun:
             return _written(self._asked, self._request, outcome)
@@ -263,14 +270,6 @@ class _Run:
         dialect = self._asked.endpoint.dialect
         event = window.sent.error(refusal, f"req_{self._asked.request_id}")
         await self._reply.end(dialect.frame(event))
-
-
-def _in_words_of(asked: Asked, response: Response) -> Response:
-    """The response with an id; an error under the name that the client's dialect has for its status."""
-    error = response.error
-    if error is None:
-        return identified(response, asked.endpoint.dialect.name, asked.request_id)
-    return replace(response, error=replace(error, type=asked.endpoint.dialect.error_type(error.status or 502)))
 
 
 def _written(asked: Asked, request: Request, outcome: Outcome) -> Answer:

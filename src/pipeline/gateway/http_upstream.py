@@ -16,9 +16,10 @@ from cmf.adapters.driver import is_whole
 from cmf.adapters.sse import NdjsonReader, SseReader
 from cmf.codec import dumps, loads
 from cmf.errors import CmfError
+from cmf.models import FORMAT_PROVIDERS
 from cmf.request import Request, Response
 from pipeline.emission import with_wire_model
-from pipeline.gateway.dialects import NDJSON, PROVIDERS, SSE
+from pipeline.gateway.dialects import NDJSON, SSE
 from pipeline.gateway.settings import Upstream as UpstreamSettings
 from pipeline.gateway.upstream import Live, UpstreamError, error_of
 
@@ -38,7 +39,7 @@ class HttpUpstream:
 
     def __init__(self, settings: UpstreamSettings, key: str | None, *, reply_bytes: int) -> None:
         self.target = str(settings.dialect)
-        self.provider = PROVIDERS[self.target]
+        self.provider = FORMAT_PROVIDERS[self.target]
         self._adapter = adapters.get(self.target)
         base = urlsplit(str(settings.base_url))
         self._base = f"{base.scheme}://{base.netloc}{base.path}"

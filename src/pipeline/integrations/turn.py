@@ -18,10 +18,11 @@ from cmf.adapters.driver import is_whole
 from cmf.adapters.sse import NdjsonReader, SseReader
 from cmf.codec import dumps, loads
 from cmf.errors import CmfError, DecodeError
+from cmf.models import FORMAT_PROVIDERS
 from cmf.request import ErrorInfo, Request, Response
 from cmf.value import replace
 from pipeline.context import Context
-from pipeline.emission import emit, emit_events
+from pipeline.emission import emit, emit_events, with_provider
 from pipeline.errors import ApprovalError, DecisionError, EmissionError, StoreError
 from pipeline.gateway.answer_ids import identified
 from pipeline.gateway.dialects import (
@@ -132,7 +133,8 @@ def _answer(asked: Asked, request: Request) -> Turn:
     approval = asked.headers.get(APPROVAL_HEADER)
     if approval is not None:
         return _written(asked, request, raised((yield Release(approval))), {})
-    named = replace(request, model=f"{dialect.provider}:{request.model}")
+    provider = FORMAT_PROVIDERS[dialect.name]
+    named = with_provider(request, provider)
     admitted: Outcome = raised((yield Judge(named, Context())))
     if admitted.request is None:
         raise Refusal(503, "pipeline.no-request", "What was judged is no request.")
@@ -140,7 +142,7 @@ def _answer(asked: Asked, request: Request) -> Turn:
     if asked.endpoint.model is not None and sent.model != named.model:
         raise Refusal(503, "integration.other-model", "The model stands in the path, and is another now.")
     got: Got = yield Send(dumps(emit(admitted, dialect.name)))
-    response = identified(_read(got, asked, sent), dialect.name, asked.request_id)
+    response = with_provider(identified(_read(got, asked, sent), dialect.name, asked.request_id), provider)
     facts = Context(history=sent, labels=admitted.labels)
     outcome: Outcome = raised((yield Judge(response, facts)))
     kept = {name: got.headers[name] for name in _KEPT if _PLAIN.fullmatch(got.headers.get(name, ""))}
