@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -153,6 +154,26 @@ def test_a_text_in_any_corner_of_a_request_does_not_go_out_unseen(
 
     assert upstream.heard == []
     assert (status, headers["x-cmf-code"]) == (403, "saw.canary") or status == 400
+
+
+@pytest.mark.spec("GW-12", "GW-166")
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(chat(metadata={f"k{at}": "v" for at in range(60_000)}), id="many keys"),
+        pytest.param(chat(used(call("[" * 100_000 + "]" * 100_000))), id="depth within arguments"),
+        pytest.param(chat(used(call("9" * 10_000))), id="a number of many digits"),
+    ],
+)
+def test_what_would_cost_more_than_it_says_is_answered_in_time(ends: tuple[str, Upstream], body: Any) -> None:
+    url, upstream = ends
+    upstream.answer = matrix_bodies.reply("openai_chat", "text", "fine")
+    begun = time.process_time()
+
+    status, _, _ = post(url, *body)
+
+    assert status in (200, 400, 403)
+    assert time.process_time() - begun < 10
 
 
 @pytest.mark.spec("GW-166")
