@@ -372,6 +372,16 @@ def test_broken_arguments_of_another_format_are_refused_in_a_request(name: str |
 
 
 @pytest.mark.spec("ANT-10")
+def test_a_foreign_call_without_arguments_has_an_empty_input() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    foreign = get("openai_chat").from_wire_request({"model": "m", "messages": [message]})
+
+    block = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+    assert ADAPTER.to_wire(foreign)["messages"] == [{"role": "assistant", "content": [block]}]
+
+
+@pytest.mark.spec("ANT-10")
 def test_an_input_that_is_text_goes_back_to_its_own_format() -> None:
     block = {"type": "tool_use", "id": "t1", "name": "f", "input": '{"a": '}
     body = {"model": "m", "max_tokens": 5, "messages": [{"role": "assistant", "content": [block]}]}
