@@ -72,7 +72,7 @@ class MessageView:
         shown = self._shown
         if shown is None:
             part, scope, container = self._part, self._scope, self._container
-            shown = _HEADS[self.kind, self.role, container is not None, scope.hook].copy()
+            shown = dict(_HEADS[self.kind, self.role, container is not None, scope.hook])
             shown["path"] = self.path
             properties, keys = self._show(part, shown)
             if part.extra:
@@ -132,8 +132,8 @@ class MessageView:
         return (self._own.get("uri"), self._own.get("name")) if brief is None else brief(self._part)
 
     @property
-    def head(self) -> Mapping[str, Any]:
-        """`kind`, `role`, `action`, `is_pre` and more, as in the input; views that are alike share it: read only."""
+    def head(self) -> FrozenDict:
+        """`kind`, `role`, `action`, `is_pre` and more, as in the input but for `path`; what is alike shares it."""
         return _HEADS[self.kind, self.role, self._container is not None, self._scope.hook]
 
     @property
@@ -393,21 +393,21 @@ def _is_pre(kind: ViewKind, role: Role, contained: bool) -> bool:
     return kind in _PRE_KINDS or role in _PRE_ROLES
 
 
-class _Heads(dict[tuple[ViewKind, Role, bool, Hook | None], dict[str, Any]]):
+class _Heads(dict[tuple[ViewKind, Role, bool, Hook | None], FrozenDict]):
     """Kind, role, whether inside another part, hook → the first entries of the input, which follow from these alone.
 
     A few hundred combinations at most; working them out took a third of the time of an input. `path` is to be set.
     """
 
-    def __missing__(self, place: tuple[ViewKind, Role, bool, Hook | None]) -> dict[str, Any]:
+    def __missing__(self, place: tuple[ViewKind, Role, bool, Hook | None]) -> FrozenDict:
         kind, role, contained, hook = place
         is_pre = _is_pre(kind, role, contained)
         head: dict[str, Any] = {"kind": kind.value, "role": role.value}
         if (at := hook or _HOOKS.get(kind)) is not None:
             head["hook"] = at.value
         head |= {"path": "", "is_pre": is_pre, "is_post": not is_pre, "action": _action(kind, role, contained).value}
-        self[place] = head
-        return head
+        self[place] = frozen = FrozenDict(head)
+        return frozen
 
 
 _HEADS: Final = _Heads()
@@ -415,7 +415,7 @@ _HEADS: Final = _Heads()
 
 def head(kind: ViewKind, role: Role, contained: bool, hook: Hook | None) -> dict[str, Any]:
     """What the input of such a view begins with, in order; its `path` is empty."""
-    return _HEADS[kind, role, contained, hook].copy()
+    return dict(_HEADS[kind, role, contained, hook])
 
 
 class _Unsealed(MessageView):
