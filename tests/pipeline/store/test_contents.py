@@ -336,11 +336,11 @@ def test_a_record_says_which_labels_came_and_which_model_was_asked(database: Sto
     pipeline = Pipeline(policies=policies, recorder=Recorder(database), sessions=database.sessions())
     context = Context(session="s", recorded={"route": "all"})
 
-    first = pipeline.run(Request(model="up:gpt-x", messages=[says("user", "the salary")]), context)
+    first = pipeline.run(Request(model="ollama:gpt-x", messages=[says("user", "the salary")]), context)
     again = pipeline.run(Request(model="gpt-x", messages=[says("user", "my own words, to be sure")]), context)
 
     said, later = body(database, first.decision.id), body(database, again.decision.id)
-    assert (said["labels_gained"], said["llm"]) == (["finance"], {"provider": "up", "model": "gpt-x"})
+    assert (said["labels_gained"], said["llm"]) == (["finance"], {"provider": "ollama", "model": "gpt-x"})
     assert said["host"] == {"route": "all"}
     assert later["llm"] == {"model": "gpt-x"}
     assert later["labels_gained"][0].startswith("sha256:")
