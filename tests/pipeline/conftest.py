@@ -125,3 +125,12 @@ def pipe(lenient: Path) -> Callable[..., Pipeline]:
         return Pipeline(stages, policies=lenient, **options)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The system's Chromium, for the tests of one module: while it runs there can be no event loop."""
+    from tests.pipeline.browser import chromium  # brings a library that few tests need
+
+    with chromium() as opened:
+        yield opened

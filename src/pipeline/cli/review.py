@@ -40,10 +40,10 @@ def run(
         fail("say who you are with --as NAME, or who the proxy is with --proxy-secret FILE", Exit.USAGE)
     with one_line_errors():
         open_to_read(store).dispose()  # a file that is missing is not made
-        hand = PoliciesAtHand.of_directories(policies)
         opens = None if seal_key is None else read_seal_key(seal_key)
         trusted = [read_public_key(file) for file in keys] or None
         secret = "" if proxy_secret is None else _secret(proxy_secret)
+        hand = PoliciesAtHand.of_directories(policies)
     listening = listening_at(port)
     port = listening.getsockname()[1]
     keeper: Doorkeeper

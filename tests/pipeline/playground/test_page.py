@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
-from tests.pipeline.playground.browser import REBOUND, Watch, chromium, context, running
+from tests.pipeline.browser import REBOUND, Watch, context, running
 from tests.pipeline.playground.states import PATH, RULE
 from typer.testing import CliRunner
 
@@ -21,12 +21,6 @@ from pipeline.cli import app
 pytestmark = [pytest.mark.chromium, pytest.mark.native, pytest.mark.slow]
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> javascript:alert(3) \u202etxt.exe\u2066 https://evil.example/x.png"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +38,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(directory: Path) -> Iterator[str]:
-    with running(directory=directory) as printed:
+    with running("playground", directory=directory) as printed:
         yield printed
 
 
@@ -369,7 +363,7 @@ def test_without_the_token_the_page_says_what_to_do(browser: Browser, address: s
 @pytest.mark.spec("CLI-11")
 def test_readonly_offers_no_saving(browser: Browser, directory: Path) -> None:
     with (
-        running("--readonly", "--policies", str(directory), directory=directory) as printed,
+        running("playground", "--readonly", "--policies", str(directory), directory=directory) as printed,
         context(browser) as opened,
     ):
         page = opened.new_page()

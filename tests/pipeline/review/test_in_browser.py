@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from examples.demo_review import fill
 from playwright.sync_api import Browser, Page, expect
-from tests.pipeline.playground.browser import Watch, chromium, context
+from tests.pipeline.browser import Watch, context, origin, running
 from tests.pipeline.review.traffic import HOSTILE, keep, record
 from typer.testing import CliRunner
 
@@ -28,33 +24,6 @@ PAGES = ("/sessions", "/sessions?q=needs:review", "/decisions", "/approvals", "/
 MORE = ("/charts", "/sign?q=verdict:deny", "/nowhere", "/sessions?q=nonsense")
 
 
-@contextmanager
-def running(store: Path, *options: str) -> Iterator[str]:
-    """The address that `cmf review` printed, until the end of the block; it ends on Ctrl-C."""
-    command = [sys.executable, "-c", "from pipeline.cli import main; main()", "review", str(store), "--port", "0"]
-    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        printed = process.stdout.readline()
-        assert re.fullmatch(r"review: http://127\.0\.0\.1:\d+/\?t=[\w-]{32}\n", printed), (
-            printed + process.communicate()[1]
-        )
-        yield printed.split()[1]
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
-        assert process.returncode == 0
-        assert "Traceback" not in errors, errors
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
-
-
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's hour."""
@@ -65,13 +34,15 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(filled: Path) -> Iterator[str]:
-    with running(filled, "--as", "alice", "--role", "signer", "--policies", "examples/policies") as printed:
+    with running(
+        "review", str(filled), "--as", "alice", "--role", "signer", "--policies", "examples/policies"
+    ) as printed:
         yield printed
 
 
 @pytest.fixture
 def watch(address: str) -> Iterator[Watch]:
-    watching = Watch(address.partition("/?")[0] + "/#")
+    watching = Watch(address)
     yield watching
     assert watching.wrong == []
 
@@ -86,7 +57,7 @@ def page(browser: Browser, address: str, watch: Watch) -> Iterator[Page]:
 
 
 def at(address: str, path: str) -> str:
-    return address.partition("/?")[0] + path
+    return origin(address) + path
 
 
 @pytest.mark.spec("REV-2")
@@ -112,7 +83,7 @@ def test_a_reviewer_finds_judges_signs_and_takes_away_what_can_be_proved(page: P
     page.get_by_role("button", name=re.compile("Sign off")).click()
     expect(page.locator(".verdict.good")).to_contain_text("The set is what was signed")
 
-    page.goto(page.url.partition("/signoffs")[0] + "/decisions?q=disposition:false_positive")
+    page.goto(at(page.url, "/decisions?q=disposition:false_positive"))
     with page.expect_download() as download:
         page.get_by_role("button", name="Export evidence").click()
     evidence = tmp_path / "evidence.zip"
@@ -132,7 +103,7 @@ def test_a_reviewer_finds_judges_signs_and_takes_away_what_can_be_proved(page: P
 @pytest.mark.spec("REV-12")
 @pytest.mark.spec("REV-13")
 def test_content_is_shown_only_once_that_is_on_record(page: Page, filled: Path) -> None:
-    page.goto(page.url.partition("/sessions")[0] + "/decisions?q=effect:redact")
+    page.goto(at(page.url, "/decisions?q=effect:redact"))
     page.locator("#rows a.row").first.click()
     expect(page.locator("main")).not_to_contain_text("My upload fails")
     assert _kinds(filled).count("reveal") == 0
@@ -140,7 +111,7 @@ def test_content_is_shown_only_once_that_is_on_record(page: Page, filled: Path) 
     page.get_by_label("Why do you need to see it?").fill("To see whether it is a key.")
     page.get_by_role("button", name="Put on record, then show").click()
 
-    expect(page.locator(".command")).to_contain_text("verdict: allow")
+    expect(page.locator(".command").last).to_contain_text("verdict: allow")
     assert _kinds(filled).count("reveal") == 1
     expect(page.locator("main")).to_contain_text("what decided then")
     expect(page.locator(".words")).to_contain_text("alice saw the content")
@@ -151,6 +122,21 @@ def _kinds(file: Path) -> list[str]:
         found = [kind for (kind,) in connection.execute("SELECT kind FROM records")]
     connection.close()
     return found
+
+
+@pytest.mark.spec("REV-14")
+@pytest.mark.spec("REV-15")
+def test_two_revisions_are_compared_and_the_second_is_asked(page: Page) -> None:
+    page.get_by_role("link", name="Policies", exact=True).click()
+    page.get_by_role("link", name="since the one before").click()
+    expect(page.locator("h1")).to_have_text("1 file differs")
+    expect(page.locator(".diff tr.added").first).to_be_visible()
+
+    page.get_by_label("Why do you need to know?").fill("Before it goes live.")
+    page.get_by_role("button", name="Put on record, then judge").click()
+
+    expect(page.locator(".impact tbody tr").first).to_contain_text("newly denied")
+    expect(page.locator(".impact")).to_contain_text("identity/tool_role")
 
 
 @pytest.mark.spec("REV-26")
@@ -171,8 +157,8 @@ def test_an_approval_is_given_on_the_page(page: Page) -> None:
 def test_more_rows_come_without_leaving_the_page(browser: Browser, tmp_path: Path) -> None:
     with Store.at(tmp_path / "s.sqlite3") as store:
         keep(store, *(record("deny", session=f"s{n}", minute=n) for n in range(70)))
-    with running(tmp_path / "s.sqlite3", "--as", "ann") as printed, context(browser) as opened:
-        watching = Watch(printed.partition("/?")[0] + "/#")
+    with running("review", str(tmp_path / "s.sqlite3"), "--as", "ann") as printed, context(browser) as opened:
+        watching = Watch(printed)
         page = watching.on(opened.new_page())
         page.goto(printed)
         expect(page.locator("#rows tr")).to_have_count(50)
@@ -226,6 +212,11 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(browser: Browser, address: str
         page = opened.new_page()
         page.goto(address)
         paths = [*PAGES, *MORE]
+        page.goto(at(address, "/policies"))
+        paths += [page.get_by_role("link", name="since the one before").get_attribute("href") or ""]
+        paths += [page.locator("tbody th a").first.get_attribute("href") or ""]
+        page.goto(at(address, "/approvals"))
+        paths += [page.locator("tbody a.row").first.get_attribute("href") or ""]
         page.goto(at(address, "/decisions?q=covered:no"))
         paths += [
             page.locator("#rows a.row").first.get_attribute("href") or "",
@@ -244,8 +235,8 @@ def test_hostile_content_runs_on_no_page(browser: Browser, tmp_path: Path) -> No
     bad = record("deny", subject=HOSTILE, session=HOSTILE, rule=HOSTILE, tool=HOSTILE, skipped=[HOSTILE])
     with Store.at(file) as store:
         keep(store, bad)
-    with running(file, "--as", HOSTILE, "--role", "signer") as printed, context(browser) as opened:
-        watching = Watch(printed.partition("/?")[0] + "/#")
+    with running("review", str(file), "--as", HOSTILE, "--role", "signer") as printed, context(browser) as opened:
+        watching = Watch(printed)
         page = watching.on(opened.new_page())
         page.goto(printed)
         page.goto(at(printed, f"/decisions/{bad.id}"))

@@ -1,4 +1,4 @@
-"""The system's Chromium, and a playground that runs as its users start it."""
+"""The system's Chromium, and the pages of a command that runs as its users start it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
@@ -36,14 +37,15 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def running(*options: str, directory: Path) -> Iterator[str]:
-    """The address that `cmf playground` printed, run in `directory`, until the end of the block; it ends on Ctrl-C."""
-    command = [sys.executable, "-c", "from pipeline.cli import main; main()", "playground", "--port", "0", *options]
+def running(name: str, *options: str, directory: Path | None = None) -> Iterator[str]:
+    """The address that `cmf NAME` printed, run in `directory`, until the end of the block; it ends on Ctrl-C."""
+    command = [sys.executable, "-c", "from pipeline.cli import main; main()", name, "--port", "0", *options]
     process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         printed = process.stdout.readline()
-        assert re.fullmatch(r"playground: http://127\.0\.0\.1:\d+/#t=[\w-]{32}\n", printed), printed
+        wanted = rf"{name}: http://127\.0\.0\.1:\d+/[#?]t=[\w-]{{32}}\n"
+        assert re.fullmatch(wanted, printed), printed + process.communicate()[1]
         yield printed.split()[1]
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)
@@ -52,6 +54,12 @@ def running(*options: str, directory: Path) -> Iterator[str]:
     finally:
         process.kill()
         process.communicate()
+
+
+def origin(address: str) -> str:
+    """The address without what is behind the host."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 @dataclass
@@ -63,7 +71,7 @@ class Watch:
 
     def on(self, page: Page) -> Page:
         """`page`, watched."""
-        own = self.address.partition("/#")[0] + "/"
+        own = origin(self.address) + "/"
         page.on("console", lambda message: self.wrong.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
