@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -151,3 +152,45 @@ def test_settings_under_which_something_goes_unjudged_are_refused(made: Any, set
     assert made_class(guardrail_name="cmf", event_hook=["pre_call", "post_call"]).default_on
     with pytest.raises(ConfigError, match="no guard"):
         cmf_litellm.guardrail_class(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("INT-31")
+async def test_a_request_that_cannot_be_read_is_a_refusal_of_status_400(rail: Any) -> None:
+    with pytest.raises(GuardrailRaisedException) as caught:
+        await rail.async_pre_call_hook(ANN, None, asks("hi") | {"messages": [{"role": 1}]}, "acompletion")
+
+    assert (caught.value.status_code, caught.value.blocked_content) == (400, False)
+
+
+@pytest.mark.spec("INT-30")
+async def test_a_stream_that_says_nothing_and_an_answer_that_cannot_be_read_are_refused(rail: Any) -> None:
+    async def nothing() -> Any:
+        for one in ():
+            yield one
+
+    odd = calling("query", "{}")
+    odd.choices[0].message.role = "zebra"
+
+    with pytest.raises(GuardrailRaisedException, match="ended before"):
+        _ = [one async for one in rail.async_post_call_streaming_iterator_hook(ANN, nothing(), asks("hi"))]
+    with pytest.raises(GuardrailRaisedException, match="cannot be read"):
+        await rail.async_post_call_success_hook(asks("hi"), ANN, odd)
+
+
+@pytest.mark.spec("INT-30")
+async def test_a_request_that_became_something_else_is_not_asked(rail: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = Guard.arun
+
+    async def another(self: Guard, value: Any, **more: Any) -> Any:
+        return await judged(self, value.messages[0], **more)
+
+    monkeypatch.setattr(Guard, "arun", another)
+    with pytest.raises(GuardrailRaisedException, match=r"pipeline\.no-request"):
+        await rail.async_pre_call_hook(ANN, None, asks("hi"), "acompletion")
+
+
+@pytest.mark.spec("INT-30")
+def test_without_the_package_there_is_nothing(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "litellm.integrations.custom_guardrail", None)
+    with pytest.raises(ConfigError, match="litellm"):
+        cmf_litellm.guardrail_class(made[0])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
+from tests.pipeline.conftest import write_rules
 from tests.pipeline.integrations.policies import BOSS, guard_of
 
 from pipeline import ApprovalRequired, Denied, Guard
@@ -215,3 +219,41 @@ async def test_what_is_no_json_is_refused(guard: Guard) -> None:
 
     with pytest.raises(CallError):
         await agents.Runner.run(agent_of(guard, Odd([])), "hi")
+
+
+@pytest.mark.spec("INT-20")
+async def test_the_schema_of_an_answer_is_judged_as_the_words_that_it_is(guard: Guard, tmp_path: Path) -> None:
+    model = testing.ScriptedModel([[testing.assistant_message('{"limit": 5}')]])
+
+    result = await agents.Runner.run(agent_of(guard, model, output_type=Limit), "hi")
+
+    assert result.final_output == Limit(limit=5)
+    seen = testing.ScriptedModel([[testing.assistant_message("{}")]])
+    rule = 'deny contains {"code": "no.form", "reason": "x"} if contains(json.marshal(input), "final_output")'
+    strict = Guard(write_rules(tmp_path, {"form": rule}, kinds="request"))
+    with pytest.raises(Denied):
+        await agents.Runner.run(agent_of(strict, seen, output_type=Limit), "hi")
+    assert seen.calls == ()
+
+
+class Limit(BaseModel):
+    """How many."""
+
+    limit: int
+
+
+@pytest.mark.spec("INT-23")
+async def test_an_item_that_is_no_value_of_the_package_is_refused(guard: Guard) -> None:
+    with pytest.raises(CallError) as caught:
+        cmf_agents._json_of(object())
+
+    assert caught.value.code == "integration.unsayable"
+    model = cmf_agents.guarded_model(guard, testing.ScriptedModel([]))
+    assert model.get_retry_advice(SimpleNamespace(error=ValueError())) is None
+
+
+@pytest.mark.spec("INT-24")
+def test_without_the_package_there_is_nothing(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "agents", None)
+    with pytest.raises(ConfigError, match="openai-agents"):
+        cmf_agents.run_config(guard)
