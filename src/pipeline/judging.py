@@ -86,6 +86,9 @@ class Start:
         return self.settled is not None and len(self.messages.items) == len(self.settled.messages.items)
 
 
+_ANEW: Final = Start()
+
+
 class _Edited(NamedTuple):
     """The messages that are taken over, as edits left them, and what those took out."""
 
@@ -213,7 +216,7 @@ class Judge:
 
     def _basis(self, value: Traffic, session: SessionFacts, law: Law) -> Basis:
         if not isinstance(value, Request):  # nothing is taken over from it
-            return Basis(session={}, excuses=(), lifted=session.lifted, data=None)
+            return trusted(Basis, session={}, excuses=(), lifted=session.lifted, data=None)
         count, read = len(value.messages), self._read_of(session)
         return Basis(session=read, excuses=law.excuses.active, lifted=session.lifted, data=law.data.upto(count))
 
@@ -225,7 +228,7 @@ class Judge:
 
     def _start(self, value: Traffic, law: Law, basis: Basis, kept: Settled | None, same: int | None) -> Start:
         if kept is None or not isinstance(value, Request) or kept.basis.excuses != basis.excuses:
-            return Start()
+            return _ANEW
         messages = kept.messages.upto(unchanged(kept.messages.items, tuple(value.messages)) if same is None else same)
         changed = {kind for kind, read in basis.session.items() if kept.basis.session[kind] != read}
         if law.data.upto(len(kept.messages.items)) != kept.basis.data:
@@ -321,7 +324,8 @@ class Judge:
             hit=[*of_rest, *before, *of_new],
             new=[*of_rest, *of_new] if done is not None else [*of_rest, *before, *of_new],
             done=done,
-            coverage=Coverage(
+            coverage=trusted(
+                Coverage,
                 produced=len(views) + len(skipped),
                 evaluated=len(views),
                 skipped=skipped,

@@ -316,7 +316,7 @@ class Runner:
             approvals=() if answer is None else answer.refs,
             marked=marked,
         )
-        return Outcome(decision=decision, value=value, labels=labels, answer=answer)
+        return trusted(Outcome, decision=decision, value=value, labels=labels, answer=answer, timings={})
 
     def closed(
         self, value: Traffic, code: str, *, rule: str = SESSION_RULE, reason: str = "Policy could not be asked."

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from ulid import ULID
 
 from cmf.identity import Clock
+from cmf.value import replace
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval, SessionKey, asked_before, session_key
 from pipeline.context import Context
@@ -27,6 +28,7 @@ MAX_SESSIONS: Final = 100_000  # that one process keeps in memory; of budgets an
 MAX_MARKS: Final = 1_000_000  # of all sessions of a process together; a mark is some 150 bytes
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = _EPOCH.resolution
+_NOTHING_KNOWN: Final = SessionFacts()
 
 
 def wall_clock() -> datetime:
@@ -148,7 +150,7 @@ class MemorySessions(SessionStore):
         with self._lock:
             state = self._states.get(session_key(context))
         now = self._moments.now()
-        return SessionFacts(moment=now) if state is None else state.facts(now)
+        return replace(_NOTHING_KNOWN, moment=now) if state is None else state.facts(now)
 
     def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:
         """See `SessionStore`."""
