@@ -155,18 +155,22 @@ class Erasures:
         self._records |= set(said["records"])
         self._contents |= set(said.get("contents", ()))
 
-    def see(self, log: str, leaf: Leaf) -> Iterator[Problem]:
+    def see(self, log: str, leaf: Leaf) -> Sequence[Problem]:
         """Take note of a record that is as it was signed; its content is a problem that is not what it commits to."""
-        at, committed = _Place(log, leaf.place, leaf.id), committed_in(leaf.body)
+        committed = committed_in(leaf.body)
+        if committed is None and leaf.content is None and leaf.body is not None:
+            return ()  # nearly all of them, where no content is kept
+        at = _Place(log, leaf.place, leaf.id)
         if leaf.body is None:
             self._bodies_gone.append(at)
         if leaf.content is None:
             if committed is not None and self._has_contents:
                 self._contents_gone.append(at)
         elif leaf.content.commitment != committed:
-            yield Problem("content.changed", *at, "what is kept of it is not what it commits to")
+            return (Problem("content.changed", *at, "what is kept of it is not what it commits to"),)
         else:
             self._contents_here.append(at)
+        return ()
 
     def problems(self) -> Iterator[Problem]:
         """What is gone though no erasure names it, and what is there though one does."""
