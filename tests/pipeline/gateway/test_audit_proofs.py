@@ -91,13 +91,13 @@ def test_whatever_store_call_fails_nothing_goes_out_without_its_record(
 ) -> None:
     """Every call of a request in turn: statements, begins, commits."""
     opened: list[Store] = []
-    make = service._store
+    make = service.store_of
 
     def noted(settings: Any) -> Store:
         opened.append(make(settings))
         return opened[-1]
 
-    monkeypatch.setattr(service, "_store", noted)
+    monkeypatch.setattr(service, "store_of", noted)
     bare = Bare(http_reply(json.dumps(ANSWER).encode()))
     happened: Counter[str] = Counter()
     with bare.running() as upstream:
