@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from pipeline.case_schema import case_schema
 from pipeline.cases import read_cases
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.errors import CaseError
 
 ROOT = Path(__file__).resolve().parents[2]

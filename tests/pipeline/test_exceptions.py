@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from cmf import Request
 from pipeline import policy_set
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.context import Context
 from pipeline.decision import Action, Effect, Hit, Mode, Verdict
 from pipeline.exceptions import Excuses, RuleException, read

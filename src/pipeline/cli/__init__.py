@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import sys
 
-from pipeline.cli import authors, reviewing
-from pipeline.cli.app import app
-
-authors.add_to(app)
-reviewing.add_to(app)
-
 
 def main() -> None:
     """The console script: run the command, and let no traceback out."""
     try:
+        from pipeline.cli.commands import app  # here, so that an interrupt meanwhile is one like any other
+
         app()
     except KeyboardInterrupt:
         sys.exit(130)
@@ -26,4 +22,4 @@ def main() -> None:
         sys.exit(0)
 
 
-__all__ = ["app", "main"]
+__all__ = ["main"]

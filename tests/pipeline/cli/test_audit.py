@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from cmf.codec import dumps
 from pipeline.audit.exporting import HeadFile
 from pipeline.audit.query import parse
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.context import Context
 from pipeline.errors import AuditError
 from pipeline.recorder import Recorder

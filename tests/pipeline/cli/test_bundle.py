@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from pipeline.assembly import load_policies
 from pipeline.bundle_signature import ALGORITHMS
 from pipeline.bundle_signing import packed
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.policy_files import bundle_files
 
 RUN = CliRunner()

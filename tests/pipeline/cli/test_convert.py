@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipeline.cli import app
+from pipeline.cli.commands import app
 
 REQUESTS = Path(__file__).resolve().parents[3] / "examples" / "requests"
 STREAM = (

@@ -13,7 +13,7 @@ from cmf import adapters
 from cmf.adapters import FORMATS
 from cmf.errors import ShapeError
 from cmf.request import Request, Response
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.cli.detecting import detected
 
 ROOT = Path(__file__).resolve().parents[3]

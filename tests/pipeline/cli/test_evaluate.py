@@ -15,7 +15,7 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner, Result
 
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.schemas import schema_of
 
 Run = Callable[..., Result]

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.case_schema import case_schema
-from pipeline.cli import app
 from pipeline.cli.app import Template
+from pipeline.cli.commands import app
 
 RUN = CliRunner()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.cli import app
+from pipeline.cli.commands import app
 
 RUN = CliRunner()
 CMF = [sys.executable, "-c", "from pipeline.cli import main; main()"]

@@ -12,7 +12,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.session_stores import taint, who
 from typer.testing import CliRunner, Result
 
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.store.database import Store
 
 Run = Callable[..., Result]

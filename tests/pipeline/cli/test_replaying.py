@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 
 from cmf.codec import dumps
 from pipeline import policy_set
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.cli.policy_places import Places
 from pipeline.decision import Effect, Hit
 from pipeline.replay_file import append, lines, read_entry

@@ -16,7 +16,7 @@ from tests.pipeline.gateway.servers import until
 from tests.pipeline.gateway.test_crossing import post
 from typer.testing import CliRunner, Result
 
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.gateway.identity import hash_of
 
 UP = {"dialect": "anthropic_messages", "base_url": "https://h", "key": {"env": "NO_SUCH_KEY"}}

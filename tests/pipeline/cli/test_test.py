@@ -19,7 +19,7 @@ from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner, Result
 
 from pipeline import policy_set
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.cli.test import judge
 
 GOOD = {"name": "good", "conversation": [{"role": "user", "text": "hello"}], "expect": "allow"}

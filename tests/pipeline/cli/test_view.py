@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.display import rego_paths
 from pipeline.schemas import schema_of
 

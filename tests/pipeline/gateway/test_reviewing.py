@@ -20,7 +20,7 @@ from tests.pipeline.review.traffic import keep, record
 from typer.testing import CliRunner
 
 from pipeline.audit.heads import Signer
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.errors import ConfigError, PolicyError
 from pipeline.gateway import config_file
 from pipeline.gateway.identity import hash_of

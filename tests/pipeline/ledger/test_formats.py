@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from cmf import Message
 from cmf.errors import CmfError
 from cmf.pricing import parse_table
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.errors import LedgerError
 from pipeline.ledger.costs import cost_of
 from pipeline.ledger.formats import FORMATS, read_conversation, write_conversation

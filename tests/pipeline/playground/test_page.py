@@ -16,7 +16,7 @@ from tests.pipeline.browser import REBOUND, Watch, context, running
 from tests.pipeline.playground.states import PATH, RULE
 from typer.testing import CliRunner
 
-from pipeline.cli import app
+from pipeline.cli.commands import app
 
 pytestmark = [pytest.mark.chromium, pytest.mark.native, pytest.mark.slow]
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cmf.value import replace
 from pipeline.cases import read_cases
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.errors import ConfigError
 from pipeline.playground.evaluation import Evaluator
 from pipeline.playground.project import MAX_NAME, Project, samples, save

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from tests.pipeline.review.traffic import opened, record
 from typer.testing import CliRunner, Result
 
-from pipeline.cli import app
 from pipeline.cli import review as command
+from pipeline.cli.commands import app
 
 pytestmark = [pytest.mark.native, pytest.mark.spec("CLI-90")]
 

@@ -14,7 +14,7 @@ from tests.pipeline.review.traffic import Client, keep, opened, record
 from typer.testing import CliRunner
 
 from pipeline.assembly import load_policies
-from pipeline.cli import app
+from pipeline.cli.commands import app
 from pipeline.review.catalog import Catalog
 from pipeline.review.charts import spread
 from pipeline.review.contents import Kept, StoreContents
