@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Any, Final
@@ -83,7 +84,7 @@ class HttpUpstream:
         headers = {**call.headers, **self._headers, **own}
         try:
             async with self._session.request(
-                call.method, URL(self._base + call.path, encoded=True), data=dumps(body), headers=headers,
+                call.method, URL(self._base + call.path, encoded=True), data=io.BytesIO(dumps(body)), headers=headers,
                 allow_redirects=False,
             ) as reply:  # fmt: skip
                 return await self._read(reply, request, live)

@@ -5,6 +5,7 @@ It yields JSON values as they come, strictly read; whether they are messages, an
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -109,8 +110,9 @@ class HttpServer:
         lasting = None if method == "GET" else where.silent_seconds
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=where.connect_seconds, sock_read=lasting)
         try:
+            body = None if data is None else io.BytesIO(data)  # in pieces: other work goes on meanwhile
             async with self._http.request(
-                method, URL(where.url, encoded=True), data=data, headers=headers, timeout=timeout, allow_redirects=False
+                method, URL(where.url, encoded=True), data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as reply:
                 if first:
                     self._begin(reply)

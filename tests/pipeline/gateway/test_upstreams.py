@@ -168,6 +168,19 @@ def test_an_upstream_is_sent_its_key_and_nothing_of_the_clients_headers(tmp_path
     assert json.loads(body) == HELLO
 
 
+@pytest.mark.spec("GW-14")
+def test_a_request_of_megabytes_arrives_whole(tmp_path: Path) -> None:
+    bare = Bare(http_reply(WHOLE))
+    large = HELLO | {"messages": [{"role": "user", "content": "word " * 300_000}]}
+
+    with before(tmp_path, bare) as url:
+        status, *_ = post(url, CHAT, large)
+
+    (heard,) = bare.heard
+    assert status == 200
+    assert json.loads(heard.partition(b"\r\n\r\n")[2]) == large
+
+
 @pytest.mark.spec("GW-11")
 def test_a_route_asks_for_the_model_that_it_names(tmp_path: Path) -> None:
     bare = Bare(http_reply(WHOLE))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -60,11 +61,16 @@ async def pipe_ends(message_bytes: int = MAX_MESSAGE_BYTES) -> AsyncIterator[tup
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reads, "rb", buffering=0)
     )
     client = LineClient(reader, writes)
+    others = set(threading.enumerate())
+    pipes = Pipes(theirs, ours, message_bytes)
+    (listening,) = (one for one in set(threading.enumerate()) - others if one.name.endswith("_read"))
     try:
-        yield Pipes(theirs, ours, message_bytes), client
+        yield pipes, client
     finally:
         client.leave()
         transport.close()
-        for one in (theirs, ours):
+        # Its number is the next pipe's as soon as it is closed, and a thread that still reads would take from that one.
+        await asyncio.to_thread(listening.join, 5)
+        for one in (ours,) if listening.is_alive() else (theirs, ours):
             with suppress(OSError):
                 os.close(one)
