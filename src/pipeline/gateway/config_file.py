@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from cmf.errors import ShapeError
 from pipeline.errors import ConfigError
+from pipeline.gateway.environment import key_in, upstreams
 from pipeline.gateway.settings import Secret, Settings
 from pipeline.metadata import load_yaml
 
@@ -49,7 +50,9 @@ def load(file: Path, environment: Mapping[str, str] | None = None) -> Loaded:
     """
     body = _read(file)
     sources = {path: "file" for path, _ in _plain_leaves(body, "")}
-    _override(body, os.environ if environment is None else environment, sources)
+    known = os.environ if environment is None else environment
+    _add_upstreams(body, known, sources)
+    _override(body, known, sources)
     body.setdefault("store", STORE)
     _anchor(body, file.absolute().parent)
     try:
@@ -72,7 +75,7 @@ def secret_of(secret: Secret, environment: Mapping[str, str] | None = None) -> s
         text = known.get(str(secret.env), "") if secret.file is None else secret.file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         text = ""
-    text = text.strip()
+    text = key_in(str(secret.env), text.strip())
     if not text or not text.isprintable() or not text.isascii():
         raise ConfigError("a secret is not there", path=str(secret), code="config.no-secret", hint="set it")
     return text
@@ -94,6 +97,19 @@ def _read(file: Path) -> dict[str, Any]:
         hint = "write `routes:` and the like"
         raise ConfigError("not a mapping", path=str(file), code="config.unreadable", hint=hint)
     return body
+
+
+def _add_upstreams(body: dict[str, Any], environment: Mapping[str, str], sources: dict[str, str]) -> None:
+    """Put the upstreams of the environment beside those of the file, or over what these say of address and key."""
+    for one in upstreams(environment):
+        there = body.setdefault("upstreams", {})
+        if not isinstance(there, dict) or not isinstance(there.setdefault(one.name, {}), dict):
+            continue  # it is refused as it is
+        said: dict[str, Any] = {"dialect": one.dialect, "base_url": one.base_url}
+        # No key goes to an address that it was not given for: without one here, the file's is dropped.
+        said["key"] = {"env": one.variable} if one.is_keyed else None
+        there[one.name] |= said
+        sources |= {f"upstreams.{one.name}.{key}": one.variable for key in said}
 
 
 def _override(body: dict[str, Any], environment: Mapping[str, str], sources: dict[str, str]) -> None:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from pipeline.gateway.sections import Name, Seconds, Section
 
 Target = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}(/[A-Za-z0-9._@:/-]{1,200})?$")]
 Aliases = Mapping[str, tuple[str, ...]]
+
+
+def _chain(said: object) -> object:
+    """A chain as one word, `claude,local/llama3:8b`, as its targets."""
+    return [one.strip() for one in said.split(",")] if isinstance(said, str) else said
+
+
+Chain = Annotated[tuple[Target, ...], BeforeValidator(_chain)]
 
 
 class WindowMode(Section):
@@ -42,7 +50,7 @@ class Destinations(Section):
 
     upstream: Name | None = None
     model: str | None = None
-    targets: tuple[Target, ...] = ()
+    targets: Chain = ()
     stream: Literal["buffer"] | WindowMode = "buffer"
 
     @model_validator(mode="after")
@@ -93,4 +101,4 @@ def _resolved(target: str, aliases: Aliases, on_the_way: tuple[str, ...]) -> Ite
         yield Candidate(upstream, model or None)
 
 
-__all__ = ["Candidate", "Destinations", "HealthSettings", "Target", "WindowMode", "check_routing"]
+__all__ = ["Candidate", "Chain", "Destinations", "HealthSettings", "Target", "WindowMode", "check_routing"]

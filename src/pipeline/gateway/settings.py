@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pipeline.decision import Mode
 from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
 from pipeline.gateway.mcp_settings import McpServer
-from pipeline.gateway.routing import Destinations, HealthSettings, Target, check_routing
+from pipeline.gateway.routing import Chain, Destinations, HealthSettings, check_routing
 from pipeline.gateway.sections import Name, Seconds, Secret, Section
 from pipeline.review.access import Role
 
@@ -176,7 +176,7 @@ class Settings(Section):
 
     listen: Listen = Listen()
     upstreams: dict[Name, Upstream] = Field(default_factory=dict)
-    aliases: dict[Name, tuple[Target, ...]] = Field(default_factory=dict)  # names for targets
+    aliases: dict[Name, Chain] = Field(default_factory=dict)  # names for targets
     routes: tuple[Route, ...] = ()
     mcp: dict[Name, McpServer] = Field(default_factory=dict)  # servers of MCP, at /mcp/<name>
     keys: tuple[Key, ...] = ()

@@ -41,6 +41,13 @@ def test_aliases_lead_to_targets_once_each_and_in_order() -> None:
 
 
 @pytest.mark.spec("GW-80")
+def test_a_chain_may_be_one_word() -> None:
+    route = Route.model_validate({"name": "r", "targets": "claude, local/llama3:8b,claude"})
+
+    assert route.candidates({}) == (Candidate("claude", None), Candidate("local", "llama3:8b"))
+
+
+@pytest.mark.spec("GW-80")
 @pytest.mark.parametrize(
     ("change", "says"),
     [

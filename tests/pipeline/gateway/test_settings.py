@@ -212,6 +212,67 @@ def test_policies_that_its_key_did_not_sign_end_the_beginning(tmp_path: Path) ->
         assert service is not None
 
 
+@pytest.mark.spec("GW-7")
+@pytest.mark.parametrize(
+    ("said", "dialect", "address", "key"),
+    [
+        ("anthropic://sk-canary@api.anthropic.com", "anthropic_messages", "https://api.anthropic.com", "sk-canary"),
+        ("google://k%40y@h:8443/inner/", "gemini", "https://h:8443/inner", "k@y"),
+        ("openai+http://h:80", "openai_chat", "http://h:80", None),
+        ("openai-responses+https://k@127.0.0.1:1", "openai_responses", "https://127.0.0.1:1", "k"),
+        ("ollama://localhost:11434", "ollama", "http://localhost:11434", None),
+        ("ollama://[::1]:11434", "ollama", "http://[::1]:11434", None),
+        ("openrouter://k@openrouter.ai", "openrouter", "https://openrouter.ai", "k"),
+    ],
+)
+def test_the_environment_names_upstreams(
+    tmp_path: Path, said: str, dialect: str, address: str, key: str | None
+) -> None:
+    body = {"routes": [{"name": "all", "upstream": "foreman"}], "anonymous": True}
+    environment = {"LLM_FOREMAN": said}
+
+    found = loaded(tmp_path, body, environment)
+
+    (upstream,) = found.settings.upstreams.values()
+    assert (upstream.dialect, upstream.base_url) == (dialect, address)
+    assert (upstream.key and config_file.secret_of(upstream.key, environment)) == key
+    assert "canary" not in str(list(found.effective()))
+    assert found.sources["upstreams.foreman.base_url"] == "LLM_FOREMAN"
+
+
+@pytest.mark.spec("GW-7")
+def test_an_address_of_the_environment_gets_no_key_of_the_file(tmp_path: Path) -> None:
+    own = {"dialect": "ollama", "base_url": "http://h:1", "key": {"env": "KEY"}, "silent_seconds": 5.0}
+    body = WHOLE | {"upstreams": {"up": own}}
+
+    upstream = loaded(tmp_path, body, {"LLM_UP": "openai://elsewhere.example"}).settings.upstreams["up"]
+
+    assert (upstream.base_url, upstream.key, upstream.silent_seconds) == ("https://elsewhere.example", None, 5.0)
+
+
+@pytest.mark.spec("GW-7")
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("LLM_MODEL", "gpt-5"),
+        ("LLM_PROXY", "http://h:1"),
+        ("LLM_", "openai://h"),
+        ("LLM_a-b", "openai://h"),
+        ("LLM_TUNNEL", "openai+ssh://h"),
+        ("OTHER", "openai://h"),
+    ],
+)
+def test_what_is_no_address_of_a_provider_is_somebody_elses(tmp_path: Path, variable: str, said: str) -> None:
+    assert loaded(tmp_path, WHOLE, {variable: said}).settings.upstreams.keys() == {"up"}
+
+
+@pytest.mark.spec("GW-7")
+@pytest.mark.parametrize("upstreams", [[], {"up": 1}])
+def test_upstreams_that_are_none_are_refused_with_an_address_too(tmp_path: Path, upstreams: object) -> None:
+    with pytest.raises(ConfigError):
+        loaded(tmp_path, WHOLE | {"upstreams": upstreams}, {"LLM_UP": "openai://h"})
+
+
 @pytest.mark.spec("GW-50")
 @pytest.mark.parametrize("replies", [[], [{"txet": "x"}], [{"error": {"status": 200, "message": ""}}]])
 def test_a_script_that_is_none_ends_the_beginning(tmp_path: Path, replies: list[dict[str, object]]) -> None:

@@ -1,0 +1,59 @@
+"""Upstreams that the environment names: `LLM_CLAUDE=anthropic://key@api.anthropic.com`. Spec: gateway.md [GW-7]."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+PREFIX: Final = "LLM_"
+_DIALECTS: Final = {
+    "anthropic": "anthropic_messages",
+    "gemini": "gemini",
+    "google": "gemini",
+    "ollama": "ollama",
+    "openai": "openai_chat",
+    "openai-responses": "openai_responses",
+    "openrouter": "openrouter",
+}
+_HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_NAME: Final = re.compile(r"[A-Z0-9][A-Z0-9_]{0,63}")
+
+
+class Named(NamedTuple):
+    """An upstream of the environment; `is_keyed` where a key stands in its variable."""
+
+    variable: str
+    name: str
+    dialect: str
+    base_url: str
+    is_keyed: bool
+
+
+def upstreams(environment: Mapping[str, str]) -> Iterator[Named]:
+    """The upstreams that variables `LLM_<NAME>` name; what is no address of a provider is somebody else's variable."""
+    for variable in sorted(environment):
+        name = variable.removeprefix(PREFIX)
+        scheme, separator, rest = environment[variable].strip().partition("://")
+        kind, _, transport = scheme.partition("+")
+        if name == variable or not _NAME.fullmatch(name) or not separator or kind not in _DIALECTS:
+            continue
+        if transport not in ("", "http", "https"):
+            continue
+        keyed, at, place = rest.rpartition("@")
+        host = urlsplit(f"//{place}").hostname
+        plain = transport == "http" or (not transport and host in _HERE)
+        url = f"{'http' if plain else 'https'}://{place.rstrip('/')}"
+        yield Named(variable, name.lower(), _DIALECTS[kind], url, bool(at and keyed))
+
+
+def key_in(variable: str, text: str) -> str:
+    """The secret in a variable: of an upstream's address the key before its `@`, of any other all of it."""
+    if not variable.startswith(PREFIX) or "://" not in text:
+        return text
+    keyed, _, _ = text.partition("://")[2].rpartition("@")
+    return unquote(keyed)
+
+
+__all__ = ["Named", "key_in", "upstreams"]
