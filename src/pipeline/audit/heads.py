@@ -145,12 +145,10 @@ class PublicKey:
             return False
         try:
             signature = base64.b64decode(head.signature, validate=True)
-            if base64.b64encode(signature).decode("ascii") != head.signature:
-                return False  # one signature has one spelling
             self._public.verify(signature, head.signed_bytes())
         except (InvalidSignature, ValueError, TypeError):  # a database may hold anything, bytes for text too
             return False
-        return True
+        return base64.b64encode(signature).decode("ascii") == head.signature  # one signature has one spelling
 
 
 def _make(file: Path) -> None:
