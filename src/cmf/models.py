@@ -23,6 +23,9 @@ FORMAT_PROVIDERS: Final = {
 }
 """Whose models a wire format asks, where the host says nothing else; formats that are not here ask nobody's."""
 
+PROVIDER_FORMATS: Final = {key: name for name, key in reversed(FORMAT_PROVIDERS.items())} | {"gemini": "gemini"}
+"""The other way round: through which format a provider's models are asked, where the host says nothing else."""
+
 PROVIDERS: Final = frozenset(FORMAT_PROVIDERS.values()) | {
     "azure", "bedrock", "cerebras", "cohere", "fireworks", "gemini", "groq", "huggingface", "nvidia", "perplexity",
     "together", "vertex", "vllm", "xai",

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from cmf import adapters
 from cmf.capabilities import NONE, ModelCapabilities
 from cmf.errors import UnsupportedError
 from cmf.message import Message
-from cmf.models import ModelId, parse_model_id
+from cmf.models import PROVIDER_FORMATS, ModelId, parse_model_id
 from cmf.request import Request
 from cmf.shortfalls import check_swap
 from pipeline.context import Context
@@ -24,16 +23,6 @@ from pipeline.sessions import SessionStore
 
 Declared = Callable[[ModelId], ModelCapabilities]
 """What a model can do; `NONE` for one that nobody declared."""
-
-FORMATS: Final = {
-    "anthropic": "anthropic_messages",
-    "gemini": "gemini",
-    "google": "gemini",
-    "ollama": "ollama",
-    "openai": "openai_chat",
-    "openrouter": "openrouter",
-}
-"""The wire format through which a provider's models are asked, where the host says nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +37,7 @@ class ModelSession:
 
 def declared(model: ModelId) -> ModelCapabilities:
     """What the shipped table says of a model through its provider's own format."""
-    wire_format = FORMATS.get(model.provider)
+    wire_format = PROVIDER_FORMATS.get(model.provider)
     return NONE if wire_format is None else adapters.get(wire_format).capabilities(model.model)
 
 
@@ -82,5 +71,5 @@ def swap_model(
 
 
 def _size(messages: Sequence[Message], target: ModelId) -> int:
-    wire_format = FORMATS.get(target.provider, "openai_chat")  # an estimate, whoever will be asked
+    wire_format = PROVIDER_FORMATS.get(target.provider, "openai_chat")  # an estimate, whoever will be asked
     return adapters.get(wire_format).estimate_input_tokens(Request(model=target.model, messages=tuple(messages)))

@@ -7,16 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from cmf.models import PROVIDER_FORMATS
+
 PREFIX: Final = "LLM_"
-_DIALECTS: Final = {
-    "anthropic": "anthropic_messages",
-    "gemini": "gemini",
-    "google": "gemini",
-    "ollama": "ollama",
-    "openai": "openai_chat",
-    "openai-responses": "openai_responses",
-    "openrouter": "openrouter",
-}
+_DIALECTS: Final = PROVIDER_FORMATS | {"openai-responses": "openai_responses"}
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _NAME: Final = re.compile(r"[A-Z0-9][A-Z0-9_]{0,63}")
 
