@@ -139,6 +139,15 @@ class PublicKey:
                 return cls(public)
         raise ValueError("not an Ed25519 public key")
 
+    @classmethod
+    def at(cls, file: Path) -> PublicKey:
+        """The key of a PEM file; ConfigError where it cannot be read or holds none."""
+        try:
+            return cls.of(file.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            hint = "`cmf audit key FILE` prints that of a private one"
+            raise ConfigError("this is no public key", path=str(file), code="config.public-key", hint=hint) from None
+
     def signed(self, head: Head) -> bool:
         """Whether this key signed exactly this head."""
         if head.key != self.id:

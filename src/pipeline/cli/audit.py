@@ -18,10 +18,10 @@ from cmf.codec import dumps, loads
 from pipeline.audit.bundle import Selection, verify_bundle, write_bundle
 from pipeline.audit.evidence import Evidence
 from pipeline.audit.exporting import read_heads
-from pipeline.audit.heads import Signer
+from pipeline.audit.heads import PublicKey, Signer
 from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report, verify
-from pipeline.cli.reading import Exit, fail, one_line_errors, read_public_key
+from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.display import counted, escaped_json, visible
 from pipeline.sessions import wall_clock
 from pipeline.store.database import Store
@@ -44,7 +44,7 @@ def verify_place(place: str, *, heads: Path | None, keys: Sequence[Path], as_jso
     """Say what is wrong with a database or bundle, and leave with what it comes to."""
     with one_line_errors():
         exported = [] if heads is None else read_heads(heads)
-        trusted = [read_public_key(file) for file in keys] or None
+        trusted = [PublicKey.at(file) for file in keys] or None
         if zipfile.is_zipfile(place):
             report = verify_bundle(Path(place), exported=exported, keys=trusted)
         else:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 import yaml
@@ -33,9 +33,6 @@ from pipeline.errors import (
     ReplayError,
     SessionError,
 )
-
-if TYPE_CHECKING:
-    from pipeline.audit.heads import PublicKey
 
 
 class Exit(IntEnum):
@@ -90,17 +87,6 @@ def read_bytes(file: str) -> bytes:
             return stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise DecodeError(f"cannot be read: {error.strerror}", code="input.unreadable", hint="check the path") from None
-
-
-def read_public_key(path: Path) -> PublicKey:
-    """The public key in a PEM file. ConfigError where it is something else, or not there."""
-    from pipeline.audit.heads import PublicKey  # most commands need no keys, and these bring a library
-
-    try:
-        return PublicKey.of(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        hint = "`cmf audit key FILE` prints that of a private one"
-        raise ConfigError("this is no public key", path=str(path), hint=hint) from None
 
 
 def read_seal_key(path: Path) -> bytes:

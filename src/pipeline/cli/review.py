@@ -7,8 +7,9 @@ from pathlib import Path
 
 import typer
 
+from pipeline.audit.heads import PublicKey
 from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
-from pipeline.cli.reading import Exit, fail, one_line_errors, read_public_key, read_seal_key
+from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.errors import ConfigError
 from pipeline.review.access import Doorkeeper, Named, Person, Proxied, Role
 from pipeline.review.rules import PoliciesAtHand
@@ -41,7 +42,7 @@ def run(
     with one_line_errors():
         open_to_read(store).dispose()  # a file that is missing is not made
         opens = None if seal_key is None else read_seal_key(seal_key)
-        trusted = [read_public_key(file) for file in keys] or None
+        trusted = [PublicKey.at(file) for file in keys] or None
         secret = "" if proxy_secret is None else _secret(proxy_secret)
         hand = PoliciesAtHand.of_directories(policies)
     listening = listening_at(port)

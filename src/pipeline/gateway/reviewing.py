@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Final
 
 from pipeline.assembly import open_sessions
 from pipeline.audit.heads import PublicKey
-from pipeline.errors import ConfigError
 from pipeline.gateway.admin import REVIEW, App
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.refusal import Refusal
@@ -35,7 +33,7 @@ def reviewing(settings: Settings, environment: Mapping[str, str] | None = None) 
         yield None
         return
     review = settings.review
-    keys = [_public_key(file) for file in review.public_keys]
+    keys = [PublicKey.at(file) for file in review.public_keys]
     hand = PoliciesAtHand.of_directories(review.policies)
     with ExitStack() as opened:
         store = opened.enter_context(store_of(settings))
@@ -69,14 +67,6 @@ def asking(who: Identities, roles: Mapping[str, Role]) -> Ask:
         return Person(subject.id, highest[0])
 
     return ask
-
-
-def _public_key(file: Path) -> PublicKey:
-    try:
-        return PublicKey.of(file.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        hint = "`cmf audit key FILE` prints that of a private one"
-        raise ConfigError("this is no public key", path=str(file), code="config.public-key", hint=hint) from None
 
 
 __all__ = ["COOKIE", "asking", "reviewing"]
