@@ -16,6 +16,8 @@ from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+from ulid import ULID
+
 from cmf.codec import dumps
 from cmf.models import provider_of, wire_name
 from pipeline.audit.evidence import commitment_of
@@ -112,6 +114,32 @@ class Record:
     def digest(self) -> str:
         """The leaf of the record in an audit log [E3]."""
         return hashlib.sha256(self.body).hexdigest()
+
+
+def act_of(
+    kind: str,
+    prefix: str,
+    action: str,
+    said: Mapping[str, Any],
+    now: datetime,
+    *,
+    subject: str | None = None,
+    revision: str = "",
+) -> Record:
+    """The record of what was done and is no decision, by a person or by a gateway; its id begins with `prefix`."""
+    made = f"{prefix}_{ULID()}"
+    body = {"schema": SCHEMA, "id": made, "timestamp": now.isoformat(), "action": action, **said}
+    return Record(
+        id=made,
+        timestamp=now,
+        subject=subject,
+        session=None,
+        verdict="none",
+        action=action,
+        revision=revision,
+        body=dumps(body),
+        kind=kind,
+    )
 
 
 def record_of(decision: Decision, context: Context, run: Run) -> Record:

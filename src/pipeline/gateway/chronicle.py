@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ulid import ULID
-
 from cmf.codec import dumps
 from cmf.identity import Clock
 from pipeline.bundle_signing import packed
@@ -23,7 +21,7 @@ from pipeline.gateway.config_file import Loaded
 from pipeline.gateway.settings import Settings
 from pipeline.gateway.tally import Tally
 from pipeline.guard import Guard
-from pipeline.record import Record
+from pipeline.record import Record, act_of
 from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock
 from pipeline.store.database import Store
@@ -128,20 +126,8 @@ class Chronicle:
         self._store.put_on_record(self._row(kind, action, said))
 
     def _row(self, kind: str, action: str, said: Mapping[str, Any]) -> Record:
-        now = self._clock()
-        record_id = f"{_PREFIX[kind]}_{ULID()}"
-        body = {"schema": 1, "id": record_id, "timestamp": now.isoformat(), "action": action, **said}
-        return Record(
-            id=record_id,
-            timestamp=now,
-            subject=None,
-            session=None,
-            verdict="none",
-            action=action,
-            revision=str(said.get("revision", "")),
-            body=dumps(body),
-            kind=kind,
-        )
+        revision = str(said.get("revision", ""))
+        return act_of(kind, _PREFIX[kind], action, said, self._clock(), revision=revision)
 
 
 _PREFIX: Final = {"config": "cfg", "policy": "pol", "tally": "tly"}

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from ulid import ULID
-
-from cmf.codec import dumps
 from cmf.security import SubjectExtension
 from pipeline.authority import Authorise, holding, name_of
 from pipeline.errors import AuditError
-from pipeline.record import Record
+from pipeline.record import act_of
 from pipeline.store.records import row_of
 
 REVEAL: Final = "cmf:reveal"
@@ -70,20 +67,7 @@ def said_by(
 
 def act_row(kind: str, action: str, said: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """The row of a record of that."""
-    made_id = f"{PREFIX[kind]}_{ULID()}"
-    body = {"schema": 1, "id": made_id, "timestamp": now.isoformat(), "action": action, **said}
-    made = Record(
-        id=made_id,
-        timestamp=now,
-        subject=said["actor"],
-        session=None,
-        verdict="none",
-        action=action,
-        revision="",
-        body=dumps(body),
-        kind=kind,
-    )
-    return row_of(made)
+    return row_of(act_of(kind, PREFIX[kind], action, said, now, subject=said["actor"]))
 
 
 def stored_subject(subject: str) -> str:
