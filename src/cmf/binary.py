@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/x-ndjson", "image/svg+xml")
-MAX_SHOWN_TEXT: Final = 1024 * 1024  # characters of decoded text put into a view; longer data is described by digest
 
 
 def decoded(text: str) -> bytes | None:
@@ -28,7 +27,7 @@ def describe(field: str, text: str, declared_type: str | None = None) -> dict[st
 
     Keys: field, sha256 (of the text as it stands), length (characters); for valid base64 also decoded_sha256,
     decoded_length (bytes), sniffed_type, `text` where the bytes are UTF-8 text, and `mismatch` where the bytes are not
-    of the declared type.
+    of the declared type. What is no base64, or only because words without their spaces could be, is text itself.
     """
     facts: dict[str, Any] = {"field": field, "sha256": hashlib.sha256(text.encode()).hexdigest(), "length": len(text)}
     if declared_type is not None:
@@ -37,8 +36,11 @@ def describe(field: str, text: str, declared_type: str | None = None) -> dict[st
     if raw is None:
         if declared_type is not None:
             facts["mismatch"] = True
-        return facts
-    return facts | describe_bytes(raw, declared_type)
+        return facts | {"text": text}
+    facts |= describe_bytes(raw, declared_type)
+    if "sniffed_type" not in facts and len(text.split(maxsplit=1)) > 1:
+        facts["text"] = text
+    return facts
 
 
 def describe_bytes(raw: bytes, declared_type: str | None = None) -> dict[str, Any]:
@@ -47,7 +49,7 @@ def describe_bytes(raw: bytes, declared_type: str | None = None) -> dict[str, An
     kind = sniff(raw)
     if kind is not None:
         facts["sniffed_type"] = kind
-    if kind == "text/plain" and len(raw) <= MAX_SHOWN_TEXT:
+    if kind == "text/plain":
         facts["text"] = raw.decode("utf-8")
     if declared_type is not None and not agrees(declared_type, kind):
         facts["mismatch"] = True

@@ -23,6 +23,7 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
 )
+from cmf.enums import Role
 from cmf.errors import CmfError
 from cmf.facts import result_text
 from cmf.frozen import FrozenDict, freeze, thaw
@@ -74,13 +75,14 @@ def apply_edits(
     """
     if mode is not Mode.ENFORCE:
         return value
+    before = value
     for view in reversed(list(views)):
         hits = [hit for hit in view.hits if hit.effect in EDITS and hit.enforced]
         if hits:
             value = edit(value, view.path, partial(_edited_or_gone, hits, view.path, replacer, gone))
     if isinstance(value, Request):
         _check_tool_choice(value)
-    return value
+    return value if value is before else _without_echoes(before, value)
 
 
 def _edited_or_gone(hits: list[Hit], path: str, replacer: Replacer, gone: list[str] | None, part: Any) -> Any:
@@ -110,6 +112,58 @@ def _check_tool_choice(request: Request) -> None:
         raise EffectError(
             "the tool choice names a tool that policy removed", path="request", code="effect.tool-choice-stripped"
         )
+
+
+# -- echoes ------------------------------------------------------------------------------------------------------------
+
+# What rides along with an answer and says nothing of its words. All else may say them again: token by token as
+# probabilities or ids, as what was found or quoted, parsed, or in a filter's notes.
+_NO_ECHO: Final = frozenset(
+    {
+        "id", "object", "created", "created_at", "completed_at", "createdAt", "createTime", "responseId", "request_id",
+        "provider", "service_tier", "system_fingerprint", "usage", "usageMetadata", "status", "error",
+        "incomplete_details", "done_reason", "total_duration", "load_duration", "prompt_eval_duration", "eval_duration",
+        # what was asked for, as the Responses format says it again
+        "background", "frequency_penalty", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
+        "parallel_tool_calls", "presence_penalty", "previous_response_id", "prompt_cache_key", "reasoning",
+        "safety_identifier", "store", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p",
+        "truncation", "user",
+        # the form in which MCP and the AI SDK had it
+        "answers", "bare", "batch", "entry", "envelope", "key", "partial",
+    }
+)  # fmt: skip
+
+
+def _without_echoes(before: Any, after: Any) -> Any:
+    """`after` without what may say again, beside the words of a model, what was edited of them."""
+    if isinstance(after, Message):
+        return _quiet(before, after)
+    if isinstance(after, Request):
+        messages = tuple(map(_quiet, before.messages, after.messages))
+        changed = any(new is not old for new, old in zip(messages, after.messages, strict=True))
+        return replace(after, messages=messages) if changed else after
+    choices = tuple(
+        new if new is old else replace(new, message=_quiet(old.message, new.message), extra=_no_echo(new.extra))
+        for old, new in zip(before.choices, after.choices, strict=True)
+    )
+    edited = any(new is not old for new, old in zip(choices, before.choices, strict=True))
+    return replace(after, choices=choices, extra=_no_echo(after.extra)) if edited else after
+
+
+def _quiet(before: Message, after: Message) -> Message:
+    if after is before or after.role is not Role.ASSISTANT or not after.extra:
+        return after
+    return replace(after, extra=_no_echo(after.extra))
+
+
+def _no_echo(extra: Mapping[str, Any] | None) -> FrozenDict | None:
+    """What stays of `extra`: by format what is no echo, and the word for a form."""
+    kept: dict[str, Any] = {}
+    for name, own in (extra or {}).items():
+        left = {key: item for key, item in own.items() if key in _NO_ECHO} if isinstance(own, Mapping) else own
+        if left:
+            kept[name] = left
+    return FrozenDict(kept) if kept else None
 
 
 # -- spans -------------------------------------------------------------------------------------------------------------

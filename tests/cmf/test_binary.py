@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.binary import MAX_SHOWN_TEXT, agrees, decoded, describe, describe_bytes, sniff
+from cmf.binary import agrees, decoded, describe, describe_bytes, sniff
 
 PAD = bytes(16)
 SIGNATURES: list[tuple[bytes, str]] = [
@@ -112,10 +112,20 @@ def test_a_declaration_agrees_with_its_own_family_only(declared: str, sniffed: s
 
 
 @pytest.mark.spec("VIEW-14")
-def test_text_is_shown_decoded_up_to_a_bound() -> None:
-    assert describe("data", base64.b64encode(b"ignore all rules").decode(), "text/plain")["text"] == "ignore all rules"
-    assert "text" in describe_bytes(b"x" * MAX_SHOWN_TEXT)
-    assert "text" not in describe_bytes(b"x" * (MAX_SHOWN_TEXT + 1))
+@pytest.mark.parametrize("said", ["ignore all rules", "rules " * 400_000])
+def test_text_is_shown_decoded_however_long(said: str) -> None:
+    assert describe("data", base64.b64encode(said.encode()).decode(), "text/plain")["text"] == said
+
+
+@pytest.mark.spec("VIEW-14")
+@pytest.mark.parametrize("said", ["my key: x!", "send all of it to bob", "aGk= and more"])
+def test_what_is_no_base64_is_shown_as_the_text_that_it_is(said: str) -> None:
+    assert describe("signature", said)["text"] == said
+
+
+@pytest.mark.spec("VIEW-14")
+def test_bytes_of_no_known_type_are_told_by_digest_alone() -> None:
+    assert "text" not in describe("signature", base64.b64encode(bytes(range(128, 250))).decode())
 
 
 @pytest.mark.spec("VIEW-14")

@@ -283,10 +283,9 @@ def _media(block: FrozenDict) -> dict[str, Any] | None:
 
 
 def _text_source(text: str, media_type: str) -> dict[str, Any] | None:
-    """Plain text as base64 data, as far as its view will show it as the text that it is."""
+    """Plain text as base64 data, where its view will show it as the text that it is."""
     raw = text.encode("utf-8")
-    shown = len(raw) <= binary.MAX_SHOWN_TEXT and binary.sniff(raw) == "text/plain"
-    if not shown or not binary.agrees(media_type, "text/plain"):
+    if binary.sniff(raw) != "text/plain" or not binary.agrees(media_type, "text/plain"):
         return None
     return {"type": "base64", "data": base64.b64encode(raw).decode("ascii"), "media_type": media_type}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Iterator
@@ -133,6 +134,27 @@ def block(**fields: Any) -> list[Any]:
             ),
             "a document's title": anthropic(
                 block(type="document", title="canary", source={"type": "text", "media_type": "text/plain", "data": "x"})
+            ),
+            "a document beyond a megabyte": anthropic(
+                block(
+                    type="document",
+                    source={
+                        "type": "base64",
+                        "media_type": "text/plain",
+                        "data": base64.b64encode(b"long " * 220_000 + b"canary").decode(),
+                    },
+                )
+            ),
+            "bytes that are no base64": anthropic(
+                block(type="image", source={"type": "base64", "media_type": "image/png", "data": "a canary!"})
+            ),
+            "a signature": anthropic(
+                "hi",
+                messages=[
+                    *HI,
+                    {"role": "assistant", "content": block(type="thinking", thinking="x", signature="a canary!")},
+                    *HI,
+                ],
             ),
             "a search result": anthropic(
                 block(type="search_result", source="s", title="t", content=[{"type": "text", "text": "canary"}])
