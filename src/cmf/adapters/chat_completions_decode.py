@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from cmf.adapters.chat_completions_blocks import blocks, opaque
 from cmf.adapters.chat_completions_dialect import (
+    JSON,
     ROLES,
     Dialect,
 )
 from cmf.adapters.fields import Fields
-from cmf.codec import loads_object
+from cmf.codec import dumps, loads_object
 from cmf.content import (
     AudioPart,
     Part,
@@ -56,7 +57,7 @@ def decoded_message(raw: Any, path: str, dialect: Dialect, names: Names, *, repl
     joined = None
     if role is Role.ASSISTANT:
         joined = _reasoning(fields, dialect, parts)
-    _content(fields, dialect, parts, reply=reply)
+    _content(fields, dialect, parts, reply=reply, said=role is Role.ASSISTANT)
     if role is Role.ASSISTANT:
         _answer(fields, dialect, parts, names)
     return trusted(Message, role=role, content=tuple(parts), extra=dialect.rest(fields, joined))
@@ -86,7 +87,8 @@ def _tool_result(fields: Fields, dialect: Dialect, names: Names) -> ToolResultPa
     return trusted(ToolResultPart, tool_call_id=call_id, tool_name=name, content=content)
 
 
-def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool) -> None:
+def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool, said: bool) -> None:
+    """The parts of `content`; with `said`, a model's answer may be any JSON: some services parse it for the client."""
     text = fields.take("content", str)
     if text is not None:
         if text:
@@ -94,11 +96,19 @@ def _content(fields: Fields, dialect: Dialect, parts: list[Part], *, reply: bool
         return
     if fields.peek("content") is None:
         return
+    if said and not _is_blocks(fields.peek("content")):
+        text = dumps(fields.left().pop("content")).decode()
+        parts.append(trusted(TextPart, text=text, extra=frozen_mapping({f"{dialect.format}.key": JSON})))
+        return
     listed = blocks(fields.need("content", list), f"{fields.path}.content", dialect)
     if reply:
         # A client expects one text in a reply, so a list is said to be one; in a request both forms mean the same.
         listed = [_as_block(part, dialect) for part in listed]
     parts += listed
+
+
+def _is_blocks(content: Any) -> bool:
+    return isinstance(content, list) and all(isinstance(block, dict) for block in content)
 
 
 def _as_block(part: Part, dialect: Dialect) -> Part:

@@ -14,6 +14,7 @@ from cmf.adapters.chat_completions_blocks import wire_block, wire_blocks
 from cmf.adapters.chat_completions_dialect import (
     CHOICE_ERROR,
     FINISH_REASONS,
+    JSON,
     RESERVED,
     Dialect,
     has_calls,
@@ -24,7 +25,7 @@ from cmf.adapters.chat_completions_dialect import (
     wire_usage,
 )
 from cmf.adapters.fields import extra_of, merge
-from cmf.codec import dumps
+from cmf.codec import dumps, loads
 from cmf.content import (
     AudioPart,
     OpaquePart,
@@ -36,7 +37,7 @@ from cmf.content import (
     ToolResultPart,
 )
 from cmf.enums import Role, StopReason
-from cmf.errors import UnsupportedError
+from cmf.errors import DecodeError, UnsupportedError
 from cmf.frozen import thaw
 from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Request, Response
@@ -126,6 +127,8 @@ def _content(parts: Sequence[Part], dialect: Dialect, message: Message, *, empty
     if not parts:
         return empty
     first = parts[0]
+    if len(parts) == 1 and dialect.key_of(first) == JSON:
+        return _parsed(first)
     if len(parts) == 1 and isinstance(first, TextPart) and not first.extra:
         return first.text
     written = wire_blocks(list(parts), dialect, message)
@@ -187,6 +190,8 @@ def _reply_content(parts: list[Part], dialect: Dialect, message: Message) -> Any
     Raises:
         UnsupportedError: media of another format, for which a reply has no place.
     """
+    if len(parts) == 1 and dialect.key_of(parts[0]) == JSON:
+        return _parsed(parts[0])
     written = wire_blocks(parts, dialect, message)
     if any(dialect.key_of(part) in _IN_CONTENT for part in parts):
         return written or None
@@ -194,6 +199,15 @@ def _reply_content(parts: list[Part], dialect: Dialect, message: Message) -> Any
         raise UnsupportedError("a reply of this format is text", hint="strip its media")
     texts = [block["text"] for block in written]
     return loss.joined(dialect.format, "text", texts, message=message) if texts else None
+
+
+def _parsed(part: Part) -> Any:
+    """The JSON that the text of a part still spells; the text itself where it spells none any more."""
+    text = part.text if isinstance(part, TextPart) else ""
+    try:
+        return loads(text)
+    except DecodeError:
+        return text
 
 
 def _thinking(

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
 from cmf.adapters.chat_completions_dialect import PARTIAL, RESERVED
+from cmf.adapters.chat_completions_pieces import Aside, Pieces, adds_nothing, copied, gathering, settle, snapshot
+from cmf.codec import dumps
 from cmf.errors import ShapeError
-from cmf.frozen import same_spelling
 
 DONE: Final = "[DONE]"
 CHUNK: Final = "chat.completion.chunk"
@@ -22,9 +23,6 @@ _LAST_CHUNK: Final = "chat.completion.done"  # one service ends with this object
 _PADDING: Final = frozenset({"obfuscation", "p"})  # random text against traffic analysis: no part of the answer
 _TEXTS: Final = ("content", "refusal", "reasoning", "reasoning_content")
 _DETAIL_TEXTS: Final = ("text", "summary", "data")
-_ABSENT: Final = object()
-
-Aside = dict[str, list[Any]]
 
 
 def fold(events: Iterable[WireEvent]) -> Any:
@@ -67,15 +65,17 @@ class _Fold:
                 self._had_choices = True
                 for position, choice in enumerate(item):
                     self._choice(choice, position)
-            elif key.startswith(RESERVED):
+            elif key.startswith(RESERVED) or (key == "choices" and item is not None):
                 self._unheard.append({key: item})
             elif key in _PADDING:
                 self._aside.setdefault(key, []).append(item)
             elif key == "object" and item in (CHUNK, _LAST_CHUNK):
                 self._done = self._done or item == _LAST_CHUNK
-                _snapshot(self._top, key, WHOLE, self._aside)
+                snapshot(self._top, key, WHOLE, self._aside)
             else:
-                _snapshot(self._top, key, item, self._aside)
+                snapshot(self._top, key, item, self._aside)
+        if chunk.get("object") == WHOLE:
+            self._done = self._done or _is_whole(chunk.get("choices"))
 
     def _choice(self, raw: Any, position: int) -> None:
         if not isinstance(raw, dict):
@@ -112,8 +112,8 @@ class _Choice:
     """One choice as its deltas come in."""
 
     __slots__ = (
-        "_aside", "_blocks", "_calls", "_calls_by_index", "_details", "_details_by_key", "_fields", "_function",
-        "_message", "_numbered", "_snapshots", "_sound", "_texts",
+        "_aside", "_blocks", "_calls", "_calls_by_id", "_calls_by_index", "_details", "_details_by_key", "_fields",
+        "_function", "_message", "_numbered", "_snapshots", "_sound", "_texts",
     )  # fmt: skip
 
     def __init__(self, index: int, aside: Aside) -> None:
@@ -121,13 +121,14 @@ class _Choice:
         self._message: dict[str, Any] = {}
         self._texts: dict[str, list[str]] = {}
         self._blocks: list[Any] = []
-        self._calls: list[_Pieces] = []
-        self._calls_by_index: dict[int, _Pieces] = {}
-        self._details: list[_Pieces] = []
-        self._details_by_key: dict[tuple[str, str], _Pieces] = {}
+        self._calls: list[Pieces] = []
+        self._calls_by_index: dict[int, Pieces] = {}
+        self._calls_by_id: dict[str, Pieces] = {}
+        self._details: list[Pieces] = []
+        self._details_by_key: dict[tuple[str, str], Pieces] = {}
         self._numbered: dict[tuple[str, int], dict[str, Any]] = {}
-        self._function: _Pieces | None = None
-        self._sound: _Pieces | None = None
+        self._function: Pieces | None = None
+        self._sound: Pieces | None = None
         self._snapshots: list[Any] = []
         self._aside = aside
 
@@ -143,46 +144,48 @@ class _Choice:
             elif key == "logprobs" and isinstance(item, dict):
                 self._logprobs(item)
             elif key == "token_ids" and isinstance(item, list):
-                _append(self._fields, key, item)
+                gathering(self._fields, key, list, self._aside).extend(map(copied, item))
+            elif key == "delta" and item is not None:
+                self._aside.setdefault(key, []).append(item)
             elif not (key == "index" and type(item) is int) and not (key == "delta" and item is None):
-                _snapshot(self._fields, key, item, self._aside)
+                snapshot(self._fields, key, item, self._aside)
 
     def _logprobs(self, raw: dict[str, Any]) -> None:
-        known = self._fields.get("logprobs")
-        mine = known if isinstance(known, dict) else {}
-        self._fields["logprobs"] = mine
+        mine = gathering(self._fields, "logprobs", dict, self._aside)
         for key, item in raw.items():
             if isinstance(item, list):
-                _append(mine, key, item)
+                gathering(mine, key, list, self._aside).extend(map(copied, item))
             else:
-                _snapshot(mine, key, item, self._aside)
+                snapshot(mine, key, item, self._aside)
 
     def _delta(self, key: str, item: Any) -> None:
         if key in _TEXTS and isinstance(item, str):
             self._text(key, item)
+        elif key == "content" and type(item) in (int, float):  # some services parse a token that is a number
+            self._text(key, dumps(item).decode())
         elif item is None:
             self._message.setdefault(key, None)
         elif key == "content" and isinstance(item, list):
             for block in item:
                 self._block(block)
         elif key == "tool_calls" and isinstance(item, list):
-            self._message[key] = []
+            gathering(self._message, key, list, self._aside)
             for position, call in enumerate(item):
-                self._call(call, position)
+                self._call(call, position, alone=len(item) == 1)
         elif key == "function_call" and isinstance(item, dict):
-            self._function = self._function or _Pieces(("arguments",), self._aside)
+            self._function = self._function or Pieces(("arguments",), self._aside)
             self._function.hear(item)
         elif key == "audio" and isinstance(item, dict):
-            self._sound = self._sound or _Pieces(("data", "transcript"), self._aside)
+            self._sound = self._sound or Pieces(("data", "transcript"), self._aside)
             self._sound.hear(item)
         elif key == "reasoning_details" and isinstance(item, list):
-            self._message[key] = []
+            gathering(self._message, key, list, self._aside)
             for detail in item:
                 self._detail(detail)
         elif isinstance(item, list):
             self._listed(key, item)
         else:
-            _snapshot(self._message, key, item, self._aside)
+            snapshot(self._message, key, item, self._aside)
 
     def _text(self, key: str, text: str) -> None:
         if key == "content" and self._blocks:
@@ -199,128 +202,101 @@ class _Choice:
         if not isinstance(last, dict) or not _joined(last, block):
             self._blocks.append(_running(block))
 
-    def _call(self, raw: Any, position: int) -> None:
+    def _call(self, raw: Any, position: int, *, alone: bool) -> None:
         if not isinstance(raw, dict):
             self._aside.setdefault("tool_calls", []).append(raw)
             return
         index, call_id = raw.get("index"), raw.get("id")
-        known: _Pieces | None = None
         if type(index) is int:
             known = self._calls_by_index.get(index)
-        elif not call_id or (position < len(self._calls) and self._calls[position].fields.get("id") == call_id):
-            known = self._calls[position] if position < len(self._calls) else None
-        if known is not None and call_id and known.fields.get("id") not in (None, "", call_id):
-            known = None  # some services give every call the index 0: another id is another call
+            if known is None and not call_id and 0 <= index < len(self._calls):
+                known = self._calls[index] if "index" not in self._calls[index].fields else None  # numbered from now on
+            if known is not None and call_id and known.fields.get("id") not in (None, "", call_id):
+                known = None  # some services give every call the index 0: another id is another call
+        elif isinstance(call_id, str) and call_id:
+            known = self._calls_by_id.get(call_id)
+        else:
+            known = self._unnumbered(raw, position, alone=alone)
         if known is None:
-            known = _Pieces((), self._aside)
+            known = Pieces((), self._aside)
             self._calls.append(known)
         if type(index) is int:
             self._calls_by_index[index] = known
+        if isinstance(call_id, str):
+            self._calls_by_id[call_id] = known
         known.hear(raw)
+
+    def _unnumbered(self, raw: dict[str, Any], position: int, *, alone: bool) -> Pieces | None:
+        """The call that a piece without index and id goes on with: the last one, unless that is whole and this a name.
+
+        Several in one delta go by their places.
+        """
+        at = len(self._calls) - 1 if alone else position
+        known = self._calls[at] if 0 <= at < len(self._calls) else None
+        function = raw.get("function")
+        named = isinstance(function, dict) and function.get("name")
+        return None if known is not None and named and known.is_whole_call() else known
 
     def _detail(self, raw: Any) -> None:
         if not isinstance(raw, dict):
-            self._details.append(_Pieces.of(raw, self._aside))
+            self._details.append(Pieces.of(raw, self._aside))
             return
         key = (str(raw.get("type")), str(raw.get("index")))
         known = self._details_by_key.get(key)
         if known is None or not _goes_on(known.fields, raw):
-            known = self._details_by_key[key] = _Pieces(_DETAIL_TEXTS, self._aside)
+            known = self._details_by_key[key] = Pieces(_DETAIL_TEXTS, self._aside)
             self._details.append(known)
         known.hear(raw)
 
     def _listed(self, key: str, items: list[Any]) -> None:
         """A list of which each delta brings a piece; items that are numbered are merged by number."""
-        held = self._message.get(key)
-        mine: list[Any] = held if isinstance(held, list) else []
-        self._message[key] = mine
+        mine = gathering(self._message, key, list, self._aside)
         for item in items:
             number = item.get("index") if isinstance(item, dict) else None
             known = self._numbered.get((key, number)) if type(number) is int else None
             if known is None:
-                mine.append(_copy(item))
+                mine.append(copied(item))
                 if type(number) is int:
                     self._numbered[key, number] = mine[-1]
                 continue
             for name, said in item.items():
-                _snapshot(known, name, said, self._aside)
+                snapshot(known, name, said, self._aside)
 
     def whole(self) -> dict[str, Any]:
         message = self._message
-        for key, pieces in self._texts.items():
-            message[key] = "".join(pieces)
+        gathered: dict[str, Any] = {key: "".join(pieces) for key, pieces in self._texts.items()}
         if self._blocks:
-            message["content"] = [_settled(block) for block in self._blocks]
+            gathered["content"] = [_settled(block) for block in self._blocks]
         if self._calls:
-            message["tool_calls"] = [call.whole(at) for at, call in enumerate(self._calls)]
+            gathered["tool_calls"] = [call.whole(at) for at, call in enumerate(self._calls)]
         if self._details:
-            message["reasoning_details"] = [detail.whole() for detail in self._details]
+            gathered["reasoning_details"] = [detail.whole() for detail in self._details]
         if self._function is not None:
-            message["function_call"] = self._function.whole()
+            gathered["function_call"] = self._function.whole()
         if self._sound is not None:
-            message["audio"] = self._sound.whole()
-            if len(data := self._sound.pieces("data")) > 1:  # policy sees the whole by digest: no piece is in that
+            gathered["audio"] = self._sound.whole()
+        for key, item in gathered.items():
+            settle(message, key, item, self._aside)
+        if self._sound is not None:
+            data = self._sound.pieces("data")
+            if len(data) > 1:  # policy sees the whole by digest: no piece is in that
                 self._aside.setdefault("audio", []).extend(data)
-        for snapshot in self._snapshots:
-            if not adds_nothing(snapshot, message):
-                self._aside.setdefault("message", []).append(snapshot)
+        for said in self._snapshots:
+            if not adds_nothing(said, message):
+                self._aside.setdefault("message", []).append(said)
         return {**self._fields, "message": message}
 
 
-class _Pieces:
-    """An object that comes in pieces: some of its texts add up, the rest is said once (or again)."""
-
-    __slots__ = ("_aside", "_inner", "_texts", "_textual", "_value", "fields")
-
-    def __init__(self, textual: tuple[str, ...], aside: Aside) -> None:
-        self.fields: dict[str, Any] = {}
-        self._texts: dict[str, list[str]] = {}
-        self._inner: dict[str, _Pieces] = {}
-        self._textual = textual
-        self._aside = aside
-        self._value: Any = _ABSENT
-
-    @classmethod
-    def of(cls, value: Any, aside: Aside) -> _Pieces:
-        """Something that is no object: whole as it is."""
-        made = cls((), aside)
-        made._value = value
-        return made
-
-    def hear(self, raw: dict[str, Any]) -> None:
-        for key, item in raw.items():
-            if isinstance(item, str) and key in self._textual:
-                self._texts.setdefault(key, []).append(item)
-            elif isinstance(item, str) and key == "name" and isinstance(self.fields.get(key), str):
-                self._name(item)
-            elif isinstance(item, dict) and key in _CALL_TEXTS and not self._textual:
-                inner = self._inner.get(key)
-                if inner is None:
-                    inner = self._inner[key] = _Pieces(_CALL_TEXTS[key], self._aside)
-                inner.hear(item)
-            elif not (item is None and key in self._texts):
-                _snapshot(self.fields, key, item, self._aside)
-
-    def _name(self, more: str) -> None:
-        """A name is said once, again and again, or in pieces."""
-        known = self.fields["name"]
-        if more != known:
-            self.fields["name"] = known + more
-
-    def pieces(self, key: str) -> list[str]:
-        """The pieces that the text under `key` came in."""
-        return self._texts.get(key, [])
-
-    def whole(self, position: int | None = None) -> Any:
-        if self._value is not _ABSENT:
-            return self._value
-        if position is not None and self.fields.get("index") == position:
-            del self.fields["index"]  # chunks number calls, a whole body need not
-        inner = {key: pieces.whole() for key, pieces in self._inner.items()}
-        return {**self.fields, **inner, **{key: "".join(pieces) for key, pieces in self._texts.items()}}
-
-
-_CALL_TEXTS: Final = {"function": ("arguments",), "custom": ("input",)}
+def _is_whole(choices: Any) -> bool:
+    """Whether a chunk repeats the whole answer with its end: some services do so instead of `[DONE]`."""
+    return (
+        isinstance(choices, list)
+        and bool(choices)
+        and all(
+            isinstance(one, dict) and isinstance(one.get("message"), dict) and isinstance(one.get("finish_reason"), str)
+            for one in choices
+        )
+    )
 
 
 def _goes_on(known: dict[str, Any], raw: dict[str, Any]) -> bool:
@@ -356,7 +332,7 @@ class _Run(list[str]):
 
 def _running(block: Any) -> Any:
     """A copy of a block whose text, if it is nothing but one, may go on."""
-    copy = _copy(block)
+    copy = copied(block)
     if not isinstance(copy, dict):
         return copy
     if copy.keys() == {"type", "text"} and isinstance(copy["text"], str):
@@ -373,45 +349,3 @@ def _settled(block: Any) -> Any:
     if isinstance(block, dict):
         return {key: _settled(item) for key, item in block.items()}
     return [_settled(item) for item in block] if isinstance(block, list) else block
-
-
-def _append(holder: dict[str, Any], key: str, items: list[Any]) -> None:
-    known = holder.get(key)
-    if not isinstance(known, list):
-        known = holder[key] = []
-    known.extend(map(_copy, items))
-
-
-def _snapshot(holder: dict[str, Any], key: str, item: Any, aside: Aside) -> None:
-    """Take `item` as what holds now. An older value is forgotten if the new one contains it, else it is put aside."""
-    known = holder.get(key, _ABSENT)
-    if known is _ABSENT or known is None:
-        holder[key] = _copy(item)
-    elif item is None or item == "" or same_spelling(known, item):
-        pass
-    elif isinstance(known, dict) and isinstance(item, dict):
-        for name, inner in item.items():
-            _snapshot(known, name, inner, aside)
-    else:
-        if not adds_nothing(known, item):
-            aside.setdefault(key, []).append(known)
-        holder[key] = _copy(item)
-
-
-def adds_nothing(old: Any, new: Any) -> bool:
-    """Whether every text and key of `old` is in `new`, at the same place; numbers and nulls do not count."""
-    if isinstance(old, str):
-        return not old or (isinstance(new, str) and new.startswith(old))
-    if isinstance(old, dict):
-        return isinstance(new, dict) and all(key in new and adds_nothing(item, new[key]) for key, item in old.items())
-    if isinstance(old, list):
-        fits = isinstance(new, list) and len(new) >= len(old)
-        return not old or (fits and all(adds_nothing(mine, theirs) for mine, theirs in zip(old, new, strict=False)))
-    return True
-
-
-def _copy(value: Any) -> Any:
-    """A copy that the fold may go on with."""
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value

@@ -7,6 +7,7 @@ from typing import Any, Final
 from cmf.adapters.base import WireEvent
 from cmf.adapters.chat_completions_fold import CHUNK, DONE, WHOLE
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.codec import dumps
 
 _IN_EVERY_CHUNK: Final = ("id", "object", "created", "model", "system_fingerprint", "provider", "service_tier")
 _ORDER: Final = ("reasoning", "reasoning_content", "reasoning_details", "content", "refusal", "audio", "function_call")
@@ -83,6 +84,8 @@ class Ear:
             thoughts = [one.get("text") or one.get("summary") for one in details if isinstance(one, dict)]
         said += [ThinkingDelta(text=text, choice=choice) for text in thoughts if text and isinstance(text, str)]
         content = delta.get("content")
+        if isinstance(content, int | float | dict):
+            content = dumps(content).decode()
         for block in content if isinstance(content, list) else ({"type": "text", "text": content},):
             self._block(block, choice, said)
         refusal = delta.get("refusal")

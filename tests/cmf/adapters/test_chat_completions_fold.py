@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.adapters.chat_completions_fold import adds_nothing
+from cmf.adapters.chat_completions_pieces import adds_nothing
+from cmf.adapters.chat_completions_stream import Ear
+from cmf.adapters.stream import TextDelta
+from cmf.codec import dumps
+from cmf.decomposition import iter_views
 from cmf.errors import ShapeError
 
 CHAT = get("openai_chat")
@@ -240,3 +244,121 @@ def test_sound_that_comes_in_pieces_is_shown_piece_by_piece(pieces: list[str], a
 
     assert body["choices"][0]["message"]["audio"] == {"id": "a", "data": "".join(pieces)}
     assert body.get("cmf_stream") == aside
+
+
+def _shown(body: Any) -> str:
+    """All that policy sees of a folded body."""
+    views = iter_views(CHAT.from_wire_response(body))
+    return dumps([view.to_opa_input() for view in views]).decode()
+
+
+@pytest.mark.spec("OAC-22", "ADP-5")
+@pytest.mark.parametrize("odd", [["lost1"], {"x": "lost1"}, [{"type": "text", "text": "lost1"}]])
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        ({"content": "a"}, {"content": ...}, {"content": "b"}),
+        ({"reasoning_content": ...}, {"reasoning_content": "b"}),
+        ({"refusal": "a"}, {"refusal": ...}, {"refusal": "b"}),
+        ({"annotations": [{"url": "a"}]}, {"annotations": {"x": ...}}, {"annotations": [{"url": "b"}]}),
+        ({"reasoning_details": [{"type": "reasoning.text", "text": "a"}]}, {"reasoning_details": {"x": ...}}),
+        ({"reasoning_details": [{"type": "reasoning.text", "text": "a"}, {"type": "reasoning.text", "text": ...}]},),
+        ({"tool_calls": {"x": ...}}, {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]}),
+        ({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": ...}}]}, "arguments"),
+        ({"tool_calls": [{"index": 0, "function": ...}]}, "arguments"),
+    ],
+)
+def test_another_shape_among_the_pieces_is_shown(deltas: tuple[Any, ...], odd: Any) -> None:
+    more = {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": '{"a":1}'}}]}
+
+    body = _chunks(*({"index": 0, "delta": _filled(more if one == "arguments" else one, odd)} for one in deltas))
+
+    assert "lost1" in _shown(body)
+
+
+def _filled(value: Any, odd: Any) -> Any:
+    if value is ...:
+        return odd
+    if isinstance(value, dict):
+        return {key: _filled(item, odd) for key, item in value.items()}
+    return [_filled(item, odd) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.spec("OAC-22", "ADP-5")
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {"choices": "lost1"},
+        {"choices": {"0": "lost1"}},
+        {"choices": [{"index": 0, "delta": "lost1"}]},
+        {"choices": [{"index": 0, "delta": {}, "logprobs": "lost1"}]},
+        {"choices": [{"index": 0, "delta": {}, "logprobs": {"content": "lost1"}}]},
+        {"choices": [{"index": 0, "delta": {}, "token_ids": "lost1"}]},
+    ],
+)
+def test_another_shape_of_a_chunk_or_choice_is_shown(chunk: dict[str, Any]) -> None:
+    choice = {"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"token": "a"}]}, "token_ids": [1]}
+    around = {"data": {"choices": [choice]}}
+
+    body = CHAT.fold_events([around, {"data": chunk}, around, DONE])  # type: ignore[list-item]
+
+    assert "lost1" in _shown(body)
+    assert CHAT.fold_events(CHAT.to_wire_events(CHAT.from_wire_response(body)))["choices"] == body["choices"]
+
+
+@pytest.mark.spec("OAC-21")
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [
+            [{"id": "a", "name": "f"}],
+            [{"id": "b", "name": "g"}],
+            [{"id": "a", "text": "1"}],
+            [{"id": "b", "text": "2"}],
+        ],
+        [[{"name": "f", "text": "1"}], [{"name": "g", "text": "2"}]],
+        [[{"name": "f", "text": ""}, {"name": "g", "text": ""}], [{"text": "1"}, {"text": "2"}]],
+        [[{"id": "a", "name": "f"}], [{"text": "1"}], [{"id": "b", "name": "g"}], [{"text": "2"}]],
+        [[{"id": "a", "name": "f"}], [{"index": 0, "text": "1"}], [{"index": 1, "name": "g", "text": "2"}]],
+    ],
+    ids=["by id", "whole ones", "by position", "the last one", "numbered later"],
+)
+def test_calls_without_an_index_stay_apart(pieces: list[list[dict[str, Any]]]) -> None:
+    def call(piece: dict[str, Any]) -> dict[str, Any]:
+        text = f'{{"a":{piece["text"]}}}' if piece.get("text") else ""
+        named = {"name": piece["name"]} if "name" in piece else {}
+        return {key: piece[key] for key in ("id", "index") if key in piece} | {"function": {**named, "arguments": text}}
+
+    said = _fold(*({"tool_calls": [call(piece) for piece in delta]} for delta in pieces))
+
+    told = [(one["function"]["name"], one["function"]["arguments"]) for one in said["tool_calls"]]
+    assert told == [("f", '{"a":1}'), ("g", '{"a":2}')]
+
+
+@pytest.mark.spec("OAC-20")
+@pytest.mark.parametrize("finish", ["stop", None])
+def test_a_last_chunk_that_repeats_the_whole_answer_ends_it(finish: str | None) -> None:
+    said = {"role": "assistant", "content": "probe"}
+    chunks = [
+        {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": said, "message": said}]},
+        {
+            "object": "chat.completion",
+            "choices": [{"index": 0, "delta": {"content": ""}, "message": said, "finish_reason": finish}],
+        },
+    ]
+
+    body = CHAT.fold_events([{"data": chunk} for chunk in chunks])
+
+    assert ("cmf_partial" in body) is (finish is None)
+
+
+@pytest.mark.spec("OAC-22")
+def test_a_number_among_pieces_is_the_text_that_it_spells() -> None:
+    events = [{"data": {"choices": [{"index": 0, "delta": {"content": piece}}]}} for piece in ("1 + 1 = ", 2, ".")]
+
+    heard = [said for event in events for said in Ear().hear(event)]  # type: ignore[arg-type]
+
+    assert (
+        _chunks(*(event["data"]["choices"][0] for event in events))["choices"][0]["message"]["content"] == "1 + 1 = 2."
+    )
+    assert [said.text for said in heard if isinstance(said, TextDelta)] == ["1 + 1 = ", "2", "."]

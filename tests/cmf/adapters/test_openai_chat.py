@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
+from cmf.codec import loads
 from cmf.content import (
     AudioPart,
     DocumentPart,
@@ -69,6 +70,35 @@ def test_content_of_another_type_is_refused(content: Any) -> None:
     with pytest.raises(ShapeError) as caught:
         _read({"role": "user", "content": content})
     assert caught.value.path == "$.messages[0].content"
+
+
+@pytest.mark.spec("OAC-2")
+@pytest.mark.parametrize(
+    "content", [{"city": 'Sainte-"Foy"', "n": 1.0}, ["a", "b"], [{"type": "text"}, 1], 7, True, {}]
+)
+def test_an_answer_that_a_service_has_parsed_is_the_text_that_it_spells(content: Any) -> None:
+    response = _reply({"content": content})
+
+    (part,) = response.choices[0].message.content
+
+    assert isinstance(part, TextPart)
+    assert loads(part.text) == content
+    assert CHAT.to_wire_response(response)["choices"][0]["message"]["content"] == content
+    asked = _read({"role": "assistant", "content": content})
+    assert CHAT.to_wire(asked)["messages"][0]["content"] == content
+
+
+@pytest.mark.spec("OAC-2")
+@pytest.mark.parametrize("text", ['{"city":"***"}', "***"])
+def test_an_edited_answer_that_was_parsed_is_its_text_now(text: str) -> None:
+    response = _reply({"content": {"city": "Paris"}})
+    choice = response.choices[0]
+    part = choice.message.content[0]
+
+    for edited in (part.edited(text=text), replace(part, text="no JSON")):
+        message = replace(choice.message, content=(edited,))
+        out = CHAT.to_wire_response(replace(response, choices=(replace(choice, message=message),)))
+        assert out["choices"][0]["message"]["content"] == edited.text
 
 
 @pytest.mark.spec("OAC-2")
