@@ -42,6 +42,8 @@ ENFORCEMENT := src/pipeline/runner.py,src/pipeline/judging.py,src/pipeline/settl
 export VIRTUAL_ENV := $(VENV)
 export PATH := $(BIN):$(TOOLS)/bin:$(PATH)
 export UV_PYTHON_DOWNLOADS := never
+# Tests start hundreds of processes, each of which would compile all that it imports where nothing may be kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 LOCKS := requirements/bootstrap.txt requirements/base.txt requirements/dev.txt requirements/sdk.txt requirements/integrations.txt
 RUST_SOURCES := $(wildcard rust/Cargo.toml rust/Cargo.lock rust/build.rs rust/src/*.rs rust/src/*/*.rs)
