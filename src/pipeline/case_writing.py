@@ -51,6 +51,8 @@ def left_out(entry: Entry) -> Iterator[str]:
         yield "the session's approvals"
     if entry.session.lifted:
         yield "labels that were lifted"
+    if entry.session.overrides:
+        yield "overrides that held"
     if entry.seen:
         yield "what was judged in the session before"
 

@@ -101,7 +101,7 @@ class Hit:
             shown["detail"] = dict(self.detail)
         if self.mode is not Mode.ENFORCE:
             shown["mode"] = self.mode.value
-        return shown if self.excused is None else shown | {"excused": self.excused._asdict()}
+        return shown if self.excused is None else shown | {"excused": self.excused.to_json()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from pipeline.context import Context
 from pipeline.decision import BAD_EFFECT, Hit
 from pipeline.errors import PolicyError
 from pipeline.excused import Excused
+from pipeline.overrides import Override
 
 PATH: Final = "data.cmf.exceptions"
 PATTERNS: Final = ("subject", "uri", "session")
@@ -45,6 +46,19 @@ class RuleException:
         """The first moment at which it does nothing any more, in microseconds since the epoch."""
         first = datetime(self.until.year, self.until.month, self.until.day, tzinfo=UTC) + _DAY
         return (first - _EPOCH) // _MICROSECOND
+
+    def holds_for(self, subject: str | None, session: str | None, moment: int) -> bool:
+        """Whether it is about a run of that subject in that session, at that moment; 0 is one that nobody knows."""
+        return 0 < moment < self.expires_at and _fits(self.subject, subject) and _fits(self.session, session)
+
+    def lifts(self, hit: Hit, uri: str | None) -> bool:
+        """Whether it lifts that hit on a view with that URI."""
+        return hit.rule == self.rule and _fits(self.uri, uri)
+
+    @property
+    def excused(self) -> Excused:
+        """What is on record of each hit that it lifts."""
+        return Excused(owner=self.owner, until=self.until.isoformat())
 
 
 def read(data: Mapping[str, Any], rules: Collection[str]) -> tuple[RuleException, ...]:
@@ -114,16 +128,11 @@ def _refuse(where: str, message: str, hint: str) -> NoReturn:
 
 
 class Excuses:
-    """The exceptions that hold for one run, `active`: by the context's subject and session, and at its moment."""
+    """What holds for one run, `active`: by the context's subject and session, and at its moment."""
 
-    def __init__(self, exceptions: Sequence[RuleException], context: Context, moment: int) -> None:
+    def __init__(self, known: Sequence[RuleException | Override], context: Context, moment: int) -> None:
         subject = context.subject.id if context.subject is not None else None
-        self.active = tuple(
-            one
-            for one in exceptions
-            # A run whose moment nobody knows has none.
-            if 0 < moment < one.expires_at and _fits(one.subject, subject) and _fits(one.session, context.session)
-        )
+        self.active = tuple(one for one in known if one.holds_for(subject, context.session, moment))
 
     def __call__(self, hits: Iterable[Hit], uri: str | None) -> tuple[Hit, ...]:
         """The hits on a view with this URI, those that are excused marked with who answers for that."""
@@ -133,8 +142,8 @@ class Excuses:
         # A rule whose effect cannot be carried out is refused by us, not by the rule.
         if not hit.enforced or hit.code == BAD_EFFECT:
             return hit
-        one = next((one for one in self.active if one.rule == hit.rule and _fits(one.uri, uri)), None)
-        return hit if one is None else replace(hit, excused=Excused(owner=one.owner, until=one.until.isoformat()))
+        one = next((one for one in self.active if one.lifts(hit, uri)), None)
+        return hit if one is None else replace(hit, excused=one.excused)
 
 
 def _fits(pattern: str | None, value: str | None) -> bool:

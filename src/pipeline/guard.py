@@ -25,6 +25,7 @@ from pipeline.events import Events
 from pipeline.guarded_model import ModelCall, ModelFunction
 from pipeline.guarded_tool import ToolCall, ToolFunction
 from pipeline.model_swap import Declared, ModelSession, declared, swap_model
+from pipeline.overrides import Overrides
 from pipeline.pipeline import Pipeline
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
@@ -54,10 +55,10 @@ class Guard:
         sessions: where sessions are kept; by default in this process.
         profiles: what is known of tools and resources.
         recorder: where every run is put on record before its outcome is given out; by default nowhere.
-        store: both at once, where one of the two is not given: sessions and records in a database.
+        overrides: where two people let go on what policy denies, for a while [EXC-10]; by default nobody can.
+        store: all three in a database, as far as they are not given.
 
-    Raises:
-        PolicyError: the policies cannot be used: file, line, column and why.
+    Raises PolicyError: the policies cannot be used: file, line, column and why.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class Guard:
         sessions: SessionStore | None = None,
         profiles: Profiles | None = None,
         recorder: Records | None = None,
+        overrides: Overrides | None = None,
         store: Store | None = None,
     ) -> None:
         if store is not None:
             from pipeline.recorder import Recorder  # it takes SQLAlchemy, which nobody else here needs
 
             sessions, recorder = sessions or store.sessions(), recorder or Recorder(store)
+            overrides = overrides or store.overrides()
         self._sessions = sessions or MemorySessions()
         self._pipeline = Pipeline(
             stages,
@@ -85,6 +88,7 @@ class Guard:
             sessions=self._sessions,
             profiles=profiles,
             recorder=recorder,
+            overrides=overrides,
         )
         self._tools: list[ToolFunction] = []
         self._own = object()  # tells the blocks of this guard from another's
@@ -395,11 +399,10 @@ class Guard:
             name: what to call the model to the user.
 
         Raises:
-            UnsupportedError: it cannot take what the session holds; the active model is as it was.
-            SessionError, StoreError, ModelIdError: as there.
+            UnsupportedError: it cannot take what the session holds; nothing changed. Others: as there.
         """
-        context = self._context(None, subject, session)
-        own = ModelSession(context=context, messages=messages, sessions=self._sessions, events=self.events)
+        known = self._context(None, subject, session)
+        own = ModelSession(context=known, messages=messages, sessions=self._sessions, events=self.events)
         return swap_model(own, model, capabilities=capabilities, name=name)
 
     def active_model(self, *, subject: Subject | None = None, session: str | None = None) -> str | None:

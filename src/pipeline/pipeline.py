@@ -29,6 +29,7 @@ from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded, Pol
 from pipeline.history import Histories, History
 from pipeline.kept_content import KeepingContent
 from pipeline.outcome import Basis, Outcome, Ran
+from pipeline.overrides import Overrides
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
@@ -66,6 +67,7 @@ class Pipeline:
         config: mode, deadline and the rest.
         profiles: what is known of tools and resources: how far their results are trusted, and what arguments are for.
         recorder: where every run is put on record before its outcome is given out; by default nowhere.
+        overrides: where two people let go on what policy denies, for a while [EXC-10]; by default nobody can.
 
     Raises:
         PolicyError: the policies cannot be used: file, line, column and why. ConfigError: two stages of one name, or a
@@ -82,6 +84,7 @@ class Pipeline:
         sessions: SessionStore | None = None,
         profiles: Profiles | None = None,
         recorder: Records | None = None,
+        overrides: Overrides | None = None,
     ) -> None:
         settings = config or Config()
         self.events = Events()
@@ -90,6 +93,7 @@ class Pipeline:
         self._serving = Serving(build_runner(policies, engine, settings, stages=stages, events=self.events))
         self._sessions = sessions or MemorySessions()
         self._aside = Aside(waits=self._sessions.waits)
+        self._overrides = overrides
         self._choosing = self._aside if settings.sessions == "by_prefix" else _AT_ONCE
         self._choice = SessionChoice(SessionMode(settings.sessions), self._sessions)
         self._sealer = Sealer(settings.seal_key)
@@ -223,7 +227,7 @@ class Pipeline:
         return ran.outcome
 
     async def _ajudged(self, value: Traffic, known: Context, approval_id: str | None) -> Ran:
-        aside = self._aside if known.session is not None else _AT_ONCE
+        aside = self._aside if known.session is not None or self._overrides_due else _AT_ONCE
         try:
             for _ in range(MAX_CONFLICTS):
                 facts, history = await aside(self._read, known, approval_id)
@@ -240,11 +244,17 @@ class Pipeline:
     def _read(self, context: Context, approval_id: str | None) -> tuple[SessionFacts, History]:
         """What the session is now; ApprovalError where a reply is to be released by an approval that is not usable."""
         facts = self._sessions.read(context)
+        overrides = () if self._overrides is None else self._overrides.holding()
+        facts = replace(facts, overrides=overrides) if overrides else facts
         if approval_id is not None and not any(
             one.asked.id == approval_id and one.status is ApprovalStatus.APPROVED for one in facts.asked
         ):
             raise ApprovalError("this approval cannot be used", code="approval.unusable", hint="look at its status")
         return facts, self._histories.open(context, facts.moment)
+
+    @property
+    def _overrides_due(self) -> bool:
+        return self._overrides is not None and self._overrides.due
 
     def _in_session(self, value: Traffic, context: Context) -> tuple[Context, Ran | None]:
         """The context with the run's session; and the refusal, where it cannot have one."""

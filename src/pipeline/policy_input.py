@@ -27,6 +27,7 @@ from pipeline import _native
 
 if TYPE_CHECKING:
     from pipeline.approval_state import Approval
+    from pipeline.overrides import Override
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +36,8 @@ class SessionFacts:
 
     The rest is for the pipeline alone: the version that was read [C5], the tool ids as `IdMap.to_json()` has them, for
     each label in force the events that brought it, the labels and events that grants lift [C3], the approvals that
-    still mean something [C10], the moment of reading, in microseconds since the epoch, and the model that the session
-    goes on with [C16].
+    still mean something [C10], the moment of reading, in microseconds since the epoch, the model that the session goes
+    on with [C16], and the overrides that hold [EXC-10].
     """
 
     labels: frozenset[str] = frozenset()
@@ -50,6 +51,7 @@ class SessionFacts:
     asked: Sequence[Approval] = ()
     moment: int = 0
     active_model: str | None = None
+    overrides: Sequence[Override] = ()
 
     def whole(self) -> dict[str, Any]:
         """The `session` block for a reader who may see everything."""

@@ -279,7 +279,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "mode": hit.mode.value,
     }
     if hit.excused is not None:
-        shown["excused"] = hit.excused._asdict()
+        shown["excused"] = hit.excused.to_json()
     if hit.effect is Effect.REDACT:
         # Where in the part, but not under which name: keys of arguments are the sender's own words.
         pointer = str(hit.fields.get("pointer") or "")

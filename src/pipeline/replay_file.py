@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Literal, TypeAlias, cast
 
@@ -22,6 +22,7 @@ from pipeline.approval_state import Approval
 from pipeline.context import Context
 from pipeline.decision import Decision
 from pipeline.errors import ReplayError
+from pipeline.overrides import Override
 from pipeline.policy_input import SessionFacts
 from pipeline.references import RULE as BY_REFERENCE
 from pipeline.stage import Traffic
@@ -188,7 +189,12 @@ def _session_json(facts: SessionFacts) -> dict[str, Any]:
         "label_sources": {label: sorted(sources) for label, sources in sorted(facts.label_sources.items())},
         "lifted": sorted(map(list, facts.lifted)),
         "moment": facts.moment,
-    } | ({} if facts.active_model is None else {"active_model": facts.active_model})
+    } | _rare(facts)
+
+
+def _rare(facts: SessionFacts) -> dict[str, Any]:
+    overrides = {"overrides": [asdict(one) for one in facts.overrides]} if facts.overrides else {}
+    return overrides if facts.active_model is None else overrides | {"active_model": facts.active_model}
 
 
 def _session(spelled: Mapping[str, Any]) -> SessionFacts:
@@ -205,6 +211,7 @@ def _session(spelled: Mapping[str, Any]) -> SessionFacts:
         asked=asked,
         moment=int(spelled["moment"]),
         active_model=spelled.get("active_model"),
+        overrides=tuple(Override(**one) for one in spelled.get("overrides", ())),
     )
 
 

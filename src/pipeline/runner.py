@@ -211,7 +211,8 @@ class Runner:
         if not staged.stopped:
             taken = taken.after(staged.value)
             staged = staged if taken.value is staged.value else replace(staged, value=taken.value)
-        law = Law(self._rules, Excuses(self.policies.exceptions, context, session.moment), taken.rule())
+        excuses = Excuses((*self.policies.exceptions, *session.overrides), context, session.moment)
+        law = Law(self._rules, excuses, taken.rule())
         outcome = yield from self._steps(staged, session, history, law, keeping, keep=context.session is not None)
         return replace(outcome, events=outcome.events | taken.events) if taken.events else outcome
 

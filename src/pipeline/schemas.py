@@ -132,7 +132,7 @@ def decision_schema() -> dict[str, Any]:
             "severity": {"type": "string", "enum": ["info", "warn", "high", "critical"]},
             "detail": {"type": "object"},
             "mode": _values(Mode),
-            "excused": _object({"owner": _STRING, "until": _STRING}, ("owner", "until")),
+            "excused": _object({"owner": _STRING, "until": _STRING, "override": _STRING}, ("owner", "until")),
         },
         ("rule", "code", "effect", "reason", "severity"),
     )

@@ -18,6 +18,7 @@ from pipeline.certificate import Digests, Written
 from pipeline.decision import EDITS, ENGINE_RULE, Hit, ViewDecision
 from pipeline.exceptions import RuleException
 from pipeline.ingestion import TakenIn
+from pipeline.overrides import Override
 from pipeline.references import Reference, references
 from pipeline.stage import Traffic
 from pipeline.stamping import Brought
@@ -118,13 +119,13 @@ class Basis:
 
     Attributes:
         session: for each kind of view whose rules read of the session, what they read, as bytes.
-        excuses: the exceptions that held.
+        excuses: the exceptions and overrides that held.
         lifted: the labels and events that grants lift.
         data: what the rule on data knew, of everything up to the end of the messages.
     """
 
     session: Mapping[str, bytes]
-    excuses: tuple[RuleException, ...]
+    excuses: tuple[RuleException | Override, ...]
     lifted: Brought
     data: object
 

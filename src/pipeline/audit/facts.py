@@ -44,6 +44,8 @@ def _facts(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _of_hit(hit: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("rule", "code", "effect", "severity"):
         yield name, hit[name]
+    if "override" in hit.get("excused", {}):
+        yield "override", hit["excused"]["override"]
 
 
 _OF_TOOLS = frozenset({"tool_call", "tool_result", "tool_definition"})

@@ -14,7 +14,9 @@ from typing import Final
 from pipeline.errors import AuditError
 
 COLUMNS: Final = ("id", "kind", "verdict", "action", "subject", "session", "revision")
-FACTS: Final = ("rule", "code", "effect", "severity", "tool", "uri", "view", "mode", "stage", "environment", "covered")
+FACTS: Final = (
+    "rule", "code", "effect", "severity", "tool", "uri", "view", "mode", "stage", "environment", "covered", "override"
+)  # fmt: skip
 REVIEWS: Final = ("needs", "reviewed", "disposition", "signed", "assignee", "sample")
 """What came of a decision since: by what people said later, which only a catalogue of all records knows [REV-3]."""
 

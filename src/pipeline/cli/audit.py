@@ -211,7 +211,8 @@ def _print_found(found: Iterable[Placed], as_json: bool) -> None:
             typer.echo(dumps(shown | {"at": at, "subject": shown_subject(one.subject)}).decode())
         else:
             who = f"{shown_subject(one.subject)} in {one.session}" if one.session else shown_subject(one.subject)
-            typer.echo(visible(f"{at}  {one.verdict:<16}  {one.action:<16}  {one.id}  {who}"))
+            what = one.kind if one.verdict == "none" else one.verdict
+            typer.echo(visible(f"{at}  {what:<16}  {one.action:<16}  {one.id}  {who}"))
 
 
 __all__ = ["export", "find", "heads", "key", "reading", "show", "tail", "verify_place"]

@@ -1,6 +1,6 @@
-"""`cmf audit reveal|erase|hold|holds|release|sweep`, `ask|asks|grant|grants|break-glass|close|two-people`.
+"""`cmf audit` reveal, erase, hold, release, sweep, ask, grant, break-glass, override, close, two-people, and lists.
 
-What was judged, as it lies apart from its record, and who may see it.
+What was judged, as it lies apart from its record, and who may see it; what is let go on in an emergency.
 
 Whoever can open the store is taken to be who they say, with the permission that the step needs [CLI-23].
 """
@@ -20,10 +20,13 @@ from pipeline.audit.query import parse
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import opened_store
 from pipeline.display import visible
+from pipeline.overrides import Override
 from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock
+from pipeline.store.acts import PREFIX
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
 from pipeline.store.database import Store
+from pipeline.store.overrides import OVERRIDE
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -90,9 +93,53 @@ def break_glass(
 
 
 def close(place: str, key: Path | None, grant: str, *, person: str, reason: str) -> None:
-    """End a grant."""
-    with one_line_errors(), _contents(place, key) as contents:
-        contents.eyes.close(grant, actor=_person(person, REVEAL), reason=reason)
+    """End a grant, or an override."""
+    with one_line_errors(), _store(place, key) as store:
+        if grant.startswith(PREFIX["override"]):
+            store.overrides().close(grant, actor=_person(person, OVERRIDE), reason=reason)
+        else:
+            store.contents().eyes.close(grant, actor=_person(person, REVEAL), reason=reason)
+
+
+def override(
+    place: str,
+    key: Path | None,
+    rule: str,
+    *,
+    person: str,
+    second: str,
+    reason: str,
+    subject: str | None,
+    session: str | None,
+    uri: str | None,
+    lasting: timedelta,
+) -> None:
+    """Let go on what a rule denies, for a while, and say until when."""
+    with one_line_errors(), _store(place, key) as store:
+        made = store.overrides().open(
+            rule,
+            actor=_person(person, OVERRIDE),
+            seconder=_person(second, OVERRIDE),
+            reason=reason,
+            subject=subject,
+            session=session,
+            uri=uri,
+            expires_in=lasting,
+        )
+    typer.echo(visible(f"{made.id}: {made.rule} denies nothing for {_scope(made)} until {_moment(made.expires_at)}"))
+
+
+def overrides(place: str) -> None:
+    """Print the overrides that hold."""
+    with one_line_errors(), _store(place, None) as store:
+        for one in store.overrides().read():
+            by = f"by {one.actor} and {one.second}"
+            typer.echo(visible(f"{one.id}  until {_moment(one.expires_at)}  {one.rule}: {_scope(one)}  {by}"))
+
+
+def _scope(one: Override) -> str:
+    scope = [one.subject and f"subject {one.subject}", one.session and f"session {one.session}", one.uri]
+    return ", ".join(part for part in scope if part)
 
 
 def need_two(place: str, key: Path | None, needed: bool, *, person: str, second: str | None, reason: str) -> None:
@@ -198,6 +245,8 @@ __all__ = [
     "hold",
     "holds",
     "need_two",
+    "override",
+    "overrides",
     "release",
     "reveal",
     "sweep",

@@ -222,15 +222,53 @@ def break_glass(
 @audit.command("close")
 def close(
     store: Place,
-    id: Annotated[str, typer.Argument(metavar="GRANT", help="As `cmf audit grants` lists it.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="As `cmf audit grants` or `cmf audit overrides` lists it.")],
     by: By,
     reason: Reason,
     key: KeyFile = None,
 ) -> None:
-    """End a grant before it expires."""
+    """End a grant or an override before it expires."""
     from pipeline.cli import audit_content as does
 
     does.close(store, key, id, person=by, reason=reason)
+
+
+@audit.command("override")
+def override(
+    store: Place,
+    rule: Annotated[str, typer.Option("--rule", metavar="ID", help="What is not enforced: <category>/<rule>.")],
+    by: By,
+    second: Annotated[str, typer.Option("--second", metavar="WHO", help="The second person, who agrees.")],
+    reason: Reason,
+    subject: Annotated[str | None, typer.Option("--subject", help="For whom: an id.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="In which session.")] = None,
+    uri: Annotated[str | None, typer.Option("--uri", metavar="PATTERN", help="Only for this: tool://_/upload.")] = None,
+    minutes: Minutes = 60,
+    key: KeyFile = None,
+) -> None:
+    """In an emergency let go on what one rule denies to a subject or in a session, for a while. Always takes two."""
+    from pipeline.cli import audit_content as does
+
+    does.override(
+        store,
+        key,
+        rule,
+        person=by,
+        second=second,
+        reason=reason,
+        subject=subject,
+        session=session,
+        uri=uri,
+        lasting=timedelta(minutes=minutes),
+    )
+
+
+@audit.command("overrides")
+def overrides(store: Place) -> None:
+    """List the overrides that hold: until when, which rule, for what, by whom."""
+    from pipeline.cli import audit_content as does
+
+    does.overrides(store)
 
 
 @audit.command("two-people")

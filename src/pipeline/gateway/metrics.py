@@ -68,6 +68,7 @@ class Metrics:
         self._decisions: Counter[tuple[str, str]] = Counter()
         self._rules: Counter[str] = Counter()
         self._on_failure = 0
+        self._overridden = 0
         self._runs = _Histogram(RUN_BUCKETS)
         self._seconds = _Histogram(BUCKETS)
         self._reloads: Counter[str] = Counter()
@@ -91,6 +92,7 @@ class Metrics:
         rules = rules_in(record)
         if rules:
             self._rules.update(rules)
+            self._overridden += b'"override":"ovr_' in record.body
             if record.action in _FORWARDED and not rules.isdisjoint(OUTAGE_RULES):
                 self._on_failure += 1
         seconds = run_seconds_in(record)
@@ -129,6 +131,7 @@ class Metrics:
         rules = [({"rule": rule}, count) for rule, count in sorted(self._rules.items())]
         yield from _family("cmf_rule_hits_total", "counter", rules)
         yield from _family("cmf_forwarded_on_failure_total", "counter", [({}, self._on_failure)])
+        yield from _family("cmf_decisions_overridden_total", "counter", [({}, self._overridden)])
         yield from self._runs.lines("cmf_decision_seconds")
         yield from self._seconds.lines("cmf_gateway_seconds")
 

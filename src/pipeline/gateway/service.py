@@ -34,6 +34,7 @@ from pipeline.gateway.telemetry import Application, exported
 from pipeline.gateway.tokens import Tokens
 from pipeline.gateway.upstream import Upstream
 from pipeline.guard import Guard
+from pipeline.overrides import Overrides
 from pipeline.profiles import Profiles
 from pipeline.record import Record
 from pipeline.recorder import Recorder
@@ -79,6 +80,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
                 "unprotected_records": store.audit_state.unprotected,
                 "head_export_failures_total": store.audit_state.export_failures,
                 "own_record_failures_total": chronicle.failures,
+                "overrides": len(overrides.holding()),
             },
         )
         chronicle = Chronicle(store, settings, metrics.tally)
@@ -89,7 +91,8 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             if tracing is not None:
                 tracing.decided(record)
 
-        guards = _guards(settings, sessions, Counted(Recorder(store), told), environment)
+        overrides = store.overrides()
+        guards = _guards(settings, sessions, Counted(Recorder(store), told), overrides, environment)
         links = Links(sessions, makes=settings.sessions.choice == "by_id")
         opened.callback(links.close)
         by_route = {route.name: guards[_law(route, settings)] for route in settings.routes}
@@ -182,7 +185,11 @@ def _law(route: Route | McpServer, settings: Settings) -> _Law:
 
 
 def _guards(
-    settings: Settings, sessions: SessionStore, recorder: Records, environment: Mapping[str, str] | None
+    settings: Settings,
+    sessions: SessionStore,
+    recorder: Records,
+    overrides: Overrides,
+    environment: Mapping[str, str] | None,
 ) -> dict[_Law, Guard]:
     key, signers = seal_key(settings, environment), _signers(settings)
     profiles = Profiles.load(*settings.profiles)
@@ -202,7 +209,9 @@ def _guards(
             content_days=settings.audit.content_days,
             on_record_failure=settings.audit.on_record_failure,
         )
-        guards[law] = Guard(policies, config=config, sessions=sessions, profiles=profiles, recorder=recorder)
+        guards[law] = Guard(
+            policies, config=config, sessions=sessions, profiles=profiles, recorder=recorder, overrides=overrides
+        )
     return guards
 
 

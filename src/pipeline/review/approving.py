@@ -9,10 +9,11 @@ from cmf.security import SubjectExtension
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval
 from pipeline.errors import ApprovalError
+from pipeline.overrides import Override, moment_of
 from pipeline.review.access import Role
 from pipeline.review.detail import told
 from pipeline.review.lists import decision_row
-from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, need
+from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, need, words
 from pipeline.review.telling import moment
 from pipeline.store.overview import Placed
 from pipeline.store.search import shown_subject
@@ -34,8 +35,30 @@ def approvals(site: Site, visit: Visit) -> Page:
             "rows": [_told(site, visit, one) for one in waiting],
             "lately": [_told(site, visit, one) for one in lately],
             "asks": [told(one, visit) for one in site.contents.asks()],
+            "overrides": [_overridden(site, one) for one in site.overrides.read()],
         },
     )
+
+
+def _overridden(site: Site, one: Override) -> Json:
+    q = f"override:{one.id}"
+    return {
+        "id": one.id,
+        "rule": one.rule,
+        "scope": {"subject": one.subject, "session": one.session, "uri": one.uri},
+        "by": [one.actor, one.second],
+        "until": moment_of(one.expires_at),
+        "decisions": site.catalog.select(site.query(q)).bit_count(),
+        "q": q,
+    }
+
+
+def end_override(site: Site, visit: Visit) -> Answer:
+    """End an override: what its rule denies is refused again."""
+    need(visit, Role.SIGNER)
+    reason = words(visit, "reason", needed=True)
+    site.overrides.close(visit.path["id"], actor=SubjectExtension(id=visit.person.name), reason=reason)
+    return Redirect("/approvals")
 
 
 def _asked_lately(site: Site) -> Iterator[Approval]:
@@ -147,4 +170,4 @@ def decide(site: Site, visit: Visit) -> Answer:
     return Redirect("/approvals")
 
 
-__all__ = ["approval", "approvals", "decide", "look"]
+__all__ = ["approval", "approvals", "decide", "end_override", "look"]

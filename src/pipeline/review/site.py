@@ -120,8 +120,9 @@ class Site:
         self.contents: Contents = contents or own
         self.again = Again(self.policies)
         kept = store.sessions(clock=clock) if sessions is None else sessions
-        self.approvals = Approvals(kept, _may_approve, seal_key=seal_key)
+        self.approvals = Approvals(kept, _has_role, seal_key=seal_key)
         self.opens_sealed = seal_key is not None
+        self.overrides = store.overrides(may=_has_role, clock=clock)
         self.heads = heads
         self.keys = keys
         self.clock = clock
@@ -184,7 +185,7 @@ def words(visit: Visit, name: str, *, needed: bool = False) -> str:
     return text
 
 
-def _may_approve(_: object) -> bool:
+def _has_role(_: object) -> bool:
     """The site asks for a role before it comes to this."""
     return True
 

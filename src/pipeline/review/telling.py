@@ -74,8 +74,10 @@ def sentence(body: Mapping[str, Any]) -> str:
     missed = not_judged(body)
     if missed:
         said.append(_missed(missed, result["coverage"]["produced"]))
-    if result.get("excused"):
-        said.append(f"{result['excused']} {_hits(result['excused'])} not enforced, under an exception.")
+    told = 0 if result["action"] in ("refuse", "suspend") else len(_lifted(body, result["verdict"]))
+    others = result.get("excused", 0) - told
+    if others > 0:
+        said.append(f"{others} {'more ' if told else ''}{_hits(others)} excused, and so not enforced.")
     return " ".join(said)
 
 
@@ -91,6 +93,9 @@ def _outcome(body: Mapping[str, Any]) -> str:
     edits = [(view, hit) for view, hit in hits(body) if hit["effect"] in _EDITS and _enforced(hit)]
     if verdict == "require_approval" and _approved(result):
         return f"Let through, because a person had approved it: {because}." if because else "Let through, as approved."
+    if verdict in ("deny", "require_approval") and not reasons and (lifted := _lifted(body, verdict)):
+        under = "an override" if any("override" in hit["excused"] for _, hit in lifted) else "an exception"
+        return f"Let through under {under}, although {_because(lifted, verdict)}."
     if verdict in ("deny", "require_approval"):
         return f"Let through, because policy only observes here. It would have been stopped: {because or verdict}."
     if edits and action == "forward_modified":
@@ -109,6 +114,13 @@ def _approved(result: Mapping[str, Any]) -> bool:
 
 def _enforced(hit: Mapping[str, Any]) -> bool:
     return "excused" not in hit
+
+
+def _lifted(body: Mapping[str, Any], verdict: str) -> list[tuple[Json | None, Json]]:
+    """The hits that would have stopped it, had they not been excused."""
+    if verdict not in ("deny", "require_approval"):
+        return []
+    return [(view, hit) for view, hit in hits(body) if hit["effect"] == verdict and not _enforced(hit)]
 
 
 def _because(reasons: Sequence[tuple[Json | None, Json]], verdict: str) -> str:

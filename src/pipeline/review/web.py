@@ -81,6 +81,7 @@ _FORMS: Final[dict[str, _Handler]] = {
     "/session/review": actions.review_session,
     "/sign": actions.sign,
     "/signoffs/{id}/reopen": actions.reopen,
+    "/overrides/{id}/end": approving.end_override,
     "/approvals/{id}": approving.decide,
     "/approvals/{id}/show": approving.look,
     "/policies/impact": revisions.impact,

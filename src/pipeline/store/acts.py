@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from sqlalchemy import Connection, func, select
+
+from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.authority import Authorise, holding, name_of
 from pipeline.errors import AuditError
 from pipeline.record import act_of
 from pipeline.store.records import row_of
+from pipeline.store.tables import RECORDS
 
 REVEAL: Final = "cmf:reveal"
 ERASE: Final = "cmf:erase"
@@ -24,7 +28,15 @@ _MAY_HOLD: Final = holding(HOLD)
 _MAY_SAY_TWO: Final = holding(TWO_PEOPLE)
 _MAY_BREAK_GLASS: Final = holding(BREAK_GLASS)
 MAX_REASON: Final = 1_000  # characters
-PREFIX: Final = {"reveal": "rev", "erasure": "erz", "hold": "hld", "ask": "ask", "grant": "rgr", "rule": "rul"}
+PREFIX: Final = {
+    "reveal": "rev",
+    "erasure": "erz",
+    "hold": "hld",
+    "ask": "ask",
+    "grant": "rgr",
+    "rule": "rul",
+    "override": "ovr",
+}
 """What the ids of records of each kind begin with."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,6 +93,17 @@ def two_needed() -> AuditError:
     return AuditError("two people are needed", code="audit.four-eyes", hint=hint)
 
 
+def moment_in(connection: Connection, clock: Clock) -> int:
+    """Now, in microseconds since the epoch, and never before the newest record: a clock may be put back."""
+    newest = connection.execute(select(func.max(RECORDS.c.at))).scalar() or 0
+    return max(newest, micros(clock()))
+
+
+def instant_of(at: int) -> datetime:
+    """The other way round than `micros`."""
+    return _EPOCH + timedelta(microseconds=at)
+
+
 def micros(instant: datetime) -> int:
     """Microseconds since the epoch."""
     return (instant - _EPOCH) // timedelta(microseconds=1)
@@ -96,7 +119,9 @@ __all__ = [
     "TWO_PEOPLE",
     "ContentRules",
     "act_row",
+    "instant_of",
     "micros",
+    "moment_in",
     "said_by",
     "stored_subject",
     "two_needed",

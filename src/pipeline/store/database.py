@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cmf.identity import Clock
 from pipeline.audit.exporting import EVERY_SECONDS, Exporter, HeadSink
 from pipeline.audit.heads import Signer
+from pipeline.authority import Authorise
 from pipeline.errors import ConfigError
 from pipeline.record import Record
 from pipeline.sessions import wall_clock
@@ -15,6 +16,7 @@ from pipeline.store.contents import ContentRules, Contents
 from pipeline.store.engine import BUSY_SECONDS, is_url, open_engine
 from pipeline.store.ledger import Ledger
 from pipeline.store.log import Log
+from pipeline.store.overrides import MAY, StoreOverrides
 from pipeline.store.records import row_of
 from pipeline.store.sessions import SqlSessions
 from pipeline.store.tables import RECORDS
@@ -126,6 +128,12 @@ class Store:
     ) -> Contents:
         """What was judged, as far as it is kept; it lives as long as the store."""
         return Contents(self.engine, self.writer, clock=clock, rules=rules, timeout_seconds=timeout_seconds)
+
+    def overrides(
+        self, *, may: Authorise = MAY, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> StoreOverrides:
+        """What two people let go on although policy denies it; it lives as long as the store."""
+        return StoreOverrides(self.engine, self.writer, clock=clock, may=may, timeout_seconds=timeout_seconds)
 
     def close(self) -> None:
         """Finish what waits, and let go of all connections."""

@@ -12,14 +12,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, exists, func, select
+from sqlalchemy import Connection, Engine, exists, select
 
 from cmf.codec import loads
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.authority import name_of
 from pipeline.errors import AuditError
-from pipeline.store.acts import PREFIX, ContentRules, act_row, micros, said_by, stored_subject, two_needed
+from pipeline.store.acts import (
+    PREFIX,
+    ContentRules,
+    act_row,
+    instant_of,
+    micros,
+    moment_in,
+    said_by,
+    stored_subject,
+    two_needed,
+)
 from pipeline.store.engine import snapshot
 from pipeline.store.records import newest_of
 from pipeline.store.tables import CONTENTS, RECORDS
@@ -206,11 +216,13 @@ class SecondEyes:
         return next((one for one in own if of is not None and one.covers(record, *of)), None)
 
     def _moment(self, connection: Connection) -> int:
-        newest = connection.execute(select(func.max(RECORDS.c.at))).scalar() or 0
-        return max(newest, micros(self._clock()))
+        return moment_in(connection, self._clock)
 
     def _put(self, kind: str, action: str, said: Mapping[str, Any]) -> dict[str, Any]:
-        row = act_row(kind, action, said, self._clock())
+        with snapshot(self._engine) as connection:
+            # What ends a grant is looked for among what came since: its time may not be before that of the grant.
+            now = instant_of(self._moment(connection))
+        row = act_row(kind, action, said, now)
         waited(self._writer.insert(RECORDS, row), self._timeout_seconds)
         return row
 

@@ -14,7 +14,7 @@ from tests.pipeline.conversations import says
 from typer.testing import CliRunner
 
 from cmf import SubjectExtension
-from pipeline import Config, Context, Pipeline
+from pipeline import Config, Context, Guard, Pipeline
 from pipeline.cli.app import app
 from pipeline.recorder import Recorder
 from pipeline.store.database import Store
@@ -146,3 +146,33 @@ def test_a_store_is_judged_again_and_a_record_becomes_a_case(
     assert "verdict: deny" in case
     found = cmf("audit", "find", store, "kind:reveal", "--format", "json").splitlines()
     assert [json.loads(line)["action"] for line in found] == ["reveal", "read-all"]
+
+
+@pytest.mark.spec("CLI-92")
+def test_two_people_override_a_rule_and_one_ends_it(
+    kept: Callable[..., tuple[Path, list[str]]], policies: Path
+) -> None:
+    store, _ = kept("forbidden")
+    eve = ("--by", "eve", "--reason", "the ward has no other way")
+    asked = ("audit", "override", store, "--rule", "test/deny", *eve)
+
+    assert "audit.four-eyes" in cmf(*asked, "--second", "eve", "--subject", "ann", code=4)
+    assert "audit.too-wide" in cmf(*asked, "--second", "bob", code=4)
+    assert "--second" in cmf(*asked, "--subject", "ann", code=2)
+    said = cmf(*asked, "--second", "bob", "--subject", "ann", "--uri", "tool://**", "--minutes", 5)
+    assert "test/deny denies nothing for subject ann, tool://** until" in said
+    first = said.split(":")[0]
+    assert f"{first}  until" in cmf("audit", "overrides", store)
+    cmf("audit", "close", store, first, *WHO)
+    assert cmf("audit", "overrides", store) == ""
+    assert "override.unknown" in cmf("audit", "close", store, first, *WHO, code=4)
+
+    cmf(*asked, "--second", "bob", "--session", "s")
+    with Store.at(store) as opened, Guard(policies, store=opened) as guard:
+        assert guard.decide(says("user", "forbidden"), session="s").verdict.value == "deny"
+    (found,) = cmf("audit", "find", store, "override:*").splitlines()
+    assert "deny" in found
+    assert "forward" in found
+    kinds = cmf("audit", "find", store, "kind:override").splitlines()
+    assert len(kinds) == 3
+    assert "holds" in cmf("audit", "verify", store)

@@ -12,10 +12,15 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.servers import script, serving, until
 from tests.pipeline.gateway.test_crossing import post
 
+from cmf import SubjectExtension
 from pipeline.events import RecordUnavailable
 from pipeline.gateway.metrics import Metrics
+from pipeline.store import overrides
+from pipeline.store.database import Store
+from pipeline.store.overrides import OVERRIDE
 
 CHAT = "/v1/chat/completions"
+ANN, BOB = (SubjectExtension(id=name, permissions=frozenset({OVERRIDE})) for name in ("ann", "bob"))
 DENY = 'deny contains {"code": "no.forbidden", "reason": "Not this."} if contains(input.content, "forbidden")'
 
 
@@ -106,3 +111,28 @@ def test_a_text_that_looks_like_a_rule_counts_as_none(tmp_path: Path) -> None:
 
     assert 'rule="engine"' not in text
     assert "cmf_forwarded_on_failure_total 0" in text
+
+
+@pytest.mark.spec("EXC-13")
+def test_what_went_on_under_an_override_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overrides, "STALE_SECONDS", 0.02)
+    policies = write_rules(tmp_path / "policy", {"forbidden": DENY}, kinds="text")
+    body = {"upstreams": {"up": script(tmp_path, {"text": "x"})}, "policies": [str(policies)]}
+    asked = {"model": "m", "messages": [{"role": "user", "content": "forbidden"}]}
+    who = {"actor": ANN, "seconder": BOB, "reason": "It burns."}
+
+    def ask(url: str) -> int:
+        return post(url, CHAT, asked, {"x-cmf-session-id": "s1"})[0]
+
+    with serving(tmp_path, body) as url, Store.at(tmp_path / "cmf.db") as store:
+        assert ask(url) == 403
+        made = store.overrides().open("test/forbidden", session="s1", **who)  # type: ignore[arg-type]
+        until(lambda: "cmf_audit_overrides 1" in get(url, "/metrics")[1])
+        assert "cmf_decisions_overridden_total 0" in get(url, "/metrics")[1]
+        assert ask(url) == 200
+        store.overrides().close(made.id, actor=BOB, reason="It is out.")
+        until(lambda: "cmf_audit_overrides 0" in get(url, "/metrics")[1])
+        text = get(url, "/metrics")[1]
+        assert ask(url) == 403
+
+    assert "cmf_decisions_overridden_total 1" in text

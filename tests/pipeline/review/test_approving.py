@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.review.test_web import said
-from tests.pipeline.review.traffic import Client, judged
+from tests.pipeline.review.traffic import Client, judged, keep, record
 
 from cmf import Message, SubjectExtension
 from pipeline import Config, Context, Guard
@@ -174,3 +174,32 @@ def test_content_is_shown_to_who_asked_once_another_person_agreed(tmp_path: Path
         assert [(word["kind"], word["by"]) for word in ann.json(path)["words"]] == [
             ("ask", "ann"), ("grant", "bob"), ("reveal", "ann"),
         ]  # fmt: skip
+
+
+@pytest.mark.spec("EXC-13")
+def test_overrides_are_listed_with_what_went_on_under_them_and_a_signer_ends_them(tmp_path: Path) -> None:
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        site = Site(store)
+        signer, viewer = Client(site), Client(site, Role.VIEWER, "vic")
+        assert "overridden" not in signer.get("/approvals").text
+        eve, bob = (SubjectExtension(id=name) for name in ("eve", "bob"))
+        scope = {"subject": "<b>ann", "session": "s1", "uri": "tool://_/pay"}
+        one = site.overrides.open("tools/a", actor=eve, seconder=bob, reason="The ward", **scope)  # type: ignore[arg-type]
+        assert "Nothing was let through under it yet" in viewer.get("/approvals").text
+        under = record("deny", minute=1, excused=one.excused)
+        keep(store, under, record("deny", minute=2))
+
+        (row,) = viewer.json("/approvals")["overrides"]
+        assert (row["rule"], row["scope"], row["by"], row["decisions"]) == ("tools/a", scope, ["eve", "bob"], 1)
+        assert [found["id"] for found in viewer.json("/decisions", q=row["q"])["rows"]] == [under.id]
+        page = viewer.get("/approvals").text
+        assert "denies nothing for <strong>&lt;b&gt;ann</strong>" in page
+        assert "End it now" not in page
+        assert f'q=override%3A{one.id}">overridden</a> by eve until' in viewer.get(f"/decisions/{under.id}").text
+        path = f"/overrides/{one.id}/end"
+        assert viewer.post(path, reason="x").status_code == 403
+        assert signer.post(path).status_code == 422
+        assert "End it now" in signer.get("/approvals").text
+        assert signer.post(path, reason="It is over").status_code == 303
+        assert signer.json("/approvals")["overrides"] == []
+        assert signer.post(path, reason="Again").status_code == 422

@@ -20,6 +20,7 @@ from tests.pipeline.review.traffic import HOSTILE, Client, keep, opened, record
 from pipeline.audit.bundle import verify_bundle
 from pipeline.audit.verification import verify
 from pipeline.decision import Effect, Mode
+from pipeline.excused import Excused
 from pipeline.review.access import Forms, Named, Person, Proxied, Role
 from pipeline.review.site import Site
 from pipeline.review.web import HEADERS, build_site
@@ -287,6 +288,18 @@ def test_a_part_that_was_never_evaluated_cannot_be_overlooked(client: Client) ->
             record("deny", mode=Mode.OBSERVE),
             "Let through, because policy only observes here. It would have been stopped: "
             "rule tools/a denied the tool call pay.",
+        ),
+        (
+            record("deny", excused=Excused("eve", "2026-12-31")),
+            "Let through under an exception, although rule tools/a denied the tool call pay.",
+        ),
+        (
+            record("deny", excused=Excused("eve", "2026-12-31T00:00:00Z", "ovr_1")),
+            "Let through under an override, although rule tools/a denied the tool call pay.",
+        ),
+        (
+            record(effect=Effect.REDACT, excused=Excused("eve", "2026-12-31")),
+            "Let through: no rule objected to the one part. 1 hit was excused, and so not enforced.",
         ),
         (record("deny", rule="engine"), "Refused: policy could not judge the tool call pay (a.b)."),
         (

@@ -17,6 +17,7 @@ from cmf.security import SubjectExtension
 from pipeline.assembly import Config
 from pipeline.context import Context
 from pipeline.decision import Action, Coverage, Decision, Effect, Hit, Mode, Skipped, Verdict, ViewDecision
+from pipeline.excused import Excused
 from pipeline.guard import Guard
 from pipeline.policy_set import PolicySet
 from pipeline.record import Content, Record, Run, record_of
@@ -45,15 +46,17 @@ def record(
     effect: Effect | None = None,
     mode: Mode = Mode.ENFORCE,
     content: bytes | None = None,
+    excused: Excused | None = None,
 ) -> Record:
     """The record of a decision about one tool call, and about the parts that were skipped."""
     said = Verdict(verdict)
     asked = effect or OF.get(said)
-    hits = () if asked is None else (Hit(rule=rule, code="a.b", effect=asked, reason="REASON", severity=severity),)
+    said_of: Any = {"reason": "REASON", "severity": severity, "excused": excused}
+    hits = () if asked is None else (Hit(rule=rule, code="a.b", effect=asked, **said_of),)
     action = {Verdict.DENY: Action.REFUSE, Verdict.REQUIRE_APPROVAL: Action.SUSPEND}.get(said, Action.FORWARD)
     if effect is Effect.REDACT:
         action = Action.FORWARD_MODIFIED
-    if mode is Mode.OBSERVE:
+    if mode is Mode.OBSERVE or excused is not None:
         action = Action.FORWARD
     view = ViewDecision(
         path="content[0]",
