@@ -164,7 +164,9 @@ class Ear:
         text = chunk.get("delta")
         if step == "end" and key is not None:
             del self._open[key]
-        elif step == "delta" and key is not None and isinstance(text, str):
+        elif step == "delta" and isinstance(text, str):
+            if key is None:
+                self._open[what, hashable(chunk.get("id"))] = None
             return [TextDelta(text=text) if what == "text" else ThinkingDelta(text=text)]
         return []
 

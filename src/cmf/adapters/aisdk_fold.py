@@ -128,7 +128,7 @@ class Fold:
         """A text or reasoning part begins."""
         kind = str(chunk["type"]).removesuffix("-start")
         part: dict[str, Any] = {"type": kind}
-        if kind == "reasoning" and "id" in chunk:
+        if kind == "reasoning" and chunk.get("id", kind) != kind:  # the kind is what a part without an id is sent under
             part["id"] = chunk["id"]
         part |= {"text": "", "state": "streaming"}
         key = (kind, hashable(chunk.get("id")))
@@ -140,9 +140,9 @@ class Fold:
 
     def extend(self, chunk: dict[str, Any]) -> bool:
         """Some more of it."""
-        part = self._spoken(chunk, "-delta")
-        if part is None or not isinstance(chunk.get("delta"), str):
+        if not isinstance(chunk.get("delta"), str):
             return False
+        part = self._spoken(chunk, "-delta") or self._begun(chunk)
         part["text"] += chunk["delta"]
         if chunk.keys() - {"type", "id", "delta", "providerMetadata"}:
             self._note("superseded", chunk)
@@ -169,6 +169,17 @@ class Fold:
         else:
             self._note("superseded", {"id": chunk.get("id")})
         return self._open[key]
+
+    def _begun(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        """The part of a delta that nothing began, as in a stream that is resumed."""
+        own = {"id": chunk["id"]} if "id" in chunk else {}
+        kind = str(chunk["type"]).removesuffix("-delta")
+        self.open({"type": f"{kind}-start", **own})
+        del self._unused[kind, hashable(chunk.get("id"))]
+        if own:
+            self._note("superseded", own)
+        part: dict[str, Any] = self.body["parts"][-1]
+        return part
 
     def _replaced(self, part: dict[str, Any], chunk: dict[str, Any]) -> None:
         old, new = part.get("providerMetadata"), chunk.get("providerMetadata")

@@ -87,7 +87,7 @@ def read_response(whole: dict[str, Any]) -> Response:
             candidates = [_blocked(blocked.peek("blockReason"))]
         put(fields, "promptFeedback", blocked)
     if cut:
-        candidates = _marked(candidates)
+        candidates = _marked(candidates or ([] if error is not None else [_unsaid()]))
     return trusted(
         Response,
         choices=tuple(candidates),
@@ -152,6 +152,11 @@ def _blocked(reason: Any) -> Choice:
     return trusted(Choice, message=message, stop_reason=StopReason.CONTENT_FILTER, raw_stop_reason=raw)
 
 
+def _unsaid() -> Choice:
+    """What stands for the answer of a stream that was cut before it had one."""
+    return trusted(Choice, message=trusted(Message, role=Role.ASSISTANT, content=()))
+
+
 def _usage(raw: Any) -> TokenUsage | None:
     """Tokens; the prompt's without what was cached [A10], the answer's with the thoughts."""
     if not isinstance(raw, dict):
@@ -199,6 +204,8 @@ def encode_response(response: Response) -> Any:
     if "at" in shape:
         done = apply(thaw(plain), dict(shape))
         notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(NOTE)}
+        if any(choice.message.status is MessageStatus.PARTIAL for choice in response.choices):
+            notes[PARTIAL] = True
         if said(read_response(freeze({**done, **notes}))) == said(response):
             plain = done
     names = dict(shape.get("names") or {})

@@ -78,8 +78,9 @@ class OllamaAdapter:
         return body
 
     def to_http(self, request: Request) -> HttpCall:
-        """`POST /api/chat`; whether to stream is said in the body."""
-        return HttpCall(path="/api/chat", headers={"content-type": "application/json"})
+        """`POST /api/chat`, or `/api/generate` for a bare prompt; whether to stream is said in the body."""
+        bare = not request.messages and "prompt" in extra_of(request, FORMAT)
+        return HttpCall(path="/api/generate" if bare else "/api/chat", headers={"content-type": "application/json"})
 
     def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
         """The canonical response; an error body is a response with `error`."""

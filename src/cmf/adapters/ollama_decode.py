@@ -19,6 +19,7 @@ from cmf.value import replace, trusted
 
 FORMAT: Final = "ollama"
 PARTIAL: Final = "cmf_partial"  # the fold's mark on a body whose stream was cut
+GENERATED: Final = "cmf_generated"  # on a message that stood in the body itself
 NOTE: Final = "cmf_"  # how keys begin that are the fold's own and never written to a wire
 EMPTY: Final = FrozenDict()
 
@@ -241,6 +242,8 @@ def read_response(raw: Mapping[str, Any]) -> Response:
     choices: tuple[Choice, ...] = ()
     if message is not None:
         choices = (_choice(fields, decode_message(message, "$.message", reply=True), cut=cut),)
+    elif isinstance(fields.peek("response"), str):
+        choices = (_choice(fields, _generated(fields), cut=cut),)
     error = fields.peek("error")
     info = None
     if error is not None:
@@ -253,6 +256,16 @@ def read_response(raw: Mapping[str, Any]) -> Response:
         error=info,
         extra=fields.rest(FORMAT),
     )
+
+
+def _generated(fields: Fields) -> Message:
+    """The message of an answer of `/api/generate`, which has its text in the body itself."""
+    thinking, text = fields.take("thinking", str), fields.take("response", str)
+    parts: list[Part] = [trusted(ThinkingPart, text=thinking)] if thinking else []
+    if text:
+        parts.append(trusted(TextPart, text=text))
+    extra = frozen_mapping({FORMAT: frozen_mapping({GENERATED: True})})
+    return trusted(Message, role=Role.ASSISTANT, content=tuple(parts), extra=extra)
 
 
 def _choice(fields: Fields, message: Message, *, cut: bool) -> Choice:

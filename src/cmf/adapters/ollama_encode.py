@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cmf.adapters import loss
 from cmf.adapters.fields import extra_of, merge
-from cmf.adapters.ollama_decode import COUNTS, EMPTY, FORMAT, NOTE, NUMBERS, STOPS
+from cmf.adapters.ollama_decode import COUNTS, EMPTY, FORMAT, GENERATED, NOTE, NUMBERS, STOPS
 from cmf.codec import dumps
 from cmf.content import (
     AudioPart,
@@ -229,14 +229,22 @@ def _error(error: ErrorInfo) -> str:
 
 
 def _choice(choice: Choice, own: Mapping[str, Any]) -> dict[str, Any]:
-    messages = encode_message(choice.message, reply=True)
     loss.drop_foreign_extra(FORMAT, choice, "choice", message=choice.message)
-    body: dict[str, Any] = {"message": messages[-1], "done": choice.message.status is not MessageStatus.PARTIAL}
+    body: dict[str, Any] = {**_answer(choice.message), "done": choice.message.status is not MessageStatus.PARTIAL}
     if choice.stop_reason is not None and "done_reason" not in own:
         raw = choice.raw_stop_reason
         fits = raw is not None and STOPS.get(raw) in (choice.stop_reason, _end(choice.stop_reason))
         body["done_reason"] = raw if fits else _RAW.get(choice.stop_reason, "stop")
     return body
+
+
+def _answer(message: Message) -> dict[str, Any]:
+    """The message, or what it says in the body itself where it came so and still can."""
+    said = encode_message(message, reply=True)[-1]
+    if said.pop(GENERATED, None) is not True or not said.keys() <= {"role", "content", "thinking"}:
+        return {"message": said}
+    thinking = {"thinking": said["thinking"]} if "thinking" in said else {}
+    return {"response": said["content"], **thinking}
 
 
 def _end(stop: StopReason) -> StopReason:

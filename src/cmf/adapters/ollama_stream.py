@@ -15,6 +15,7 @@ UNHEARD: Final = "cmf_unheard"  # lines that are no object
 
 _NOTHING: Final = object()
 _TEXTS: Final = ("content", "thinking")
+_GENERATED: Final = ("response", "thinking")  # of a body that is the message itself
 _LISTS: Final = ("tool_calls", "images")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
 
@@ -38,6 +39,8 @@ def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
                     _add(message, value, superseded)
                 else:
                     unheard.append({key: value})
+            elif key in _GENERATED and isinstance(value, str) and isinstance(body.get(key), str):
+                body[key] += value
             else:
                 _put(body, key, value, superseded)
     if superseded:
@@ -75,6 +78,8 @@ def _is_moment(value: Any) -> bool:
 def wire_events(body: dict[str, Any]) -> list[WireEvent]:
     """The lines that fold to a whole answer: thinking, text, and the rest with the last one."""
     message = body.get("message")
+    if message is None and isinstance(body.get("response"), str) and "done" in body and "error" not in body:
+        return _generated(body)
     if not isinstance(message, dict) or "done" not in body or "error" in body:
         return [{"data": body}]
     about = {key: body[key] for key in ("model", "created_at") if key in body}
@@ -89,6 +94,13 @@ def wire_events(body: dict[str, Any]) -> list[WireEvent]:
     return [*events, {"data": {**body, "message": last}}]
 
 
+def _generated(body: dict[str, Any]) -> list[WireEvent]:
+    about = {key: body[key] for key in ("model", "created_at") if key in body}
+    said = {key: body[key] for key in ("thinking", "response") if isinstance(body.get(key), str) and body[key]}
+    pieces = ({**about, "response": "", key: text, "done": False} for key, text in said.items())
+    return [*({"data": piece} for piece in pieces), {"data": {**body, **dict.fromkeys(said, "")}}]
+
+
 class Ear:
     """What each line says at once. Never raises."""
 
@@ -99,6 +111,8 @@ class Ear:
         """The canonical events of one line."""
         line = event.get("data")
         message = line.get("message") if isinstance(line, dict) else None
+        if isinstance(line, dict) and message is None and "response" in line:
+            message = {"thinking": line.get("thinking"), "content": line["response"]}
         if not isinstance(message, dict):
             return
         if (thinking := message.get("thinking")) and isinstance(thinking, str):

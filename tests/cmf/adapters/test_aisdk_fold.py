@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cmf.adapters.base import WireEvent
-from cmf.adapters.stream import MessageComplete, StreamError, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.adapters.stream import MessageComplete, StreamError, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from cmf.content import (
     TextPart,
     ToolResultPart,
@@ -283,6 +283,22 @@ def test_a_strange_id_belongs_to_the_only_open_part_of_its_kind() -> None:
 
     assert response.message.content == (TextPart(text="hi"),)
     assert {"data": {"type": "text-delta", "id": "text", "delta": "hi"}} in AISDK.to_wire_events(response)
+
+
+@pytest.mark.spec("AISDK-9")
+@pytest.mark.parametrize("own", [{}, {"id": "lost1"}])
+def test_a_delta_that_nothing_began_begins_a_part(own: dict[str, str]) -> None:
+    spoken = [{"type": "text-delta", **own, "delta": piece} for piece in ("he", "llo")]
+    thought = [{"type": "reasoning-delta", **own, "delta": "hm"}, {"type": "reasoning-end", **own}]
+    late = [{"type": "finish-step"}, {"type": "text-delta", **own, "delta": "!"}]
+
+    response = folded(*thought, *spoken, *late)
+    heard = _heard(events(START, *thought, *spoken, *late, FINISH))
+
+    assert [part.text for part in response.message.content if isinstance(part, TextPart)] == ["hello", "!"]
+    assert [said.text for said in heard if isinstance(said, TextDelta)] == ["he", "llo", "!"]
+    assert isinstance(heard[-1], MessageComplete)
+    assert not own or "lost1" in shown(response)
 
 
 @pytest.mark.spec("AISDK-9")

@@ -22,6 +22,16 @@ class TestStreams:
         assert "cmf_partial" not in GEMINI.to_wire_response(GEMINI.from_wire_response(body))
 
     @pytest.mark.spec("GEM-21")
+    @pytest.mark.parametrize("chunk", [{"usageMetadata": {"promptTokenCount": 3}}, {"candidates": []}])
+    def test_a_stream_that_was_cut_before_its_first_candidate_is_partial(self, chunk: dict[str, Any]) -> None:
+        body = GEMINI.fold_events(chunks(chunk))
+
+        response = GEMINI.from_wire_response(body)
+
+        assert (response.message.status, response.message.content) == (MessageStatus.PARTIAL, ())
+        assert GEMINI.to_wire_response(response) == chunk
+
+    @pytest.mark.spec("GEM-21")
     def test_a_part_after_a_reason_takes_it_back(self) -> None:
         code = answered({"executableCode": {"language": "PYTHON", "code": "1"}})
         more = {"candidates": [{"content": {"role": "model", "parts": [{"codeExecutionResult": {"outcome": "X"}}]}}]}

@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 
 from cmf.adapters.ollama_stream import Ear
 from cmf.adapters.stream import TextDelta, ThinkingDelta, ToolUseStart
+from cmf.content import TextPart, ThinkingPart, ToolCallPart
 from cmf.enums import MessageStatus
+from cmf.frozen import FrozenDict
+from cmf.message import Message
+from cmf.value import replace
 from tests.cmf.adapters.ollama_bodies import OLLAMA, answered, heard, shown
 
 
@@ -82,3 +86,59 @@ class TestStreams:
         body = OLLAMA.fold_events([{"data": {"message": "odd"}}, {"data": answered(content="a")}])
         assert body["message"] == "odd"
         assert body["cmf_unheard"] == [{"message": answered(content="a")["message"]}]
+
+
+@pytest.mark.spec("OLL-16")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "m", "response": "hi", "thinking": "hm", "done": True, "done_reason": "stop", "context": [1, 2]},
+        {"model": "m", "response": "", "done": True, "done_reason": "load"},
+        {"response": "hi", "thinking": None, "done": False},
+    ],
+)
+def test_a_generated_answer_is_a_message_and_goes_back_as_it_was(body: dict[str, Any]) -> None:
+    response = OLLAMA.from_wire_response(body)
+
+    said = [part.text for part in response.message.content if isinstance(part, TextPart | ThinkingPart)]
+    assert said == [text for text in (body.get("thinking"), body["response"]) if text]
+    assert (response.message.status is MessageStatus.COMPLETE) is body["done"]
+    assert OLLAMA.to_wire_response(response) == body
+    whole = replace(response, choices=(replace(response.choices[0], message=_calling(response.message)),))
+    assert "message" in OLLAMA.to_wire_response(whole)
+
+
+def _calling(message: Message) -> Message:
+    return replace(message, content=(*message.content, ToolCallPart(name="f", arguments=FrozenDict())))
+
+
+@pytest.mark.spec("OLL-16")
+def test_generated_lines_are_joined_and_heard() -> None:
+    pieces = [
+        {"thinking": "h", "response": ""},
+        {"thinking": "m", "response": ""},
+        {"response": "s"},
+        {"response": "o"},
+    ]
+    lines: list[Any] = [{"data": {"model": "m", **piece, "done": False}} for piece in pieces]
+    lines.append({"data": {"model": "m", "response": "", "done": True, "done_reason": "stop"}})
+
+    body = OLLAMA.fold_events(lines)
+    ear = Ear()
+
+    assert body == {"model": "m", "thinking": "hm", "response": "so", "done": True, "done_reason": "stop"}
+    assert OLLAMA.fold_events(OLLAMA.to_wire_events(OLLAMA.from_wire_response(body))) == body
+    assert [event for line in lines for event in ear.hear(line)] == [
+        ThinkingDelta(text="h"), ThinkingDelta(text="m"), TextDelta(text="s"), TextDelta(text="o"),
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("OLL-16")
+def test_a_bare_prompt_goes_where_it_is_answered() -> None:
+    asked = {"model": "m", "prompt": "why", "system": "", "stream": False}
+
+    request = OLLAMA.from_wire_request(asked)
+
+    assert OLLAMA.to_wire(request) == asked
+    assert OLLAMA.to_http(request).path == "/api/generate"
+    assert OLLAMA.to_http(OLLAMA.from_wire_request({"model": "m", "messages": []})).path == "/api/chat"
