@@ -311,6 +311,8 @@ def _checked_text(text: str) -> str:
 def _checked_key(key: Any) -> str:
     if not isinstance(key, str):
         raise ShapeError("an object's keys must be strings", code="shape.not-json")
+    if type(key) is not str:
+        key = str.__str__(key)  # what it holds, whatever it says of itself
     return key if key.isascii() else _checked_text(key)
 
 

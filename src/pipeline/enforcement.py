@@ -18,7 +18,7 @@ from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.security import SecurityExtension
 from cmf.tiers import SLOTS, granted
-from cmf.value import replace, trusted
+from cmf.value import replace, to_json, trusted
 from pipeline.draft import messages_of, with_messages
 from pipeline.events import HeaderChanged
 from pipeline.stage import MAY_CHANGE, Stage, Traffic
@@ -99,7 +99,7 @@ def _envelope(merge: _Merge, value: Any, given: Any, returned: Any) -> Any:
         raise merge.violation(sorted(changed)[0], f"mode {merge.stage.mode}", "$")
     if not changed:
         return value
-    return value.model_copy(update=changed)
+    return value.model_copy(update={name: to_json(item) for name, item in changed.items()})
 
 
 def _message(merge: _Merge, original: Message, given: Message, returned: Message, path: str) -> Message:
@@ -126,10 +126,19 @@ def _message(merge: _Merge, original: Message, given: Message, returned: Message
             f"{path}.extensions",
         )
     if changed:
-        # Validated, because a stage may have built it by hand. The copy has no layout: one stands for the message as it
-        # came, so it does not outlive a change, and none is taken from a stage.
-        return original.model_copy(update={**changed, "extensions": extensions})
+        # Read anew, because a stage may have built it by hand, of what is no text or can change later. The copy has no
+        # layout: one stands for the message as it came, does not outlive a change, and is taken from no stage.
+        anew = {name: _anew(item, getattr(given, name)) for name, item in changed.items()}
+        return original.model_copy(update={**anew, "extensions": extensions})
     return original if extensions is original.extensions else replace(original, extensions=extensions)
+
+
+def _anew(returned: Any, given: Any) -> Any:
+    """The JSON form of what a stage made; a part that it was given is that very part."""
+    if not isinstance(returned, tuple):
+        return to_json(returned)
+    own = {id(part) for part in given}
+    return tuple(part if id(part) in own else to_json(part) for part in returned)
 
 
 def _extensions(

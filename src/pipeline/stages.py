@@ -209,6 +209,9 @@ class Stages:
             # A no from a stage that may only look or change is a mistake in the stage, and mistakes fail closed.
             staged.add(_stopped(stage, "stage.may-not-refuse", "A processing step failed."))
             return
+        if not (type(result.code) is str and type(result.reason) is str):
+            staged.add(_stopped(stage, "stage.bad-result", "A processing step failed."))
+            return
         effect = Effect.DENY if isinstance(result, Refuse) else Effect.REQUIRE_APPROVAL
         hit = Hit(rule=f"{_RULE}/{stage.name}", code=result.code, effect=effect, reason=result.reason)
         staged.add(StageRecord(stage=stage.name, mode=stage.mode.value, hit=hit))
@@ -253,8 +256,9 @@ def _groups(stages: Iterable[Stage]) -> Iterator[list[Stage]]:
             yield from ([stage] for stage in neighbours)
 
 
-# Whatever a stage raises, it failed: also what would read as a cancelled task, or as a generator that is to end.
-_RAISED: Final = (Exception, asyncio.CancelledError, GeneratorExit)
+# Whatever a stage raises, it failed: also what would read as a cancelled task, or is no `Exception`, as the panic of a
+# native module is none. Only these two are about the process.
+_OF_THE_PROCESS: Final = (KeyboardInterrupt, SystemExit)
 
 
 def _in_loop() -> bool:
@@ -277,7 +281,9 @@ def _begun(stage: Stage, given: Traffic, context: Context) -> Any:
     """What the stage returned, or what to await for it."""
     try:
         return stage.call(given, context)
-    except _RAISED as error:
+    except _OF_THE_PROCESS:
+        raise
+    except BaseException as error:  # noqa: BLE001  (see above)
         return _failed(stage, error)
 
 
@@ -289,7 +295,9 @@ async def _finished(stage: Stage, result: Awaitable[Any]) -> Any:
     try:
         async with asyncio.timeout(stage.timeout_seconds):
             return await result
-    except _RAISED as error:
+    except _OF_THE_PROCESS:
+        raise
+    except BaseException as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # whoever waits for the run gave up

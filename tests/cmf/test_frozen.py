@@ -179,3 +179,25 @@ def test_many_may_look_at_once() -> None:
                 assert not _live(seen)
                 assert {type(item) for item in seen} == {FrozenList}
             assert type(held) is FrozenDict
+
+
+class _Key(str):
+    __hash__ = str.__hash__
+
+    def __str__(self) -> str:
+        return "other"
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def isascii(self) -> bool:
+        return True
+
+
+@pytest.mark.spec("MSG-4")
+@pytest.mark.parametrize("make", [freeze, FrozenDict])
+def test_a_key_is_what_it_holds_whatever_its_class_makes_of_it(make: Callable[[Any], Any]) -> None:
+    made = make({_Key("a"): 1})
+
+    assert [type(key) for key in made] == [str]
+    assert made == {"a": 1}

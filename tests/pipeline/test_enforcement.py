@@ -36,10 +36,12 @@ from cmf import (
     SecurityExtension,
     SubjectExtension,
     TextPart,
+    ToolCallPart,
+    ToolDefinition,
 )
 from cmf.adapters import get
 from cmf.message import Layout
-from cmf.value import replace
+from cmf.value import replace, trusted
 from pipeline import Config, Context, Mode, Refuse, emit
 from pipeline.decision import Action
 from pipeline.draft import drafted
@@ -283,6 +285,56 @@ def test_what_a_stage_smuggles_in_is_judged(pipe: Make) -> None:
     assert smuggled.decision.action is Action.REFUSE
     assert [hit.code for hit in smuggled.decision.hits] == ["never"]
     assert by_custom.decision.action is Action.FORWARD
+
+
+class _Says(str):
+    """A text that holds one thing and says another."""
+
+    def __str__(self) -> str:
+        return "forbidden"
+
+    __format__ = __str__  # type: ignore[assignment]
+
+
+class _Flips(TextPart):
+    @property
+    def text(self) -> str:  # type: ignore[override]
+        return "forbidden"
+
+
+@pytest.mark.spec("STG-15")
+@pytest.mark.parametrize(
+    "part",
+    [
+        trusted(TextPart, text=_Says("hi there")),
+        trusted(TextPart, text=7),
+        trusted(TextPart, text=["forbidden"]),
+        trusted(ToolCallPart, name=_Says("f"), arguments={}),
+        object.__new__(_Flips),
+    ],
+)
+def test_a_part_that_is_no_value_of_the_format_is_nonsense(pipe: Make, part: Any) -> None:
+    outcome = pipe(calling(lambda m, _: replace(m, content=(part,)))).run(says("hi"))
+
+    assert stopped(outcome).hit.code == "stage.bad-result"  # type: ignore[union-attr]
+
+
+@pytest.mark.spec("STG-15")
+def test_what_a_stage_keeps_hold_of_is_not_what_goes_out(pipe: Make) -> None:
+    kept = {"a": ["fine"]}
+    part = trusted(ToolCallPart, name="f", arguments=kept)
+    tools = [ToolDefinition(name="t")]
+
+    def call(request: Request, _: Context) -> Request:
+        message = replace(request.messages[0], role="assistant", content=[part])
+        return replace(request, messages=(message,), tools=tools)
+
+    request = Request(messages=[Message(role="assistant", content=[TextPart(text="hi")])])
+    outcome = pipe(calling(call)).run(request)
+    kept["a"].append("forbidden")
+    tools.append(ToolDefinition(name="forbidden"))
+
+    assert "forbidden" not in str(emit(outcome, "openai_chat"))
 
 
 # -- sharing and merging -----------------------------------------------------------------------------------------------

@@ -328,14 +328,46 @@ def _ends(*_: Any) -> None:
     raise GeneratorExit
 
 
+class _Panic(BaseException):
+    """As native modules raise it."""
+
+
+def _panics(*_: Any) -> None:
+    raise _Panic
+
+
+async def _panics_later(*_: Any) -> None:
+    raise _Panic
+
+
 @pytest.mark.spec("STG-11")
-@pytest.mark.parametrize("call", [_cancels, _ends])
+@pytest.mark.parametrize("call", [_cancels, _ends, _panics, _panics_later])
 @pytest.mark.parametrize("mode", ["sequential", "concurrent"])
 async def test_a_stage_cannot_pass_for_a_caller_that_gave_up(pipe: Make, call: Any, mode: str) -> None:
     stages = [calling(call, name=name, mode=mode) for name in "ab"]
 
     assert stopped(await pipe(*stages).arun(says("hi"))).hit.code == "stage.error"  # type: ignore[union-attr]
     assert stopped(await asyncio.to_thread(pipe(*stages).run, says("hi"))).hit.code == "stage.error"  # type: ignore[union-attr]
+
+
+@pytest.mark.spec("STG-11")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_process_is_no_failure_of_a_stage(pipe: Make, error: type[BaseException]) -> None:
+    def plain(*_: Any) -> None:
+        raise error
+
+    async def awaited(*_: Any) -> None:
+        raise error
+
+    for call in (plain, awaited):
+        with pytest.raises(error):
+            pipe(calling(call)).run(says("hi"))
+
+
+@pytest.mark.spec("STG-11")
+@pytest.mark.parametrize("no", [Refuse(code=7, reason="x"), Ask(code="c", reason=None)])  # type: ignore[arg-type]
+def test_a_no_without_words_is_nonsense(pipe: Make, no: Any) -> None:
+    assert stopped(pipe(calling(lambda *_: no)).run(says("hi"))).hit.code == "stage.bad-result"  # type: ignore[union-attr]
 
 
 @pytest.mark.spec("STG-11")
