@@ -327,13 +327,18 @@ def _report_unsaid(request: Request) -> None:
         drop(FORMAT, "response_schema_name", "the format does not name schemas")
 
 
+def _is_broken(call: ToolCallPart) -> bool:
+    """Whether the arguments of a call are text that is no JSON object."""
+    return call.arguments is None and bool(call.arguments_raw)
+
+
 def encode_group(group: Sequence[Message]) -> dict[str, Any]:
     """The wire message that a group of canonical ones makes, spelled plainly: content is a list of blocks."""
     first = group[0]
     role = {Role.ASSISTANT: "assistant", Role.SYSTEM: "system", Role.DEVELOPER: "system"}.get(first.role, "user")
     wire: dict[str, Any] = {"role": role, "content": []}
     for message in group:
-        if any(type(part) is ToolCallPart and part.arguments_raw and not is_own(part) for part in message.content):
+        if any(type(part) is ToolCallPart and _is_broken(part) and not is_own(part) for part in message.content):
             raise UnsupportedError("arguments that are no JSON object", hint="leave the call out, or mend it")
         wire["content"] += encode_content(message)
         if message.extra:

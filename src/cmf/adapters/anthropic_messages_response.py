@@ -121,7 +121,8 @@ def _decode_count(raw: Any) -> Response | None:
 
 def _decode_message(raw: Any, names: Names) -> Response:
     fields = Fields(raw, "$")
-    content = fields.need("content", list)
+    content = fields.need("content", list) if fields.peek("content") is not None else ()
+    fields.drop("content", None)  # gateways spell an answer that says nothing so
     said = fields.take("role", str)
     if said not in (None, "assistant"):
         raise ShapeError("`role` is not `assistant`", path="$.role", hint="a reply is the assistant's")

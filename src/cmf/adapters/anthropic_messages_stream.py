@@ -32,6 +32,8 @@ _HOLDERS: Final = {
     "signature_delta": ("thinking",),
     "compaction_delta": ("compaction",),
 }
+_UNANNOUNCED: Final = {"text_delta": "text", "thinking_delta": "thinking"}
+"""Deltas that may begin a block, and the type of it, which is its field as well."""
 _CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
 _FIXED: Final = frozenset({"content", "role", "type"})
 _MESSAGE: Final = "message"
@@ -112,7 +114,7 @@ class _Block:
             return begun
         spelled = loads_object(text)
         if begun and begun != spelled:
-            raise ShapeError("a call's input was given twice", path="$.content_block.input", hint="ask for it whole")
+            self.replaced.append({"input": begun})  # what came last counts, as everywhere
         return text if spelled is None else spelled
 
 
@@ -178,26 +180,34 @@ class Fold:
         return True
 
     def _content_block_start(self, data: dict[str, Any]) -> bool:
-        index, block = data.get("index"), data.get("content_block")
+        """A block under a number that another one has takes its place: deltas go to the one that began last."""
+        index, block = _place(data), data.get("content_block")
         if not isinstance(block, dict):
             return False
-        if type(index) is not int or index in self._at:
-            raise ShapeError("a block has no index of its own", path="$.index", hint="ask for it whole")
-        self._beside(data, "index", "content_block")
+        self._beside(data, *_known_place(data), "content_block")
         self._at[index] = _Block(dict(block))
         self._blocks.append(self._at[index])
         return True
 
     def _content_block_delta(self, data: dict[str, Any]) -> bool:
-        index, delta = data.get("index"), data.get("delta")
-        block = self._at.get(index) if type(index) is int else None
-        if block is None:
-            raise ShapeError("a delta belongs to no block", path="$.index", hint="ask for it whole")
-        if not isinstance(delta, dict) or not block.add(delta):
+        delta = data.get("delta")
+        if not isinstance(delta, dict):
             return False
-        self._beside(data, "index", "delta")
+        block = self._at.get(_place(data)) or self._unannounced(_place(data), delta)
+        if block is None or not block.add(delta):
+            return False
+        self._beside(data, *_known_place(data), "delta")
         self._beside(delta, *_SAYS[delta["type"]])
         return True
+
+    def _unannounced(self, index: int | None, delta: dict[str, Any]) -> _Block | None:
+        """The block that a delta begins which belongs to none: some hosts leave out the start of text; never a call."""
+        kind = _begun_by(delta)
+        if kind is None:
+            return None
+        self._at[index] = _Block({"type": kind, kind: ""})
+        self._blocks.append(self._at[index])
+        return self._at[index]
 
     def _content_block_stop(self, data: dict[str, Any]) -> bool:
         return set(data) == {"type", "index"} and type(data["index"]) is int
@@ -214,7 +224,10 @@ class Fold:
             self._put(self._head, key, item)
         if usage is not None:
             counted = self._head.get("usage")
-            self._head["usage"] = counted = dict(counted) if isinstance(counted, dict) else {}
+            if isinstance(counted, dict):
+                self._head["usage"] = counted = dict(counted)
+            else:
+                self._put(self._head, "usage", counted := {})
             for key, item in usage.items():
                 self._put(counted, key, item)
         self._ending = True
@@ -246,6 +259,24 @@ class Fold:
         holder[key] = item
 
 
+def _place(data: dict[str, Any]) -> int | None:
+    """The number of the block that an event is about; None where it has none: then it is about the last such block."""
+    index = data.get("index")
+    return index if type(index) is int else None
+
+
+def _begun_by(delta: dict[str, Any]) -> str | None:
+    """The type of the block that a delta begins if none was announced; None if it begins none."""
+    said = delta.get("type")
+    kind = _UNANNOUNCED.get(said) if isinstance(said, str) else None
+    return kind if kind is not None and isinstance(delta.get(kind), str) else None
+
+
+def _known_place(data: dict[str, Any]) -> tuple[str, ...]:
+    """`index` where it says no more than a number does."""
+    return ("index",) if type(data.get("index")) is int else ()
+
+
 _TAKERS: Final[dict[str, Callable[[Fold, dict[str, Any]], bool]]] = {
     "message_start": Fold._message_start,
     "content_block_start": Fold._content_block_start,
@@ -256,6 +287,9 @@ _TAKERS: Final[dict[str, Callable[[Fold, dict[str, Any]], bool]]] = {
     "error": Fold._broken,
 }
 _SILENT: Final = ({"type": "ping"}, "[DONE]")
+
+
+_HEAD: Final = "head"  # where the blocks stand that no delta can name
 
 
 class Hearing:
@@ -274,17 +308,20 @@ class Hearing:
             return ()
         if kind == "message_start":
             self._kinds, self._calls = {}, {}
-            return ()
-        index = data.get("index")
-        if type(index) is not int:
-            return ()
-        if kind == "content_block_start" and isinstance(block := data.get("content_block"), dict):
-            return self._begins(index, block)
+            message = data.get(_MESSAGE)
+            begun = message.get("content") if isinstance(message, dict) else None
+            return [each for block in begun for each in self._begins(_HEAD, block)] if isinstance(begun, list) else ()
+        index = _place(data)
+        if kind == "content_block_start":
+            return self._begins(index, data.get("content_block"))
         if kind == "content_block_delta" and isinstance(delta := data.get("delta"), dict):
             return self._grows(index, delta)
         return ()
 
-    def _begins(self, index: int, block: dict[str, Any]) -> Iterable[StreamEvent]:
+    def _begins(self, index: Any, block: Any) -> Iterable[StreamEvent]:
+        """A block that begins, or that stands in the message's head: no delta can name such a one."""
+        if not isinstance(block, dict):
+            return ()
         kind = self._kinds[index] = block.get("type")
         if kind in _CALLS:
             at, self._count = self._count, self._count + 1
@@ -293,8 +330,11 @@ class Hearing:
             return (trusted(ToolUseStart, index=at, tool_call_id=_str(call_id), name=_str(name)),)
         return self._text(kind, block)
 
-    def _grows(self, index: int, delta: dict[str, Any]) -> Iterable[StreamEvent]:
-        said, kind = delta.get("type"), self._kinds.get(index)
+    def _grows(self, index: int | None, delta: dict[str, Any]) -> Iterable[StreamEvent]:
+        said = delta.get("type")
+        if index not in self._kinds and (begun := _begun_by(delta)) is not None:
+            self._kinds[index] = begun
+        kind = self._kinds.get(index)
         if said == "input_json_delta" and index in self._calls and isinstance(delta.get("partial_json"), str):
             at, received = self._calls[index]
             received += len(delta["partial_json"])

@@ -85,7 +85,7 @@ def name_in(messages: Sequence[Message]) -> str | None:
 def read_answer(result: Fields, raw: Any, answer_id: str | None, known: About, said: Said) -> bool:
     """Take what has a canonical value; False if nothing of the result is known, so that it is to be judged whole."""
     found = False
-    if (tools := result.take("tools", list)) is not None:
+    if not _only_names(result.peek("tools")) and (tools := result.take("tools", list)) is not None:
         said.tools = read_tools(tools, f"{result.path}.tools")
         found = True
     for key, address in _LISTS.items():
@@ -112,6 +112,11 @@ def read_answer(result: Fields, raw: Any, answer_id: str | None, known: About, s
         said.say(Role.TOOL, trusted(TextPart, text=text), key="instructions")
         found = True
     return found or not raw or not _PLAIN.isdisjoint(raw)
+
+
+def _only_names(tools: Any) -> bool:
+    """Whether a list is one of names: what refers to tools says nothing of them, and defines none."""
+    return isinstance(tools, list) and bool(tools) and all(isinstance(name, str) for name in tools)
 
 
 _RESULT_KEYS: Final = ("content", "isError", "structuredContent")

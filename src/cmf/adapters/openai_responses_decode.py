@@ -27,6 +27,7 @@ from cmf.request import Choice, ErrorInfo, Request, Response, Sampling, ToolChoi
 from cmf.tools import ToolDefinition
 from cmf.value import trusted
 
+OWN: Final = frozen_mapping({FORMAT: frozen_mapping({})})
 TOOL_MODES: Final = frozenset({"auto", "none", "required"})
 _HINT: Final = "see the provider's reference"
 
@@ -147,7 +148,8 @@ def _tool(tool: dict[str, Any]) -> list[ToolDefinition]:
         return _namespace(left)
     space = taken(left, "server_label") if kind == "mcp" else None
     runner = "client" if kind in CLIENT_TOOLS else "provider"
-    return [trusted(ToolDefinition, name=kind, namespace=space, type=kind, executed_by=runner, extra=riding(left))]
+    extra = riding(left) or OWN  # a tool may be nothing but its type: that it is this format's is told by the mark
+    return [trusted(ToolDefinition, name=kind, namespace=space, type=kind, executed_by=runner, extra=extra)]
 
 
 def _own_tool(tool: dict[str, Any], kind: Any, namespace: str | None) -> ToolDefinition:
@@ -269,7 +271,9 @@ def _choice(left: dict[str, Any], parts: tuple[Part, ...], *, partial: bool) -> 
 
 def stop_reason(status: str | None, envelope: dict[str, Any], parts: Iterable[Part]) -> StopReason | None:
     """Why an answer with this status (None: the server sends none) and these parts ended [RSP-11]."""
-    if status is None or status in ("completed", "complete"):
+    details = envelope.get("incomplete_details")
+    reason = details.get("reason") if isinstance(details, dict) else None
+    if status in ("completed", "complete") or (status is None and not isinstance(reason, str)):
         listed = tuple(parts)
         if any(isinstance(part, ToolCallPart) and part.executed_by == "client" for part in listed):
             return StopReason.CALL
@@ -278,9 +282,8 @@ def stop_reason(status: str | None, envelope: dict[str, Any], parts: Iterable[Pa
         return None
     if status == "failed":
         return StopReason.ERROR
-    details = envelope.get("incomplete_details")
-    reason = details.get("reason") if status == "incomplete" and isinstance(details, dict) else None
-    return INCOMPLETE.get(reason, StopReason.OTHER) if isinstance(reason, str) else StopReason.OTHER
+    told = isinstance(reason, str) and status in (None, "incomplete")
+    return INCOMPLETE.get(reason, StopReason.OTHER) if told else StopReason.OTHER
 
 
 def _error(left: dict[str, Any], form: dict[str, Any], *, answered: bool) -> ErrorInfo | None:
@@ -314,13 +317,16 @@ def _usage(left: dict[str, Any]) -> TokenUsage | None:
     if not isinstance(usage, dict):
         return None
     rest = dict(usage)
-    details = dict(usage["input_tokens_details"]) if isinstance(usage.get("input_tokens_details"), dict) else {}
+    listed = usage.get("input_tokens_details")
+    if not isinstance(listed, dict | None):
+        return None
+    details = dict(listed or {})
     counts = [_count(rest, key) for key in ("input_tokens", "output_tokens", "total_tokens")]
     cached, written = _count(details, "cached_tokens"), _count(details, "cache_write_tokens")
     uncounted = _COUNTS & rest.keys() or _CACHE_COUNTS & details.keys()
     if uncounted or counts[0] < cached + written:
         return None  # no counts that we know: the block stays as it is
-    if "input_tokens_details" in rest and isinstance(rest["input_tokens_details"], dict):
+    if listed is not None:
         _leave(rest, "input_tokens_details", details)
     _leave(left, "usage", rest)
     return trusted(

@@ -101,7 +101,7 @@ def _function(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hosted(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
-    if not own and tool.type not in HOSTED_TOOLS and tool.type not in CLIENT_TOOLS:
+    if FORMAT not in (tool.extra or ()) and tool.type not in HOSTED_TOOLS and tool.type not in CLIENT_TOOLS:
         raise UnsupportedError(
             "this format does not know the provider-run tool", hint="remove the tool, or route to its own provider"
         )
@@ -163,7 +163,8 @@ def _write_choice(body: dict[str, Any], response: Response, own: dict[str, Any],
         status, reason = _STATUS.get(choice.stop_reason, ("completed", None))
         if "status" not in own:
             body["status"] = "in_progress" if choice.message.status is MessageStatus.PARTIAL else status
-        if reason is not None or "incomplete_details" in own:
+        told = raw is None and (cut or _still(None, own, parts, choice.stop_reason))  # by the details, without a status
+        if not told and (reason is not None or "incomplete_details" in own):
             body["incomplete_details"] = {"reason": reason} if reason is not None else None
     kinds = form.get("kinds") if form.get("parts") == len(parts) else None
     body["output"] = ItemWriter(answer=True).items(choice.message, kinds if isinstance(kinds, dict) else NO_SHAPE)
@@ -171,7 +172,7 @@ def _write_choice(body: dict[str, Any], response: Response, own: dict[str, Any],
         body["output_text"] = text
 
 
-def _still(raw: str, own: dict[str, Any], parts: Iterable[Part], wanted: StopReason | None) -> bool:
+def _still(raw: str | None, own: dict[str, Any], parts: Iterable[Part], wanted: StopReason | None) -> bool:
     """Whether the status as it came still says why the answer ended."""
     meant = stop_reason(raw, own, parts)
     return meant is wanted or (meant in _ENDED and wanted in _ENDED)  # the status does not tell these apart

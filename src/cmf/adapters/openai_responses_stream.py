@@ -148,6 +148,7 @@ class Ear:
     def __init__(self) -> None:
         self._texts: dict[tuple[Any, ...], str] = {}
         self._calls: dict[Any, tuple[int, int]] = {}  # by output index: number of the call, characters so far
+        self._places: dict[str, int] = {}  # by id: output index of the item
 
     def __call__(self, event: WireEvent) -> Iterator[StreamEvent]:
         """The canonical events of one wire event."""
@@ -171,26 +172,33 @@ class Ear:
             yield from self._closing(data.get("response"))
 
     def _spoken(self, base: str, step: str, text: str, data: dict[str, Any]) -> Iterator[StreamEvent]:
-        place = (_SPOKEN[base], number(data.get("output_index")), *path_of(PIECES[base][:-1], data))
+        place = (_SPOKEN[base], self._index(data), *path_of(PIECES[base][:-1], data))
         before = self._texts.get(place, "")
         fresh = text if step == "delta" else (text[len(before) :] if text.startswith(before) else "")
         if fresh:
             self._texts[place] = before + fresh
             yield _SPOKEN[base](text=fresh)
 
+    def _index(self, data: dict[str, Any]) -> int:
+        """Where in the output the item of an event stands; by the item's id where the event has no number."""
+        at, name = data.get("output_index"), data.get("item_id")
+        return number(at) if type(at) is int or not isinstance(name, str) else self._places.get(name, 0)
+
     def _started(self, data: dict[str, Any]) -> Iterator[StreamEvent]:
         item = data.get("item")
         kind = item.get("type") if isinstance(item, dict) else None
         spec = CALLS.get(kind) if isinstance(kind, str) else None
         at = data.get("output_index")
+        if isinstance(item, dict) and type(at) is int and isinstance(name := item.get("id"), str):
+            self._places.setdefault(name, at)
         if spec is None or not isinstance(item, dict) or type(at) is not int or at in self._calls:
             return
         number = len(self._calls)
         self._calls[at] = (number, 0)
-        name, call_id = spec.tool if spec.tool is not None else item.get("name"), item.get(spec.id_key)
+        tool, call_id = spec.tool if spec.tool is not None else item.get("name"), item.get(spec.id_key)
         yield ToolUseStart(
             index=number,
-            name=name if isinstance(name, str) else None,
+            name=tool if isinstance(tool, str) else None,
             tool_call_id=call_id if isinstance(call_id, str) else None,
         )
 

@@ -315,6 +315,7 @@ TOOLS: list[dict[str, Any]] = [
     },
     {"type": "namespace", "name": "none", "description": "empty", "tools": []},
     {"type": "namespace", "name": "odd", "tools": [{"type": "web_search"}]},
+    {"type": "unheard_of"},
 ]
 
 

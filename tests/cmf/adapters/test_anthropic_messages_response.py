@@ -29,6 +29,16 @@ def test_a_reply_that_does_not_fit_is_refused(change: dict[str, Any], path: str)
 
 
 @pytest.mark.spec("ANT-17")
+def test_a_reply_without_content_says_nothing() -> None:
+    body = answered() | {"content": None}
+
+    response = ADAPTER.from_wire_response(body)
+
+    assert response.message.content == ()
+    assert same_spelling(ADAPTER.to_wire_response(response), body)
+
+
+@pytest.mark.spec("ANT-17")
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [

@@ -75,13 +75,6 @@ async def _heard(events: Sequence[WireEvent]) -> list[StreamEvent]:
 @pytest.mark.parametrize(
     "events",
     [
-        [start(), event("content_block_delta", index=0, delta={"type": "text_delta", "text": "x"})],
-        [start(), HI[0], HI[0]],
-        [start(), event("content_block_start", index="0", content_block={"type": "text", "text": ""})],
-        [
-            start(),
-            *streamed(0, {**CALLS[0], "input": {"x": 1}}, {"type": "input_json_delta", "partial_json": '{"x":2}'}),
-        ],
         [event("message_start", message={"content": ["x"]})],
         ["x"],
     ],
@@ -90,6 +83,37 @@ def test_a_stream_that_contradicts_itself_is_refused(events: list[WireEvent]) ->
     with pytest.raises(ShapeError):
         ADAPTER.fold_events(events)
     assert type(asyncio.run(_heard(events))[-1]) is StreamError
+
+
+@pytest.mark.spec("ANT-26")
+@pytest.mark.parametrize(
+    ("events", "content", "apart"),
+    [
+        (HI[1:], [{"type": "text", "text": "hi"}], []),
+        ([{"data": {key: item for key, item in one["data"].items() if key != "index"}} for one in HI],
+         [{"type": "text", "text": "hi"}], [{"type": "content_block_stop"}]),
+        ([HI[0], HI[1], *HI], [{"type": "text", "text": "h"}, {"type": "text", "text": "hi"}], []),
+        ([event("content_block_start", index="0", content_block={"type": "text", "text": "x"})],
+         [{"type": "text", "text": "x"}], [{"type": "content_block_start", "index": "0"}]),
+        ([event("content_block_delta", index=3, delta={"type": "input_json_delta", "partial_json": "{}"})], [],
+         [{"type": "content_block_delta", "index": 3, "delta": {"type": "input_json_delta", "partial_json": "{}"}}]),
+        (streamed(0, {**CALLS[0], "input": {"x": 1}}, {"type": "input_json_delta", "partial_json": '{"x":2}'}),
+         [{**CALLS[0], "input": {"x": 2}}], [{"input": {"x": 1}}]),
+    ],
+)  # fmt: skip
+def test_blocks_that_hosts_announce_badly_are_read_all_the_same(
+    events: list[WireEvent], content: list[Any], apart: list[Any]
+) -> None:
+    stream = [start(), *events, *END]
+
+    body = folded(*stream)
+
+    heard = asyncio.run(_heard(stream))
+    assert (body["content"], body.get("cmf_events", [])) == (content, apart)
+    assert "".join(each.text for each in heard if isinstance(each, TextDelta)) == "".join(
+        block["text"] for block in content if block["type"] == "text"
+    )
+    assert isinstance(heard[-1], MessageComplete)
 
 
 @pytest.mark.spec("ANT-21")
@@ -334,6 +358,25 @@ def test_a_message_that_begins_with_how_it_ends_is_whole_after_its_stop() -> Non
 
     assert ADAPTER.from_wire_response(body).message.status is MessageStatus.COMPLETE
     assert same_spelling(body, whole)
+
+
+@pytest.mark.spec("ANT-24")
+def test_usage_of_another_shape_is_judged_where_counts_replace_it() -> None:
+    body = folded(start(usage="metered elsewhere"), *HI, *END)
+
+    assert body["usage"] == {"output_tokens": 9}
+    assert body["cmf_events"] == [{"usage": "metered elsewhere"}]
+
+
+@pytest.mark.spec("ANT-21")
+def test_what_a_message_begins_with_is_heard_too() -> None:
+    begun = [{"type": "text", "text": "be"}, {**CALLS[0]}]
+    stream = [start() | {"data": {"type": "message_start", "message": answered(*begun, stop_reason=None)}}, *HI, *END]
+
+    heard = asyncio.run(_heard(stream))
+
+    assert [each.text for each in heard if isinstance(each, TextDelta)] == ["be", "h", "i"]
+    assert [each.name for each in heard if isinstance(each, ToolUseStart)] == ["do_a"]
 
 
 def test_the_live_events_tell_text_thinking_and_calls() -> None:

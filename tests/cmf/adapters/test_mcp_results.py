@@ -137,6 +137,7 @@ def test_the_stop_reason_follows_the_calls_of_the_message() -> None:
         {"resultType": "input_required", "requestState": "s",
          "inputRequests": {"k": {"method": "elicitation/create", "params": {"message": "?"}}}},
         {"resultType": "complete", "ttlMs": 1, "cacheScope": "public"},
+        {"taskId": "t", "tools": ["look", "find"]},
         {},
     ],
 )  # fmt: skip

@@ -66,6 +66,20 @@ def test_the_status_tells_why_an_answer_ended(
 
 
 @pytest.mark.spec("RSP-11")
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [("max_output_tokens", StopReason.MAX_TOKENS), ("brand new", StopReason.OTHER), (7, StopReason.END)],
+)
+def test_without_a_status_the_details_tell_why_an_answer_ended(reason: Any, stop: StopReason) -> None:
+    body = answer_body(said("x"), incomplete_details={"reason": reason})
+    del body["status"]
+
+    response = assert_lossless_answer(body)
+
+    assert (response.choices[0].stop_reason, response.choices[0].raw_stop_reason) == (stop, None)
+
+
+@pytest.mark.spec("RSP-11")
 def test_calls_and_refusals_are_stop_reasons_of_their_own() -> None:
     refusal = said("", content=[{"type": "refusal", "refusal": "no"}])
 
@@ -201,6 +215,11 @@ def test_servers_that_leave_things_out_are_read() -> None:
         ),
         ({"input_tokens": 1, "input_tokens_details": {"cached_tokens": 4}}, None),
         ({"input_tokens": -1, "output_tokens": "many", "cost": {"usd": 0.1}}, None),
+        ({"input_tokens": 1, "input_tokens_details": ["none"], "output_tokens": 2}, None),
+        (
+            {"input_tokens": 1, "input_tokens_details": None, "output_tokens": 2},
+            TokenUsage(input_tokens=1, output_tokens=2),
+        ),
         ({}, TokenUsage()),
         (None, None),
     ],

@@ -254,6 +254,17 @@ def test_text_that_comes_only_at_the_end_is_heard_then() -> None:
 
 
 @pytest.mark.spec("RSP-15")
+def test_text_of_events_without_a_number_is_heard_once() -> None:
+    whole = ADAPTER.to_wire_events(ADAPTER.from_wire_response(answer_body(ITEMS["reasoning"], said("hello"))))
+    spoken = ("response.output_text.delta", "response.output_text.done")
+    stream = [
+        {"data": {**each["data"], "output_index": None}} if each["data"]["type"] in spoken else each for each in whole
+    ]
+
+    assert [event.text for event in heard(stream) if isinstance(event, TextDelta)] == ["hello"]
+
+
+@pytest.mark.spec("RSP-15")
 def test_a_partial_answer_streams_without_an_end() -> None:
     response = ADAPTER.from_wire_response(ADAPTER.fold_events(streamed("a", "b")))
 

@@ -284,7 +284,7 @@ def test_tools_come_back_as_they_were_and_each_has_its_view() -> None:
 
     uris = [view.uri for view in iter_views(request) if view.kind == "tool_definition"]
     assert {"tool://_/add", "tool://_/web_search", "tool://docs/mcp", "tool://crm/find", "tool://crm/note"} <= set(uris)
-    assert [tool.executed_by for tool in request.tools].count("provider") == 2  # web search and MCP
+    assert [tool.executed_by for tool in request.tools].count("provider") == 3  # web search, MCP, and unheard of
 
 
 @pytest.mark.spec("RSP-9")
