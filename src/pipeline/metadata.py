@@ -182,13 +182,18 @@ def _annotations(module: Module) -> tuple[int, Mapping[str, Any]]:
     return start + 1, value
 
 
+SAID_TWICE: Final = "a key is said twice"
+
+
 class _StrictLoader(yaml.SafeLoader):
     """YAML's safe types; a key said twice is an error, because two readers could take either."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         mapping = super().construct_mapping(node, deep=deep)
         if len(mapping) != len(node.value):
-            raise yaml.constructor.ConstructorError(None, None, "a key is said twice", node.start_mark)
+            keys = [key.value for key, _ in node.value]
+            again = next((key for at, (key, _) in enumerate(node.value) if key.value in keys[:at]), node)
+            raise yaml.constructor.ConstructorError(None, None, SAID_TWICE, again.start_mark)
         return mapping
 
 

@@ -33,7 +33,7 @@ from pipeline.overrides import Overrides
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
-from pipeline.recording import UNRECORDED, Recording, Records
+from pipeline.recording import NOT_ON_RECORD, UNRECORDED, Recording, Records
 from pipeline.references import judged
 from pipeline.registry import event_entity
 from pipeline.retention import Holder, Keep
@@ -191,7 +191,7 @@ class Pipeline:
         known, refused = self._in_session(_traffic(value), known)
         ran = refused or self._judged(value, known, approval_id)
         if self._recording is not None and not self._recording.keep(value, known, ran, perf_counter_ns() - begin):
-            return self._runner.closed(value, UNRECORDED)
+            return self._runner.closed(value, UNRECORDED, reason=NOT_ON_RECORD)
         if ran.staged is not None:
             self._runner.afterwards(ran.staged, known)
         return ran.outcome
@@ -221,7 +221,7 @@ class Pipeline:
         if self._recording is not None and not await self._recording.akeep(
             value, known, ran, perf_counter_ns() - begin
         ):
-            return self._runner.closed(value, UNRECORDED)
+            return self._runner.closed(value, UNRECORDED, reason=NOT_ON_RECORD)
         if ran.staged is not None:
             self._runner.afterwards_in_background(ran.staged, known)
         return ran.outcome
@@ -422,5 +422,6 @@ def _named(name: str) -> str:
 
 def _traffic(value: Traffic) -> Traffic:
     if not isinstance(value, Message | Request | Response):
-        raise TypeError(f"a message, request or response is judged, no {type(value).__name__}")
+        hint = "`cmf.adapters.get(FORMAT).from_wire_request(body)` reads a provider's body"
+        raise TypeError(f"a message, request or response is judged, no {type(value).__name__}; {hint}")
     return value

@@ -21,6 +21,7 @@ from pipeline.stage import Traffic
 
 _log: Final = logging.getLogger("pipeline.recording")
 UNRECORDED: Final = "record.unavailable"
+NOT_ON_RECORD: Final = "What was decided could not be put on record."
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -101,9 +102,10 @@ class Recording:
 
     def _failed(self, outcome: Outcome, error: Exception) -> bool:
         code = error.code if isinstance(error, PipelineError) else UNRECORDED
-        _log.error("decision %s is not on record: %s", outcome.decision.id, where_from(error))
+        why = error if isinstance(error, PipelineError) else where_from(error)
+        _log.error("decision %s is not on record: %s", outcome.decision.id, why)
         self._events.publish(RecordUnavailable(decision=outcome.decision.id, code=code, released=self._release))
         return self._release
 
 
-__all__ = ["UNRECORDED", "Recording", "Records"]
+__all__ = ["NOT_ON_RECORD", "UNRECORDED", "Recording", "Records"]

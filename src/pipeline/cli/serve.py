@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib.resources
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 import typer
 import yaml
@@ -23,6 +25,12 @@ from pipeline.gateway.running import admin_app, log_to_standard_error, run
 from pipeline.gateway.server import address_of, allow_files, listening, server_of
 from pipeline.gateway.service import assembled, built
 from pipeline.gateway.settings import Settings
+
+_BINDING: Final = {
+    errno.EADDRINUSE: "end what listens there, or give another port (--port, 0 for any)",
+    errno.EACCES: "take a port from 1024 on",
+    errno.EADDRNOTAVAIL: "give an address of this machine, or 0.0.0.0 for all",
+}
 
 
 def serve(*, config: Path, demo: bool, port: int | None, quiet: bool) -> None:
@@ -102,8 +110,9 @@ def _settings(config: Path, *, demo: bool) -> Iterator[Settings]:
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
         made = listening(host, port)
-    except (OSError, OverflowError):
-        fail(f"{host} port {port} cannot be used; give another one, or 0 for any", Exit.USAGE)
+    except OSError as error:
+        hint = _BINDING.get(error.errno or 0, "look at the address")
+        fail(f"{host} port {port} cannot be used: {str(error.strerror).lower()}; {hint}", Exit.USAGE)
     with made:
         yield made
 

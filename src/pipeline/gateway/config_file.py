@@ -7,7 +7,8 @@ misspelt one would change nothing, in silence.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,13 +20,15 @@ from pydantic import BaseModel
 
 from cmf.errors import ShapeError
 from pipeline.errors import ConfigError
+from pipeline.gateway import config_words
 from pipeline.gateway.environment import key_in, upstreams
 from pipeline.gateway.settings import Secret, Settings
-from pipeline.metadata import load_yaml
+from pipeline.metadata import SAID_TWICE, load_yaml
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 PREFIX: Final = "CMF_"
 STORE: Final = "cmf.db"  # beside the file, where it names none
+_OF_KUBERNETES: Final = re.compile(r"(service_(host|port)|port)(_[a-z0-9_]+)?")
 _PATHS: Final = ("policies", "profiles", "store", "script", "file", "pins", "key_file", "heads_file", "public_keys")
 
 
@@ -48,7 +51,8 @@ def load(file: Path, environment: Mapping[str, str] | None = None) -> Loaded:
     Raises:
         ConfigError: `config.unreadable`, `config.unknown-key` with a suggestion, or `config.invalid`, with the place.
     """
-    body = _read(file)
+    text = _text(file)
+    body = _mapping(text, file)
     sources = {path: "file" for path, _ in _plain_leaves(body, "")}
     known = os.environ if environment is None else environment
     _add_upstreams(body, known, sources)
@@ -58,9 +62,9 @@ def load(file: Path, environment: Mapping[str, str] | None = None) -> Loaded:
     try:
         settings = Settings.model_validate(body)
     except pydantic.ValidationError as error:
-        raise _refused(error, file, sources) from None
+        raise _refused(error, file, sources, text, body) from None
     except ShapeError as error:
-        raise ConfigError(error.message, path=str(file), hint="look at the subject of a key") from None
+        raise ConfigError(error.message, path=str(file), hint="`subject` of a key: {id: …, roles: […]}") from None
     return Loaded(settings=settings, sources=sources)
 
 
@@ -77,24 +81,41 @@ def secret_of(secret: Secret, environment: Mapping[str, str] | None = None) -> s
         text = ""
     text = key_in(str(secret.env), text.strip())
     if not text or not text.isprintable() or not text.isascii():
-        raise ConfigError("a secret is not there", path=str(secret), code="config.no-secret", hint="set it")
+        why = "a secret is no line of printable ASCII" if text else "a secret is not there"
+        hint = f"set the variable {secret.env}" if secret.file is None else "write it there, readable by this user"
+        raise ConfigError(why, path=str(secret), code="config.no-secret", hint=hint)
     return text
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _text(file: Path) -> str:
     try:
         with file.open("rb") as stream:
             raw = stream.read(MAX_FILE_BYTES + 1)
         if len(raw) > MAX_FILE_BYTES:
             raise ConfigError("too large", path=str(file), code="config.unreadable", hint="it is settings, not data")
-        body = load_yaml(raw.decode("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return raw.decode("utf-8")
+    except FileNotFoundError:
+        hint = "`cmf config new` prints one to begin with; `cmf serve --demo` needs none"
+        raise ConfigError("there is no such file", path=str(file), code="config.unreadable", hint=hint) from None
+    except OSError as error:
+        why = f"it cannot be read ({error.strerror})"
+        raise ConfigError(why, path=str(file), code="config.unreadable", hint="look at the path") from None
+    except UnicodeDecodeError:
+        raise ConfigError("not UTF-8", path=str(file), code="config.unreadable", hint="save it as UTF-8") from None
+
+
+def _mapping(text: str, file: Path) -> dict[str, Any]:
+    try:
+        body = load_yaml(text)
+    except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
-        why = "cannot be read" if isinstance(error, OSError) else "not YAML, or a key is said twice"
-        raise ConfigError(why, path=f"{file}{where}", code="config.unreadable", hint="see gateway.md") from None
+        twice = getattr(error, "problem", None) == SAID_TWICE
+        why = SAID_TWICE if twice else "this is no YAML"
+        hint = "take one of them out" if twice else "look at quotes, brackets and indentation there and above"
+        raise ConfigError(why, path=f"{file}{where}", code="config.unreadable", hint=hint) from None
     if not isinstance(body, dict):
-        hint = "write `routes:` and the like"
+        hint = "write `routes:` and the like; `cmf config new` prints one to begin with"
         raise ConfigError("not a mapping", path=str(file), code="config.unreadable", hint=hint)
     return body
 
@@ -149,20 +170,37 @@ def _anchor(value: Any, home: Path) -> None:
             _anchor(item, home)
 
 
-def _refused(error: pydantic.ValidationError, file: Path, sources: Mapping[str, str]) -> ConfigError:
-    first = error.errors(include_url=False, include_input=False)[0]
-    path = _spelt(first["loc"])
+def _refused(
+    error: pydantic.ValidationError, file: Path, sources: Mapping[str, str], text: str, body: Any
+) -> ConfigError:
+    found = config_words.first_of(error.errors(include_url=False, include_input=False))
+    steps = config_words.steps_in(body, found)
+    path = _spelt(steps)
     source = _source(path, sources)
-    where = str(file) if source in ("file", "default") else source
-    if first["type"] == "extra_forbidden":
-        return _unknown(path, str(first["loc"][-1]), _section_at(first["loc"][:-1]), where)
-    why = first["msg"].removeprefix("Value error, ")
-    return ConfigError(why[:1].lower() + why[1:], path=f"{where}: {path}" if path else where, hint="see gateway.md")
+    where = source
+    if source in ("file", "default"):
+        line = config_words.line_of(text, steps)
+        where = f"{file}:{line}" if line else str(file)
+    if found["type"] == "extra_forbidden":
+        return _unknown(path, str(found["loc"][-1]), _section_at(found["loc"][:-1]), where)
+    why, hint = config_words.said_of(found, steps, _value_at(body, steps))
+    return ConfigError(why, path=f"{where}: {path}" if path else where, hint=hint)
+
+
+def _value_at(value: Any, steps: Iterable[int | str]) -> Any:
+    for step in steps:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
 
 
 def _unknown(path: str, key: str, section: type[BaseModel], where: str) -> ConfigError:
     near = get_close_matches(key, section.model_fields, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(section.model_fields)}"
+    if where == "the environment" and _OF_KUBERNETES.fullmatch(key):
+        hint = "Kubernetes made it for a service called cmf: set enableServiceLinks: false, or call it something else"
     return ConfigError("this key is not known", path=f"{where}: {path}", code="config.unknown-key", hint=hint)
 
 

@@ -135,7 +135,7 @@ PATHS: Final = {
     "/v1/messages/count_tokens": Endpoint(does=Does.COUNT, dialect=MESSAGES, query=_BETA),
     "/api/chat": Endpoint(does=Does.ANSWER, dialect=OLLAMA),
     "/v1/models": Endpoint(does=Does.MODELS, dialect=CHAT, method="GET"),
-    "/v1beta/models": Endpoint(does=Does.MODELS, dialect=GEMINI, method="GET"),
+    "/v1beta/models": Endpoint(does=Does.MODELS, dialect=GEMINI, method="GET", query={"pageSize": ()}),
     "/api/tags": Endpoint(does=Does.MODELS, dialect=OLLAMA, method="GET"),
 }
 _GEMINI_PATH: Final = re.compile(
@@ -162,6 +162,8 @@ def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[st
     if found is not None:
         if path == "/v1/models" and "anthropic-version" in headers:
             return Endpoint(does=Does.MODELS, dialect=MESSAGES, method="GET", query={"limit": (), "beta": ("true",)})
+        if path == "/v1/models" and "x-goog-api-key" in headers:  # Google's client asks here too
+            return PATHS["/v1beta/models"]
         return found
     match = _GEMINI_PATH.fullmatch(path)
     if match is None:

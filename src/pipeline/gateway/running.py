@@ -9,6 +9,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 from cmf.codec import dumps
@@ -102,14 +103,16 @@ def log_to_standard_error(*, quiet: bool) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """Each line an object: what says itself in JSON as it is, else its level, where it is from, and its text."""
+    """Each line an object: when and how grave, then what says itself in JSON, or else where it is from and its text."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line; of an exception its type alone, for its text may quote what a client sent."""
         text = record.getMessage()
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        head = {"time": when, "level": record.levelname.lower()}
         if text.startswith("{"):
-            return text
-        line = {"event": "log", "level": record.levelname.lower(), "logger": record.name, "text": text}
+            return f"{dumps(head).decode()[:-1]},{text[1:]}"
+        line = {**head, "event": "log", "logger": record.name, "text": text}
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
         if error is not None:
             line["error"] = type(error).__name__

@@ -45,7 +45,7 @@ def open_engine(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
         engine = _shared(target, busy_seconds) if _is_shared(target) else _own(target, busy_seconds)
         migrate(engine)
     except (SQLAlchemyError, OSError) as error:
-        raise unavailable("the store cannot be opened", error) from error
+        raise unavailable("the store cannot be opened", error, _named(target)) from error
     return engine
 
 
@@ -100,6 +100,11 @@ def open_to_read(place: str | Path) -> Engine:
 def is_url(place: str | Path) -> bool:
     """Whether this names a server, and no file."""
     return isinstance(place, str) and place.startswith(("postgresql://", "postgresql+psycopg://"))
+
+
+def _named(target: URL) -> str:
+    """The database, as its user knows it."""
+    return target.render_as_string() if _is_shared(target) else str(target.database)
 
 
 def _is_shared(target: URL) -> bool:
@@ -208,9 +213,24 @@ def scrub(engine: Engine) -> None:
             connection.close()
 
 
-def unavailable(what: str, error: Exception) -> StoreError:
-    """The error for a database that failed; its own text stays out, for it quotes the values of a row."""
-    return StoreError(what, hint=f"the database reported {type(error).__name__}")
+_REPORTED: Final[Mapping[object, str]] = {
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_READONLY": "it may not be written by this user",
+    "SQLITE_READONLY_DIRECTORY": "its directory may not be written by this user",
+    "SQLITE_CANTOPEN": "look at its directory, and whose it is",
+    "SQLITE_NOTADB": "this file is no database",
+    "SQLITE_BUSY": "another process holds it",
+}
+
+
+def unavailable(what: str, error: Exception, place: str = "") -> StoreError:
+    """The error for a database that failed, with its own name for why; its text quotes values, and stays out."""
+    cause = getattr(error, "orig", None) or error
+    said = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None)
+    if said is None and isinstance(cause, OSError):
+        said = cause.strerror
+    hint = f"the database reported {said or type(error).__name__}"
+    return StoreError(what, path=place, hint=f"{hint}: {_REPORTED[said]}" if said in _REPORTED else hint)
 
 
 def migrate(engine: Engine) -> None:

@@ -136,3 +136,16 @@ def _answers(url: str) -> bool:
         return post(url, "/healthz", None)[0] == 405
     except OSError:
         return False
+
+
+@pytest.mark.spec("CLI-61")
+def test_an_address_that_cannot_be_had_is_told_with_why(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_SUCH_KEY", "sk-canary")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = cmf("serve", "-c", config, "--port", str(taken.getsockname()[1]))
+    monkeypatch.setenv("CMF_LISTEN__HOST", "192.0.2.1")
+    other = cmf("serve", "-c", config)
+
+    assert found.exit_code == other.exit_code == 2
+    assert "address already in use; end what listens there" in found.stderr
+    assert "give an address of this machine" in other.stderr

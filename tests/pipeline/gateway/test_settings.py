@@ -57,13 +57,23 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         ({"routes": []}, "config.invalid", "", "nothing is served"),
         ({"routes": [{"name": "a", "upstream": "nowhere"}]}, "config.invalid", "", "names no upstream"),
         ({"routes": [{"name": "a", "upstream": "up"}] * 2}, "config.invalid", "", "a route is there twice"),
+        ({"listen": {"port": "many"}}, "config.invalid", "listen.port", "no whole number"),
+        ({"grace_seconds": "20s"}, "config.invalid", "grace_seconds", "20, not 20s"),
+        (up("olama", base_url="http://h"), "config.invalid", "upstreams.up.dialect", "did you mean ollama?"),
+        (up("anthropic", base_url="http://h"), "config.invalid", "up.dialect", "did you mean anthropic_messages?"),
+        (route(models="x*"), "config.invalid", "routes[0].models", "write [one, two]"),
+        (route(stream={"window": 0}), "config.invalid", "routes[0].stream.window", "greater than or equal to 1"),
+        (route(stream="windw"), "config.invalid", "routes[0].stream", "buffer"),
+        (route(mode=False), "config.invalid", "routes[0].mode", "mode is enforce or observe"),
+        ({"keys": [{"name": "a", "subject": {"id": "a"}}]}, "config.invalid", "keys[0].hash", "it is missing"),
+        ({"listen": 1}, "config.invalid", "listen", "no mapping"),
         ({"mode": "off"}, "config.invalid", "", "no route goes without judgement"),
         (route(mode="off"), "config.invalid", "", "no route goes without judgement"),
         ({"anonymous": False}, "config.invalid", "", "nobody can ask"),
         ({"keys": [ANN, ANN | {"name": "b"}]}, "config.invalid", "", "a hash is there twice"),
-        ({"keys": [ANN | {"hash": "cmf_plain"}]}, "config.invalid", "keys[0].hash", "pattern"),
+        ({"keys": [ANN | {"hash": "cmf_plain"}]}, "config.invalid", "keys[0].hash", "`cmf config key` makes"),
         ({"keys": [ANN | {"subject": {"roles": []}}]}, "config.invalid", "keys[0]", "needs an `id`"),
-        (up(base_url="http://h", key="sk-canary"), "config.invalid", "upstreams.up.key", ""),
+        (up(base_url="http://h", key="sk-canary"), "config.invalid", "upstreams.up.key", "write {env: NAME}"),
         (up(base_url="http://h", key={}), "config.invalid", "key", "`env` or `file`"),
         (up("ollama", base_url="http://u:sk-canary@h"), "config.invalid", "base_url", "a place of its own"),
         (up("openai_chat", base_url="https://h/v1"), "config.invalid", "base_url", "brings its own"),
@@ -101,9 +111,36 @@ def test_what_is_no_mapping_in_strict_yaml_is_refused(tmp_path: Path, text: str)
     assert caught.value.code in ("config.unreadable", "config.invalid")
 
 
+@pytest.mark.spec("GW-8")
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("anonymous: true\nlisten:\n  host: h\n  port: many\n", ":4: listen.port"),
+        ("anonymous: true\nkeys: []\nanonymous: false\n", ":3:1"),
+        ("routes:\n  - {name: a, upstream: up}\n  - {name: b, upstram: up}\n", ":3: routes[1].upstram"),
+        ("routes:\n\t- x\n", ":2:1"),
+    ],
+)
+def test_the_line_is_said_too(tmp_path: Path, text: str, line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, text)
+
+    assert caught.value.path == f"{tmp_path / 'cmf.yaml'}{line}"
+
+
+@pytest.mark.spec("GW-8")
+def test_what_kubernetes_puts_into_the_environment_is_called_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="enableServiceLinks"):
+        loaded(tmp_path, WHOLE, {"CMF_SERVICE_HOST": "10.0.0.1"})
+    with pytest.raises(ConfigError, match="enableServiceLinks"):
+        loaded(tmp_path, WHOLE, {"CMF_PORT": "tcp://10.0.0.1:8600"})
+
+
 def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cmf config new"):
         config_file.load(tmp_path / "none.yaml", {})
+    with pytest.raises(ConfigError, match="cannot be read"):
+        config_file.load(tmp_path, {})
     with pytest.raises(ConfigError, match="too large"):
         loaded(tmp_path, "#" * (config_file.MAX_FILE_BYTES + 1))
 

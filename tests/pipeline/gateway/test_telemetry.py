@@ -223,9 +223,11 @@ def test_each_log_line_is_an_object_and_quotes_no_exception() -> None:
 
     def line(text: str, error: Exception | None = None) -> Any:
         info = None if error is None else (type(error), error, None)
-        return json.loads(lines.format(logging.LogRecord("pipeline.x", logging.ERROR, "", 0, text, (), info)))
+        record = logging.LogRecord("pipeline.x", logging.ERROR, "", 0, text, (), info)
+        record.created = 1_700_000_000.25
+        return json.loads(lines.format(record))
 
-    assert line('{"status":200}') == {"status": 200}
+    assert line('{"status":200}') == {"time": "2023-11-14T22:13:20.250Z", "level": "error", "status": 200}
     assert line("two\nlines")["text"] == "two\nlines"
     failed = line("failed", ValueError("canary"))
     assert failed["error"] == "ValueError"
