@@ -21,6 +21,7 @@ from pipeline.replay_file import Entry
 SHIPPED = policy_set.load(policy_set.shipped())
 MASKING = Masking()
 REPLAY = Replay(SHIPPED)
+QUICK = policy_set.load(policy_set.shipped(), modes={rule.id: "off" for rule in SHIPPED.rules})
 RANDOM = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
 HEX = "0123456789abcdef" * 4
 SECRETS = {
@@ -102,7 +103,7 @@ def test_two_secrets_stay_two_and_a_longer_one_is_not_cut_by_a_shorter() -> None
 @settings(max_examples=30)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
-    entry = judged(asks(text), _quick())
+    entry = judged(asks(text), QUICK)
 
     masked = MASKING.masked(entry)
 
@@ -120,8 +121,3 @@ def test_what_cannot_be_read_without_its_secrets_is_not_written(monkeypatch: pyt
 
     assert caught.value.code == "replay.unmaskable"
     assert "CONTENT" not in str(caught.value)
-
-
-def _quick() -> policy_set.PolicySet:
-    off = {rule.id: "off" for rule in SHIPPED.rules}
-    return policy_set.load(policy_set.shipped(), modes=off)
