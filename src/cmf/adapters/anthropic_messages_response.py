@@ -75,7 +75,7 @@ def decode_response(body: Any, context: Request | None = None) -> Response:
 def _decode(raw: Any, names: Names) -> Response:
     if not isinstance(raw, dict):
         return _foreign_error(raw)
-    if "content" in raw:
+    if "content" in raw and (isinstance(raw["content"], list) or "role" in raw or raw.get("type") == "message"):
         response = _decode_message(raw, names)
     elif isinstance(raw.get("error"), dict):
         response = _decode_error(raw)

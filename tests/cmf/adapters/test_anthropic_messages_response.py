@@ -145,8 +145,11 @@ def test_an_error_body_is_a_response_with_error() -> None:
 @pytest.mark.spec("ANT-20")
 @pytest.mark.parametrize(
     "body",
-    ["bad gateway", [{"error": {"code": 503}}], {"message": "x"}, {"error": "x"}, {"input_tokens": "x"}, None, {}],
-)
+    [
+        "bad gateway", [{"error": {"code": 503}}], {"message": "x"}, {"error": "x"}, {"input_tokens": "x"}, None, {},
+        {"content": "what is in a file"},
+    ],
+)  # fmt: skip
 def test_a_reply_of_a_proxy_is_an_error_and_kept_whole(body: Any) -> None:
     response = ADAPTER.from_wire_response(body)
 
