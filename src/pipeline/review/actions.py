@@ -41,6 +41,20 @@ def review_session(site: Site, visit: Visit) -> Answer:
     return _to_session(subject, session)
 
 
+def review_found(site: Site, visit: Visit) -> Answer:
+    """Say something of all that a query finds, as far as it was there when the page was made."""
+    need(visit, Role.REVIEWER)
+    text, upto = words(visit, "q"), words(visit, "upto", needed=True)
+    if not upto.isascii() or not upto.isdigit():
+        raise Refused(422, "review.missing", "Send the form that the page has.")
+    rows = [row for row in site.catalog.all_of(site.catalog.select(site.query(text))) if row.seq <= int(upto)]
+    if not 1 <= len(rows) <= MAX_SAMPLE:
+        raise Refused(422, "review.many", f"That is about 1 to {MAX_SAMPLE} decisions: narrow the filter down.")
+    about = {"query": text, "decisions": [row.id for row in rows], "hash": set_hash(rows)}
+    site.record(visit, "review", "review", {**about, **_said(visit)})
+    return Redirect("/decisions", {"q": text} if text else {})
+
+
 def _said(visit: Visit) -> Json:
     """What a review says; Refused where it says nothing."""
     said: Json = {}
@@ -70,6 +84,7 @@ def sign_page(site: Site, visit: Visit) -> Page:
             "counts": counts,
             "hash": set_hash(rows),
             "unreviewed": unreviewed,
+            "two": takes_two(site, scope),
             "fields": {name: value for name, value in visit.params.items() if name in ("q", "subject", "session")},
         },
     )
@@ -91,10 +106,32 @@ def sign(site: Site, visit: Visit) -> Answer:
         "hash": found,
         "comment": words(visit, "comment"),
     }
+    if takes_two(site, scope):
+        body["needs"] = 2
     if scope == "session":
         subject, session = _session(visit)
         body["session"] = {"subject": subject, "id": session}
     return Redirect(f"/signoffs/{site.record(visit, 'signoff', 'sign', body)}")
+
+
+def takes_two(site: Site, scope: str) -> bool:
+    """Whether a signature of that scope counts only once a second person signed too."""
+    return scope != "session" and site.contents.two_needed()
+
+
+def second(site: Site, visit: Visit) -> Answer:
+    """Sign the set that another person signed, where that takes two."""
+    need(visit, Role.SIGNER)
+    word = oversight.signature(site, visit.path["id"])
+    if not oversight.waits(site, word):
+        raise Refused(409, "review.no-second", "This signature waits for nobody.")
+    if word.by == visit.person.name:
+        raise Refused(409, "review.four-eyes", "You signed it first: another person has to be the second.")
+    if set_hash(oversight.signed_rows(site, word)) != word.said["hash"]:
+        raise Refused(409, "review.changed", "The set is not what was signed. Check the log under Integrity.")
+    said = {"of": word.id, "hash": word.said["hash"], "comment": words(visit, "comment")}
+    site.record(visit, "signoff", "second", said)
+    return Redirect(f"/signoffs/{word.id}")
 
 
 def _to_sign(site: Site, given: Mapping[str, str]) -> tuple[str, str, list[Placed]]:
@@ -127,7 +164,7 @@ def reopen(site: Site, visit: Visit) -> Answer:
     """Take a signature back, by a record that says so: the signature stays where it is."""
     need(visit, Role.SIGNER)
     word = oversight.signature(site, visit.path["id"])
-    if any(one.said.get("of") == word.id for one in site.catalog.words_of("signoff")):
+    if site.catalog.after(word)[0] is not None:
         raise Refused(409, "review.reopened", "This was opened again before.")
     said = {"of": word.id, "comment": words(visit, "comment", needed=True)}
     if word.subject_session is not None:
@@ -246,9 +283,11 @@ __all__ = [
     "reopen",
     "reveal",
     "review_decision",
+    "review_found",
     "review_session",
     "sample",
     "save_filter",
+    "second",
     "sign",
     "sign_page",
 ]

@@ -16,7 +16,7 @@ from typing import Final
 
 from pipeline.audit.query import REVIEWS, Query
 from pipeline.review import bits
-from pipeline.review.words import KINDS, Word, word_of
+from pipeline.review.words import KINDS, Word, needs_second, seconds, word_of
 from pipeline.store.database import Store
 from pipeline.store.overview import Part, Placed, is_behind, part_after
 from pipeline.store.search import Search
@@ -70,6 +70,8 @@ class Catalog:
         self._dispositions: dict[int, str] = {}
         self._assignees: dict[int, str] = {}
         self._signed_by: dict[int, str] = {}
+        self._disposed_at: dict[int, int] = {}  # when somebody first did
+        self._after: dict[str, list[Word]] = {}  # what was said of a signature since
         self._edited: set[int] = set()
         self._made: dict[tuple[str, str], tuple[int, int]] = {}  # sets as integers, and how much they are of
         self.words: dict[str, Word] = {}
@@ -140,6 +142,13 @@ class Catalog:
         with self._lock:
             return self._between(since, until)
 
+    def seconds_to_review(self, found: int) -> list[float]:
+        """How long after each decision in the set somebody first gave it a disposition, for those that have one."""
+        with self._lock:
+            chosen = list(bits.selectors(found))
+            known = ((at, first) for at, first in self._disposed_at.items() if at < len(chosen) and chosen[at])
+            return [max(0, first - self._at[at]) / 1_000_000 for at, first in known]
+
     def span(self, found: int) -> tuple[int, int] | None:
         """The times of the first and the last record in the set; None where it is empty."""
         with self._lock:
@@ -182,6 +191,14 @@ class Catalog:
         with self._lock:
             return list(self._about_session.get((subject, session), ()))
 
+    def after(self, signature: Word) -> tuple[Word | None, Word | None]:
+        """What took a signature back, and the second one under it; None where nobody did."""
+        with self._lock:
+            later = list(self._after.get(signature.id, ()))
+        back = next((word for word in later if word.said["action"] == "reopen"), None)
+        under = later if back is None else later[: later.index(back)]
+        return back, next((word for word in under if seconds(word, signature)), None)
+
     def words_of(self, *kinds: str) -> list[Word]:
         """What was put on record of these kinds, the newest first."""
         with self._lock:
@@ -196,6 +213,12 @@ class Catalog:
         """The decisions at these places: log → first and last place of each stretch."""
         with self._lock:
             return [self.rows[at] for at in self._in_places(stretches)]
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest record that was taken in."""
+        with self._lock:
+            return self.rows[-1].seq if self.rows else 0
 
     def needing(self) -> int:
         """How many decisions need eyes."""
@@ -281,6 +304,11 @@ class Catalog:
             for drawn in word.said["ids"]:
                 if (at := self._by_id.get(drawn)) is not None:
                     self._note("sample", word.id, at)
+        elif word.said.get("decisions"):
+            for decision in word.said["decisions"]:
+                self._about.setdefault(decision, []).append(word)
+                if (at := self._by_id.get(decision)) is not None:
+                    self._judge(at, word, only_open=True)
         elif (decision := word.said.get("decision")) is not None:
             self._about.setdefault(decision, []).append(word)
             if (at := self._by_id.get(decision)) is not None and word.kind == "review":
@@ -300,16 +328,21 @@ class Catalog:
         if disposition is None or (only_open and not (self._flags[at] & _EYES and not self._flags[at] & _DONE)):
             return
         self._dispositions[at] = disposition
+        self._disposed_at.setdefault(at, word.at)
         self._mark(at, _DISPOSED, disposition != "")
 
     def _hear_signature(self, word: Word) -> None:
         if (key := word.subject_session) is not None:
             self._about_session.setdefault(key, []).append(word)
         of = word if word.said["action"] == "sign" else self.words.get(word.said["of"])
-        if of is None:
+        if of is None or of.said.get("action") != "sign":
             return
-        for at in self._in_places(of.said["set"]):
-            self._sign(at, word, of)
+        if word is not of:
+            self._after.setdefault(of.id, []).append(word)
+        back, second = self.after(of)
+        if word is back or (word is second if needs_second(of) else word is of):
+            for at in self._in_places(of.said["set"]):
+                self._sign(at, of, on=word is not back)
 
     def _in_places(self, stretches: Mapping[str, Sequence[Sequence[int]]]) -> Iterator[int]:
         for log, each in stretches.items():
@@ -317,9 +350,9 @@ class Catalog:
             for first, last in each:
                 yield from positions[bisect.bisect_left(places, first) : bisect.bisect_right(places, last)]
 
-    def _sign(self, at: int, word: Word, of: Word) -> None:
-        if word is of:
-            self._signed_by[at] = word.id
+    def _sign(self, at: int, of: Word, *, on: bool) -> None:
+        if on:
+            self._signed_by[at] = of.id
             self._mark(at, _SIGNED, on=True)
         elif self._signed_by.get(at) == of.id:  # somebody signed it again since: that stands
             del self._signed_by[at]

@@ -12,7 +12,7 @@ from pipeline.review.charts import over_time, shares, spread
 from pipeline.review.lists import decision_row, saved
 from pipeline.review.site import PAGE, Page, Refused, Site, Verified, Visit
 from pipeline.review.telling import moment
-from pipeline.review.words import Word, set_hash
+from pipeline.review.words import Word, needs_second, set_hash
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed
 from pipeline.store.search import shown_subject
@@ -94,14 +94,14 @@ def charts(site: Site, visit: Visit) -> Page:
 def signoffs(site: Site, _visit: Visit) -> Page:
     """Every signature and every re-opening, the newest first; samples and saved filters."""
     signed = site.catalog.words_of("signoff")
-    reopened = {word.said["of"]: word for word in signed if word.said["action"] == "reopen"}
-    rows = [_signature(word, reopened.get(str(word.id))) for word in signed if word.said["action"] == "sign"]
+    rows = [_signature(site, word) for word in signed if word.said["action"] == "sign"]
     samples = [_sample(word) for word in site.catalog.words_of("sample")]
     return Page("signoffs.html", {"rows": rows, "samples": samples, "filters": saved(site)})
 
 
-def _signature(word: Word, reopened: Word | None) -> Json:
+def _signature(site: Site, word: Word) -> Json:
     said = word.said
+    reopened, second = site.catalog.after(word)
     return {
         "id": word.id,
         "at": moment(word.at),
@@ -112,12 +112,19 @@ def _signature(word: Word, reopened: Word | None) -> Json:
         "counts": said["counts"],
         "hash": said["hash"],
         "comment": said.get("comment", ""),
-        "reopened": None if reopened is None else _reopened(reopened),
+        "reopened": None if reopened is None else _said_of(reopened),
+        "second": None if second is None else _said_of(second),
+        "waits": waits(site, word),
     }
 
 
-def _reopened(word: Word) -> Json:
+def _said_of(word: Word) -> Json:
     return {"at": moment(word.at), "by": word.by, "comment": word.said.get("comment", "")}
+
+
+def waits(site: Site, signature: Word) -> bool:
+    """Whether a signature waits for a second one."""
+    return needs_second(signature) and site.catalog.after(signature) == (None, None)
 
 
 def _sample(word: Word) -> Json:
@@ -136,8 +143,7 @@ def signoff(site: Site, visit: Visit) -> Page:
     """One signature: what it is about, and whether that is still what was signed."""
     word = signature(site, visit.path["id"])
     rows = signed_rows(site, word)
-    reopened = [one for one in site.catalog.words_of("signoff") if one.said.get("of") == word.id]
-    data = _signature(word, reopened[0] if reopened else None) | {
+    data = _signature(site, word) | {
         "stands": set_hash(rows) == word.said["hash"] and len(rows) == word.said["records"],
         "set": word.said["set"],
         "rows": [decision_row(site, row) for row in rows[-PAGE:]],
@@ -166,4 +172,5 @@ __all__ = [
     "signed_rows",
     "signoff",
     "signoffs",
+    "waits",
 ]

@@ -23,10 +23,11 @@ from starlette.types import ASGIApp
 from cmf.codec import dumps
 from pipeline.display import visible
 from pipeline.errors import AuditError, PipelineError, StoreError
-from pipeline.review import actions, approving, detail, lists, oversight, revisions
+from pipeline.review import actions, approving, detail, lists, oversight, report, revisions
 from pipeline.review.access import Doorkeeper, Forms, Named, Person, Role, SignedIn
 from pipeline.review.charts import HEIGHT, WIDTH
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit
+from pipeline.review.words import Disposition
 
 _log: Final = logging.getLogger("pipeline.review")
 MAX_FORM: Final = 64 * 1024
@@ -58,6 +59,7 @@ _LISTS: Final[dict[str, _Handler]] = {
     "/sessions": lists.sessions,
     "/decisions": lists.decisions,
     "/charts": oversight.charts,
+    "/report": report.report,
 }
 _PAGES: Final[dict[str, _Handler]] = {
     "/session": detail.session,
@@ -78,9 +80,11 @@ _FORMS: Final[dict[str, _Handler]] = {
     "/decisions/{id}/reveal": actions.reveal,
     "/decisions/{id}/ask": actions.ask,
     "/asks/{id}": actions.grant,
+    "/review": actions.review_found,
     "/session/review": actions.review_session,
     "/sign": actions.sign,
     "/signoffs/{id}/reopen": actions.reopen,
+    "/signoffs/{id}/second": actions.second,
     "/overrides/{id}/end": approving.end_override,
     "/approvals/{id}": approving.decide,
     "/approvals/{id}/show": approving.look,
@@ -131,6 +135,7 @@ class _Web:
             lstrip_blocks=True,
         )
         self._templates.globals |= {"link": self.link, "toggled": lists.toggled, "WIDTH": WIDTH, "HEIGHT": HEIGHT}
+        self._templates.globals["dispositions"] = [one.value for one in Disposition]
         self._templates.filters |= {"seen": _seen, "lines": _lines, "code": _code}
 
     def link(self, path: str, **params: Any) -> str:

@@ -69,7 +69,7 @@ def _fits(kind: str, said: Mapping[str, Any]) -> bool:
         case "signoff", {"action": "sign", "set": dict() as places, "counts": dict(), "records": int()}:
             texts = all(isinstance(said.get(name), str) for name in ("scope", "said", "hash"))
             return texts and _session_fits(said) and all(map(_are_stretches, places.values()))
-        case "signoff", {"action": "reopen", "of": str()}:
+        case "signoff", {"action": "reopen", "of": str()} | {"action": "second", "of": str(), "hash": str()}:
             return _session_fits(said)
         case "sample", {"ids": list() as ids, "query": str(), "seed": str(), "size": int(), "by_rule": bool()}:
             return all(isinstance(one, str) for one in ids)
@@ -77,9 +77,22 @@ def _fits(kind: str, said: Mapping[str, Any]) -> bool:
             return True
         case "review", _:
             texts = all(isinstance(said.get(name, ""), str) for name in ("decision", "comment", "assignee"))
+            several = said.get("decisions", [])
+            texts = texts and isinstance(several, list) and all(isinstance(one, str) for one in several)
             return texts and _session_fits(said) and said.get("disposition", "ok") in set(Disposition)
         case _:
             return kind == "export"
+
+
+def needs_second(signature: Word) -> bool:
+    """Whether a signature counts only once another person has signed the same set."""
+    return signature.said.get("needs") == 2
+
+
+def seconds(word: Word, signature: Word) -> bool:
+    """Whether a word is the second signature under the first: another person's, of the same set."""
+    same = word.said["action"] == "second" and word.said["hash"] == signature.said["hash"]
+    return same and needs_second(signature) and word.by != signature.by
 
 
 def _session_fits(said: Mapping[str, Any]) -> bool:
@@ -137,4 +150,16 @@ def sampled(rows: Sequence[Placed], seed: str, size: int) -> list[Placed]:
     return sorted(drawn, key=lambda row: row.seq, reverse=True)
 
 
-__all__ = ["KINDS", "MAX_TEXT", "SCHEMA", "Disposition", "Word", "ranges_of", "sampled", "set_hash", "word_of"]
+__all__ = [
+    "KINDS",
+    "MAX_TEXT",
+    "SCHEMA",
+    "Disposition",
+    "Word",
+    "needs_second",
+    "ranges_of",
+    "sampled",
+    "seconds",
+    "set_hash",
+    "word_of",
+]

@@ -17,19 +17,21 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 from tests.pipeline.review.traffic import HOSTILE, Client, keep, opened, record
 
+from cmf import SubjectExtension
 from pipeline.audit.bundle import verify_bundle
 from pipeline.audit.verification import verify
 from pipeline.decision import Effect, Mode
 from pipeline.excused import Excused
 from pipeline.review.access import Forms, Named, Person, Proxied, Role
-from pipeline.review.site import Site
+from pipeline.review.site import Site, Visit
 from pipeline.review.web import HEADERS, build_site
 from pipeline.review.words import sampled, set_hash
+from pipeline.store.acts import TWO_PEOPLE
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import stored_records
 
-READ = ("/sessions", "/decisions", "/approvals", "/signoffs", "/policies", "/integrity", "/charts", "/sign")
+READ = ("/sessions", "/decisions", "/approvals", "/signoffs", "/policies", "/integrity", "/charts", "/report", "/sign")
 
 
 @pytest.fixture
@@ -421,6 +423,113 @@ def test_the_places_that_were_signed_are_the_set_though_other_records_lie_betwee
     assert len(rows) == 6
     assert set_hash(rows) == body["hash"]
     assert sum(len(stretches) for stretches in body["set"].values()) == 3  # type: ignore[union-attr, attr-defined]
+
+
+@pytest.mark.spec("REV-41")
+def test_what_is_said_of_all_that_was_found_is_said_of_what_was_there_then(client: Client, store: Store) -> None:
+    q = "verdict:deny"
+    upto = str(client.json("/decisions", q=q)["upto"])
+    settled = first(client, "session:s1 verdict:deny")
+    client.post(f"/decisions/{settled}/review", disposition="incident")
+    later = keep(store, record("deny", session="later"))
+    form = {"q": q, "upto": upto, "disposition": "false_positive", "assignee": "bob"}
+
+    for wrong in ({"upto": "x"}, {"upto": ""}, {"q": "subject:nobody"}, {"disposition": "", "assignee": ""}):
+        assert client.post("/review", **{**form, **wrong}).status_code == 422
+    assert client.post("/review", **form).status_code == 303
+
+    assert client.json("/decisions", q="disposition:false_positive")["decisions"] == 3
+    assert client.json("/decisions", q="disposition:incident")["decisions"] == 1
+    assert client.json("/decisions", q="assignee:bob")["decisions"] == 4
+    assert client.json("/decisions", q="needs:review verdict:deny")["rows"][0]["id"] == later[0]
+    *_, body = said(store, "review")
+    assert len(body["decisions"]) == 4  # type: ignore[arg-type]
+    assert client.json(f"/decisions/{settled}")["words"][-1]["assignee"] == "bob"
+    assert Client(Site(store), Role.VIEWER).post("/review", **form).status_code == 403
+
+
+@pytest.mark.spec("REV-39")
+def test_where_two_people_are_needed_a_period_is_signed_once_the_second_signed(store: Store) -> None:
+    site = Site(store)
+    ann, bob = Client(site, name="ann"), Client(site, name="bob")
+    two = SubjectExtension(id="x", permissions=frozenset({TWO_PEOPLE}))
+    store.contents().eyes.need_two(True, actor=two, reason="our rule")
+
+    def sign(client: Client, **form: str) -> str:
+        shown = client.json("/sign", **form)
+        return str(client.post("/sign", hash=shown["hash"], **form).headers["location"])
+
+    def signed() -> int:
+        return int(ann.json("/decisions", q="signed:yes")["decisions"])
+
+    assert ann.json("/sign", q="since:2026-01-01")["two"] is True
+    sign(ann, subject="id:ann", session="s1")
+    assert signed() == 2
+    path = sign(ann, q="since:2026-01-01")
+    assert (signed(), ann.json(path)["waits"]) == (2, True)
+    assert ann.post(f"{path}/second").status_code == 409
+    assert Client(site, Role.REVIEWER, "rita").post(f"{path}/second").status_code == 403
+    assert "waits for a second" in ann.get("/signoffs").text
+    assert "Sign as the second" not in ann.get(path).text
+    assert "Sign as the second" in bob.get(path).text
+    assert bob.post(f"{path}/second", comment="Seen.").status_code == 303
+    assert signed() == Client(Site(store)).json("/decisions", q="signed:yes")["decisions"] == 5
+    assert (ann.json(path)["waits"], ann.json(path)["second"]["by"]) == (False, "bob")
+    assert bob.post(f"{path}/second").status_code == 409
+    ann.post(f"{path}/reopen", comment="Missed one.")
+    assert signed() == 0
+    other = sign(bob, q="verdict:deny")
+    ann.post(f"{other}/reopen", comment="Not yet.")
+    assert ann.post(f"{other}/second").status_code == 409
+    assert [body["action"] for body in said(store, "signoff")] == ["sign", "sign", "second", "reopen", "sign", "reopen"]
+
+
+@pytest.mark.spec("REV-39")
+def test_a_second_signature_that_somebody_wrote_past_the_site_counts_only_if_it_is_one(store: Store) -> None:
+    site = Site(store)
+    ann = Client(site, name="ann")
+    two = SubjectExtension(id="x", permissions=frozenset({TWO_PEOPLE}))
+    store.contents().eyes.need_two(True, actor=two, reason="our rule")
+    shown = ann.json("/sign", q="verdict:deny")
+    path = str(ann.post("/sign", q="verdict:deny", hash=shown["hash"]).headers["location"])
+    of = path.rpartition("/")[2]
+
+    for who, signed in (("ann", shown["hash"]), ("bob", "0" * 64)):
+        visit = Visit(Person(who, Role.SIGNER), {})
+        site.record(visit, "signoff", "second", {"of": of, "hash": signed})
+
+    assert ann.json(path)["waits"] is True
+    assert ann.json("/decisions", q="signed:yes")["decisions"] == 0
+
+
+@pytest.mark.spec("REV-40")
+def test_a_report_says_by_week_what_was_decided_and_what_people_said(tmp_path: Path) -> None:
+    week = 7 * 24 * 60
+    excused = Excused("eve", "2026-12-31T00:00:00Z", "ovr_1")
+    late = [record("deny", minute=week, rule="tools/b"), record(minute=week, skipped=["content[1]"])]
+    early = [record("deny"), record("deny", excused=excused), record("deny", rule="engine", mode=Mode.OBSERVE)]
+    with opened(tmp_path, *early, record("require_approval"), record(effect=Effect.REDACT), *late) as store:
+        client = Client(Site(store))
+        client.post(f"/decisions/{early[0].id}/review", disposition="false_positive")
+        client.post(f"/decisions/{early[1].id}/review", disposition="ok")
+        newer, older = client.json("/report")["weeks"]
+        rules = {row["rule"]: row for row in client.json("/report")["rules"]}
+        page, rows = client.get("/report").text, list(csv.DictReader(io.StringIO(client.get("/report.csv").text)))
+        nothing = client.get("/report", q="subject:nobody").text
+
+    assert (newer["week"], newer["from"], older["week"]) == ("2026-W02", "2026-01-05", "2026-W01")
+    assert [newer[name] for name in ("decisions", "denied", "not_judged", "open", "reviewed")] == [2, 1, 1, 2, 0]
+    assert (newer["false_positive_percent"], newer["mean_seconds_to_review"]) == (None, None)
+    figures = ("decisions", "denied", "held", "edited", "went_on_in_outage", "overridden", "open", "reviewed")
+    assert [older[name] for name in figures] == [5, 3, 1, 1, 1, 1, 3, 2]
+    assert older["false_positive_percent"] == 50.0
+    assert older["mean_seconds_to_review"] > 0
+    assert older["rules"] == {"tools/a": 4, "engine": 1}
+    assert (rules["tools/a"]["reviewed"], rules["tools/b"]["denied"]) == (2, 1)
+    assert "50.0 %" in page
+    assert "override%3A%2A" in page
+    assert [row["week"] for row in rows] == ["2026-W02", "2026-W01"]
+    assert "Nothing fits." in nothing
 
 
 @pytest.mark.spec("REV-22")
