@@ -79,6 +79,7 @@ class SchemaName(StrEnum):
     DECISION = "decision"
     PROFILES = "profiles"
     CASE = "case"
+    CONFIG = "config"
 
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or - for standard input.")]
@@ -209,7 +210,7 @@ def pins(
 def schema(
     name: Annotated[SchemaName, typer.Argument(help="What to describe.")] = SchemaName.VIEW,
 ) -> None:
-    """Print a JSON Schema: of the policy input, a message, a decision, tool profiles, or files of test cases."""
+    """Print a JSON Schema: of the policy input, a message, a decision, tool profiles, test cases, or cmf.yaml."""
     from pipeline.cli.schema import run
 
     run(name.value)

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import typer
 
 from pipeline.case_schema import case_schema
-from pipeline.schemas import schema_of
+from pipeline.schemas import DIALECT, schema_of
 
 
 def run(name: str) -> None:
     """Print one schema, indented."""
-    typer.echo(json.dumps(case_schema() if name == "case" else schema_of(name), indent=2))
+    typer.echo(json.dumps(_schema(name), indent=2))
+
+
+def _schema(name: str) -> dict[str, Any]:
+    if name == "case":
+        return case_schema()
+    if name != "config":
+        return schema_of(name)
+    from pipeline.gateway.settings import Settings  # with all that a gateway needs
+
+    schema = Settings.model_json_schema()
+    del schema["required"]  # the store: beside the file, where it names none
+    return {"$schema": DIALECT, **schema}

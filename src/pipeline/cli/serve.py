@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import importlib.resources
+import os
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ import yaml
 
 from cmf.codec import dumps
 from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.errors import ConfigError
 from pipeline.gateway import workers
 from pipeline.gateway.config_file import Loaded, load
 from pipeline.gateway.identity import hash_of, new_key
@@ -83,8 +85,22 @@ def check(config: Path) -> None:
             settings = loaded.settings.model_copy(update=scratched)
             with built(settings), reviewing(settings):
                 pass
+        _can_be_kept(loaded.settings.store)
     routes, upstreams = len(loaded.settings.routes), len(loaded.settings.upstreams)
     typer.echo(f"ok: {routes} route{'s'[: routes != 1]}, {upstreams} upstream{'s'[: upstreams != 1]}")
+
+
+def _can_be_kept(store: str | Path) -> None:
+    """Nothing if this user could open that file, or make it; a server is not asked."""
+    if isinstance(store, str):
+        return
+    home = store.parent
+    if not home.is_dir():
+        raise ConfigError("the store's directory is not there", path=str(home), hint=f"mkdir -p {home}")
+    for place in (home, *([store] if store.exists() else ())):
+        if not os.access(place, os.R_OK | os.W_OK):
+            hint = "give it to the user who serves, or name another `store`"
+            raise ConfigError("this user cannot write the store", path=str(place), hint=hint)
 
 
 def make_key(name: str, subject: str, roles: Sequence[str]) -> None:
@@ -93,6 +109,15 @@ def make_key(name: str, subject: str, roles: Sequence[str]) -> None:
     who: dict[str, object] = {"id": subject} | ({"roles": list(roles)} if roles else {})
     typer.echo(yaml.safe_dump([{"name": name, "hash": hash_of(key), "subject": who}], sort_keys=False), nl=False)
     typer.echo(f"the key, shown once: {key}", err=True)
+
+
+def new() -> None:
+    """Print settings to begin with; on standard error what to do next, and the key whose hash they hold, once."""
+    key = new_key()
+    text = importlib.resources.files("pipeline").joinpath("gateway", "begin.yaml").read_text(encoding="utf-8")
+    typer.echo(text.replace("HASH", hash_of(key)), nl=False)
+    typer.echo(f"the key of a client, shown once: {key}", err=True)
+    typer.echo("next: with this as cmf.yaml, and OPENAI_API_KEY set: cmf config check && cmf serve", err=True)
 
 
 @contextmanager
@@ -117,4 +142,4 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield made
 
 
-__all__ = ["check", "log_to_standard_error", "make_key", "serve", "server_of", "show"]
+__all__ = ["check", "log_to_standard_error", "make_key", "new", "serve", "server_of", "show"]

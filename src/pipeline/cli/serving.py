@@ -38,6 +38,14 @@ def serve(
     work.serve(config=config, demo=demo, port=port, quiet=quiet)
 
 
+@config_commands.command("new")
+def new() -> None:
+    """Print a cmf.yaml to begin with, and a client's key: cmf config new > cmf.yaml."""
+    from pipeline.cli import serve as work
+
+    work.new()
+
+
 @config_commands.command("show")
 def show(
     config: ConfigOption = DEFAULT,

@@ -82,7 +82,9 @@ class Claims(Section):
     teams: ClaimPath | None = None
     kept: tuple[str, ...] = ()  # claims that policy sees as they are
 
-    @field_validator("id", "roles", "permissions", "teams", mode="before")
+    @field_validator(
+        "id", "roles", "permissions", "teams", mode="before", json_schema_input_type=str | list[str] | None
+    )
     @classmethod
     def _steps(cls, said: Any) -> Any:
         return (said,) if isinstance(said, str) else said

@@ -18,7 +18,7 @@ def _chain(said: object) -> object:
     return [one.strip() for one in said.split(",")] if isinstance(said, str) else said
 
 
-Chain = Annotated[tuple[Target, ...], BeforeValidator(_chain)]
+Chain = Annotated[tuple[Target, ...], BeforeValidator(_chain, json_schema_input_type=str | list[str])]
 
 
 class WindowMode(Section):

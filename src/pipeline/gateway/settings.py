@@ -189,7 +189,7 @@ class Settings(Section):
     mode: Mode = Mode.ENFORCE
     environment: str | None = None
     policy_seconds: Seconds = 1.0
-    store: Annotated[str | Path, BeforeValidator(_place)]
+    store: Annotated[str | Path, BeforeValidator(_place, json_schema_input_type=str)]
     audit: Audit = Audit()
     sessions: SessionSettings = SessionSettings()
     seal_key: Secret | None = None

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 import yaml
 from tests.pipeline.gateway.servers import until
@@ -20,6 +21,14 @@ from pipeline.cli.commands import app
 from pipeline.gateway.identity import hash_of
 
 UP = {"dialect": "anthropic_messages", "base_url": "https://h", "key": {"env": "NO_SUCH_KEY"}}
+ISSUER = {
+    "name": "a",
+    "issuer": "i",
+    "audience": ["b"],
+    "algorithms": ["RS256"],
+    "keys": {"file": "f"},
+    "claims": {"id": "sub"},
+}
 SETTINGS = {"upstreams": {"up": UP}, "routes": [{"name": "all", "upstream": "up"}], "anonymous": True}
 
 
@@ -136,6 +145,49 @@ def _answers(url: str) -> bool:
         return post(url, "/healthz", None)[0] == 405
     except OSError:
         return False
+
+
+@pytest.mark.spec("CLI-60")
+def test_settings_to_begin_with_begin_and_hold_the_key_that_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = cmf("config", "new")
+    (tmp_path / "cmf.yaml").write_text(made.stdout, encoding="utf-8")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+
+    found = cmf("config", "check", "-c", str(tmp_path / "cmf.yaml"))
+
+    assert (found.exit_code, found.stdout) == (0, "ok: 1 route, 1 upstream\n"), found.stderr
+    key = next(word for word in made.stderr.split() if word.startswith("cmf_"))
+    assert yaml.safe_load(made.stdout)["keys"][0]["hash"] == hash_of(key)
+    assert key not in made.stdout
+    assert made.stdout != cmf("config", "new").stdout
+
+
+@pytest.mark.spec("CLI-60")
+@pytest.mark.parametrize("place", ["missing/cmf.db", "closed/cmf.db"])
+def test_check_finds_a_store_that_nobody_could_write(
+    config: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closed").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "closed")  # root may write anywhere
+    Path(config).write_text(yaml.safe_dump(SETTINGS | {"store": place}), encoding="utf-8")
+    monkeypatch.setenv("NO_SUCH_KEY", "sk-canary")
+
+    found = cmf("config", "check", "-c", config)
+
+    assert found.exit_code == 2
+    assert str(tmp_path / place.split("/")[0]) in found.stderr
+
+
+@pytest.mark.spec("CLI-60")
+def test_the_schema_takes_what_is_settings_and_nothing_else() -> None:
+    printed = json.loads(cmf("schema", "config").stdout)
+    valid = jsonschema_rs.validator_for(printed).is_valid
+
+    assert valid(yaml.safe_load(cmf("config", "new").stdout))
+    assert valid({"aliases": {"a": "x,y/z"}, "issuers": [ISSUER]})
+    assert not valid({"rotues": []})
 
 
 @pytest.mark.spec("CLI-61")

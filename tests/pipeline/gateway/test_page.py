@@ -36,3 +36,14 @@ def test_the_page_shows_what_the_demo_does(tmp_path: Path) -> None:
             assert shown.getvalue().strip() == expected
 
     assert len(blocks) == 2
+
+
+@pytest.mark.spec("GW-1")
+def test_settings_that_a_page_shows_as_a_whole_are_settings(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "cmf.yaml").write_text(shown, encoding="utf-8")
+
+    found = config_file.load(tmp_path / "cmf.yaml", {}).settings
+
+    assert [route.name for route in found.routes] == ["claude", "quick", "trial"]
