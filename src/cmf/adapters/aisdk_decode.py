@@ -211,6 +211,8 @@ def _read_tool(fields: Fields, kind: str, at: int, names: Names, reading: _Readi
     call_id = fields.take("toolCallId", str)
     if name is None or call_id is None or call_id in reading.calls:
         return False
+    if not name and not (dynamic and fields.peek("input") is None):
+        return False  # a part without a name is a result whose call is in an earlier message, and nothing else
     key = "rawInput" if fields.peek("input") is None and fields.peek("rawInput") is not None else "input"
     given = fields.peek(key)
     if given is not None and not isinstance(given, FrozenDict | str):

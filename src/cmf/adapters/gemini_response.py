@@ -87,7 +87,7 @@ def read_response(whole: dict[str, Any]) -> Response:
             candidates = [_blocked(blocked.peek("blockReason"))]
         put(fields, "promptFeedback", blocked)
     if cut:
-        candidates = _marked(candidates or ([] if error is not None else [_unsaid()]))
+        candidates = [_partial(each) for each in candidates or ([] if error is not None else [_unsaid()])]
     return trusted(
         Response,
         choices=tuple(candidates),
@@ -96,12 +96,6 @@ def read_response(whole: dict[str, Any]) -> Response:
         error=error,
         extra=fields.rest(FORMAT),
     )
-
-
-def _marked(choices: list[Choice]) -> list[Choice]:
-    """The choices of a cut stream: partial where they had no end, all of them if each seemed to have one."""
-    ended = all(choice.stop_reason is not None for choice in choices)
-    return [_partial(choice) if ended or choice.stop_reason is None else choice for choice in choices]
 
 
 def _partial(choice: Choice) -> Choice:

@@ -42,6 +42,8 @@ PARTS: list[tuple[dict[str, Any], type]] = [
     ({"type": "data-weather", "data": {"a": 1}, "id": "d"}, OpaquePart),
     ({"type": "step-start", "odd": 1}, OpaquePart),
     ({"type": "hologram"}, OpaquePart),
+    ({"type": "tool-", "toolCallId": "c", "state": "input-available", "input": {"a": 1}}, OpaquePart),
+    ({"type": "dynamic-tool", "toolName": "", "toolCallId": "c", "input": {}}, OpaquePart),
     ({"type": 5}, OpaquePart),
     ({}, OpaquePart),
     (tool("input-available", input={"a": 1}), ToolCallPart),

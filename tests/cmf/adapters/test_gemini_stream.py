@@ -32,6 +32,15 @@ class TestStreams:
         assert GEMINI.to_wire_response(response) == chunk
 
     @pytest.mark.spec("GEM-21")
+    def test_no_candidate_of_a_cut_stream_is_complete(self) -> None:
+        ended: dict[str, Any] = {"content": {"parts": [{"text": "a"}]}, "index": 1, "finishReason": "STOP"}
+        going: dict[str, Any] = {"content": {"parts": [{"text": "b"}]}, "index": 0}
+
+        choices = GEMINI.from_wire_response(GEMINI.fold_events(chunks({"candidates": [going, ended]}))).choices
+
+        assert [choice.message.status for choice in choices] == [MessageStatus.PARTIAL] * 2
+
+    @pytest.mark.spec("GEM-21")
     def test_a_part_after_a_reason_takes_it_back(self) -> None:
         code = answered({"executableCode": {"language": "PYTHON", "code": "1"}})
         more = {"candidates": [{"content": {"role": "model", "parts": [{"codeExecutionResult": {"outcome": "X"}}]}}]}
