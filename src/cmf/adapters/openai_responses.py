@@ -16,14 +16,14 @@ from cmf.adapters.loss import drop_foreign_extras
 from cmf.adapters.openai_responses_decode import decode_answer, decode_envelope
 from cmf.adapters.openai_responses_encode import encode_answer, encode_envelope
 from cmf.adapters.openai_responses_fold import fold
-from cmf.adapters.openai_responses_items import FORMAT, KINDS
+from cmf.adapters.openai_responses_items import FORMAT, KINDS, PARTIAL
 from cmf.adapters.openai_responses_read import ItemReader
 from cmf.adapters.openai_responses_write import ItemWriter, default_form, in_form, message_form
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
 from cmf.capabilities import ModelCapabilities, lookup
 from cmf.content import Part, TextPart
-from cmf.enums import Role
+from cmf.enums import MessageStatus, Role
 from cmf.frozen import FrozenDict, freeze, frozen_mapping, thaw
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.request import Request, Response
@@ -254,7 +254,8 @@ def _emittable(body: Any) -> Any:
 
 def _says(spelt: Any, response: Response) -> bool:
     """Whether a body decodes to this very response, the folder's marks aside."""
-    again, _ = decode_answer(freeze(spelt))
+    cut = any(one.message.status is MessageStatus.PARTIAL and one.stop_reason is None for one in response.choices)
+    again, _ = decode_answer(freeze({**spelt, PARTIAL: True} if cut else spelt))
     return layout.said(_unmarked(again)) == layout.said(_unmarked(response))
 
 

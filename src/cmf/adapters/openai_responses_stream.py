@@ -206,12 +206,16 @@ class Ear:
         """Text that no event told of, in a final response that has it."""
         output = response.get("output") if isinstance(response, dict) else None
         for at, item in enumerate(output if isinstance(output, list) else []):
-            content = item.get("content") if isinstance(item, dict) and item.get("type") == "message" else None
+            if not isinstance(item, dict) or item.get("type") != "message":
+                continue
+            content, name = item.get("content"), item.get("id")
+            heard_at = self._places.get(name, at) if isinstance(name, str) else at  # some servers leave items out
             for n, part in enumerate(content if isinstance(content, list) else []):
                 kind = part.get("type") if isinstance(part, dict) else None
                 text = part.get(_TEXT_EVENTS[kind][0]) if isinstance(kind, str) and kind in _TEXT_EVENTS else None
                 if isinstance(text, str):
-                    yield from self._spoken(f"response.{kind}", "done", text, {"output_index": at, "content_index": n})
+                    place = {"output_index": heard_at, "content_index": n}
+                    yield from self._spoken(f"response.{kind}", "done", text, place)
 
 
 _SPOKEN: Final[dict[str, type[TextDelta] | type[ThinkingDelta]]] = {

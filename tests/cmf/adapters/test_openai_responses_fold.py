@@ -265,6 +265,28 @@ def test_text_of_events_without_a_number_is_heard_once() -> None:
 
 
 @pytest.mark.spec("RSP-15")
+def test_text_of_an_item_that_the_final_response_has_elsewhere_is_heard_once() -> None:
+    item = said("hello", id="msg_9")
+    stream = events(
+        {"type": "response.output_item.added", "output_index": 3, "item": {**item, "content": []}},
+        {"type": "response.output_text.delta", "output_index": 3, "content_index": 0, "delta": "hello"},
+        {"type": "response.completed", "response": answer_body(ITEMS["reasoning"], item)},
+    )
+
+    assert [event.text for event in heard(stream) if isinstance(event, TextDelta)] == ["hello"]
+
+
+@pytest.mark.spec("RSP-13")
+def test_a_cut_stream_without_a_response_comes_back_as_it_is() -> None:
+    body = ADAPTER.fold_events([{"data": "gateway timeout"}])
+
+    response = ADAPTER.from_wire_response(body)
+
+    assert ADAPTER.to_wire_response(response) == unmarked(body) == {"output": []}
+    assert unmarked(ADAPTER.fold_events(ADAPTER.to_wire_events(response))) == {"output": []}
+
+
+@pytest.mark.spec("RSP-15")
 def test_a_partial_answer_streams_without_an_end() -> None:
     response = ADAPTER.from_wire_response(ADAPTER.fold_events(streamed("a", "b")))
 
