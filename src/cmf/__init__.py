@@ -90,3 +90,8 @@ def __getattr__(name: str) -> Any:
 
     globals().update({each: getattr(exports, each) for each in __all__})
     return globals()[name]
+
+
+def __dir__() -> list[str]:
+    """The names there are, for whoever completes or lists them."""
+    return sorted([*globals(), *__all__])

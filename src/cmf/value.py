@@ -139,8 +139,8 @@ def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
     more = error.error_count() - 1
     also = f" (and {more} more)" if more else ""
     title = error.title if error.title.isidentifier() else "value"
-    # Of a wrong tag pydantic quotes what it found, which is content.
-    why = "unknown tag" if first["type"] == "union_tag_invalid" else first["msg"].removeprefix("Value error, ")
+    said = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
+    why = "unknown tag" if first["type"] == "union_tag_invalid" else said  # of a wrong tag pydantic quotes content
     message = f"{title}: {why}{also}"
     return ShapeError(message, path=path, code=f"shape.{first['type'].replace('_', '-')}")
 

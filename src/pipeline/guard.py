@@ -10,6 +10,7 @@ with guard.session("s1", subject={"id": "ann"}):
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 from cmf.capabilities import ModelCapabilities
@@ -20,7 +21,7 @@ from pipeline.ambient import Block, ambient, within
 from pipeline.assembly import Config, EngineName, Policies
 from pipeline.context import Context
 from pipeline.decision import OUTAGE_RULES, Action, Decision
-from pipeline.errors import ApprovalRequired, CallError, Denied, PolicyUnavailable, SessionError
+from pipeline.errors import ApprovalRequired, CallError, ConfigError, Denied, PolicyUnavailable, SessionError
 from pipeline.events import Events
 from pipeline.guarded_model import ModelCall, ModelFunction
 from pipeline.guarded_tool import ToolCall, ToolFunction
@@ -74,6 +75,9 @@ class Guard:
         overrides: Overrides | None = None,
         store: Store | None = None,
     ) -> None:
+        if isinstance(store, str | PathLike):
+            hint = "write Store.at(file), from pipeline.store.database; whoever opens a store closes it"
+            raise ConfigError("a store is an open one, no path", code="config.store", hint=hint)
         if store is not None:
             from pipeline.recorder import Recorder  # it takes SQLAlchemy, which nobody else here needs
 
@@ -92,6 +96,10 @@ class Guard:
         )
         self._tools: list[ToolFunction] = []
         self._own = object()  # tells the blocks of this guard from another's
+
+    def __repr__(self) -> str:
+        rules = len(self.policies.rules)
+        return f"<Guard {rules} rule{'s'[: rules != 1]}, revision {self.revision[:12]}, {len(self._tools)} tools>"
 
     def __enter__(self) -> Guard:
         return self
@@ -288,9 +296,17 @@ class Guard:
         """The functions under `tool`, as definitions to offer to a model; in the order in which they came."""
         return tuple(tool.definition for tool in self._tools)
 
+    @overload
+    def model(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
     def model(
-        self, *, model: str | None = None, dialect: str | None = None
-    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        self, /, *, model: str | None = None, dialect: str | None = None
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    def model(
+        self, function: Callable[..., Any] | None = None, /, *, model: str | None = None, dialect: str | None = None
+    ) -> Any:
         """The function as a model: each request is judged before it is asked, and its response before it is given on.
 
         The function takes one request and nothing else: a `Request`, and gives a `Response`; or with `dialect` a body
@@ -298,19 +314,20 @@ class Guard:
         with `dialect` the format's; they are held until the whole was judged, and made anew from what policy left.
 
         Args:
+            function: plain, `async`, a generator or an async generator.
             model: `<provider>:<model>` that is asked, whatever the request says; by default the request's.
             dialect: a wire format (`openai_chat`, `anthropic_messages` …), or None.
 
         Raises (when called): as `tool` does; CmfError where a body cannot be read.
         """
 
-        def made(function: Callable[P, R]) -> Callable[P, R]:
+        def made(function: Callable[..., Any]) -> Callable[..., Any]:
             asks = ModelFunction(function, model=model, dialect=dialect)
             return self._wrapped(
                 function, lambda args, kwargs: ModelCall(asks, self._context(), self.events, args, kwargs)
             )
 
-        return made
+        return made if function is None else made(function)
 
     # -- content by reference ------------------------------------------------------------------------------------------
 

@@ -34,6 +34,14 @@ def test_all_names_exactly_what_the_exports_offer(package: str) -> None:
 
 
 @DOORS
+def test_what_is_offered_can_be_completed(package: str) -> None:
+    """Lazy or not: `dir` is what editors and notebooks ask."""
+    door = importlib.import_module(package)
+
+    assert set(door.__all__) <= set(dir(door))
+
+
+@DOORS
 def test_every_exported_class_and_function_says_what_it_is(package: str) -> None:
     door = importlib.import_module(package)
     exported = ((name, getattr(door, name)) for name in door.__all__)

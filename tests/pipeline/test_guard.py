@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.conftest import Rules, write_rules
 
 from cmf import Extensions, Message, Request, SecurityExtension, TextPart, ToolCallPart, ToolResultPart
-from pipeline import ApprovalRequired, Config, Denied, Guard, PolicyError, PolicyUnavailable, as_stage
+from pipeline import ApprovalRequired, Config, ConfigError, Denied, Guard, PolicyError, PolicyUnavailable, as_stage
 from pipeline.policy_set import load, shipped
 
 DENY = 'deny contains {"code": "test.no", "reason": "You may not."} if contains(input.content, "no")'
@@ -162,3 +162,13 @@ def test_the_shipped_policies_mask_a_key_label_it_and_stop_the_mail() -> None:
         guard.check(mail, session="s")
     assert caught.value.code == "data.label-to-sink"
     assert guard.decide(mail).action == "forward"
+
+
+def test_a_guard_says_what_it_judges_by_and_what_it_cannot_be_made_of(guarded: Rules, tmp_path: Path) -> None:
+    guard = guarded({"deny": DENY})
+
+    assert repr(guard) == f"<Guard 1 rule, revision {guard.revision[:12]}, 0 tools>"
+    with pytest.raises(ConfigError, match=r"Store\.at"):
+        Guard(store=tmp_path / "cmf.db")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="from_wire_request"):
+        guard.decide([{"role": "user", "content": "x"}])  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def text_of(items: list[dict[str, Any]]) -> str:
 
 @pytest.mark.spec("GRD-12")
 def test_a_request_that_is_refused_is_never_asked(guard: Guard) -> None:
-    @guard.model()
+    @guard.model
     def ask(request: Request) -> Response:
         raise AssertionError("asked")
 
