@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pipeline.new_store import migrated
 from tests.pipeline.postgres_server import Postgres, running_postgres
 from tests.pipeline.redis_server import running_redis
 from tests.pipeline.session_stores import Clock
@@ -86,7 +87,7 @@ def postgres() -> Iterator[Postgres]:
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store on each kind of database in turn."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'store.sqlite3'}"
+        url = f"sqlite:///{migrated(tmp_path / 'store.sqlite3')}"
     else:
         url = request.getfixturevalue("postgres").new()
     with Store(url, key=tmp_path / "audit.pem") as opened:
@@ -99,7 +100,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Itera
     if request.param == "memory":
         yield MemorySessions(clock)
     elif request.param == "sqlite":
-        with Store.at(tmp_path / "store.sqlite3") as database:
+        with Store.at(migrated(tmp_path / "store.sqlite3")) as database:
             yield database.sessions(clock=clock, timeout_seconds=60)
     elif request.param == "postgresql":
         with Store(request.getfixturevalue("postgres").new(), key=tmp_path / "audit.pem") as database:

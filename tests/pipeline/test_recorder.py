@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
+from tests.pipeline.new_store import migrated
 from tests.pipeline.run_records import made_record
 from tests.pipeline.test_sessions_killed import finished, started
 
@@ -33,7 +34,7 @@ ALL = 1_500  # records of a reader's page and a half
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.at(tmp_path / "s.sqlite3") as store:
+    with Store.at(migrated(tmp_path / "s.sqlite3")) as store:
         yield store
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.conversations import PROFILES, calls, says
+from tests.pipeline.new_store import migrated
 from tests.pipeline.test_pipeline import Broken
 
 from cmf import Message, Request, SubjectExtension, ToolCallPart
@@ -41,7 +42,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.at(tmp_path / "s.sqlite3") as store:
+    with Store.at(migrated(tmp_path / "s.sqlite3")) as store:
         yield store
 
 

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from sqlalchemy import delete, event, select
 from sqlalchemy.exc import OperationalError
+from tests.pipeline.new_store import migrated
 from tests.pipeline.run_records import made_record
 
 from pipeline.audit.exporting import HeadFile, read_heads
@@ -29,7 +30,7 @@ NO_HEAD = '{"log":"a","size":"1","root":"","first":0,"batch":"","at":0,"key":"",
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.at(tmp_path / "s.sqlite3") as store:
+    with Store.at(migrated(tmp_path / "s.sqlite3")) as store:
         yield store
 
 

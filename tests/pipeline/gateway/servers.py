@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
+from tests.pipeline.new_store import migrated
 
 from pipeline.cli.serve import server_of
 from pipeline.gateway import config_file
@@ -50,6 +51,8 @@ def serving(
 ) -> Iterator[str]:
     """The address of a gateway with these settings; what they do not say is one route to a script, for all."""
     file = home / f"{name}.yaml"
+    if "store" not in body:
+        migrated(home / f"{name}.db")
     whole = {
         "anonymous": "keys" not in body,
         "store": f"{name}.db",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.pipeline.conftest import write_rules
+from tests.pipeline.new_store import migrated
 from tests.pipeline.review.test_web import said
 from tests.pipeline.review.traffic import Client, judged, keep, record
 
@@ -34,7 +35,7 @@ def asked(folder: Path, *, key: bytes | None = KEY) -> Iterator[tuple[Store, Gua
     """A store in which `ann` has asked to pay, and the guard that held it."""
     write_rules(folder / "policy", {"pays": ASKS}, kinds="tool_call")
     with (
-        Store.at(folder / "s.sqlite3") as store,
+        Store.at(migrated(folder / "s.sqlite3")) as store,
         Guard(
             folder / "policy", config=Config(seal_key=KEY), sessions=store.sessions(), recorder=Recorder(store)
         ) as guard,

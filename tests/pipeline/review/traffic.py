@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.testclient import TestClient
+from tests.pipeline.new_store import migrated
 from ulid import ULID
 
 from cmf.message import Message
@@ -104,7 +105,7 @@ def keep(store: Store, *records: Record) -> list[str]:
 @contextmanager
 def opened(folder: Path, *records: Record) -> Iterator[Store]:
     """A store with these records."""
-    with Store.at(folder / "s.sqlite3") as store:
+    with Store.at(migrated(folder / "s.sqlite3")) as store:
         keep(store, *records)
         yield store
 
@@ -112,7 +113,7 @@ def opened(folder: Path, *records: Record) -> Iterator[Store]:
 @contextmanager
 def judged(folder: Path, policies: PolicySet, *texts: str) -> Iterator[Store]:
     """A store with decisions about these texts of a user, and their content."""
-    with Store.at(folder / "s.sqlite3") as store:
+    with Store.at(migrated(folder / "s.sqlite3")) as store:
         config = Config(content="whole")
         with Guard(policies, config=config, sessions=store.sessions(), recorder=Recorder(store)) as guard:
             for said in texts:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from tests.pipeline.new_store import migrated
 from tests.pipeline.run_records import ANN, made_record
 from tests.pipeline.session_stores import Clock
 
@@ -37,8 +38,9 @@ NOBODY = person("mallory")
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
     """A store of each kind, all of whose records have the time of the test."""
-    file = f"sqlite:///{tmp_path / 's.sqlite3'}"
-    url = file if request.param == "sqlite" else request.getfixturevalue("postgres").new()
+    is_file = request.param == "sqlite"
+    file = tmp_path / "s.sqlite3"
+    url = f"sqlite:///{migrated(file)}" if is_file else request.getfixturevalue("postgres").new()
     with Store(url, key=tmp_path / "audit.pem", clock=clock) as opened:
         yield opened
 
