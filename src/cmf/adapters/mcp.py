@@ -98,7 +98,7 @@ class McpAdapter:
             ShapeError: no object and no list of objects, or a list of tools or messages that is not one.
         """
         raw = freeze(body)
-        if not isinstance(raw, dict | list):
+        if not isinstance(raw, dict | list) or (raw and not _has_messages(raw)):
             return stranger(raw, FORMAT)
         known = _known(context)
         response = _response(raw, known)
@@ -332,6 +332,11 @@ def _entries(messages: Sequence[Message], count: int) -> list[list[Message]]:
         if type(at) is int and 0 <= at < count:
             entries[at].append(message)
     return entries
+
+
+def _has_messages(raw: Any) -> bool:
+    """Whether a body can be a message, or a batch in which one is."""
+    return isinstance(raw, dict) or any(isinstance(one, dict) for one in raw)
 
 
 def _text(item: Any) -> str | None:

@@ -160,7 +160,7 @@ def write(said: Said, own: Mapping[str, Any], *, asking: bool = False, response:
         return body["result"]
     if envelope is None:
         envelope = {"id": _answer_id(said.messages)}
-    elif error is None and "error" in envelope and body["result"] == {}:
+    elif ("result" in envelope or (error is None and "error" in envelope)) and body.get("result") == {}:
         del body["result"]
     return {"jsonrpc": "2.0", **envelope, **body}
 

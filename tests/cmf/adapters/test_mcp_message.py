@@ -66,7 +66,7 @@ def test_a_body_that_is_no_object_is_refused() -> None:
         with pytest.raises(ShapeError):
             MCP.from_wire_request(body)
     with pytest.raises(ShapeError):
-        MCP.from_wire_response([1])
+        MCP.from_wire_response([{}, 1])
 
 
 @pytest.mark.spec("MCP-1")

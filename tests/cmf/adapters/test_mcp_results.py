@@ -159,6 +159,26 @@ def test_a_result_of_which_nothing_is_known_is_judged_as_a_whole() -> None:
     assert same_spelling(again(body, response=True), body)
 
 
+@pytest.mark.spec("MCP-7")
+@pytest.mark.parametrize("result", ["done", ["a", 1], 3.5, None])
+def test_a_result_that_is_no_object_is_shown_with_the_response(result: Any) -> None:
+    body = answer(result)
+
+    response = MCP.from_wire_response(body)
+
+    (view,) = iter_views(response)
+    assert view.to_opa_input()["input"]["properties"]["extra"]["mcp"]["envelope"]["result"] == result
+    assert same_spelling(MCP.to_wire_response(response), body)
+
+
+@pytest.mark.spec("MCP-8")
+def test_a_list_without_any_message_is_an_error_and_kept_whole() -> None:
+    response = MCP.from_wire_response(["service", "unavailable"])
+
+    assert response.error is not None
+    assert MCP.to_wire_response(response) == ["service", "unavailable"]
+
+
 @pytest.mark.spec("MCP-8")
 @pytest.mark.parametrize(
     "body",
