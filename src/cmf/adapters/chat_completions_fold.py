@@ -161,10 +161,10 @@ class _Choice:
     def _delta(self, key: str, item: Any) -> None:
         if key in _TEXTS and isinstance(item, str):
             self._text(key, item)
-        elif key == "content" and type(item) in (int, float):  # some services parse a token that is a number
-            self._text(key, dumps(item).decode())
         elif item is None:
             self._message.setdefault(key, None)
+        elif key == "content" and not isinstance(item, list):  # some services parse a piece that is a number, or JSON
+            self._text(key, dumps(item).decode())
         elif key == "content" and isinstance(item, list):
             for block in item:
                 self._block(block)

@@ -84,7 +84,7 @@ class Ear:
             thoughts = [one.get("text") or one.get("summary") for one in details if isinstance(one, dict)]
         said += [ThinkingDelta(text=text, choice=choice) for text in thoughts if text and isinstance(text, str)]
         content = delta.get("content")
-        if isinstance(content, int | float | dict):
+        if content is not None and not isinstance(content, str | list):
             content = dumps(content).decode()
         for block in content if isinstance(content, list) else ({"type": "text", "text": content},):
             self._block(block, choice, said)

@@ -80,7 +80,7 @@ class _Fold:
         body = dict(self._top)
         candidates = list(self._candidates.values())
         if self._any_candidates:
-            body["candidates"] = [candidate.body() for candidate in candidates]
+            _settle(body, "candidates", [candidate.body() for candidate in candidates], self._superseded)
         if self._superseded:
             body[SUPERSEDED] = self._superseded
         if self._unheard:
@@ -206,9 +206,10 @@ class _Candidate:
     def body(self) -> dict[str, Any]:
         body = dict(self._fields)
         if self._content is not None:
-            body["content"] = dict(self._content)
+            content = dict(self._content)
             if self._parts is not None:
-                body["content"]["parts"] = self._parts
+                content["parts"] = self._parts
+            _settle(body, "content", content, self._superseded)
         return body
 
 
@@ -231,6 +232,13 @@ def _put(holder: dict[str, Any], key: str, value: Any, superseded: list[Any]) ->
     holder[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
     if not set(_strings(old)) <= set(_strings(holder[key])):
         superseded.append({key: old})
+
+
+def _settle(holder: dict[str, Any], key: str, gathered: Any, superseded: list[Any]) -> None:
+    """Set `key` to what was gathered; what some chunk had there in another shape is kept in `superseded`."""
+    if holder.get(key):
+        superseded.append({key: holder[key]})
+    holder[key] = gathered
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -66,6 +66,21 @@ class TestStreams:
         body = answered({"text": "a"}, {"text": "b"}, {"functionCall": {"name": "f", "args": {}}}, {"text": "c"})
         assert GEMINI.fold_events(GEMINI.to_wire_events(heard(body))) == body
 
+    @pytest.mark.spec("GEM-24")
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            {"candidates": "lost1"},
+            {"candidates": [{"content": ["lost1"]}]},
+            {"candidates": [{"content": {"parts": "lost1"}}]},
+        ],
+    )
+    def test_another_shape_among_the_chunks_is_shown(self, odd: dict[str, Any]) -> None:
+        for events in (chunks(odd, answered({"text": "a"})), chunks(answered({"text": "a"}), odd)):
+            response = GEMINI.from_wire_response(GEMINI.fold_events(events))
+            assert "lost1" in shown(response)
+            assert "lost1" not in str(GEMINI.to_wire_response(response))
+
     @pytest.mark.spec("GEM-23")
     def test_streamed_arguments_are_put_in_their_places(self) -> None:
         pieces: list[dict[str, Any]] = [
