@@ -45,7 +45,7 @@ from pipeline.references import references
 from pipeline.sessions import MemorySessions
 
 APPROVAL_HEADER: Final = "x-cmf-approval-id"
-_PASSED_HEADERS: Final = ("anthropic-version", "anthropic-beta")  # they change what a body means
+PASSED_HEADERS: Final = ("anthropic-version", "anthropic-beta")  # they change what a body means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def read_request(asked: Asked) -> Request:
     streams = asked.body.get("stream") if isinstance(asked.body, dict) else None
     if streams is not None and type(streams) is not bool:  # what is not true to us may be true to an upstream
         raise Refusal(400, "request.stream", "`stream` is neither true nor false.")
-    passed = {name: asked.headers[name] for name in _PASSED_HEADERS if name in asked.headers}
+    passed = {name: asked.headers[name] for name in PASSED_HEADERS if name in asked.headers}
     try:
         adapter = adapters.get(endpoint.dialect.name)
         request = adapter.from_wire_request(asked.body, model=endpoint.model, headers=passed)
@@ -316,4 +316,4 @@ def _later(seconds: int) -> dict[str, str]:
     return {"retry-after": str(seconds)}
 
 
-__all__ = ["APPROVAL_HEADER", "Answer", "Asked", "Place", "Road", "exchange", "read_request"]
+__all__ = ["APPROVAL_HEADER", "PASSED_HEADERS", "Answer", "Asked", "Place", "Road", "exchange", "read_request"]

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from typing import Any, Final, Literal, TypeVar
 
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.gateway.exchange import PASSED_HEADERS
 from pipeline.gateway.refusal import Refusal
 from pipeline.guard import Guard
 from pipeline.integrations.asking import checked, missing
@@ -18,7 +19,7 @@ from pipeline.integrations.turn import MAX_REPLY_BYTES, Answered, Got, Judge, Re
 
 Library = Literal["httpx2", "httpx"]
 _C = TypeVar("_C")
-_OWN: Final = ("content-length", "transfer-encoding", "content-encoding", "accept-encoding", "expect")
+_OWN: Final = ("content-length", "transfer-encoding", "content-encoding", "accept-encoding", "expect", *PASSED_HEADERS)
 
 
 def transport(guard: Guard, inner: Any = None, *, library: Library = "httpx2") -> Any:
@@ -152,7 +153,9 @@ def _said(request: Any, body: bytes) -> tuple[str, str, str, dict[str, str], byt
 
 def _outgoing(http: Any, request: Any, step: Send) -> Any:
     headers = [(name, text) for name, text in request.headers.raw if name.lower().decode("ascii") not in _OWN]
-    headers.append((b"accept-encoding", b"identity"))
+    headers += [
+        (name.encode(), text.encode()) for name, text in {**step.headers, "accept-encoding": "identity"}.items()
+    ]
     return http.Request(request.method, request.url, headers=headers, content=step.body, extensions=request.extensions)
 
 

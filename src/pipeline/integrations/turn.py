@@ -38,7 +38,7 @@ from pipeline.gateway.dialects import (
     streamed,
     without_unasked,
 )
-from pipeline.gateway.exchange import APPROVAL_HEADER, Asked, read_request
+from pipeline.gateway.exchange import APPROVAL_HEADER, PASSED_HEADERS, Asked, read_request
 from pipeline.gateway.intake import check_query, query_of
 from pipeline.gateway.refusal import Refusal, of_decision, of_unreadable
 from pipeline.gateway.reply import decision_headers
@@ -68,9 +68,13 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """To be sent to where the request was for, with this body in place of its own; the answer is `Got`."""
+    """To be sent to where the request was for, with this body in place of its own; the answer is `Got`.
+
+    `headers` are those that change what a body means, as they were judged: of the request's own none of these is sent.
+    """
 
     body: bytes
+    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,9 @@ def _answer(asked: Asked, request: Request) -> Turn:
     sent = admitted.request
     if asked.endpoint.model is not None and sent.model != named.model:
         raise Refusal(503, "integration.other-model", "The model stands in the path, and is another now.")
-    got: Got = yield Send(dumps(emit(admitted, dialect.name)))
+    headers = adapters.get(dialect.name).to_http(sent).headers
+    judged = {name: headers[name] for name in PASSED_HEADERS if name in headers}
+    got: Got = yield Send(dumps(emit(admitted, dialect.name)), judged)
     response = with_provider(identified(_read(got, asked, sent), dialect.name, asked.request_id), provider)
     facts = Context(history=sent, labels=admitted.labels)
     outcome: Outcome = raised((yield Judge(response, facts)))

@@ -259,6 +259,29 @@ def test_a_reference_to_what_the_provider_keeps_is_refused(oai: Any, provider: P
     assert provider.heard == []
 
 
+@pytest.mark.spec("INT-1")
+def test_headers_that_change_what_a_body_means_go_out_as_they_were_judged(tmp_path: Path, provider: Provider) -> None:
+    pointer = "/properties/extra/anthropic_messages.http/anthropic-beta"
+    redact = f'{{"code": "no.beta", "reason": "x", "pointer": "{pointer}", "replacement": "drop"}}'
+    rule = f"redact contains {redact} if input.properties.extra[_][_] == `secret-beta`"
+    heard: list[Any] = []
+
+    def instead(request: Any) -> Any:
+        heard.append(request.headers)
+        return httpx2.Response(500, json={})
+
+    provider.instead = instead
+    inner = httpx2.MockTransport(provider)
+    judging = cmf_httpx.transport(Guard(write_rules(tmp_path, {"beta": rule})), inner)
+    with anthropic.Anthropic(api_key="k", http_client=httpx2.Client(transport=judging), max_retries=0) as client:
+        for beta in ("secret-beta", "other-beta"):
+            with pytest.raises(anthropic.InternalServerError):
+                client.beta.messages.create(model="m", max_tokens=9, messages=says("hi"), betas=[beta])
+
+    assert [one.get("anthropic-beta") for one in heard] == [None, "other-beta"]
+    assert [len(one.get_list("anthropic-version")) for one in heard] == [1, 1]
+
+
 @pytest.mark.spec("INT-3")
 def test_tokens_are_counted_here(ant: Any, provider: Provider) -> None:
     assert ant.messages.count_tokens(model="m", messages=says("hello there")).input_tokens > 0
