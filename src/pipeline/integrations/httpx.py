@@ -153,9 +153,8 @@ def _said(request: Any, body: bytes) -> tuple[str, str, str, dict[str, str], byt
 
 def _outgoing(http: Any, request: Any, step: Send) -> Any:
     headers = [(name, text) for name, text in request.headers.raw if name.lower().decode("ascii") not in _OWN]
-    headers += [
-        (name.encode(), text.encode()) for name, text in {**step.headers, "accept-encoding": "identity"}.items()
-    ]
+    judged = {**step.headers, "accept-encoding": "identity"}
+    headers += [(name.encode(), text.encode()) for name, text in judged.items()]
     return http.Request(request.method, request.url, headers=headers, content=step.body, extensions=request.extensions)
 
 
