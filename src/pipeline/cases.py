@@ -10,11 +10,12 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
 import yaml
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from cmf import adapters
 from cmf.codec import MAX_BYTES, loads
@@ -25,10 +26,13 @@ from cmf.request import Request, Response
 from cmf.value import Str, Value, value
 from pipeline.context import Context
 from pipeline.errors import CaseError
-from pipeline.metadata import load_yaml
+from pipeline.metadata import SAID_TWICE, load_yaml
 from pipeline.stage import Traffic
 
 Names = tuple[Str, ...]
+OneOrMore = Annotated[
+    Names, BeforeValidator(lambda said: (said,) if isinstance(said, str) else said, json_schema_input_type=Str | Names)
+]
 VerdictWord = Literal["allow", "warn", "deny", "require_approval"]
 ActionWord = Literal["forward", "forward_modified", "refuse", "suspend"]
 
@@ -48,8 +52,8 @@ class ViewExpectation(Value):
 class WireExpectation(Value):
     """What the text of the body that would go out in one format must hold, and must not."""
 
-    contains: Names = ()
-    not_contains: Names = ()
+    contains: OneOrMore = ()
+    not_contains: OneOrMore = ()
 
 
 @value
@@ -321,8 +325,13 @@ def _body(path: Path) -> Any:
         raise _wrong(path, error.path, error.message, error.hint) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1} column {mark.column + 1}" if mark is not None else "$"
-        raise _wrong(path, where, "not YAML", "check the text there") from None
+        if mark is None:
+            raise _wrong(path, "$", "not YAML", "save it as UTF-8") from None
+        why, hint = "not YAML", "put texts in quotes; look at brackets and indentation"
+        if getattr(error, "problem", None) == SAID_TWICE:
+            why, hint = SAID_TWICE, "take one of them out"
+        place = f"{path}:{mark.line + 1}:{mark.column + 1}"
+        raise CaseError(why, path=place, code="case.invalid", hint=hint) from None
 
 
 def _read(path: Path) -> bytes:
@@ -338,7 +347,9 @@ def _only(path: Path, where: str, body: Any, keys: frozenset[str]) -> None:
         raise _wrong(path, where, "not an object", _SCHEMA)
     for key in body:
         if key not in keys:
-            raise _wrong(path, where, f"unknown key {key!r}", f"one of {', '.join(sorted(keys))}")
+            near = get_close_matches(str(key), keys, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(keys))}"
+            raise _wrong(path, where, f"unknown key {key!r}", hint)
 
 
 def _wrong(path: Path, where: str, message: str, hint: str) -> CaseError:

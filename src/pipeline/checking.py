@@ -16,7 +16,7 @@ from typing import Any, Final
 from cmf.codec import dumps, loads
 from cmf.enums import ViewKind
 from cmf.errors import CmfError
-from pipeline import exceptions, metadata, policy_files, policy_set, portability, unused
+from pipeline import exceptions, members, metadata, policy_files, policy_set, portability, unused
 from pipeline.assembly import Config, build_engine
 from pipeline.case_run import CaseRunner
 from pipeline.cases import Case, read_cases
@@ -35,6 +35,7 @@ WARNINGS: Final = frozenset({"policy.negated-reference", "policy.may-vanish", "c
 """What may well be meant; all else that is found is wrong."""
 
 _SAMPLE_SECONDS: Final = 5.0
+_SPOT: Final = re.compile(r"(.+):(\d+):(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,7 @@ def check(job: Job) -> Report:
     rules = _rules(modules)
     found += _banned(survey)
     found += portability.findings(survey, sources.data, rules, strict=job.builtin_errors == "strict")
+    found += members.findings(survey, sources.modules, sources.data, rules)
     unheard = unused.findings(survey, sources, rules, lambda path: _said(job.places, path))
     # A setting that no file says came with the library, which need not read all of it.
     found += [one for one in unheard if one.code != "check.unused-setting" or one.place.line]
@@ -252,7 +254,9 @@ def _cases(files: Iterable[Path]) -> tuple[list[Case], list[Finding]]:
             cases += read_cases(file)
         except CaseError as error:
             where, _, inside = error.path.partition(": ")
-            bad.append(_error(error.code, Place(where, 0, 0), f"{inside}: {error.message}", error.hint))
+            spot = _SPOT.fullmatch(where)
+            place = Place(where, 0, 0) if spot is None else Place(spot[1], int(spot[2]), int(spot[3]))
+            bad.append(_error(error.code, place, f"{inside}: {error.message}" if inside else error.message, error.hint))
     return cases, bad
 
 

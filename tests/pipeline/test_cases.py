@@ -48,7 +48,7 @@ def judged(runner: CaseRunner, folder: Path, **fields: Any) -> CaseResult:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("cases: [", "line 1 column 9"),
+        ("cases: [", "{path}:1:9"),
         ("- a", "not an object at {path}: $"),
         ("cases: []", "no cases at {path}: cases"),
         ("cases: [1]", "not an object at {path}: cases[0]"),

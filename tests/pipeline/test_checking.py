@@ -149,6 +149,7 @@ def test_everything_is_said_at_once(write: Write) -> None:
     assert not report.compiles
     assert sorted({one.code for one in report.findings}) == [
         "case.invalid",
+        "policy.bad-effect",
         "policy.bad-exception",
         "policy.bad-metadata",
         "policy.banned-builtin",
@@ -239,6 +240,65 @@ def test_policies_that_are_not_made_of_rules_are_looked_at_too(write: Write) -> 
 
     assert [one.code for one in report.findings] == ["check.unused-import", "policy.unknown-field"]
     assert report.compiles
+
+
+@pytest.mark.spec("POL-55")
+@pytest.mark.parametrize(
+    ("member", "condition", "code", "words"),
+    [
+        ('"no"', "true", "policy.bad-effect", "an object, no text"),
+        ('sprintf("%s", [1])', "true", "policy.bad-effect", "an object, no text"),
+        ('{"code": "test.rule"}', "true", "policy.bad-effect", "has no reason"),
+        ('{"detail": {"code": 1, "reason": "x"}}', "true", "policy.bad-effect", "has no code and no reason"),
+        ('{"code": "test.rule", "reason": why}', "true", "policy.unknown-name", "nothing gives why a value"),
+        ('{"code": "test.rule", "reason": "x"}', "_smal", "policy.unknown-name", "did you mean _small?"),
+    ],
+)
+def test_members_and_names_that_mean_nothing_are_found(
+    write: Write, member: str, condition: str, code: str, words: str
+) -> None:
+    head = RULE[: RULE.index("deny contains")]
+    rest = (
+        f'deny contains {member} if {{\n\tinput.role == "user"\n\t{condition}\n\t_small\n}}\n\n_small if input.kind\n'
+    )
+
+    report = looked_at(write({PLACE: head + rest}))
+
+    (found,) = [one for one in report.findings if one.code == code]
+    assert is_error(found)
+    assert words in f"{found.message}; {found.hint}"
+    assert found.place.line >= head.count("\n")
+
+
+@pytest.mark.spec("POL-55")
+@pytest.mark.parametrize(
+    "rest",
+    [
+        'deny contains {"code": "a", "reason": "{}: | \\" "} if input.role\n',
+        "deny contains one if some one in _found\n\n_found := [{}]\n",
+        'deny contains {name: "x" | some name in ["code", "reason"]} if input.role\n',
+        'deny contains object.union({"code": "a"}, {"reason": "x"}) if input.role\n',
+        'deny contains {"code": "a", "reason": _why} if 1\n\n_why := word if {\n\tword := input.name\n} else := "x"\n',
+        'deny contains {"code": "a", "reason": f(y)} if {\n\tsome y in [1]\n\tevery x in [1] { x }\n}\n\nf(x) := x\n',
+    ],
+)
+def test_members_that_are_worked_out_are_let_be(write: Write, rest: str) -> None:
+    head = RULE[: RULE.index("deny contains")]
+
+    found = {one.code for one in looked_at(write({PLACE: head + rest})).findings}
+
+    assert found & {"policy.bad-effect", "policy.unknown-name"} == set()
+
+
+@pytest.mark.spec("POL-35")
+def test_a_file_of_cases_that_is_no_yaml_has_its_line(write: Write, tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("cases:\n  - {name: a, conversation: [{role: user, text: what?}]}\n", encoding="utf-8")
+
+    (found,) = [one for one in looked_at(write({PLACE: RULE}), cases=(path,)).findings if one.code == "case.invalid"]
+
+    assert found.place == (str(path), 2, 53)
+    assert "quotes" in found.hint
 
 
 @pytest.mark.spec("POL-35")
