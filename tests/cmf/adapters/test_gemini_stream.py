@@ -67,14 +67,7 @@ class TestStreams:
         assert GEMINI.fold_events(GEMINI.to_wire_events(heard(body))) == body
 
     @pytest.mark.spec("GEM-24")
-    @pytest.mark.parametrize(
-        "odd",
-        [
-            {"candidates": "lost1"},
-            {"candidates": [{"content": ["lost1"]}]},
-            {"candidates": [{"content": {"parts": "lost1"}}]},
-        ],
-    )
+    @pytest.mark.parametrize("odd", [{"candidates": "lost1"}, {"candidates": [{"content": ["lost1"]}]}])
     def test_another_shape_among_the_chunks_is_shown(self, odd: dict[str, Any]) -> None:
         for events in (chunks(odd, answered({"text": "a"})), chunks(answered({"text": "a"}), odd)):
             response = GEMINI.from_wire_response(GEMINI.fold_events(events))
