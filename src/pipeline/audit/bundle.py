@@ -90,7 +90,8 @@ def write_bundle(
         raise AuditError("there is such a file already", path=str(file), hint="choose another name") from None
     except OSError as error:
         file.unlink(missing_ok=True)
-        raise AuditError(f"the bundle cannot be written ({type(error).__name__})", path=str(file), hint="") from None
+        why = f"the bundle cannot be written: {error.strerror}"
+        raise AuditError(why, path=str(file), hint="choose another place") from None
 
 
 class _Writing:
@@ -280,6 +281,8 @@ def open_bundle(file: Path) -> Bundle:
         for line in _lines_of(file, _WITNESSES) if _WITNESSES in manifest["files"] else ():
             found = loads(line)
             witnesses[found["log"], found["size"]] = [bytes.fromhex(step) for step in found["proof"]]
+    except AuditError:
+        raise
     except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError):
         raise AuditError("this is no bundle, or it was changed", path=str(file), hint="export it again") from None
     return Bundle(file, manifest, logs, {log: tuple(found) for log, found in heads.items()}, witnesses)

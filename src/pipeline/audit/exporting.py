@@ -52,7 +52,7 @@ def read_heads(file: Path) -> list[Head]:
         lines = file.read_bytes().splitlines()
     except OSError as error:
         raise ConfigError(
-            f"the heads cannot be read ({type(error).__name__})", path=str(file), hint="give the exported file of heads"
+            f"the heads cannot be read: {error.strerror}", path=str(file), hint="give the exported file of heads"
         ) from None
     heads = []
     for number, line in enumerate(lines, start=1):

@@ -144,9 +144,10 @@ class PublicKey:
         """The key of a PEM file; ConfigError where it cannot be read or holds none."""
         try:
             return cls.of(file.read_text(encoding="ascii"))
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
             hint = "`cmf audit key FILE` prints that of a private one"
-            raise ConfigError("this is no public key", path=str(file), code="config.public-key", hint=hint) from None
+            why = f"it cannot be read: {error.strerror}" if isinstance(error, OSError) else "this is no public key"
+            raise ConfigError(why, path=str(file), code="config.public-key", hint=hint) from None
 
     def signed(self, head: Head) -> bool:
         """Whether this key signed exactly this head."""

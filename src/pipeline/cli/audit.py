@@ -23,6 +23,7 @@ from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report, verify
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.display import counted, escaped_json, visible
+from pipeline.errors import AuditError
 from pipeline.sessions import wall_clock
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
@@ -47,6 +48,8 @@ def verify_place(place: str, *, heads: Path | None, keys: Sequence[Path], as_jso
         trusted = [PublicKey.at(file) for file in keys] or None
         if zipfile.is_zipfile(place):
             report = verify_bundle(Path(place), exported=exported, keys=trusted)
+        elif _was_zip(place):
+            raise AuditError("this bundle is not whole", path=place, hint="export it again, or fetch it again")
         else:
             with _evidence(place) as evidence:
                 report = verify(evidence, exported=exported, keys=trusted)
@@ -56,6 +59,15 @@ def verify_place(place: str, *, heads: Path | None, keys: Sequence[Path], as_jso
         _print_report(report)
     if not report.holds:
         raise typer.Exit(_code(report))
+
+
+def _was_zip(place: str) -> bool:
+    """Whether a file begins as a bundle does, whose end is missing."""
+    try:
+        with Path(place).open("rb") as file:
+            return file.read(4) == b"PK\x03\x04"
+    except OSError:
+        return False
 
 
 def export(store: str, out: Path, *, query: str | None, contents: bool, heads: Path | None) -> None:

@@ -145,7 +145,7 @@ class Catalog:
     def seconds_to_review(self, found: int) -> list[float]:
         """How long after each decision in the set somebody first gave it a disposition, for those that have one."""
         with self._lock:
-            chosen = list(bits.selectors(found))
+            chosen = bits.selectors(found)
             known = ((at, first) for at, first in self._disposed_at.items() if at < len(chosen) and chosen[at])
             return [max(0, first - self._at[at]) / 1_000_000 for at, first in known]
 

@@ -285,6 +285,7 @@ class _Web:
             "mark": "" if person is None else self._forms.mark(person),
             "may": {role.value: person is not None and person.role.covers(role) for role in Role},
             "checked": checked,
+            "overridden": len(self._site.overrides.holding()),
             "template": page.template,
             "needing": 0 if person is None else self._site.catalog.needing(),
             "enters": isinstance(self._doorkeeper, SignedIn),

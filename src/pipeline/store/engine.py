@@ -82,13 +82,15 @@ def open_to_read(place: str | Path) -> Engine:
     if is_url(place):
         engine = _shared(_target(str(place)), BUSY_SECONDS, more=" -c default_transaction_read_only=on")
     else:
+        if not Path(place).exists():
+            raise StoreError("there is no store here", path=str(place), hint="check the name: what records makes it")
         absolute = quote(str(Path(place).absolute()))
         engine = sqlalchemy.create_engine(f"sqlite:///file:{absolute}?mode=ro&uri=true")
     try:
         with engine.connect() as connection:
             found = _revision(connection)
     except SQLAlchemyError as error:
-        raise unavailable("the store cannot be opened", error) from error
+        raise unavailable("the store cannot be opened", error, _named(engine.url, str(place))) from error
     if found != SCHEMA:
         both = f"the store has schema {found}, this code knows {SCHEMA}"
         raise StoreError(
@@ -102,9 +104,9 @@ def is_url(place: str | Path) -> bool:
     return isinstance(place, str) and place.startswith(("postgresql://", "postgresql+psycopg://"))
 
 
-def _named(target: URL) -> str:
-    """The database, as its user knows it."""
-    return target.render_as_string() if _is_shared(target) else str(target.database)
+def _named(target: URL, file: str | None = None) -> str:
+    """The database, as its user knows it: a server without its password, or the file."""
+    return target.render_as_string() if _is_shared(target) else file or str(target.database)
 
 
 def _is_shared(target: URL) -> bool:

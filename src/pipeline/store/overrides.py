@@ -126,7 +126,9 @@ class StoreOverrides:
                 "this would be for everybody", code="audit.too-wide", hint="say for whom, or which session"
             )
         if _RULE.fullmatch(rule) is None:
-            raise AuditError("an override is of one rule", path=rule, code="audit.bad-rule", hint="<category>/<rule>")
+            raise AuditError(
+                "an override is of one rule", path=rule, code="audit.bad-rule", hint="name it: category/rule"
+            )
         scope = {"subject": subject or None, "session": session or None, "uri": uri or None}
         said |= {"rule": rule, **scope, "expires_at": self._now() + expires_in // _MICROSECOND}
         made = _override(self._put(OPEN, said), said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -176,3 +177,25 @@ def test_two_people_override_a_rule_and_one_ends_it(
     kinds = cmf("audit", "find", store, "kind:override").splitlines()
     assert len(kinds) == 3
     assert "holds" in cmf("audit", "verify", store)
+
+
+@pytest.mark.spec("CLI-82")
+@pytest.mark.parametrize("part", ["logs.jsonl", "records.jsonl", "manifest.json"])
+def test_a_bundle_without_a_part_or_an_end_says_so(
+    kept: Callable[..., tuple[Path, list[str]]], tmp_path: Path, part: str
+) -> None:
+    store, _ = kept("hello")
+    whole, some, cut = (tmp_path / f"{name}.zip" for name in ("whole", "some", "cut"))
+    cmf("audit", "export", store, whole)
+    with zipfile.ZipFile(whole) as given, zipfile.ZipFile(some, "w") as made:
+        for name in given.namelist():
+            if name != part:
+                made.writestr(name, given.read(name))
+    cut.write_bytes(whole.read_bytes()[:-100])
+
+    assert f"some.zip!{part}" in cmf("audit", "verify", some, code=4)
+    assert "not whole at" in cmf("audit", "verify", cut, code=4)
+    assert "no store here at" in cmf("audit", "verify", tmp_path / "none", code=5)
+    assert "No such file" in cmf("audit", "export", store, tmp_path / "no" / "b.zip", code=4)
+    assert "none.pem" in cmf("audit", "verify", whole, "--key", tmp_path / "none.pem", code=2)
+    assert "none.jsonl" in cmf("audit", "verify", whole, "--heads", tmp_path / "none.jsonl", code=2)

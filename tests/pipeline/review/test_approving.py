@@ -182,7 +182,7 @@ def test_overrides_are_listed_with_what_went_on_under_them_and_a_signer_ends_the
     with Store.at(tmp_path / "s.sqlite3") as store:
         site = Site(store)
         signer, viewer = Client(site), Client(site, Role.VIEWER, "vic")
-        assert "overridden" not in signer.get("/approvals").text
+        assert "overrid" not in signer.get("/approvals").text
         eve, bob = (SubjectExtension(id=name) for name in ("eve", "bob"))
         scope = {"subject": "<b>ann", "session": "s1", "uri": "tool://_/pay"}
         one = site.overrides.open("tools/a", actor=eve, seconder=bob, reason="The ward", **scope)  # type: ignore[arg-type]
@@ -196,6 +196,7 @@ def test_overrides_are_listed_with_what_went_on_under_them_and_a_signer_ends_the
         page = viewer.get("/approvals").text
         assert "denies nothing for <strong>&lt;b&gt;ann</strong>" in page
         assert "End it now" not in page
+        assert ">1 override</a>" in page
         assert f'q=override%3A{one.id}">overridden</a> by eve until' in viewer.get(f"/decisions/{under.id}").text
         path = f"/overrides/{one.id}/end"
         assert viewer.post(path, reason="x").status_code == 403

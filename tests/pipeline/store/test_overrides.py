@@ -152,6 +152,19 @@ def test_what_another_process_closes_ends_within_a_second(
 
 
 @pytest.mark.spec("EXC-12")
+def test_what_another_thread_read_meanwhile_is_not_read_again(
+    held: StoreOverrides, sqlite: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = held.open("test/rule", subject="ann", **WHO)
+    assert held.holding() == (one,)
+    sqlite.overrides(clock=clock).close(one.id, actor=EVE, reason="over")
+    times = iter([1e12, 0.0])  # due before the lock was taken, and no more after
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(times))
+
+    assert held.holding() == (one,)
+
+
+@pytest.mark.spec("EXC-12")
 @pytest.mark.parametrize("body", [b"{}", b"nothing", b'{"action": "open"}'])
 def test_where_they_cannot_be_read_there_are_none(
     sqlite: Store, clock: Clock, body: bytes, caplog: pytest.LogCaptureFixture
