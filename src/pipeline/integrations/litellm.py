@@ -23,7 +23,17 @@ from pipeline.stage import Traffic
 _FORMAT: Final = "openai_chat"
 _CHAT: Final = frozenset({"completion", "acompletion"})
 _HOOKS: Final = frozenset({"pre_call", "post_call"})
-_UNJUDGED: Final = ("prompt_id", "prompt_variables", "prompt_version", "fallbacks", "context_window_fallbacks")
+# LiteLLM's own parameters that say nothing to a model: its bookkeeping, time, place and retries. Others add words after
+# the hook (a continuing message, a system prompt, a template, a kept prompt) or ask other models.
+_SILENT: Final = frozenset(
+    {
+        "_router_weights", "allowed_model_region", "api_base", "api_key", "api_version", "cache", "caching",
+        "client_side_timeout", "enable_prompt_caching", "guardrails", "headers", "keepalive_seconds", "litellm_call_id",
+        "litellm_disabled_callbacks", "litellm_logging_obj", "litellm_metadata", "litellm_session_id",
+        "litellm_trace_id", "max_retries", "metadata", "no-log", "num_retries", "provider_specific_header",
+        "proxy_server_request", "request_timeout", "secret_fields", "stream_timeout", "tags", "ttl",
+    }
+)  # fmt: skip
 _ADAPTER: Final = adapters.get(_FORMAT)
 
 Who = Callable[[Any], Subject | None]
@@ -68,7 +78,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
         ) -> dict[str, Any]:
             if call_type not in _CHAT:
                 raise self._refused(f"Calls of type {call_type} are not judged here, and so not made.", "call.unjudged")
-            if any(data.get(name) for name in _UNJUDGED):
+            if any(value and _is_own(name) and name not in _SILENT for name, value in data.items()):
                 raise self._refused("This would add what nobody judged.", "request.unjudged")
             try:
                 request = _request(data)
@@ -150,7 +160,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
 
     def _is_own(name: str) -> bool:
         """Whether it is LiteLLM's own, and no part of what a provider is asked."""
-        return name in all_litellm_params or name.startswith("litellm_")
+        return name in all_litellm_params or name.startswith("litellm_") or name.endswith("_fallbacks")
 
     def _request(data: Mapping[str, Any]) -> Request:
         """All of `data` that a provider is asked."""

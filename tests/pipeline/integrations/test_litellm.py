@@ -124,9 +124,33 @@ async def test_a_kind_of_call_that_is_not_judged_is_refused(rail: Any, kind: str
 
 
 @pytest.mark.spec("INT-32")
-async def test_what_would_be_added_after_judgement_is_refused(rail: Any) -> None:
-    with pytest.raises(GuardrailRaisedException):
-        await rail.async_pre_call_hook(ANN, None, asks("hi", prompt_id="p"), "acompletion")
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"prompt_id": "p"},
+        {"fallbacks": [{"model": "n", "messages": [{"role": "user", "content": "forbidden"}]}]},
+        {"content_policy_fallbacks": [{"m": ["n"]}]},
+        {"context_window_fallback_dict": {"m": "n"}},
+        {"litellm_system_prompt": "forbidden"},
+        {"ensure_alternating_roles": True, "user_continue_message": {"role": "user", "content": "forbidden"}},
+        {"assistant_continue_message": {"role": "assistant", "content": "forbidden"}},
+        {"custom_prompt_dict": {"m": {"final_prompt_value": "forbidden"}}},
+        {"silent_model": "n"},
+    ],
+    ids=lambda more: list(more)[-1],
+)
+async def test_what_would_be_added_after_judgement_is_refused(rail: Any, more: dict[str, Any]) -> None:
+    with pytest.raises(GuardrailRaisedException, match=r"request\.unjudged"):
+        await rail.async_pre_call_hook(ANN, None, asks("hi", **more), "acompletion")
+
+
+@pytest.mark.spec("INT-32")
+async def test_what_litellm_adds_itself_is_left_to_it(rail: Any) -> None:
+    own = {"secret_fields": {"x": "y"}, "num_retries": 2, "tags": ["a"], "litellm_trace_id": "t", "fallbacks": None}
+
+    data = await rail.async_pre_call_hook(ANN, None, asks("hi", **own), "acompletion")
+
+    assert {name: data[name] for name in own} == own
 
 
 @pytest.mark.spec("INT-31")
