@@ -154,6 +154,8 @@ def _names(module: Module) -> tuple[str, str]:
     place = f"cmf/rules/{category}/{name}/{name}.rego"
     if module.path != place:
         hint = f"move it to {place}, or rename its package"
+        if module.path.endswith(f"/{place}"):
+            hint = f"name the directory {module.path.removesuffix(f'/{place}')} below the one that was named"
         _refuse(module, _package_line(module), "the package does not match the path", hint, "policy.bad-package")
     return category, name
 

@@ -74,7 +74,8 @@ def read(
         _merge(data, _data(files), "", replacing=True)
     modules = {path: module for path, module in modules.items() if not entrypoints.is_generated(module)}
     if not modules:
-        raise PolicyError("there is no policy in it", hint="put a .rego file there", code="policy.empty")
+        named = ", ".join(str(place) for place in places if not isinstance(place, Mapping))
+        raise PolicyError("there is no policy in it", path=named, hint="put a .rego file there", code="policy.empty")
     _check_packages(modules.values())
     library, settings = missing(modules.values(), data)
     modules |= {module.path: module for module in library}

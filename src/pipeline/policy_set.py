@@ -34,6 +34,7 @@ BuiltinErrors = Literal["strict", "undefined"]
 MODES: Final = "data.cmf.modes"
 """Where a set's data say the modes of its rules, over what METADATA says."""
 
+_OWN: Final = re.compile(r"^(?:default )?(allow|deny|violation|decision)\b", re.MULTILINE)
 _ENTRYPOINT: Final = re.compile(r"data(?:\.[A-Za-z_][A-Za-z0-9_]*){2,}")
 
 
@@ -250,7 +251,7 @@ def _session_reads(rules: Sequence[Rule], survey: Survey) -> tuple[tuple[str, ..
 # -- rules -------------------------------------------------------------------------------------------------------------
 
 
-def _rules(modules: Iterable[Module]) -> list[Rule]:
+def _rules(modules: Sequence[Module]) -> list[Rule]:
     rules: dict[str, Rule] = {}
     for module in modules:
         if not (module.path.startswith("cmf/rules/") or f"{package_of(module)}.".startswith("cmf.rules.")):
@@ -258,7 +259,9 @@ def _rules(modules: Iterable[Module]) -> list[Rule]:
         rule = rule_of(module)
         rules[rule.id] = rule
     if not rules:
-        hint = "put rules under cmf/rules/<category>/<rule>/, or name your own entrypoint"
+        found = [(package_of(one), match[1]) for one in modules if (match := _OWN.search(one.text)) is not None]
+        own = f" (data.{found[0][0]}.{found[0][1]})" if found else ""
+        hint = f"put rules under cmf/rules/<category>/<rule>/, or name your own entrypoint{own}"
         raise PolicyError("there is no rule in it", hint=hint, code="policy.no-rules")
     return [rules[name] for name in sorted(rules)]
 
@@ -300,7 +303,9 @@ def _check_entrypoint(entrypoint: str, survey: Survey) -> None:
     """A misspelt entrypoint would be undefined for ever, and that is found now rather than at the first request."""
     rule = survey.rule(tuple(entrypoint.split("."))) if _ENTRYPOINT.fullmatch(entrypoint) else None
     if rule is None or rule.is_function:
-        hint = "write data.<package>.<rule>, as the package is spelt"
+        known = [".".join(one.path) for one in survey.rules if not one.is_function]
+        near = difflib.get_close_matches(entrypoint, known, 1)
+        hint = f"did you mean {near[0]}?" if near else "write data.<package>.<rule>, as the package is spelt"
         raise PolicyError(f"{entrypoint} is not in these policies", hint=hint, code="policy.no-entrypoint")
 
 

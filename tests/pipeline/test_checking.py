@@ -291,6 +291,21 @@ def test_members_that_are_worked_out_are_let_be(write: Write, rest: str) -> None
 
 
 @pytest.mark.spec("POL-35")
+@pytest.mark.parametrize(
+    ("files", "entrypoint", "hint"),
+    [
+        ({f"policy/{PLACE}": RULE}, None, "name the directory policy below"),
+        ({"a.rego": "package a.b\n\ndefault allow := false\n"}, None, "your own entrypoint (data.a.b.allow)"),
+        ({"a.rego": "package a.b\n\ndefault allow := false\n"}, "a.b.allow", "did you mean data.a.b.allow?"),
+    ],
+)
+def test_what_was_meant_is_said(write: Write, files: dict[str, str], entrypoint: str | None, hint: str) -> None:
+    found = looked_at(write(files), entrypoint=entrypoint).findings
+
+    assert hint in "".join(one.hint for one in found)
+
+
+@pytest.mark.spec("POL-35")
 def test_a_file_of_cases_that_is_no_yaml_has_its_line(write: Write, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("cases:\n  - {name: a, conversation: [{role: user, text: what?}]}\n", encoding="utf-8")

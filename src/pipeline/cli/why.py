@@ -235,7 +235,7 @@ def _lines(body: Body, indent: str) -> Iterator[str]:
 def _failing_lines(failing: Sequence[Failing], indent: str) -> Iterator[str]:
     """The expression once, with the values that its operands had in any of the ways in which it failed."""
     first = failing[0]
-    error = f" ({first.error})" if first.error else ""
+    error = f"  cannot be evaluated with these values [{first.error}]" if first.error else ""
     yield f"{indent}line {first.place.line}: {_plain(first.text)}{error}"
     values: dict[str, dict[str, None]] = {}
     for one in failing:
