@@ -338,6 +338,8 @@ def _tool(tool: ToolDefinition, dialect: Dialect) -> tuple[str, Any]:
     if dialect.is_foreign(tool):
         loss.drop(dialect.format, "tool_definition", "fields of another format")
     described: dict[str, Any] = {"name": tool.name}
+    if dialect.key_of(tool) == "untyped":
+        return "tools", own
     if tool.executed_by == "provider":
         if tool.type != tool.name:
             raise UnsupportedError(

@@ -82,8 +82,23 @@ def _tool(raw: Any, path: str, dialect: Dialect) -> ToolDefinition:
             return _defined(inner, fields, dialect, None, kind)
         if inner_raw is not None:
             fields.put_back(kind, inner_raw)
-    name = fields.need("type", str)  # a tool that the provider runs is known by its type
+    name = fields.take("type", str)  # a tool that the provider runs is known by its type
+    if name is None:
+        return _untyped(fields, dialect)
     return trusted(ToolDefinition, name=name, type=name, executed_by="provider", extra=dialect.rest(fields))
+
+
+def _untyped(fields: Fields, dialect: Dialect) -> ToolDefinition:
+    """A tool in a shape of some service's own: known by its name or else by its first key, and shown whole.
+
+    Raises:
+        ShapeError: it has no such key.
+    """
+    told = (key for key in fields.left() if key not in ("type", "function", "custom"))
+    name = fields.peek("name") or next(told, None)
+    if not isinstance(name, str):
+        name = fields.need("type", str)
+    return trusted(ToolDefinition, name=name, executed_by="provider", extra=dialect.rest(fields, "untyped"))
 
 
 def _defined(inner: Fields, outer: Fields, dialect: Dialect, key: str | None, kind: str = "function") -> ToolDefinition:

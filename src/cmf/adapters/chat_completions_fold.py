@@ -293,7 +293,10 @@ def _is_whole(choices: Any) -> bool:
         isinstance(choices, list)
         and bool(choices)
         and all(
-            isinstance(one, dict) and isinstance(one.get("message"), dict) and isinstance(one.get("finish_reason"), str)
+            isinstance(one, dict)
+            and "delta" in one
+            and isinstance(one.get("message"), dict)
+            and one.get("finish_reason")
             for one in choices
         )
     )

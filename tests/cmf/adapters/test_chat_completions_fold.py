@@ -12,6 +12,7 @@ from cmf.adapters.chat_completions_stream import Ear
 from cmf.adapters.stream import TextDelta
 from cmf.codec import dumps
 from cmf.decomposition import iter_views
+from cmf.enums import MessageStatus
 from cmf.errors import ShapeError
 
 CHAT = get("openai_chat")
@@ -350,6 +351,17 @@ def test_a_last_chunk_that_repeats_the_whole_answer_ends_it(finish: str | None) 
     body = CHAT.fold_events([{"data": chunk} for chunk in chunks])
 
     assert ("cmf_partial" in body) is (finish is None)
+
+
+@pytest.mark.spec("OAC-20")
+def test_a_whole_body_in_an_event_is_not_its_end() -> None:
+    whole = {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}],
+    }
+
+    assert "cmf_partial" in CHAT.fold_events([{"data": whole}])
+    assert CHAT.from_wire_response(CHAT.fold_events([{"data": whole}, DONE])).message.status is MessageStatus.COMPLETE  # type: ignore[list-item]
 
 
 @pytest.mark.spec("OAC-22")

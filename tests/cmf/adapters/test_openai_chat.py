@@ -343,6 +343,17 @@ def test_a_tool_of_another_type_is_run_by_the_provider() -> None:
 
 
 @pytest.mark.spec("OAC-9")
+@pytest.mark.parametrize(
+    ("tool", "name"), [({"name": "f", "input_schema": {}}, "f"), ({"tool_spec": {"name": "f"}}, "tool_spec")]
+)
+def test_a_tool_in_a_shape_of_its_own_is_kept_whole(tool: dict[str, Any], name: str) -> None:
+    request = _read({"role": "user", "content": "x"}, tools=[tool])
+
+    assert [(one.name, one.executed_by) for one in request.tools] == [(name, "provider")]
+    assert CHAT.to_wire(request)["tools"] == [tool]
+
+
+@pytest.mark.spec("OAC-9")
 @pytest.mark.parametrize("tools", [{"type": "function"}, ["f"], [{}], [{"function": {}}]])
 def test_tools_that_cannot_be_shown_one_by_one_are_refused(tools: Any) -> None:
     with pytest.raises(ShapeError):
