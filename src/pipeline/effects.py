@@ -28,7 +28,7 @@ from cmf.errors import CmfError
 from cmf.facts import result_text
 from cmf.frozen import FrozenDict, freeze, thaw
 from cmf.message import Message
-from cmf.request import Request, Response
+from cmf.request import Choice, Request, Response
 from cmf.value import replace
 from pipeline.decision import EDITS, Effect, Hit, Mode, ViewDecision
 from pipeline.errors import EffectError
@@ -143,11 +143,16 @@ def _without_echoes(before: Any, after: Any) -> Any:
         changed = any(new is not old for new, old in zip(messages, after.messages, strict=True))
         return replace(after, messages=messages) if changed else after
     choices = tuple(
-        new if new is old else replace(new, message=_quiet(old.message, new.message), extra=_no_echo(new.extra))
+        replace(new, message=_quiet(old.message, new.message), extra=_no_echo(new.extra)) if _resaid(old, new) else new
         for old, new in zip(before.choices, after.choices, strict=True)
     )
-    edited = any(new is not old for new, old in zip(choices, before.choices, strict=True))
+    edited = any(map(_resaid, before.choices, choices))
     return replace(after, choices=choices, extra=_no_echo(after.extra)) if edited else after
+
+
+def _resaid(before: Choice, after: Choice) -> bool:
+    """Whether words of a model were edited; what rides along with a tool's result is its protocol's."""
+    return after is not before and after.message.role is Role.ASSISTANT
 
 
 def _quiet(before: Message, after: Message) -> Message:

@@ -115,3 +115,18 @@ def test_an_edited_call_counts_and_what_is_edited_beside_the_words_does_not() ->
 
     assert (beside.choices, beside.extra) == (response.choices, {"openai_chat": {"logprobs": [TOKEN]}})
     assert (within.choices[0].extra, within.extra) == (None, None)
+
+
+@pytest.mark.spec("EFF-10")
+def test_what_rides_along_with_the_result_of_a_tool_stays() -> None:
+    body = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "result": {"content": [{"type": "text", "text": "my SECRET"}], "resultType": "complete", "_meta": {"n": 1}},
+    }
+    response = get("mcp").from_wire_response(body)
+
+    left = edited(response, "choices[0].message.content[0].content[0]", **TEXT)
+
+    out = get("mcp").to_wire_response(left)["result"]
+    assert (out["content"][0]["text"], out["resultType"], out["_meta"]) == ("my [MASKED]", "complete", {"n": 1})
