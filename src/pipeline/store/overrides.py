@@ -21,7 +21,7 @@ from cmf.security import SubjectExtension
 from pipeline.authority import Authorise, holding
 from pipeline.errors import AuditError, StoreError
 from pipeline.overrides import Override
-from pipeline.store.acts import PREFIX, act_row, instant_of, moment_in, said_by
+from pipeline.store.acts import PREFIX, act_row, instant_of, micros, moment_in, said_by
 from pipeline.store.engine import snapshot
 from pipeline.store.records import newest_of
 from pipeline.store.tables import RECORDS
@@ -59,6 +59,7 @@ class StoreOverrides:
         self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()
         self._held: tuple[Override, ...] = ()
+        self._latest = 0  # what its clock said, at most
         self._read_again = 0.0  # in seconds of the monotonic clock, which nobody puts back
 
     @property
@@ -68,8 +69,15 @@ class StoreOverrides:
 
     def holding(self) -> tuple[Override, ...]:
         """Those that hold, the newest first, as they were at most a second ago; none where they cannot be read."""
-        if not self.due:
-            return self._held
+        if self.due:
+            self._read_now()
+        if not self._held:
+            return ()
+        # What expired for this process stays expired for it, wherever its clock goes before it reads again.
+        now = self._latest = max(self._latest, micros(self._clock()))
+        return tuple(one for one in self._held if now < one.expires_at)
+
+    def _read_now(self) -> None:
         with self._lock:
             if self.due:
                 try:
@@ -79,7 +87,6 @@ class StoreOverrides:
                     _log.error("overrides cannot be read, so none holds: %s", type(error).__name__)
                     self._held = ()
                 self._read_again = time.monotonic() + STALE_SECONDS
-            return self._held
 
     def read(self) -> tuple[Override, ...]:
         """Those that hold, the newest first, as they are now.

@@ -218,3 +218,16 @@ def test_glass_is_broken_by_two_who_may_for_a_scope_and_a_time(contents: Content
     assert eyes.grants() == ()
     assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
     assert code(lambda: contents.reveal("dec_none", actor=EVE, reason="x")) == "audit.four-eyes"
+
+
+@pytest.mark.spec("AUD-82")
+def test_a_grant_that_was_ended_stays_ended_where_the_clock_was_put_back_before(
+    contents: Contents, records: list[str], clock: Clock
+) -> None:
+    made = contents.eyes.break_glass(actor=EVE, seconder=BOB, reason="x", subject="ann")
+    clock.now -= timedelta(days=3)
+
+    contents.eyes.close(made.id, actor=BOB, reason="over")
+
+    assert contents.eyes.grants() == ()
+    assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"

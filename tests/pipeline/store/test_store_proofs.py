@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.conversations import says
 from tests.pipeline.postgres_server import Postgres
 from tests.pipeline.run_records import made_record
-from tests.pipeline.session_stores import ANN, Clock, asked, count, use
+from tests.pipeline.session_stores import ANN, Clock, asked, count, grant, taint, use
 
 from cmf import SubjectExtension
 from pipeline import Config, Context, Pipeline
@@ -31,14 +32,18 @@ from pipeline.decision import Action
 from pipeline.errors import ApprovalError, ConfigError, StoreError
 from pipeline.recorder import Recorder
 from pipeline.session_state import Changes
+from pipeline.sessions import SessionStore
+from pipeline.store.acts import BREAK_GLASS
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.overrides import OVERRIDE
 from pipeline.store.records import stored_records
 
 ROOT = Path(__file__).resolve().parents[3]
 PAIRS = 10_000
 SNAPSHOTS = 500
 JUMPS = 10_000
+FROM_JUMPS = 500
 WORKERS = 16
 DEADLINE_SECONDS = 0.5
 SLACK_SECONDS = 1.0  # a machine with other things to do
@@ -127,6 +132,80 @@ def test_no_approval_that_was_too_old_is_honoured_by_a_clock_set_back(database: 
     assert sessions.read(ANN).approvals == ()
     with pytest.raises(ApprovalError):
         sessions.commit(ANN, None, use())
+
+
+@pytest.mark.proof
+@pytest.mark.spec("SES-13")
+@pytest.mark.spec("EXC-12")
+@pytest.mark.spec("AUD-82")
+def test_however_a_clock_jumps_nothing_that_expired_is_honoured(
+    tmp_path: Path, proof_scale: float, proof_seed: int, proof_row: Callable[..., None]
+) -> None:
+    """Approvals, grants and overrides of an hour, while the clock goes to and fro by seconds, hours and days."""
+    dice, clock = random.Random(proof_seed), Clock()
+    clock.now = datetime.now(UTC)
+    eve, bob = (SubjectExtension(id=name, permissions=frozenset({OVERRIDE, BREAK_GLASS})) for name in ("eve", "bob"))
+    two: dict[str, Any] = {"actor": eve, "seconder": bob, "reason": "x", "subject": "ann"}
+    rules = write_rules(tmp_path / "policy", {"no": DENY.replace('; "tainted" in input.session.labels', "")})
+    steps, latest, wrong, tried, shortest = int(FROM_JUMPS * proof_scale), 0, 0, 0, 0
+    with Store(f"sqlite:///{tmp_path / 's.db'}", clock=clock) as store:
+        sessions, overrides, eyes = (
+            store.sessions(clock=clock),
+            store.overrides(clock=clock),
+            store.contents(clock=clock).eyes,
+        )
+        pipeline = Pipeline(policies=rules, sessions=sessions, recorder=Recorder(store), overrides=overrides)
+        ends: dict[str, int] = {}
+        for step in range(steps):
+            clock.now += timedelta(seconds=dice.choice((-86_400, -3_600, -0.001, 0, 0.001, 1_200, 3_600, 86_400)))
+            facts = sessions.read(ANN)
+            store.put_on_record(replace(made_record(), timestamp=clock.now))
+            latest = max(latest, clock.moment)
+            for name, end in list(ends.items()):
+                if name.startswith("apr_") and dice.random() < 0.3:
+                    tried += 1
+                    wrong += _used(sessions, name) and end <= latest
+                    del ends[name]
+            held = [*overrides.read(), *overrides.holding(), *eyes.grants()]
+            lifted = {source for _, source in facts.lifted}
+            wrong += sum(one.expires_at <= latest for one in held) + sum(ends[one] <= latest for one in lifted)
+            decision = pipeline.run(says("user", "send"), ANN).decision
+            live = any(latest < one.expires_at for one in overrides.read())
+            wrong += decision.action is not Action.REFUSE and not live
+            tried += len(held) + len(lifted) + 1
+            if step % 3 == 0:
+                end = latest + 3_600_000_000
+                one = replace(asked(clock, f"apr_{step}"), expires_at=end)
+                sessions.commit(ANN, None, Changes(asked=(one,)))
+                sessions.decide_approval(one.id, approver="bob", approve=True)
+                sessions.commit(
+                    ANN,
+                    None,
+                    replace(
+                        taint("l", f"e{step}"), grants=grant("l", f"e{step}", expires_at=end, id=f"g{step}").grants
+                    ),
+                )
+                ends |= {one.id: end, f"e{step}": end}
+                overrides.open("test/no", **two)
+                eyes.break_glass(**two)
+        bodies = [json.loads(one.body or b"") for one in stored_records(store.engine, kind="decision")]
+        shortest = min(value for body in bodies for value in body.get("metrics", {}).values())
+        report = verify(StoreEvidence(store.engine))
+
+    proof_row(
+        "what expired, while a clock jumps", jumps=steps, asked_for=tried, honoured_expired=wrong,
+        negative_durations=int(shortest < 0), verifies=report.holds,
+    )  # fmt: skip
+    assert (wrong, report.holds) == (0, True)
+    assert shortest >= 0
+    assert any(body["result"]["action"] == "forward" for body in bodies if "excused" in body["result"])
+
+
+def _used(sessions: SessionStore, approval: str) -> bool:
+    try:
+        return sessions.commit(ANN, None, use(approval))
+    except ApprovalError:
+        return False
 
 
 @pytest.mark.proof
