@@ -12,9 +12,11 @@ from cmf.adapters import FORMATS
 from pipeline.cli import auditing, bundling, keeping, replaying, serving
 from pipeline.cli.bundling import Algorithm, AlgorithmOption
 from pipeline.cli.replaying import FindingsAs, PolicyOption
+from pipeline.cli.sections import Sections
 
 app = typer.Typer(
     name="cmf",
+    cls=Sections,
     help="Judge LLM, tool and MCP traffic by policy.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.cli.commands import app
+from pipeline.cli.sections import SECTIONS
 
 RUN = CliRunner()
 CMF = [sys.executable, "-c", "from pipeline.cli import main; main()"]
@@ -26,6 +27,21 @@ CMF = [sys.executable, "-c", "from pipeline.cli import main; main()"]
 def project(tmp_path: Path) -> Path:
     RUN.invoke(app, ["init", str(tmp_path / "p"), "--template", "tools"])
     return tmp_path / "p"
+
+
+# -- help --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-77")
+def test_help_lists_every_command_once_by_what_it_is_for_and_cuts_none_off() -> None:
+    shown = RUN.invoke(app, ["--help"]).stdout
+    lines = [line.split() for line in shown[shown.index("Write policies") :].splitlines() if line.startswith("  ")]
+
+    known = [one.name for one in (*app.registered_commands, *app.registered_groups)]
+    assert sorted(line[0] for line in lines) == sorted(filter(None, known))
+    assert "..." not in shown.partition("Write policies")[2]
+    assert all(text for section in SECTIONS.values() for text in section.values())
+    assert "More" not in shown
 
 
 # -- completion --------------------------------------------------------------------------------------------------------
