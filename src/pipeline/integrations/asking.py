@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from cmf.request import Request, Response
+from cmf.value import replace
 from pipeline.context import Context
 from pipeline.errors import CallError, ConfigError
 from pipeline.guard import Guard, raised
@@ -38,22 +39,31 @@ def around(guard: Guard, request: Request, ask: Ask[_T]) -> tuple[Outcome, _T]:
 
     Raises:
         Denied, ApprovalRequired, PolicyUnavailable: of the request, and `ask` was not called; or of the answer.
+        CallError: more of the request was changed than its messages and tools; `ask` was not called.
     """
     admitted = raised(guard.run(request))
-    response, kept = ask(_a_request(admitted))
+    response, kept = ask(_same_settings(admitted, request))
     return raised(guard.run(response, context=_facts(admitted))), kept
 
 
 async def aaround(guard: Guard, request: Request, ask: AsyncAsk[_T]) -> tuple[Outcome, _T]:
     """`around`, awaiting both."""
     admitted = raised(await guard.arun(request))
-    response, kept = await ask(_a_request(admitted))
+    response, kept = await ask(_same_settings(admitted, request))
     return raised(await guard.arun(response, context=_facts(admitted))), kept
 
 
-def _a_request(admitted: Outcome) -> Outcome:
-    if admitted.request is None:
+def _same_settings(admitted: Outcome, request: Request) -> Outcome:
+    """The outcome. CallError where it holds another request, or one of which more changed than words and tools.
+
+    A framework asks with settings of its own: what policy or a stage left of them would not be what goes out.
+    """
+    left = admitted.request
+    if left is None:
         raise CallError("what was judged is not this request", code="guard.other-request", hint="look at the stages")
+    if replace(left, messages=(), tools=()) != replace(request, messages=(), tools=()):
+        hint = "let the rule refuse, and let stages change messages and tools alone"
+        raise CallError("the settings of the request were changed", code="integration.settings-changed", hint=hint)
     return admitted
 
 

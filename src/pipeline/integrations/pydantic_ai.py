@@ -30,6 +30,9 @@ _MEDIA: Final[dict[str, Any]] = {"image": ImagePart, "audio": AudioPart}
 _SAID: Final = frozenset(
     {"content", "tool_name", "args", "tool_call_id", "signature", "part_kind", "timestamp", "retry"}
 )
+_TEXT_SAID: Final = frozenset({"content", "kind"})
+_BINARY_SAID: Final = frozenset({"data", "media_type", "kind"})
+_LINK_SAID: Final = frozenset({"url", "kind", "force_download"})
 
 
 def capability(guard: Guard) -> AbstractCapability[Any]:
@@ -247,14 +250,15 @@ def _item(item: Any) -> Part:
         return TextPart(text=item)
     kind = getattr(item, "kind", None)
     if kind == "text-content":
-        return TextPart(text=item.content)
+        return TextPart(text=item.content, extra=_rest(item, _TEXT_SAID))
     if kind == "binary":
         data = base64.b64encode(item.data).decode()
         make = _MEDIA.get(item.media_type.partition("/")[0], DocumentPart)
-        media: Part = make(type="base64", data=data, media_type=item.media_type)
+        media: Part = make(type="base64", data=data, media_type=item.media_type, extra=_rest(item, _BINARY_SAID))
         return media
     if kind in ("image-url", "audio-url", "document-url"):
-        linked: Part = _MEDIA.get(kind.partition("-")[0], DocumentPart)(type="url", data=item.url)
+        extra = _rest(item, _LINK_SAID)
+        linked: Part = _MEDIA.get(kind.partition("-")[0], DocumentPart)(type="url", data=item.url, extra=extra)
         return linked
     raise unsayable(f"content of kind {kind or type(item).__name__}")
 
@@ -337,8 +341,12 @@ def _answer(outcome: Outcome, answer: Any) -> Any:
 
 def _tool(tool: Any) -> ToolDefinition:
     if hasattr(tool, "parameters_json_schema"):
+        answers = None if tool.return_schema is None else {"pydantic_ai": {"return_schema": tool.return_schema}}
         return ToolDefinition(
-            name=tool.name, description=tool.description, input_schema=freeze(as_json(tool.parameters_json_schema))
+            name=tool.name,
+            description=tool.description,
+            input_schema=freeze(as_json(tool.parameters_json_schema)),
+            extra=None if answers is None else FrozenDict(freeze(as_json(answers))),
         )
     said = {one.name: getattr(tool, one.name) for one in fields(tool)}
     return ToolDefinition(
@@ -346,12 +354,12 @@ def _tool(tool: Any) -> ToolDefinition:
     )
 
 
-def _rest(part: Any) -> FrozenDict | None:
+def _rest(part: Any, known: frozenset[str] = _SAID) -> FrozenDict | None:
     """What else a part has that a model may be told: shown to policy, and kept while the part is unchanged."""
     said = {
         one.name: getattr(part, one.name)
         for one in fields(part)
-        if one.init and one.name not in _SAID and getattr(part, one.name) is not None
+        if one.init and one.name not in known and getattr(part, one.name) is not None
     }
     return FrozenDict(freeze({"pydantic_ai": as_json(said)})) if said else None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pipeline.conftest import write_rules
 from tests.pipeline.integrations.policies import guard_of
 
 from cmf.content import ImagePart
@@ -24,7 +25,7 @@ from pipeline.integrations import pydantic_ai as cmf_pydantic
 
 pytest.importorskip("pydantic_ai", reason="a development dependency")
 
-from pydantic_ai import BinaryContent, VideoUrl
+from pydantic_ai import BinaryContent, ImageUrl, VideoUrl
 from pydantic_ai.messages import (
     CachePoint,
     FilePart,
@@ -46,6 +47,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.native_tools import WebSearchTool
+from pydantic_ai.tools import ToolDefinition
 
 PNG = BinaryContent(b"\x89PNG\r\n\x1a\n0000", media_type="image/png")
 CALL = ToolCallPart("query", {"limit": 1}, tool_call_id="c1")
@@ -67,6 +69,13 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
     return guard_of(tmp_path_factory.mktemp("policy"))[0]
 
 
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Guard:
+    """Sees one word wherever it is."""
+    rule = 'deny contains {"code": "seen", "reason": "x"} if contains(json.marshal(input), "forbidden")'
+    return Guard(write_rules(tmp_path_factory.mktemp("seeing"), {"seen": rule}))
+
+
 class Played:
     """A model that says what it is given, and keeps what it was asked."""
 
@@ -83,6 +92,49 @@ class Played:
     async def asked(self, guard: Guard, messages: Sequence[ModelMessage] = (HI,), **more: Any) -> ModelResponse:
         model = cmf_pydantic.guarded_model(guard, self.model)
         return await model.request(list(messages), None, ModelRequestParameters(**more))
+
+
+@pytest.mark.spec("INT-20")
+@pytest.mark.parametrize(
+    "item",
+    [
+        BinaryContent(PNG.data, media_type="image/png", identifier="forbidden"),
+        BinaryContent(PNG.data, media_type="image/png", vendor_metadata={"detail": "forbidden"}),
+        ImageUrl("https://x.example/a.png", vendor_metadata={"detail": "forbidden"}),
+        ImageUrl("https://x.example/a.png", media_type="forbidden"),
+        TextContent("hi", metadata={"a": "forbidden"}),
+    ],
+)
+async def test_what_stands_beside_an_item_is_judged_with_it(seeing: Guard, item: Any) -> None:
+    played = Played()
+    with pytest.raises(Denied):
+        await played.asked(seeing, [ModelRequest(parts=[UserPromptPart([item])])])
+
+    assert played.heard == []
+
+
+@pytest.mark.spec("INT-20")
+async def test_what_a_tool_says_that_it_gives_back_is_judged(seeing: Guard) -> None:
+    played = Played()
+    tool = ToolDefinition(name="t", return_schema={"description": "forbidden"}, include_return_schema=True)
+    with pytest.raises(Denied):
+        await played.asked(seeing, function_tools=[tool])
+
+    assert played.heard == []
+
+
+@pytest.mark.spec("INT-25")
+async def test_settings_that_policy_changed_are_not_passed_over(tmp_path: Path) -> None:
+    where = "/properties/extra/pydantic_ai/settings/user"
+    hit = f'{{"code": "no.user", "reason": "x", "pointer": "{where}", "replacement": "drop"}}'
+    rule = f"redact contains {hit} if input.properties.extra.pydantic_ai.settings.user"
+    played = Played()
+    model = cmf_pydantic.guarded_model(Guard(write_rules(tmp_path, {"user": rule})), played.model)
+
+    with pytest.raises(CallError) as caught:
+        await model.request([HI], {"user": "ann"}, ModelRequestParameters())
+
+    assert (caught.value.code, played.heard) == ("integration.settings-changed", [])
 
 
 @pytest.mark.spec("INT-20", "INT-23")
