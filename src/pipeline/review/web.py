@@ -242,15 +242,16 @@ class _Web:
         except Refused as refused:
             return await run_in_threadpool(self._refusal, refused, person, form)
         except AuditError as error:
-            found = Refused(422, error.code, f"{error.message}: {error.path}; {error.hint}")
+            about = f"{error.message}: {error.path}" if error.path else error.message
+            found = Refused(422, error.code, " ".join(f"{_begun(said)}." for said in (about, error.hint) if said))
         except StoreError as error:
-            found = Refused(503, error.code, error.message)
+            found = Refused(503, error.code, f"{_begun(error.message)}. Nothing was changed; try again shortly.")
         except PipelineError as error:
-            found = Refused(422, error.code, error.message)
+            found = Refused(422, error.code, f"{_begun(error.message)}.")
         except Exception as error:  # noqa: BLE001  (a page that breaks says so, and nothing about why)
             _log.exception("a page of the review site failed: %s", type(error).__name__)
             found = Refused(500, "review.error", "This page could not be made; the server's log says more.")
-        return await run_in_threadpool(self._refusal, found, person, form)
+        return await run_in_threadpool(self._refusal, found, person, form, request.query_params.get("q"))
 
     def _do(self, does: _Handler, visit: Visit, form: str) -> Response:
         self._site.catalog.catch_up()
@@ -285,7 +286,7 @@ class _Web:
             "mark": "" if person is None else self._forms.mark(person),
             "may": {role.value: person is not None and person.role.covers(role) for role in Role},
             "checked": checked,
-            "overridden": len(self._site.overrides.holding()),
+            "overridden": 0 if person is None else len(self._site.overrides.holding()),
             "template": page.template,
             "needing": 0 if person is None else self._site.catalog.needing(),
             "enters": isinstance(self._doorkeeper, SignedIn),
@@ -293,11 +294,13 @@ class _Web:
         text = self._templates.get_template(page.template).render(**frame, d=page.data)
         return _walled(Response(text, page.status, {"content-type": "text/html; charset=utf-8"}))
 
-    def _refusal(self, refused: Refused, person: Person | None, form: str) -> Response:
+    def _refusal(self, refused: Refused, person: Person | None, form: str, q: str | None = None) -> Response:
         said = {"code": refused.code, "message": refused.message}
         if form != "html":
             return _walled(Response(dumps({"error": said}), refused.status, {"content-type": "application/json"}))
-        return self._html(Page("error.html", said, refused.status), person)
+        # What says nothing as a filter can be mended where it stands.
+        wrong = {"q": q} if person is not None and q and refused.code == "audit.query" else {}
+        return self._html(Page("error.html", said | wrong, refused.status), person)
 
     # Who and what may come in
 
@@ -354,6 +357,11 @@ def _cookies(header: str) -> dict[str, str]:
 def _walled(answer: Response) -> Response:
     answer.headers.update(HEADERS)
     return answer
+
+
+def _begun(said: str) -> str:
+    """The words as the beginning of a sentence."""
+    return said[:1].upper() + said[1:]
 
 
 def _seen(text: object) -> str:

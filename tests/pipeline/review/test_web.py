@@ -230,6 +230,8 @@ def test_what_a_query_does_not_say_is_refused_with_what_would_be_understood(clie
 
     assert answer.status_code == 422
     assert "audit.query" in answer.text
+    assert "This part of the query says nothing" in answer.text or "quotation mark" in answer.text
+    assert 'id="q" name="q" value="' in answer.text
 
 
 @pytest.mark.spec("REV-5")
