@@ -265,9 +265,9 @@ async def test_a_cookie_ends_after_its_time_and_with_the_key_that_it_stands_for(
     [
         ({"admin": None}, "on the port of `admin`"),
         ({"keys": None, "anonymous": True}, "nobody could come to the review site"),
-        ({"review": {}}, "field required"),
+        ({"review": {}}, "it is missing"),
         ({"review": {"roles": {}}}, "at least 1 item"),
-        ({"review": {"roles": {"a": "owner"}}}, "'viewer', 'reviewer', 'signer' or 'admin'"),
+        ({"review": {"roles": {"a": "owner"}}}, "none of viewer, reviewer, signer, admin"),
         ({"review": {"roles": ROLES, "role": "x"}}, "this key is not known"),
     ],
 )
