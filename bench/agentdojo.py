@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.recorded_runs import Run, read_runs
+from bench.recorded_runs import Run, UnreadableRunError, read_runs
 from bench.rewriting import rewritten
 from cmf import Choice, Message, Request, Response, Role, ToolCallPart, ToolDefinition
 from cmf.enums import SubjectType
+from cmf.errors import CmfError
 from cmf.security import SubjectExtension
 from pipeline import Action, Config, Context, Pipeline
 from pipeline.errors import ConfigError
@@ -92,6 +93,10 @@ def main() -> None:
             replay.tally(run, suites.setdefault(run.suite, Tally()))
     except ConfigError as error:
         parser.error(f"profiles: {error}")
+    except CmfError as error:
+        parser.error(f"{chosen.file}: run {run.id}: {error}")
+    except UnreadableRunError as error:
+        parser.error(str(error))
     total = Tally()
     for tally in suites.values():
         total.add(tally)
@@ -177,7 +182,7 @@ class Replay:
 
     def _for(self, suite: str) -> tuple[Pipeline, Profiles]:
         if suite not in self._pipelines:
-            file = self._profiles / f"{suite}.yaml" if self._profiles.is_dir() else self._profiles
+            file = self._profiles / f"{Path(suite).name}.yaml" if self._profiles.is_dir() else self._profiles
             profiles = Profiles.load(file) if file.exists() else Profiles()
             pipeline = Pipeline(profiles=profiles, config=Config(history="trusted", timeout_seconds=5.0))
             self._pipelines[suite] = pipeline, profiles

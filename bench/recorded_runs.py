@@ -1,4 +1,8 @@
-"""Recorded runs of agents, one JSON object a line, as conversations."""
+"""Recorded runs of agents, one JSON object a line, as conversations.
+
+What recorders do differently is read as the same: text as blocks or nothing, ids that are null, the name of a call
+under `name`, `function` or OpenAI's `function` object, arguments as an object or as its text.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cmf.errors import CmfError
 from cmf.message import Message
+
+
+class UnreadableRunError(Exception):
+    """A line is no run; the text says which line of which file, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,47 +31,94 @@ class Run:
     useful: bool
     goal_call: str | None
     tools: tuple[str, ...]
-    injections: tuple[str, ...]
     messages: tuple[Message, ...]
 
 
 def read_runs(file: Path) -> Iterator[Run]:
-    """The runs of a `.jsonl` or `.jsonl.gz` file."""
+    """The runs of a `.jsonl` or `.jsonl.gz` file; blank lines are passed over.
+
+    Raises:
+        UnreadableRunError: with file, line and reason.
+    """
     opened = gzip.open if file.suffix == ".gz" else open
-    with opened(file, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            body = json.loads(line)
-            yield Run(
-                id=str(body["id"]),
-                suite=body["suite"],
-                attacked=body.get("attack") is not None,
-                useful=body.get("utility") is True,
-                goal_call=body.get("goal_call"),
-                tools=tuple(body.get("tools") or ()),
-                injections=tuple((body.get("injections") or {}).values()),
-                messages=tuple(_message(message) for message in body["messages"]),
-            )
+    number = 0
+    try:
+        with opened(file, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                number += 1
+                if line.strip():
+                    yield _run(json.loads(line))
+    except json.JSONDecodeError as error:
+        raise UnreadableRunError(f"{file}:{number}:{error.colno}: not JSON: {error.msg}") from None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise UnreadableRunError(f"{file}:{number + 1}: cannot be read: {type(error).__name__}") from None
+    except CmfError as error:
+        raise UnreadableRunError(f"{file}:{number}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        why = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise UnreadableRunError(f"{file}:{number}: not a recorded run: {why}") from None
+
+
+def _run(body: dict[str, Any]) -> Run:
+    goal = body.get("goal_call")
+    return Run(
+        id=str(body["id"]),
+        suite=str(body["suite"]),
+        attacked=body.get("attack") is not None,
+        useful=body.get("utility") is True,
+        goal_call=None if goal is None else str(goal),
+        tools=tuple(_tool_name(tool) for tool in body.get("tools") or ()),
+        messages=tuple(_message(message) for message in body["messages"]),
+    )
+
+
+def _tool_name(tool: Any) -> str:
+    return str(_named(tool)) if isinstance(tool, dict) else str(tool)
+
+
+def _named(body: dict[str, Any]) -> Any:
+    """The name of a tool or call, and OpenAI's way to hold it."""
+    function = body.get("function")
+    return function["name"] if isinstance(function, dict) else body["name"] if "name" in body else body["function"]
 
 
 def _message(body: dict[str, Any]) -> Message:
     if body["role"] == "tool":
-        content = [
-            {
-                "content_type": "tool_result",
-                "tool_call_id": body.get("tool_call_id"),
-                "content": body["content"],
-                "is_error": bool(body.get("error")),
-            }
-        ]
-        return Message.model_validate({"role": "tool", "content": content})
-    parts = [{"content_type": "text", "text": body["content"]}] if body.get("content") else []
-    for call in body.get("tool_calls") or ():
-        parts.append(
-            {
-                "content_type": "tool_call",
-                "tool_call_id": call.get("id"),
-                "name": call["name"],
-                "arguments": call.get("args") or {},
-            }
-        )
+        error = body.get("error")
+        content = _blocks(body.get("content"))
+        result = {
+            "content_type": "tool_result",
+            "tool_call_id": _id(body.get("tool_call_id")),
+            "content": str(error) if error and not content else "" if content is None else content,
+            "is_error": bool(error),
+        }
+        return Message.model_validate({"role": "tool", "content": [result]})
+    text = _blocks(body.get("content"))
+    parts = [{"content_type": "text", "text": text}] if text else []
+    parts += [_call(call) for call in body.get("tool_calls") or ()]
     return Message.model_validate({"role": body["role"], "content": parts})
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
+    held = function if isinstance(function, dict) else call
+    given = held.get("args", held.get("arguments"))
+    part = {"content_type": "tool_call", "tool_call_id": _id(call.get("id")), "name": _named(call)}
+    if not isinstance(given, str):
+        return part | {"arguments": given or {}}
+    try:
+        read = json.loads(given or "{}")
+    except ValueError:
+        read = None
+    return part | ({"arguments": read} if isinstance(read, dict) else {"arguments_raw": given})
+
+
+def _blocks(content: Any) -> Any:
+    """The text of a list of text blocks; anything else as it is."""
+    if isinstance(content, list) and all(isinstance(block, dict) and block.get("type") == "text" for block in content):
+        return "\n".join(str(block.get("text", block.get("content")) or "") for block in content)
+    return content
+
+
+def _id(given: Any) -> str | None:
+    return None if given is None or given == "" else str(given)

@@ -11,13 +11,15 @@ from array import array
 from collections.abc import Iterable
 from enum import StrEnum
 from heapq import nsmallest
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import Final, NamedTuple
 
 from pipeline import spelling
+from pipeline.equivalents import keys_in, kind_of
 
 MAX_PROBES: Final = 8  # pairs of words by which a value is looked up: its rarest
 MAX_CANDIDATES: Final = 2_048  # places per group that are compared with one value; past them the answer says so
+MAX_OTHERWISE: Final = 8  # the same for other spellings of it, which are many where it is itself found
 MAX_GRADED: Final = 4  # occurrences per group that are graded to report the best
 _PLACE_BITS: Final = 32  # a place is text number << 32 | character offset
 
@@ -57,9 +59,12 @@ class _Places:
 
 
 class _Text(NamedTuple):
+    group: int
     origin: int
     raw: str
     normal: str
+    loose: bool = False
+    """Without its accents: no address is found in it."""
 
 
 _GRADES: Final = list(Match)
@@ -75,6 +80,7 @@ class Occurrences:
         self._words: dict[str, _Places] = {}
         self._keys: dict[str, dict[int, list[int]]] = {}
         self._wordless: dict[str, dict[int, list[int]]] = {}
+        self._read_for: dict[str, int] = {}
 
     def add(self, group: int, origin: int, content: str | float) -> None:
         """Remember a text or a number."""
@@ -83,18 +89,10 @@ class Occurrences:
         if not folded:
             return
         number = len(self._texts)
-        self._texts.append(_Text(origin, raw, raw if folded == raw else folded))
-        place = number << _PLACE_BITS
-        words = 0
-        last, last_offset = "", 0
-        for word, offset in spelling.tokens(folded):
-            self._put(word, group, place | offset)
-            if words:
-                self._put(f"{last} {word}", group, place | last_offset)
-            words += 1
-            last, last_offset = word, offset
-        if not words:
-            self._wordless.setdefault(folded, {}).setdefault(group, []).append(number)
+        words = self._read(_Text(group, origin, raw, raw if folded == raw else folded))
+        plain = spelling.unmarked(folded)
+        if plain != folded:
+            words += self._read(_Text(group, origin, raw, plain, loose=True))
         keys = spelling.text_keys(raw)
         if not isinstance(content, str) and (key := spelling.number_key(content)) is not None:
             keys |= {key}
@@ -102,32 +100,64 @@ class Occurrences:
             self._keys.setdefault(key, {}).setdefault(group, []).append(number)
         self.work += 1 + words + len(keys)
 
+    def _read(self, text: _Text) -> int:
+        """Remember where the words of a text stand; says how many there are."""
+        group, place = text.group, len(self._texts) << _PLACE_BITS
+        words = list(spelling.tokens(text.normal))
+        if not words:
+            self._wordless.setdefault(text.normal, {}).setdefault(group, []).append(len(self._texts))
+        self._texts.append(text)
+        held_by_word = self._words
+        pairs = [(f"{word} {after}", offset) for (word, offset), (after, _) in pairwise(words)]
+        for word, offset in chain(words, pairs):
+            held = held_by_word.get(word)
+            if held is None:
+                held_by_word[word] = held = _Places()
+            held.total += 1
+            places = held.groups.get(group)
+            if places is None:
+                held.groups[group] = places = array("Q")
+            places.append(place | offset)
+        return len(words)
+
     def find(self, value: str | float) -> Answer:
         """Where `value` occurs as a whole value."""
         text = value if isinstance(value, str) else spelled(value)
         keys = spelling.value_keys(text) if isinstance(value, str) else _key_of(value)
         search = _Search(self, text)
+        for kind in {kind_of(key) for key in keys}:
+            if kind is not None:
+                self._read_equivalents(kind)
         for key in sorted(keys):
             search.take_all(self._keys.get(key, {}))
-        folded = spelling.normal(text)
         if isinstance(value, str) or not keys:
             search.verbatim = spelling.is_case_bound(text)
-            probes = self._probes(folded)
-            if probes:
-                self._compare(search, folded, probes)
-            else:
-                search.take_all(self._wordless.get(folded, {}))
+            folded = spelling.normal(text)
+            search.strict = spelling.is_address(folded)
+            self._look_up(search, folded)
+            if not search.strict:
+                plain = spelling.unmarked(folded)
+                for other in dict.fromkeys((plain, *spelling.alternates(plain))):
+                    if other != folded:
+                        self._look_up(search, other, MAX_OTHERWISE)
         return Answer(search.found, search.complete)
 
-    def _put(self, word: str, group: int, place: int) -> None:
-        held = self._words.get(word)
-        if held is None:
-            self._words[word] = held = _Places()
-        held.total += 1
-        places = held.groups.get(group)
-        if places is None:
-            held.groups[group] = places = array("Q")
-        places.append(place)
+    def _read_equivalents(self, kind: str) -> None:
+        """Read each text once for all of `kind` that stands in it: only when it is first asked for."""
+        first = self._read_for.get(kind, 0)
+        self._read_for[kind] = len(self._texts)
+        for number in range(first, len(self._texts)):
+            text = self._texts[number]
+            self.work += 1
+            for key in () if text.loose else keys_in(kind, text.raw):
+                self._keys.setdefault(key, {}).setdefault(text.group, []).append(number)
+
+    def _look_up(self, search: _Search, folded: str, most: int = MAX_CANDIDATES) -> None:
+        probes = self._probes(folded)
+        if probes:
+            self._compare(search, folded, probes, most)
+        else:
+            search.take_all(self._wordless.get(folded, {}))
 
     def _probes(self, folded: str) -> list[tuple[_Places, int]]:
         """The places of the rarest pairs of words of a value, each with its offset in it; of its word if it has one."""
@@ -142,13 +172,13 @@ class Occurrences:
         held = [(self._words.get(word, _NOWHERE), offset) for word, offset in first.items()]
         return nsmallest(MAX_PROBES, held, key=lambda item: item[0].total)
 
-    def _compare(self, search: _Search, folded: str, probes: list[tuple[_Places, int]]) -> None:
+    def _compare(self, search: _Search, folded: str, probes: list[tuple[_Places, int]], most: int) -> None:
         for group in min((held.groups for held, _ in probes), key=len):
             self.work += 1
             lists = [(held.groups[group], offset) for held, offset in probes if group in held.groups]
             if len(lists) == len(probes):
                 places, offset = min(lists, key=lambda item: len(item[0]))
-                search.compare(group, folded, places, offset)
+                search.compare(group, folded, islice(places, most + 1), offset)
 
     def text(self, number: int) -> _Text:
         """A text that was added."""
@@ -162,6 +192,7 @@ class _Search:
         self.found: dict[int, Found] = {}
         self.complete = True
         self.verbatim = False
+        self.strict = False
         self._index = index
         self._value = value
 
@@ -182,7 +213,7 @@ class _Search:
             self._index.work += 1
             text = self._index.text(place >> _PLACE_BITS)
             start = (place & ((1 << _PLACE_BITS) - 1)) - offset
-            if start < 0 or not text.normal.startswith(folded, start):
+            if start < 0 or (text.loose and self.strict) or not text.normal.startswith(folded, start):
                 continue
             if not spelling.stands_at(text.normal, start, start + len(folded)):
                 continue

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -18,6 +17,7 @@ from cmf.frozen import FrozenDict, JsonObject, frozen_mapping
 from cmf.security import DataPolicy, ObjectSecurityProfile
 from cmf.value import Flag, Str, Value, json_schema, value
 from pipeline import field_paths
+from pipeline.wording import matches, says_any
 
 MAX_SHAPED_CHARACTERS: Final = 256  # of a value that has the shape of a name
 MAX_ASKED_CHARACTERS: Final = 65_536  # of one user message that are searched for words that ask
@@ -155,7 +155,9 @@ class ResultProfile(Value):
 class AskedFor(Value):
     """The words by which a user asks for the act. Each message of the user is looked at by itself; case is ignored."""
 
-    verbs: Annotated[tuple[Word, ...], Field(description="Words or phrases; regular English endings match too")] = ()
+    verbs: Annotated[
+        tuple[Word, ...], Field(description="Words or phrases; English endings and irregular forms match too")
+    ] = ()
     objects: Annotated[
         tuple[Word, ...], Field(description="If given, one of them must stand in the same message as the verb")
     ] = ()
@@ -164,9 +166,9 @@ class AskedFor(Value):
     def is_said_in(self, text: str) -> bool:
         """Whether one message of the user asks for the act."""
         text = text[:MAX_ASKED_CHARACTERS]
-        if any(_compiled(pattern).search(text) for pattern in self.patterns):
+        if any(matches(pattern, text) for pattern in self.patterns):
             return True
-        return _says(self.verbs, text) and (not self.objects or _says(self.objects, text))
+        return says_any(self.verbs, text) and (not self.objects or says_any(self.objects, text))
 
 
 @value
@@ -238,30 +240,6 @@ class ProfileDocument(Value):
     servers: Annotated[dict[Str, ServerProfile], AfterValidator(frozen_mapping), Field(description="By namespace")] = (
         FrozenDict()
     )
-
-
-def _says(words: tuple[str, ...], text: str) -> bool:
-    return any(_compiled(_inflected(word)).search(text) for word in words)
-
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-@lru_cache(maxsize=4096)
-def _inflected(phrase: str) -> str:
-    """An expression for a phrase whose first word may have a regular English ending."""
-    first, *rest = phrase.split() or [phrase]
-    stem = re.escape(first)
-    forms = [f"{stem}(?:s|es|d|ed|ing)?"]
-    if len(first) > 2 and first[-1] in "bdgklmnprt":
-        forms.append(f"{stem}{re.escape(first[-1])}(?:ed|ing)")
-    if first[-1] == "e":
-        forms.append(f"{re.escape(first[:-1])}ing")
-    if first[-1] == "y":
-        forms.append(f"{re.escape(first[:-1])}(?:ies|ied)")
-    return rf"(?<!\w)(?:{'|'.join(forms)})" + "".join(rf"\s+{re.escape(word)}" for word in rest) + r"(?!\w)"
 
 
 def profiles_schema() -> dict[str, Any]:

@@ -36,7 +36,7 @@ from pipeline.sources import (
     as_origin,
     fairly,
 )
-from pipeline.spelling import addresses
+from pipeline.spelling import addresses, pieces
 
 Texts: TypeAlias = Iterator[tuple[Group, str | float]]
 
@@ -49,6 +49,7 @@ class _Everything:
 
 
 MAX_ADDRESSES: Final = 32  # addresses of one content argument that are looked up by themselves
+MAX_PIECES: Final = 64  # pieces of one control value; one of more is looked up as a whole only
 DELEGATION: Final = AskedFor(
     patterns=(
         r"(?<!\w)(?:do|perform|follow|complete|execute|carry out|handle|process|finish|take care of|work through)"
@@ -264,12 +265,22 @@ class Index:
                 continue
             kind = _type_of(item)
             entries.append(self._entry(pointed, kind, use, item))
+            if use == "control" and kind == "string" and self._group_list:
+                entries += self._pieces(pointed, item, entries[-1])
             if use == "content" and kind == "string":
                 spans = islice(addresses(item), MAX_ADDRESSES)
                 entries += (
                     self._entry(pointed, "address", use, item[start:end]) | {"span": [start, end]}
                     for start, end in spans
                 )
+
+    def _pieces(self, path: str, text: str, whole: Origin) -> Iterator[Origin]:
+        """The entries of the pieces of a control value that nobody trusted says as a whole."""
+        if any(source["trust"] == TRUSTED for source in whole["sources"]):
+            return
+        spans = pieces(text)
+        for start, end in spans if len(spans) <= MAX_PIECES else ():
+            yield self._entry(path, "piece", "control", text[start:end]) | {"span": [start, end]}
 
     def _entry(self, path: str, kind: str, use: str, content: Any) -> Origin:
         if not self._group_list:  # nothing was read yet

@@ -84,7 +84,7 @@ def view_schema() -> dict[str, Any]:
 
 
 _ORIGIN_TYPES: Final = (
-    "string", "number", "boolean", "null", "empty", "key", "raw", "address", "call", "before",
+    "string", "number", "boolean", "null", "empty", "key", "raw", "address", "piece", "call", "before",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from cmf.uris import normalise
+from pipeline import equivalents
 
 _IDEOGRAPHS: Final = "\u0e00-\u0e7f\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Scripts that do not put spaces between words: each character is a token."""
@@ -28,6 +29,16 @@ _DOMAIN: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]+(?::\d
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.I)
 _PORTS: Final = {"http": ":80", "https": ":443"}
 _DIGIT: Final = re.compile(r"[0-9]")
+_ITEM: Final = re.compile(r"[^,;\n]+")
+_NAMED: Final = re.compile(r'"?([^<>"]*[^<>"\s])"?\s*<([^<>\s]+)>')
+MAX_ALTERED: Final = 128  # characters of a value that is looked up in other spellings too
+MAX_NAME: Final = 64  # characters of a name whose words may be joined in another way
+_MARK: Final = re.compile("[\u0300-\u036f]+")
+_TURNED: Final = str.maketrans("\u2018\u2019\u02bc\u2010\u2011", "'''--")
+_SIGILS: Final = "#@$\u20ac\u00a3"
+_ENDS: Final = ".,;:!?\"'"
+_JOINED_WORDS: Final = re.compile(r"[^\W\d_][^\W_]*(?:[ _-][^\W_]+)+")
+_QUANTITY: Final = re.compile(r"([0-9]+(?:[.,][0-9]+)*)( ?)([^\W\d_]{1,8}|%|\u00b0[^\W\d_]?)")
 _NUMBER: Final = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?")
 _PLAIN_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)|-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 _GROUPED: Final = re.compile(r"(?:\+ ?)?\(?[0-9]+(?:[ ()-]{1,2}[0-9]+)*")
@@ -38,11 +49,72 @@ MAX_DIGITS: Final = 60  # digits of one number; longer ones are found as they ar
 
 
 def normal(text: str) -> str:
-    """`text` in NFKC, without case, with every run of white space as one space and none at the ends."""
+    """`text` in NFKC with straight quotes and hyphens, without case, white space as one space, none at the ends."""
     if text.isascii():
         return " ".join(text.lower().split())
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(folded.split())
+    return " ".join(folded.translate(_TURNED).split())
+
+
+def unmarked(folded: str) -> str:
+    """Normal text without the accents of its letters: as one types what one has no keys for."""
+    if folded.isascii():
+        return folded
+    return unicodedata.normalize("NFC", _MARK.sub("", unicodedata.normalize("NFD", folded)))
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` is an address, in which every character counts: of mail, or of the web."""
+    return "@" in text[1:] or "://" in text or _url(text.strip()) is not None
+
+
+def alternates(folded: str) -> list[str]:
+    """Other ways to spell a short value that is no address: without the sign before or the stop after it, and so on."""
+    if len(folded) > MAX_ALTERED or folded.isalpha() or folded.isdigit():
+        return []
+    found: dict[str, None] = {}
+    bare = folded.rstrip(_ENDS).strip("\"'")
+    for sign in (*_SIGILS, "./"):
+        if bare.startswith(sign):
+            bare = bare[len(sign) :]
+    bare = bare.rstrip("/")
+    if bare and _is_word(bare[0]):
+        found[bare] = None
+    quantity = _QUANTITY.fullmatch(bare)
+    if quantity is not None:
+        found[f"{quantity[1]}{'' if quantity[2] else ' '}{quantity[3]}"] = None
+    if len(bare) <= MAX_NAME and _JOINED_WORDS.fullmatch(bare):
+        found |= dict.fromkeys(re.sub("[ _-]", mark, bare) for mark in " _-")
+    found.pop(folded, None)
+    return list(found)
+
+
+def pieces(text: str) -> list[tuple[int, int]]:
+    """Where the pieces of a value stand that is made of them, with nothing between them that says anything itself.
+
+    A list with commas or semicolons, a name with its address (`Ann <ann@x.example>`), a date with a time, a file in a
+    directory. Empty where it is not.
+    """
+    found = equivalents.moment(text)
+    if found:
+        return found
+    if "://" not in text:
+        for start, end in _listed(text):
+            named = _NAMED.fullmatch(text, start, end)
+            found += [named.span(1), named.span(2)] if named is not None else [(start, end)]
+        if len(found) > 1:
+            return found
+    at = text.rfind("/")
+    is_path = 0 < at < len(text) - 1 and not is_address(text) and ".." not in text and "//" not in text
+    return [(0, at), (at + 1, len(text))] if is_path and not any(map(str.isspace, text)) else []
+
+
+def _listed(text: str) -> Iterator[tuple[int, int]]:
+    for match in _ITEM.finditer(text):
+        item = match[0].strip()
+        if item:
+            start = match.start() + match[0].index(item)
+            yield start, start + len(item)
 
 
 def tokens(text: str) -> Iterator[tuple[str, int]]:
@@ -124,7 +196,7 @@ def number_key(number: float | str) -> str | None:
 def value_keys(text: str) -> frozenset[str]:
     """The keys of a whole value: what to look up when asking where it came from."""
     stripped = text.strip()
-    found: set[str] = set()
+    found = equivalents.keys_of(stripped)
     url = _url(stripped)
     if url is not None and _CHUNK.fullmatch(stripped):
         scheme, rest = url
@@ -262,12 +334,16 @@ def _account_end(text: str, match: re.Match[str]) -> int | None:
 
 __all__ = [
     "addresses",
+    "alternates",
+    "is_address",
     "is_case_bound",
     "normal",
     "number_key",
+    "pieces",
     "stands_at",
     "stands_in",
     "text_keys",
     "tokens",
+    "unmarked",
     "value_keys",
 ]

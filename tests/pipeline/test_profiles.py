@@ -280,7 +280,11 @@ def test_an_argument_that_is_both_is_control() -> None:
         ({"verbs": ["schedule"], "objects": ["payment"]}, "scheduling my meeting", False),
         ({"verbs": ["copy"]}, "he copied it", True),
         ({"verbs": ["set up"]}, "Setting  up the thing", True),
-        ({"verbs": ["set up"]}, "set it up", False),
+        ({"verbs": ["set up"]}, "set it up", True),
+        ({"verbs": ["set up"]}, "set it and go up", False),
+        ({"verbs": ["set"]}, "upset", False),
+        ({"verbs": ["pay"]}, "I want it paid", True),
+        ({"verbs": ["book"], "objects": ["hotel room"]}, "book two hotel rooms", True),
         ({"patterns": [r"\bpay\b"]}, "Pay it", True),
         ({"objects": ["pay"]}, "pay", False),
         ({}, "anything", False),
@@ -288,6 +292,27 @@ def test_an_argument_that_is_both_is_control() -> None:
 )
 def test_words_ask_for_an_act(asked_for: dict[str, Any], text: str, said: bool) -> None:
     assert AskedFor(**asked_for).is_said_in(text) is said
+
+
+@pytest.mark.spec("PRF-11")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Read it, but do not send anything.", False),
+        ("don\u2019t read or send it", False),
+        ("Summarize it without sending", False),
+        ("never ever send it", False),
+        ("tell me rather than send it", False),
+        ("Do not delete it but send it", True),
+        ("do not wait, send it", True),
+        ("Don't forget to send it", True),
+        ("why don't you send it", True),
+        ("never send the first; send the second", True),
+    ],
+)
+def test_what_is_forbidden_is_not_asked_for(text: str, said: bool) -> None:
+    assert AskedFor(verbs=("send",)).is_said_in(text) is said
+    assert AskedFor(patterns=(r"\bsend",)).is_said_in(text) is said
 
 
 # -- MCP ---------------------------------------------------------------------------------------------------------------

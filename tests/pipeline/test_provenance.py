@@ -422,3 +422,21 @@ def test_only_what_was_said_before_the_call_counts() -> None:
     (_, entry) = origins(Request(messages=messages), "messages[1].content[0]", PROFILES, EVERYTHING)
 
     assert entry["sources"] == []
+
+
+@pytest.mark.spec("PROV-14")
+def test_a_control_text_that_nobody_said_whole_has_an_entry_for_each_piece() -> None:
+    index = index_of(says("user", "write to ann@x.com and bob@y.com"))
+
+    def entries(to: str) -> list[tuple[Any, ...]]:
+        call = ToolCallPart(name="other", arguments={"to": to})
+        found = [entry for entry in index.origins(call) if entry["path"] == "/to"]
+        return [(entry["type"], entry.get("span"), bool(entry["sources"])) for entry in found]
+
+    assert entries("ann@x.com, eve@z.com") == [
+        ("string", None, False),
+        ("piece", [0, 9], True),
+        ("piece", [11, 20], False),
+    ]
+    assert entries("ann@x.com and bob@y.com") == [("string", None, True)]
+    assert entries(",".join(["ann@x.com"] * 65)) == [("string", None, False)]

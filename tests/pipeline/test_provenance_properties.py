@@ -13,7 +13,7 @@ from tests.pipeline.conversations import PROFILES, calls, index_of, returns, say
 from cmf.content import TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.message import Message
-from pipeline import spelling
+from pipeline import equivalents, spelling
 from pipeline.field_paths import Mark, leaves
 from pipeline.provenance import EVERYTHING, Index
 
@@ -72,7 +72,11 @@ def has(text: str | float, value: Any) -> bool:
         folded = spelling.normal(wanted)
         plain = spelling.stands_in(raw, wanted) or raw == wanted
         same = bool(folded) and (spelling.stands_in(spelling.normal(raw), folded) or spelling.normal(raw) == folded)
-        return bool(spelling.value_keys(wanted) & keys) or (plain if spelling.is_case_bound(wanted) else same)
+        kinds = {equivalents.kind_of(key) for key in spelling.value_keys(wanted)} - {None}
+        keys |= {key for kind in kinds for key in equivalents.keys_in(str(kind), raw)}
+        others = [] if spelling.is_address(folded) else spelling.alternates(spelling.unmarked(folded))
+        turned = any(spelling.stands_in(spelling.unmarked(spelling.normal(raw)), other) for other in others)
+        return turned or bool(spelling.value_keys(wanted) & keys) or (plain if spelling.is_case_bound(wanted) else same)
     return spelling.number_key(value) in keys
 
 

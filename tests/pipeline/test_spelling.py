@@ -86,6 +86,89 @@ def test_the_same_value_is_found_however_it_is_spelled(text: str, value: str | f
     assert finds(text, value)
 
 
+@pytest.mark.spec("PROV-13")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("buy two of them", 2),
+        ("pay 1.250,50", 1250.5),
+        ("at $64k a year", 64000),
+        ("that is 2.5k", 2500),
+        ("pay $5", "USD"),
+        ("five euros", "EUR"),
+        ("on March 12th, 2026", "2026-03-12"),
+        ("on 12 March", "2026-03-12"),
+        ("on 3/12/2026", "2026-03-12"),
+        ("on 12.03.26", "2026-03-12"),
+        ("on 3/12", "2026-03-12"),
+        ("on 2026-03-12", "March 12"),
+        ("at 4pm", "16:00"),
+        ("at 16:00:00", "4 p.m."),
+        ("at 12:15 am", "00:15"),
+        ("at noon", "12:00"),
+        ("order W481", "#W481"),
+        ("tell bob", "@bob"),
+        ("open config.yaml", "./config.yaml"),
+        ("to 12 High St, Leeds", "12 High St."),
+        ("as Event-Manager", "event_manager"),
+        ("as event manager", "event-manager"),
+        ("take 400 mg", "400mg"),
+        ("take 400mg", "400 mg"),
+        ("at \u00c9glise, Besan\u00e7on", "eglise"),
+        ("at Eglise", "\u00c9glise"),
+        ("O\u2019Hara", "o'hara"),
+    ],
+)
+def test_the_same_is_found_in_other_words_and_signs(text: str, value: str | float) -> None:
+    assert finds(text, value)
+
+
+@pytest.mark.spec("PROV-13")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("buy two of them", 3),
+        ("pay 1.250,50", 50),
+        ("on March 12th, 2025", "2026-03-12"),
+        ("on March 12", "2026-03-13"),
+        ("on 13/40/2026", "2026-03-12"),
+        ("at 4pm", "04:00"),
+        ("at 14 pm", "14:00"),
+        ("at 25:10", "01:10"),
+        ("pay $5", "EUR"),
+        ("write to jos\u00e9@x.com", "jose@x.com"),
+        ("write to jose@x.com", "jos\u00e9@x.com"),
+        ("bob@evil.com", "#bob"),
+        ("event", "event_manager"),
+        ("x" * 70, "2026-03-12T00:00:00" * 4),
+    ],
+)
+def test_what_is_only_alike_is_not_found(text: str, value: str | float) -> None:
+    assert not finds(text, value)
+
+
+@pytest.mark.spec("PROV-14")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("a@x.com, b@y.com;c", ["a@x.com", "b@y.com", "c"]),
+        ("Ann Abel <ann@x.com>, bob@y.com", ["Ann Abel", "ann@x.com", "bob@y.com"]),
+        ("2026-03-12T16:00:00Z", ["2026-03-12", "16:00:00"]),
+        ("March 12, 2026 at 4 pm", ["March 12, 2026", "4 pm"]),
+        ("2026-03-12T00:00:00", ["2026-03-12"]),
+        ("src/app/main.py", ["src/app", "main.py"]),
+        ("src/../main.py", []),
+        ("https://x.com/a, https://y.com/b", []),
+        ("x.com/a", []),
+        ("a", []),
+        ("call at 4 pm on 2026-03-12 for me", []),
+        ("4 pm" * 30, []),
+    ],
+)
+def test_a_value_falls_into_the_pieces_it_is_made_of(value: str, expected: list[str]) -> None:
+    assert [value[start:end] for start, end in spelling.pieces(value)] == expected
+
+
 @pytest.mark.spec("PROV-4")
 def test_matches_are_graded() -> None:
     index = index_of(says("user", "Ann"), says("system", "ask Ann, please"))

@@ -2,8 +2,8 @@
 # title: Control arguments come from someone trusted
 # description: |
 #   Recipients, accounts, ids and addresses of a call that acts are to stand in the user's words, the system's, or
-#   a field that the tool's profile trusts. Once something that others can have written was read, a person is
-#   asked about others.
+#   a field that the tool's profile trusts: as a whole, or each piece of a list. Once something that others can have
+#   written was read, a person is asked about others.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm012025-prompt-injection/
 # custom:
@@ -35,4 +35,23 @@ _strange contains origins.argument(entry) if {
 	entry.use == "control"
 	entry.type in {"string", "number", "key", "raw"}
 	not origins.trusted(entry)
+	not _pieced(entry)
+	not _own_word(entry)
+}
+
+# Each piece of a list, of a name with its address, of a date with a time was said by someone trusted.
+_pieced(entry) if {
+	entry.type == "string"
+	pieces := [piece | some piece in input.origins; piece.type == "piece"; piece.path == entry.path]
+	count(pieces) > 0
+	every piece in pieces {
+		origins.trusted(piece)
+	}
+}
+
+# The name of a field that the tool has and nobody wrote; one that others wrote may name whom they favour.
+_own_word(entry) if {
+	entry.type == "key"
+	not origins.said_by_others(entry)
+	regex.match(`/[A-Za-z_][A-Za-z0-9_]{0,39}$`, entry.path)
 }

@@ -13,6 +13,8 @@ _value(path, trusts) := {
 	"sources": [{"kind": "tool_result", "trust": trust} | some trust in trusts],
 }
 
+_piece(path, trusts) := object.union(_value(path, trusts), {"type": "piece", "span": [0, 1]})
+
 _asked(origins) := asked if asked := control_origin.require_approval with input as {"origins": origins}
 
 test_asks_about_a_value_of_others if {
@@ -23,7 +25,8 @@ test_asks_about_a_value_of_others if {
 test_asks_about_a_value_that_nobody_said_and_about_raw_arguments if {
 	count(_asked([_send, _before, _value("/to", [])])) == 1
 	count(_asked([_send, _before, object.union(_value("", []), {"type": "raw"})])) == 1
-	count(_asked([_send, _before, object.union(_value("/to/x", []), {"type": "key"})])) == 1
+	count(_asked([_send, _before, object.union(_value("/to/who~1ever", []), {"type": "key"})])) == 1
+	count(_asked([_send, _before, object.union(_value("/to/mallory", ["untrusted"]), {"type": "key"})])) == 1
 }
 
 test_asks_about_a_tool_that_no_profile_describes if {
@@ -38,6 +41,16 @@ test_denied_where_the_operator_says_so if {
 
 test_allowed_trusted_values_pass if {
 	count(_asked([_send, _before, _value("/to", ["untrusted", "trusted"])])) == 0
+}
+
+test_asks_about_a_list_with_a_piece_that_nobody_trusted_said if {
+	count(_asked([_send, _before, _value("/to", []), _piece("/to", ["trusted"]), _piece("/to", ["untrusted"])])) == 1
+	count(_asked([_send, _before, _value("/to", []), _piece("/cc", ["trusted"])])) == 1
+}
+
+test_allowed_a_list_of_which_each_piece_was_said_and_the_name_of_a_field if {
+	count(_asked([_send, _before, _value("/to", []), _piece("/to", ["trusted"]), _piece("/to", ["trusted"])])) == 0
+	count(_asked([_send, _before, object.union(_value("/to/street", []), {"type": "key"})])) == 0
 }
 
 test_allowed_everything_pass_before_others_were_read if {

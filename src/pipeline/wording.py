@@ -1,0 +1,112 @@
+"""Whether a text says a word, in one of its forms and not to forbid it. Spec: docs/spec/profiles.md [PRF-5], [PRF-11].
+
+English: endings, the irregular verbs that acts are asked for with, a particle that stands apart ("call it off"). For
+other languages a profile lists each form, or an expression.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+_IRREGULAR: Final[dict[str, str]] = {
+    "bring": "brought",
+    "build": "built",
+    "buy": "bought",
+    "choose": "chose chosen",
+    "do": "does did done",
+    "draw": "drew drawn",
+    "feed": "fed",
+    "find": "found",
+    "forbid": "forbade forbidden",
+    "forget": "forgot forgotten",
+    "freeze": "froze frozen",
+    "get": "got gotten",
+    "give": "gave given",
+    "go": "goes went gone",
+    "hide": "hid hidden",
+    "hold": "held",
+    "keep": "kept",
+    "leave": "left",
+    "lend": "lent",
+    "make": "made",
+    "meet": "met",
+    "pay": "paid",
+    "rebuild": "rebuilt",
+    "rerun": "reran",
+    "resend": "resent",
+    "rewrite": "rewrote rewritten",
+    "ring": "rang rung",
+    "run": "ran",
+    "say": "said",
+    "sell": "sold",
+    "send": "sent",
+    "shut": "shutting",
+    "speak": "spoke spoken",
+    "spend": "spent",
+    "take": "took taken",
+    "teach": "taught",
+    "tell": "told",
+    "throw": "threw thrown",
+    "undo": "undid undone",
+    "unfreeze": "unfroze unfrozen",
+    "wake": "woke woken",
+    "withdraw": "withdrew withdrawn",
+    "write": "wrote written",
+}
+_PARTICLES: Final = frozenset(["away", "back", "down", "in", "off", "on", "out", "over", "up"])
+_BETWEEN: Final = r"(?:\s+(?!and\b|or\b|but\b|then\b)[\w'\u2019-]+){0,3}?"
+"""What may stand between a verb and its particle: "call the meeting off"."""
+
+_FORBIDDING: Final = re.compile(
+    r"(?<!\w)(?:(?:do|does|should|must|shall|may)(?:\s+not|n['\u2019]?t)|never|without|avoid|refrain\s+from"
+    r"|rather\s+than|instead\s+of|no\s+need\s+to|not\s+to|not\s+allowed\s+to)(?P<between>(?:\s+[\w'\u2019-]+){0,2})\s+\Z",
+    re.IGNORECASE,
+)
+_NOT_FORBIDDING: Final = re.compile(
+    r"(?<!\w)(?:forget|hesitate|fail|only|just|miss|neglect|worry|mind|wait|but|then|you|we)(?!\w)", re.IGNORECASE
+)
+_REACH: Final = 60  # characters before a word that are read for what forbids it
+
+
+def says_any(words: tuple[str, ...], text: str) -> bool:
+    """Whether `text` says one of the words or phrases, in any form, at a place where it is not forbidden."""
+    return any(matches(inflected(word), text) for word in words)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether the expression, case ignored, is found in `text` at a place that nothing before it forbids."""
+    return any(not is_forbidden(text, found.start()) for found in _compiled(pattern).finditer(text))
+
+
+def is_forbidden(text: str, at: int) -> bool:
+    """Whether what starts at `at` is told not to be done: "do not send", "without paying"."""
+    found = _FORBIDDING.search(text, max(0, at - _REACH), at)
+    return found is not None and _NOT_FORBIDDING.search(found["between"]) is None
+
+
+@lru_cache(maxsize=4096)
+def inflected(phrase: str) -> str:
+    """An expression for a phrase: its first word in any English form, its last in the plural too."""
+    first, *rest = phrase.split() or [phrase]
+    stem = re.escape(first)
+    forms = [f"{stem}(?:s|es|d|ed|ing)?", *map(re.escape, _IRREGULAR.get(first.lower(), "").split())]
+    if len(first) > 2 and first[-1] in "bdgklmnprt":
+        forms.append(f"{stem}{re.escape(first[-1])}(?:ed|ing)")
+    if first[-1] == "e":
+        forms.append(f"{re.escape(first[:-1])}ing")
+    if first[-1] == "y":
+        forms.append(f"{re.escape(first[:-1])}(?:ies|ied)")
+    apart = _BETWEEN if len(rest) == 1 and rest[0].lower() in _PARTICLES else ""
+    plural = "(?:s|es)?" if rest and rest[-1][-1].isalpha() and not apart else ""
+    joined = "".join(rf"(?:\s+|-){re.escape(word)}" for word in rest)
+    return rf"(?<!\w)(?:{'|'.join(forms)}){apart}{joined}{plural}(?!\w)"
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+__all__ = ["inflected", "is_forbidden", "matches", "says_any"]
