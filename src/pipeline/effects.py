@@ -123,15 +123,22 @@ _NO_ECHO: Final = frozenset(
         "id", "object", "created", "created_at", "completed_at", "createdAt", "createTime", "responseId", "request_id",
         "provider", "service_tier", "system_fingerprint", "usage", "usageMetadata", "status", "error",
         "incomplete_details", "done_reason", "total_duration", "load_duration", "prompt_eval_duration", "eval_duration",
-        # what was asked for, as the Responses format says it again
-        "background", "frequency_penalty", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
-        "parallel_tool_calls", "presence_penalty", "previous_response_id", "prompt_cache_key", "reasoning",
-        "safety_identifier", "store", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p",
-        "truncation", "user",
-        # the form in which MCP and the AI SDK had it
-        "answers", "bare", "batch", "entry", "envelope", "key", "partial",
     }
 )  # fmt: skip
+_ALSO_NO_ECHO: Final[Mapping[str, frozenset[str]]] = {
+    # what was asked for, which this format says again
+    "openai_responses": frozenset(
+        {
+            "background", "frequency_penalty", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
+            "parallel_tool_calls", "presence_penalty", "previous_response_id", "prompt_cache_key", "reasoning",
+            "safety_identifier", "store", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p",
+            "truncation", "user",
+        }
+    ),
+    # the form in which it came
+    "aisdk": frozenset({"partial"}),
+    "mcp": frozenset({"answers", "bare", "batch", "entry", "envelope", "key", "result"}),
+}  # fmt: skip
 
 
 def _without_echoes(before: Any, after: Any) -> Any:
@@ -165,7 +172,10 @@ def _no_echo(extra: Mapping[str, Any] | None) -> FrozenDict | None:
     """What stays of `extra`: by format what is no echo, and the word for a form."""
     kept: dict[str, Any] = {}
     for name, own in (extra or {}).items():
-        left = {key: item for key, item in own.items() if key in _NO_ECHO} if isinstance(own, Mapping) else own
+        left = own
+        if isinstance(own, Mapping):
+            known = _NO_ECHO | _ALSO_NO_ECHO.get(name, frozenset())
+            left = {key: item for key, item in own.items() if key in known}
         if left:
             kept[name] = left
     return FrozenDict(kept) if kept else None

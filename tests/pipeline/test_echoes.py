@@ -51,6 +51,7 @@ LLAMA = {"model": "m", "created_at": "2024-01-01T00:00:00Z", "done": True, "done
             "the ids of tokens": ("openai_chat", chat(choice={"token_ids": [83, 69], "note": "SECRET"}), "c1"),
             "quotations": ("openai_chat", chat({"annotations": [{"title": "SECRET"}]}), "c1"),
             "a parsed copy": ("openai_chat", chat({"parsed": {"a": "SECRET"}}), "c1"),
+            "what another format asks": ("openai_chat", chat(metadata={"a": "SECRET"}, text="SECRET"), "c1"),
             "notes of a filter": ("openai_chat", chat(moderation={"text": "SECRET"}), "c1"),
             "where it stopped": ("anthropic_messages", claude(stop_sequence="SECRET"), "m1"),
             "what it rests on": ("gemini", gemini(groundingMetadata={"segment": {"text": "SECRET"}}), "r1"),
