@@ -33,7 +33,7 @@ def integrity(site: Site, _visit: Visit) -> Page:
     return Page(
         "integrity.html",
         {
-            "heads": heads,
+            "heads": sorted(heads, key=lambda one: str(one["when"]), reverse=True),
             "checked": None if checked is None else _checked(checked),
             "exported": site.heads is not None,
             "keyed": site.keys is not None,
