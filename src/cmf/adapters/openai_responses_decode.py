@@ -21,6 +21,7 @@ from cmf.content import (
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage
+from cmf.facts import SAFE_INTEGER
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Request, Response, Sampling, ToolChoice
@@ -198,6 +199,8 @@ def decode_answer(body: Any) -> tuple[Response, dict[str, Any]]:
     frozen = freeze(body)
     form: dict[str, Any] = {}
     left = dict(_object(frozen))
+    if left.get("object") == COUNTED and (counted := _tokens(left)) is not None:
+        return counted, form
     partial = left.pop(PARTIAL, None) is True
     output = left.pop("output") if isinstance(left.get("output"), list) else None
     error = _error(left, form, answered=output is not None)
@@ -216,6 +219,21 @@ def decode_answer(body: Any) -> tuple[Response, dict[str, Any]]:
     usage = _usage(left)
     model = taken(left, "model")
     return trusted(Response, choices=choices, usage=usage, model=model, error=error, extra=riding(left)), form
+
+
+COUNTED: Final = "response.input_tokens"  # the `object` of the answer to how many tokens a request would be
+
+
+def _tokens(left: dict[str, Any]) -> Response | None:
+    """The number of tokens a request would be, where the body says one and nothing that an answer says."""
+    count = left.get("input_tokens")
+    if not _ANSWERED.isdisjoint(left) or type(count) is not int or not 0 <= count <= SAFE_INTEGER:
+        return None
+    rest = {key: value for key, value in left.items() if key not in ("object", "input_tokens")}
+    return trusted(Response, usage=trusted(TokenUsage, input_tokens=count, total_tokens=count), extra=riding(rest))
+
+
+_ANSWERED: Final = frozenset({"output", "status", "error", "usage", "model", PARTIAL})
 
 
 def _kinds(parts: tuple[Part, ...]) -> dict[str, Any]:
@@ -282,8 +300,9 @@ def stop_reason(status: str | None, envelope: dict[str, Any], parts: Iterable[Pa
         return None
     if status == "failed":
         return StopReason.ERROR
-    told = isinstance(reason, str) and status in (None, "incomplete")
-    return INCOMPLETE.get(reason, StopReason.OTHER) if told else StopReason.OTHER
+    if isinstance(reason, str) and status in (None, "incomplete"):
+        return INCOMPLETE.get(reason, StopReason.OTHER)
+    return StopReason.OTHER
 
 
 def _error(left: dict[str, Any], form: dict[str, Any], *, answered: bool) -> ErrorInfo | None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cmf.adapters.fields import extra_of, merge
 from cmf.adapters.loss import drop
-from cmf.adapters.openai_responses_decode import STATUSES, spoken_text, stop_reason
+from cmf.adapters.openai_responses_decode import COUNTED, STATUSES, spoken_text, stop_reason
 from cmf.adapters.openai_responses_items import (
     CLIENT_TOOLS,
     FORMAT,
@@ -117,6 +117,8 @@ def _hosted(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
 def encode_answer(response: Response, form: dict[str, Any]) -> Any:
     """The response as plainly as its provider would say it; `form` is what `decode_answer` gave [RSP-12]."""
     own = {key: value for key, value in extra_of(response, FORMAT).items() if not key.startswith(RESERVED)}
+    if (asked := _asked(response)) is not None:
+        return merge({"object": COUNTED, "input_tokens": asked}, own)
     body: dict[str, Any] = {}
     if response.model is not None:
         body["model"] = response.model
@@ -131,6 +133,14 @@ def encode_answer(response: Response, form: dict[str, Any]) -> Any:
         for key, value in _ENVELOPE.items():
             body.setdefault(key, value)
     return body
+
+
+def _asked(response: Response) -> int | None:
+    """The number of tokens of a request, where the response says that and nothing else."""
+    if response.choices or response.error is not None or response.model is not None or response.usage is None:
+        return None
+    alone = TokenUsage(input_tokens=response.usage.input_tokens, total_tokens=response.usage.input_tokens)
+    return alone.input_tokens if response.usage == alone else None
 
 
 # What clients of the format expect of any answer; no clock here, so the time is nought.

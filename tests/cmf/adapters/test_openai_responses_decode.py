@@ -178,6 +178,23 @@ def test_the_echo_of_the_request_stays_and_is_shown() -> None:
     assert next(iter_views(response)).properties["extra"][FORMAT].items() >= echo.items()
 
 
+@pytest.mark.spec("RSP-12")
+@pytest.mark.parametrize("count", [0, 31])
+@pytest.mark.parametrize("rest", [{}, {"note": {"x": 1}}])
+def test_a_number_of_tokens_is_usage_and_no_error(count: int, rest: dict[str, Any]) -> None:
+    response = assert_lossless_answer({"object": "response.input_tokens", "input_tokens": count, **rest})
+
+    assert response.error is None
+    assert not response.choices
+    assert response.usage == TokenUsage(input_tokens=count, total_tokens=count)
+
+
+@pytest.mark.spec("RSP-12")
+@pytest.mark.parametrize("body", [{"input_tokens": -1}, {"input_tokens": 2**70}, {"input_tokens": 3, "error": "no"}])
+def test_a_number_of_tokens_that_is_none_stays_an_error(body: dict[str, Any]) -> None:
+    assert assert_lossless_answer({"object": "response.input_tokens", **body}).error is not None
+
+
 @pytest.mark.parametrize("output", [{"status": "queued"}, {"status": "completed", "output": []}, {"output": []}])
 def test_answers_without_items_have_one_empty_message(output: dict[str, Any]) -> None:
     response = assert_lossless_answer({"id": "resp_1", "object": "response", **output})
