@@ -116,7 +116,8 @@ test: install opa $(INTEGRATIONS) ## Everything CI runs: the tests, with the cov
 	  || { cat .coverage-enforcement; echo "enforcement code is not covered in full"; exit 1; }
 
 .PHONY: check
-check: check-python check-rust check-policies ## Style, types, import floors, Rust lints, Rego lints
+check: ## Style, types, import floors, Rust lints, Rego lints
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-python check-rust check-policies
 
 .PHONY: check-python
 check-python: $(VENV)/.locked
