@@ -121,6 +121,16 @@ def replace(original: _Slotted, **fields: Any) -> _Slotted:
     return copy(original, fields)
 
 
+_SAID: Final = {
+    "unexpected_keyword_argument": "there is no such field",
+    "missing": "this field is missing",
+    "missing_keyword_only_argument": "this field is missing",
+    "dataclass_type": "this has to be an object",
+    "tuple_type": "this has to be a list",
+}
+"""What pydantic says in words of Python, in words of JSON."""
+
+
 def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
     """The first finding of pydantic as one of ours: location and reason, never the input."""
     first = error.errors(include_url=False, include_input=False)[0]
@@ -139,7 +149,7 @@ def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
     more = error.error_count() - 1
     also = f" (and {more} more)" if more else ""
     title = error.title if error.title.isidentifier() else "value"
-    said = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
+    said = _SAID.get(first["type"]) or first["msg"].removeprefix("Value error, ")
     why = "unknown tag" if first["type"] == "union_tag_invalid" else said  # of a wrong tag pydantic quotes content
     message = f"{title}: {why}{also}"
     return ShapeError(message, path=path, code=f"shape.{first['type'].replace('_', '-')}")

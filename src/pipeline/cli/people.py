@@ -24,6 +24,8 @@ from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.context import Context
 from pipeline.declassification import ALL_ON_RECORD, declassify
 from pipeline.display import escaped_json, visible
+from pipeline.errors import StoreError
+from pipeline.sessions import SessionStore
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhd])")
@@ -37,6 +39,8 @@ def list_approvals(store: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(dumps([_document(one) for one in waiting]).decode())
         return
+    if not waiting:
+        typer.echo("cmf: nothing waits", err=True)
     for one in waiting:
         asked = one.asked
         rules = ", ".join(asked.rules)
@@ -78,7 +82,7 @@ def lift(
     if found is None:
         fail("--for takes a number and s, m, h or d: 30m, 8h", Exit.USAGE)
     context = Context(subject=None if subject is None else SubjectExtension(id=subject), session=session)
-    with one_line_errors(), open_sessions(store) as sessions:
+    with one_line_errors(), _opened(store) as sessions:
         grant = declassify(
             sessions,
             context,
@@ -98,8 +102,18 @@ def lift(
 def _approvals(store: str, seal_key: Path | None) -> Iterator[Approvals]:
     with one_line_errors():
         key = None if seal_key is None else read_seal_key(seal_key)
-        with open_sessions(store) as sessions:
+        with _opened(store) as sessions:
             yield Approvals(sessions, seal_key=key)
+
+
+@contextmanager
+def _opened(store: str) -> Iterator[SessionStore]:
+    """The sessions of a store that is there: who decides makes none, as a misspelt name otherwise would."""
+    file = store.removeprefix("sqlite:///")
+    if file != store and not Path(file).exists():
+        raise StoreError("there is no store here", path=file, hint="check the name: what judges makes it")
+    with open_sessions(store) as sessions:
+        yield sessions
 
 
 def _subject(name: str, permission: str) -> SubjectExtension:

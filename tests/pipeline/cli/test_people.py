@@ -80,8 +80,19 @@ def test_what_cannot_be_done_is_one_line(
     code: int, words: tuple[str, ...], arguments: tuple[str, ...], store: str
 ) -> None:
     known = () if "--store" in arguments else ("--store", store)
+    Store(store).close()
 
     refuses(cmf("approvals", *arguments, *known), code, *words)
+
+
+@pytest.mark.spec("CLI-21")
+def test_a_store_that_is_not_there_is_said_and_none_is_made(store: str, tmp_path: Path) -> None:
+    who = ["--session", "s", "--as", "bob", "--reason", "r", "--for", "1h"]
+
+    for command in (["approvals", "list"], ["declassify", "taint", *who]):
+        refuses(cmf(*command, "--store", store), 5, "there is no store here")
+
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.spec("CLI-21")
