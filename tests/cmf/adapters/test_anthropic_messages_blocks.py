@@ -144,7 +144,7 @@ def test_a_call_keeps_its_caller() -> None:
 
 
 @pytest.mark.spec("ANT-10")
-@pytest.mark.parametrize(("given", "raw"), [('{"x": ', '{"x": '), ("", ""), (None, None)])
+@pytest.mark.parametrize(("given", "raw"), [('{"x": ', '{"x": '), ("", ""), (None, None), ([], None)])
 def test_an_input_that_is_no_object_is_kept_as_it_is(given: Any, raw: str | None) -> None:
     part = only_part(asked({"type": "tool_use", "id": "a", "name": "f", "input": given}, role="assistant"))
 
