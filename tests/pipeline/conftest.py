@@ -13,7 +13,9 @@ from tests.pipeline.redis_server import running_redis
 from tests.pipeline.session_stores import Clock
 from ulid import ULID
 
-from pipeline import Config, Guard, Pipeline, Stage
+from pipeline import Config, Guard, Pipeline, Stage, assembly
+from pipeline.engines.embedded import EmbeddedEngine
+from pipeline.policy_set import PolicySet
 from pipeline.redis_sessions import RedisSessions
 from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.store.database import Store
@@ -54,6 +56,30 @@ def write_rules(
         head = METADATA.format(name=name, kinds=kinds, capabilities=capabilities, mode=mode)
         (home / f"{name}.rego").write_text(head + body + "\n", encoding="utf-8")
     return directory
+
+
+_COMPILED: dict[tuple[str, str], EmbeddedEngine] = {}  # the last ones used, by what tells one from another
+_KEPT = 32
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_once() -> Iterator[None]:
+    """Guards with the same policies share their engine, as tenants would: it remembers nothing of what it judged.
+
+    Compiling takes a twentieth of a second and more, and six of seven guards here have policies that others have.
+    """
+    compile_anew = assembly.embedded_engine
+
+    def compiled(policies: PolicySet) -> EmbeddedEngine:
+        key = policies.revision, policies.builtin_errors
+        _COMPILED[key] = engine = _COMPILED.pop(key, None) or compile_anew(policies)
+        if len(_COMPILED) > _KEPT:
+            del _COMPILED[next(iter(_COMPILED))]
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assembly, "embedded_engine", compiled)
+        yield
 
 
 @pytest.fixture
