@@ -35,7 +35,7 @@ _CURRENCY_NAMES: Final = [word for words in _CURRENCIES.values() for word in wor
 _CURRENCY_WORD: Final = re.compile(
     rf"[$\u20ac\u00a3\u00a5\u20b9]|(?<![^\W\d_])(?:{'|'.join(_CURRENCY_NAMES)})(?!\w)", re.I
 )
-_DECIMAL_COMMA: Final = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:\.\d{3})+|\d{1,12}),\d{1,2}(?![.,]?\w)")
+_DECIMAL_COMMA: Final = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:\.\d{3}){1,4}|\d{1,12}),\d{1,2}(?![.,]?\w)")
 _THOUSANDS: Final = re.compile(r"(?<![\w.,])(\d{1,9})(?:\.(\d{1,3}))?\s?k(?!\w)", re.I)
 
 _TIME_WORD: Final = re.compile(r"(?<!\w)(?:noon|midnight)(?!\w)", re.I)
@@ -91,7 +91,7 @@ def keys_in(kind: str, text: str) -> set[str]:
 
 
 def _numbers_in(text: str) -> set[str]:
-    found = {_WORD_KEYS[match[0].lower()] for match in _NUMBER_WORD.finditer(text)}
+    found = _words_in(_NUMBER_WORD, text)
     for match in _DECIMAL_COMMA.finditer(text) if "," in text else ():
         whole, _, rest = match[0].partition(",")
         found.add(_number(whole.replace(".", ""), rest))
@@ -101,7 +101,7 @@ def _numbers_in(text: str) -> set[str]:
 
 
 def _currencies_in(text: str) -> set[str]:
-    return {_WORD_KEYS[match[0].lower()] for match in _CURRENCY_WORD.finditer(text)}
+    return _words_in(_CURRENCY_WORD, text)
 
 
 def _dates_in(text: str) -> set[str]:
@@ -114,7 +114,13 @@ def _dates_in(text: str) -> set[str]:
 
 def _times_in(text: str) -> set[str]:
     found = {f"time:{hour:02}:{minute:02}" for _, _, hour, minute in _times(text)}
-    return found | {_WORD_KEYS[match[0].lower()] for match in _TIME_WORD.finditer(text)}
+    return found | _words_in(_TIME_WORD, text)
+
+
+def _words_in(words: re.Pattern[str], text: str) -> set[str]:
+    # An expression that ignores case takes letters for others (a dotless i) that folding them does not.
+    found = (match[0].casefold() for match in words.finditer(text))
+    return {_WORD_KEYS[word] for word in found if word in _WORD_KEYS}
 
 
 _READERS: Final[Mapping[str, Callable[[str], set[str]]]] = {
@@ -166,7 +172,7 @@ def _dates(text: str) -> Iterator[_Date]:
     for expression in (_DAY_FIRST, _MONTH_FIRST):
         for match in expression.finditer(text):
             year = int(match["year"]) if match["year"] else None
-            yield from _valid(match, year, _MONTHS.index(match["month"][:3].lower()) + 1, int(match["day"]))
+            yield from _valid(match, year, _MONTHS.index(match["month"].casefold()[:3]) + 1, int(match["day"]))
     for match in _NUMERIC.finditer(text):
         year = int(match[4]) + (2000 if len(match[4]) == 2 else 0)
         yield from _valid(match, year, int(match[1]), int(match[3]))

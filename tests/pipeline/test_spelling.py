@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.pipeline.conversations import index_of, says, sources, trusts
 
-from pipeline import spelling
+from pipeline import equivalents, spelling
 
 
 def finds(text: str, value: str | float) -> bool:
@@ -145,6 +145,35 @@ def test_the_same_is_found_in_other_words_and_signs(text: str, value: str | floa
 )
 def test_what_is_only_alike_is_not_found(text: str, value: str | float) -> None:
     assert not finds(text, value)
+
+
+@pytest.mark.spec("PROV-13")
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "\u017fep 5",
+                "\u017f\u0131x",
+                "1" + ".000" * 2000,
+                ",5",
+                "9" * 5000,
+                "k",
+                "\u0661\u0662:30",
+                "pm",
+                "31/12/",
+                "99",
+                " ",
+                "noon",
+            ]
+        ),
+        max_size=6,
+    ).map("".join)
+)
+def test_nothing_that_others_write_breaks_the_reading(text: str) -> None:
+    for kind in ("number", "currency", "date", "time"):
+        assert all(equivalents.kind_of(key) == kind for key in equivalents.keys_in(kind, text))
+    assert spelling.pieces(text) is not None
+    assert spelling.value_keys(text) is not None
 
 
 @pytest.mark.spec("PROV-14")
