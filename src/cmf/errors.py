@@ -26,7 +26,7 @@ to do. Texts name fields and types, never the content of a message.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class CmfError(Exception):
@@ -166,3 +166,13 @@ class MediaError(CmfError, ValueError):
     """Media that cannot be accepted."""
 
     default_code = "media.refused"
+
+
+SHAPE_WORDS: Final = {
+    "unexpected_keyword_argument": "there is no such field",
+    "missing": "this field is missing",
+    "missing_keyword_only_argument": "this field is missing",
+    "dataclass_type": "this has to be an object",
+    "tuple_type": "this has to be a list",
+}
+"""What pydantic says in words of Python, in words of JSON."""

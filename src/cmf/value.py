@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAd
 
 from cmf.codec import dumps, dumps_sorted, loads
 from cmf.enums import ContentType
-from cmf.errors import ShapeError
+from cmf.errors import SHAPE_WORDS, ShapeError
 from cmf.frozen import FrozenDict
 
 Str = Annotated[str, Field(min_length=0)]
@@ -121,16 +121,6 @@ def replace(original: _Slotted, **fields: Any) -> _Slotted:
     return copy(original, fields)
 
 
-_SAID: Final = {
-    "unexpected_keyword_argument": "there is no such field",
-    "missing": "this field is missing",
-    "missing_keyword_only_argument": "this field is missing",
-    "dataclass_type": "this has to be an object",
-    "tuple_type": "this has to be a list",
-}
-"""What pydantic says in words of Python, in words of JSON."""
-
-
 def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
     """The first finding of pydantic as one of ours: location and reason, never the input."""
     first = error.errors(include_url=False, include_input=False)[0]
@@ -149,7 +139,7 @@ def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
     more = error.error_count() - 1
     also = f" (and {more} more)" if more else ""
     title = error.title if error.title.isidentifier() else "value"
-    said = _SAID.get(first["type"]) or first["msg"].removeprefix("Value error, ")
+    said = SHAPE_WORDS.get(first["type"]) or first["msg"].removeprefix("Value error, ")
     why = "unknown tag" if first["type"] == "union_tag_invalid" else said  # of a wrong tag pydantic quotes content
     message = f"{title}: {why}{also}"
     return ShapeError(message, path=path, code=f"shape.{first['type'].replace('_', '-')}")

@@ -20,19 +20,19 @@ from cmf.tools import ToolDefinition
 from pipeline.ambient import Block, ambient, within
 from pipeline.assembly import Config, EngineName, Policies
 from pipeline.context import Context
-from pipeline.decision import OUTAGE_RULES, Action, Decision
-from pipeline.errors import ApprovalRequired, CallError, ConfigError, Denied, PolicyUnavailable, SessionError
+from pipeline.decision import Decision
+from pipeline.errors import CallError, ConfigError, SessionError
 from pipeline.events import Events
 from pipeline.guarded_model import ModelCall, ModelFunction
 from pipeline.guarded_tool import ToolCall, ToolFunction
 from pipeline.model_swap import Declared, ModelSession, declared, swap_model
+from pipeline.outcome import Outcome, is_outage, raised
 from pipeline.overrides import Overrides
 from pipeline.pipeline import Pipeline
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
 from pipeline.recording import Records
 from pipeline.references import Referred, mark, same_content
-from pipeline.runner import Outcome
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.stage import Stage, Traffic
@@ -76,8 +76,7 @@ class Guard:
         store: Store | None = None,
     ) -> None:
         if isinstance(store, str | PathLike):
-            hint = "write Store.at(file), from pipeline.store.database; whoever opens a store closes it"
-            raise ConfigError("a store is an open one, no path", code="config.store", hint=hint)
+            raise ConfigError("a store is no path", code="config.store", hint="write Store.at(file), and close it")
         if store is not None:
             from pipeline.recorder import Recorder  # it takes SQLAlchemy, which nobody else here needs
 
@@ -98,8 +97,7 @@ class Guard:
         self._own = object()  # tells the blocks of this guard from another's
 
     def __repr__(self) -> str:
-        rules = len(self.policies.rules)
-        return f"<Guard {rules} rule{'s'[: rules != 1]}, revision {self.revision[:12]}, {len(self._tools)} tools>"
+        return f"<Guard: {len(self.policies.rules)} rules, revision {self.revision[:12]}, {len(self._tools)} tools>"
 
     def __enter__(self) -> Guard:
         return self
@@ -447,21 +445,6 @@ class Guard:
         if session is not None:
             given["session"] = session
         return known.model_copy(update=given)
-
-
-def raised(outcome: Outcome) -> Outcome:
-    """The outcome itself, if it lets something through; else Denied, ApprovalRequired or PolicyUnavailable."""
-    decision = outcome.decision
-    if decision.action in (Action.FORWARD, Action.FORWARD_MODIFIED):
-        return outcome
-    if decision.action is Action.SUSPEND:
-        raise ApprovalRequired(decision, decision.approval_ids)
-    raise PolicyUnavailable(decision) if is_outage(decision) else Denied(decision)
-
-
-def is_outage(decision: Decision) -> bool:
-    """Whether nothing but failures of engine or session store made it a refusal: then policy said nothing at all."""
-    return bool(decision.reasons) and all(hit.rule in OUTAGE_RULES for hit in decision.reasons)
 
 
 __all__ = ["Config", "Guard", "is_outage", "raised"]

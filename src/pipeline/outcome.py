@@ -11,7 +11,8 @@ from cmf.message import Message
 from cmf.request import Request, Response
 from pipeline.asking import Answer
 from pipeline.certificate import Bound, Certificate
-from pipeline.decision import Decision
+from pipeline.decision import OUTAGE_RULES, Action, Decision
+from pipeline.errors import ApprovalRequired, Denied, PolicyUnavailable
 from pipeline.policy_input import SessionFacts
 from pipeline.retention import Keep
 from pipeline.stage import Traffic
@@ -84,4 +85,19 @@ def bound(outcome: Outcome) -> Bound:
     )
 
 
-__all__ = ["Basis", "Outcome", "Ran", "bound"]
+def raised(outcome: Outcome) -> Outcome:
+    """The outcome itself, if it lets something through; else Denied, ApprovalRequired or PolicyUnavailable."""
+    decision = outcome.decision
+    if decision.action in (Action.FORWARD, Action.FORWARD_MODIFIED):
+        return outcome
+    if decision.action is Action.SUSPEND:
+        raise ApprovalRequired(decision, decision.approval_ids)
+    raise PolicyUnavailable(decision) if is_outage(decision) else Denied(decision)
+
+
+def is_outage(decision: Decision) -> bool:
+    """Whether nothing but failures of engine or session store made it a refusal: then policy said nothing at all."""
+    return bool(decision.reasons) and all(hit.rule in OUTAGE_RULES for hit in decision.reasons)
+
+
+__all__ = ["Basis", "Outcome", "Ran", "bound", "is_outage", "raised"]

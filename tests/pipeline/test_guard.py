@@ -167,7 +167,7 @@ def test_the_shipped_policies_mask_a_key_label_it_and_stop_the_mail() -> None:
 def test_a_guard_says_what_it_judges_by_and_what_it_cannot_be_made_of(guarded: Rules, tmp_path: Path) -> None:
     guard = guarded({"deny": DENY})
 
-    assert repr(guard) == f"<Guard 1 rule, revision {guard.revision[:12]}, 0 tools>"
+    assert repr(guard) == f"<Guard: 1 rules, revision {guard.revision[:12]}, 0 tools>"
     with pytest.raises(ConfigError, match=r"Store\.at"):
         Guard(store=tmp_path / "cmf.db")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="from_wire_request"):
