@@ -141,7 +141,8 @@ def test_interleaved_choices_are_told_apart() -> None:
             {"tool_calls": [{"type": "custom", "custom": {"name": "sh", "input": "ls"}}, 7]},
             ["tool_use_start", "tool_use_input_delta"],
         ),
-        ({"content": 5, "reasoning": {}, "tool_calls": {}, "refusal": []}, []),
+        ({"content": 5}, ["text_delta"]),
+        ({"reasoning": {}, "tool_calls": {}, "refusal": []}, []),
     ],
 )
 def test_each_shape_of_delta_says_what_it_brings(delta: dict[str, Any], types: list[str]) -> None:
