@@ -251,6 +251,7 @@ def export(site: Site, visit: Visit) -> Answer:
     wanted |= {
         word.id for word in site.catalog.words_of("review", "signoff", "reveal", "ask", "grant", "sample", "export")
     }
+    wanted |= {row.id for row in site.catalog.all_of(site.catalog.having("kind", "override"))}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "evidence.zip"
         selection = Selection(text or "every decision", lambda leaf: leaf.id in wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -205,3 +206,5 @@ def test_overrides_are_listed_with_what_went_on_under_them_and_a_signer_ends_the
         assert signer.post(path, reason="It is over").status_code == 303
         assert signer.json("/approvals")["overrides"] == []
         assert signer.post(path, reason="Again").status_code == 422
+        taken = signer.post("/export", q=row["q"]).content
+        assert len(set(re.findall(rb"ovr_[0-9A-Z]{26}", taken))) == 2  # who made it, and who ended it
