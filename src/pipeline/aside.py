@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -48,4 +48,14 @@ class Aside:
             threads.shutdown(wait=False)
 
 
-__all__ = ["Aside"]
+async def to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """What `work` gives back, or raises. Whoever is cancelled meanwhile is so once it has ended: it is not cut off."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+__all__ = ["Aside", "to_its_end"]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any, Final
+from typing import Final
 
-from cmf.content import ToolCallPart
-from cmf.digests import content_digest
 from cmf.message import Message
 from cmf.request import Request, Response
-from cmf.uris import tool_uri
 from cmf.value import to_json
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import session_key
-from pipeline.aside import Aside
+from pipeline.aside import Aside, to_its_end
 from pipeline.asking import Answer
 from pipeline.assembly import Config, EngineName, Policies, build_engine, build_runner, vetted
 from pipeline.context import Context
@@ -41,7 +37,8 @@ from pipeline.runner import Runner
 from pipeline.sealing import Sealer
 from pipeline.serving import Serving
 from pipeline.session_choice import SessionChoice, SessionMode
-from pipeline.session_state import Changes, Count, Taint
+from pipeline.session_events import calls_in, events_of
+from pipeline.session_state import Changes, Taint
 from pipeline.sessions import MemorySessions, SessionStore, unknown_approval
 from pipeline.stage import Stage, Traffic
 from pipeline.watching import Watcher
@@ -49,7 +46,6 @@ from pipeline.watching import Watcher
 _REPLY: Final = "reply"
 _AT_ONCE: Final = Aside(waits=False)  # no store is asked about a run that stands alone
 _log: Final = logging.getLogger("pipeline.pipeline")
-MAX_NAME: Final = 256  # characters of a name in a session's event: well within what an event may hold
 MAX_CONFLICTS: Final = 64  # how often a run is judged again because its session moved on; then it is refused
 
 
@@ -191,10 +187,13 @@ class Pipeline:
         known, refused = self._in_session(_traffic(value), known)
         ran = refused or self._judged(value, known, approval_id)
         if self._recording is not None and not self._recording.keep(value, known, ran, perf_counter_ns() - begin):
-            return self._runner.closed(value, UNRECORDED, reason=NOT_ON_RECORD)
+            return self._unrecorded(value).outcome
         if ran.staged is not None:
             self._runner.afterwards(ran.staged, known)
         return ran.outcome
+
+    def _unrecorded(self, value: Traffic) -> Ran:
+        return Ran(self._runner.closed(value, UNRECORDED, reason=NOT_ON_RECORD))
 
     def _judged(self, value: Traffic, known: Context, approval_id: str | None) -> Ran:
         try:
@@ -217,29 +216,56 @@ class Pipeline:
     async def _arun(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
         begin = perf_counter_ns()
         known, refused = await self._choosing(self._in_session, _traffic(value), known)
-        ran = refused or await self._ajudged(value, known, approval_id)
-        if self._recording is not None and not await self._recording.akeep(
-            value, known, ran, perf_counter_ns() - begin
-        ):
-            return self._runner.closed(value, UNRECORDED, reason=NOT_ON_RECORD)
+        if refused is None:
+            ran = await self._ajudged(value, known, approval_id, begin)
+        else:
+            ran = await self._arecorded(value, known, refused, begin)
         if ran.staged is not None:
             self._runner.afterwards_in_background(ran.staged, known)
         return ran.outcome
 
-    async def _ajudged(self, value: Traffic, known: Context, approval_id: str | None) -> Ran:
+    async def _ajudged(self, value: Traffic, known: Context, approval_id: str | None, begin: int) -> Ran:
+        """What came of it, on record."""
         aside = self._aside if known.session is not None or self._overrides_due else _AT_ONCE
         try:
             for _ in range(MAX_CONFLICTS):
                 facts, history = await aside(self._read, known, approval_id)
                 with self._serving.lease() as runner:
                     ran = await runner.arun(value, known, facts, history, aside)
-                changes = await aside(self._committed, value, known, facts, ran.outcome, history)
-                if changes is not None:
-                    self._stands(known, facts, ran.outcome, history, changes)
-                    return ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
+                ending = self._acommitted(aside, value, known, facts, ran, history, begin)
+                # Once a session may have changed, that is on record, whoever gives up waiting for it [REC-22].
+                ended = await (ending if known.session is None else to_its_end(ending))
+                if ended is not None:
+                    return ended
+            ran = Ran(self._runner.closed(value, "session.conflict"))
         except Exception as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
-            return self._outage(value, error)
-        return Ran(self._runner.closed(value, "session.conflict"))
+            ran = self._outage(value, error)
+        return await self._arecorded(value, known, ran, begin)
+
+    async def _acommitted(
+        self,
+        aside: Aside,
+        value: Traffic,
+        known: Context,
+        facts: SessionFacts,
+        ran: Ran,
+        history: History,
+        begin: int,
+    ) -> Ran | None:
+        """What came of it, on record, once the session has kept what it means; None where another run was faster."""
+        changes = await aside(self._committed, value, known, facts, ran.outcome, history)
+        if changes is None:
+            return None
+        self._stands(known, facts, ran.outcome, history, changes)
+        ran = ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
+        return await self._arecorded(value, known, ran, begin)
+
+    async def _arecorded(self, value: Traffic, known: Context, ran: Ran, begin: int) -> Ran:
+        """The same, on record; else a refusal."""
+        recording = self._recording
+        if recording is None or await recording.akeep(value, known, ran, perf_counter_ns() - begin):
+            return ran
+        return self._unrecorded(value)
 
     def _read(self, context: Context, approval_id: str | None) -> tuple[SessionFacts, History]:
         """What the session is now; ApprovalError where a reply is to be released by an approval that is not usable."""
@@ -313,9 +339,9 @@ class Pipeline:
         data = {label for label, _ in outcome.events}  # these have events of their own
         taints = frozenset(Taint(label, source) for label in outcome.labels - facts.labels - data)
         taints |= {Taint(*one) for one in outcome.events if one[1] not in facts.label_sources.get(one[0], ())}
-        counts = tuple(_calls(history.new_messages(released), context.call_id))
+        counts = tuple(calls_in(history.new_messages(released), context.call_id))
         seen = history.marks(released) | judged(value, released)
-        return Changes(taints=taints, counts=counts, events=_events(taints, answer), seen=seen, used=answer.used)
+        return Changes(taints=taints, counts=counts, events=events_of(taints, answer.used), seen=seen, used=answer.used)
 
     def _asking(self, value: Traffic, context: Context, answer: Answer, keep: Keep) -> Changes:
         """What is asked, with what it is about as far as and as long as that may be kept [RET-4]."""
@@ -393,31 +419,6 @@ def _keeping(settings: Config) -> KeepingContent | None:
 
         mask = Masking().masked
     return KeepingContent(settings.history, mask, settings.content_days)
-
-
-def _calls(messages: Iterable[tuple[int | None, Message]], call_id: str | None) -> Iterator[Count]:
-    """One count per tool call, marked by what was said and where, so that resent history counts nothing twice [C4]."""
-    own = f"{call_id}:" if call_id is not None else ""
-    for at, message in messages:
-        calls = [(index, part) for index, part in enumerate(message.content) if isinstance(part, ToolCallPart)]
-        said = content_digest(message) if calls else ""
-        for index, part in calls:
-            mark = None if at is None else f"{own}{said}:{at}:{index}"
-            uri = tool_uri(part.name, part.namespace)
-            event = {"type": "tool_call", "uri": _named(uri)}
-            yield Count(name=f"calls:{uri}", amount=Decimal(1), mark=mark, event=event)
-
-
-def _events(taints: Iterable[Taint], answer: Answer) -> tuple[dict[str, Any], ...]:
-    """What came to pass in the session besides calls: labels, and approvals that were used [SES-21]."""
-    labels = sorted({taint.label for taint in taints})
-    used = [{"type": "approval_used", "target": _named(use.target)} for use in answer.used]
-    return (*({"type": "label", "label": _named(label)} for label in labels), *used)
-
-
-def _named(name: str) -> str:
-    """The name as an event has it: the end of one that is too long for any event is cut off, and that shows."""
-    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
 
 
 def _traffic(value: Traffic) -> Traffic:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from pipeline.events import RecordUnavailable
 from pipeline.record import Record
 from pipeline.recorder import Recorder
 from pipeline.runner import Outcome
+from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
@@ -217,3 +220,38 @@ async def test_what_was_committed_before_the_record_failed_is_never_used_again(p
     again = await ran(pipeline, awaited, call)
     assert (again.value, again.decision.action) == (None, Action.SUSPEND)
     assert again.decision.approval_ids != (waiting,)
+
+
+class Slow(MemorySessions):
+    """Sessions whose commits are held up, as by a disk."""
+
+    waits = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.free = threading.Event(), threading.Event()
+
+    def commit(self, context: Context, version: int | None, changes: Changes) -> bool:
+        self.begun.set()
+        assert self.free.wait(10)
+        return super().commit(context, version, changes)
+
+
+@pytest.mark.spec("REC-22")
+async def test_a_run_that_is_cancelled_while_its_session_changes_is_on_record(policies: Path, store: Store) -> None:
+    sessions = Slow()
+    pipeline = Pipeline(policies=policies, sessions=sessions, recorder=Recorder(store))
+    call = Message(role="assistant", content=[ToolCallPart(tool_call_id="c", name="look")])
+    running = asyncio.create_task(pipeline.arun(call, HERE))
+    await asyncio.to_thread(sessions.begun.wait, 10)
+
+    running.cancel()
+    await asyncio.sleep(0)
+    assert not running.done()  # it is brought to its end first
+    sessions.free.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert dict(sessions.read(HERE).counters) == {"calls:tool://_/look": 1}
+    assert len(bodies(store)) == 1
+    await pipeline.aclose()
