@@ -97,8 +97,10 @@ def wire_events(body: dict[str, Any]) -> list[WireEvent]:
 def _generated(body: dict[str, Any]) -> list[WireEvent]:
     about = {key: body[key] for key in ("model", "created_at") if key in body}
     said = {key: body[key] for key in ("thinking", "response") if isinstance(body.get(key), str) and body[key]}
-    pieces = ({**about, "response": "", key: text, "done": False} for key, text in said.items())
-    return [*({"data": piece} for piece in pieces), {"data": {**body, **dict.fromkeys(said, "")}}]
+    events: list[WireEvent] = [
+        {"data": {**about, "response": "", key: text, "done": False}} for key, text in said.items()
+    ]
+    return [*events, {"data": {**body, **dict.fromkeys(said, "")}}]
 
 
 class Ear:
