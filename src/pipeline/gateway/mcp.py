@@ -380,7 +380,8 @@ async def _streamed(asked: _Asked, messages: AsyncGenerator[dict[str, Any], None
 
 async def _end(session: McpSession) -> None:
     with suppress(TimeoutError):
-        await asyncio.wait_for(session.server.end(), END_SECONDS)
+        async with asyncio.timeout(END_SECONDS):
+            await session.server.end()
 
 
 # -- headers -----------------------------------------------------------------------------------------------------------

@@ -100,7 +100,8 @@ class Crew(Operations):
             line = {"event": "worker.ended", "worker": number, "code": process.returncode, "again_in": pause}
             _log.error("%s", dumps(line).decode())
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._ending.wait()
 
     async def _begin(self, number: int) -> asyncio.subprocess.Process:
         path = self._place(number)

@@ -66,7 +66,8 @@ class Process:
             raise ServerGone
         try:
             self._input.write(dumps(body) + b"\n")
-            await asyncio.wait_for(self._input.drain(), SEND_SECONDS)
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._input.drain()
         except (OSError, TimeoutError):
             raise ServerGone from None
 
@@ -84,11 +85,13 @@ class Process:
             if number is not None:
                 self._signal(number)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), GRACE_SECONDS)
+                async with asyncio.timeout(GRACE_SECONDS):
+                    await self._process.wait()
                 break
         self._signal(signal.SIGKILL)  # also what it began and left behind
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._drained(), GRACE_SECONDS)
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._drained()
         return await self._process.wait()
 
     async def _drained(self) -> None:

@@ -107,7 +107,8 @@ class UrlServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._server.end(), GRACE_SECONDS)
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._server.end()
 
     def _begin(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -179,7 +180,8 @@ class StdioProxy:
             await self._server.end()
             with suppress(ClientGone, TimeoutError):
                 for body in self._link.ended():
-                    await asyncio.wait_for(self._client.write(dumps(body)), GRACE_SECONDS)
+                    async with asyncio.timeout(GRACE_SECONDS):
+                        await self._client.write(dumps(body))
         for error in done:
             if isinstance(error, Exception) and not isinstance(error, ClientGone | ServerGone | FrameError):
                 raise error

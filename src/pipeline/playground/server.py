@@ -191,7 +191,8 @@ class Answers:
         doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
         doing.add_done_callback(self._done)
         try:
-            return _json(200, await asyncio.wait_for(asyncio.shield(doing), EVALUATE_SECONDS))
+            async with asyncio.timeout(EVALUATE_SECONDS):
+                return _json(200, await asyncio.shield(doing))
         except TimeoutError:
             return _error(503, "playground.timeout", f"This takes more than {EVALUATE_SECONDS:.0f} seconds.")
         except PaneError as error:
