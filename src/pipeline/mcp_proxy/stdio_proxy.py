@@ -160,6 +160,7 @@ class StdioProxy:
         self._link = link
         self._client = client
         self._server = server
+        self._judging = False  # an answer that is judged, or on its way, is none that the link waits for
 
     async def run(self, stop: asyncio.Event) -> bool:
         """Until the client ends, or is told to, or the server is gone: whether it ended as it should."""
@@ -192,7 +193,7 @@ class StdioProxy:
         """Give the server time to answer what it was asked before its client ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
-                while self._link.waiting and not any(end.done() for end in ends):
+                while (self._link.waiting or self._judging) and not any(end.done() for end in ends):
                     await asyncio.wait(ends, timeout=0.02, return_when=asyncio.FIRST_COMPLETED)
 
     async def _from_client(self) -> None:
@@ -217,11 +218,13 @@ class StdioProxy:
     async def _from_server(self) -> None:
         async with aclosing(self._server.heard()) as said:  # type: ignore[type-var]
             async for heard in said:
+                self._judging = True
                 if isinstance(heard, Cut):
                     await self._pass((), tuple(self._link.cut(heard.minted)))
-                    continue
-                step = await self._link.hear(Side.SERVER, heard)
-                await self._pass(step.back, step.onward)
+                else:
+                    step = await self._link.hear(Side.SERVER, heard)
+                    await self._pass(step.back, step.onward)
+                self._judging = False
 
     async def _look(self) -> None:
         while True:
