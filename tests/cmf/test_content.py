@@ -213,5 +213,5 @@ def test_parts_are_ordered() -> None:
 
     assert Message(role="user", content=tuple(parts)).content == tuple(parts)
     assert Message(role="user", content=iter(parts)).content == tuple(parts)
-    with pytest.raises(ShapeError, match="ordered"):
+    with pytest.raises(ShapeError, match="a list"):
         Message(role="user", content=set(parts))

@@ -19,6 +19,7 @@ from cmf.codec import dumps
 from cmf.request import Response
 from pipeline import Context, policy_set
 from pipeline.errors import ReplayError
+from pipeline.overrides import Override
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.replay_file import append, find, lines, read_entry
@@ -149,7 +150,8 @@ def test_every_fact_of_a_session_is_on_file() -> None:
 
     known = {field.name for field in dataclasses.fields(SessionFacts)} - approvals | {"approvals"}
 
-    full = dataclasses.replace(ENTRY.session, active_model="a:b")
+    override = Override(id="o", rule="a/b", actor="ann", second="bob", expires_at=1, session="s")
+    full = dataclasses.replace(ENTRY.session, active_model="a:b", overrides=(override,))
     assert set(dataclasses.replace(ENTRY, session=full).to_json()["session"]) == known
 
 

@@ -259,6 +259,20 @@ def test_a_head_over_other_records_is_a_problem_even_under_the_right_key(kept: K
 
 
 @pytest.mark.spec("AUD-31")
+def test_a_head_that_is_gone_or_names_another_key_leaves_what_it_covered_unproved(kept: Kept, tmp_path: Path) -> None:
+    first = "log = (SELECT min(log) FROM heads) AND size = (SELECT min(size) FROM heads WHERE size > 10)"
+    for what, found in (
+        (f"DELETE FROM heads WHERE {first}", {"head.missing"}),
+        (f"UPDATE heads SET key = 'another' WHERE {first}", {"head.signature"}),
+    ):
+        copy = tmp_path / "copy.sqlite3"
+        shutil.copyfile(kept.file, copy)
+        with closing(sqlite3.connect(copy)) as connection, connection:
+            assert connection.execute(what).rowcount == 1
+        assert codes(kept.checked(copy)) >= found
+
+
+@pytest.mark.spec("AUD-31")
 def test_leaf_hashes_that_were_not_signed_are_a_problem_and_not_believed(kept: Kept, tmp_path: Path) -> None:
     copy = tmp_path / "copy.sqlite3"
     shutil.copyfile(kept.file, copy)

@@ -19,7 +19,7 @@ from pipeline.playground.state import MAX_FILES, MAX_TEXT, PaneError, PolicyFile
     ("pane", "conversation", "context", "line"),
     [
         ("conversation", "- {role: user,\n  text: hi", "", 2),
-        ("conversation", "a: 1\na: 2", "", 1),
+        ("conversation", "a: 1\na: 2", "", 2),
         ("conversation", "just words", "", 0),
         ("conversation", "[" * 100_000, "", 0),
         ("conversation", "- {role: nobody, text: hi}", "", 0),
