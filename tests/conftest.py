@@ -39,12 +39,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(SEED_VARIABLE, str(secrets.randbits(32)))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that hold a proof or something slow come first: begun last, one would keep one worker busy alone."""
-    long = {item.path for item in items if item.get_closest_marker("proof") or item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in long)
-
-
 def pytest_report_header(config: pytest.Config) -> str:
     return f"proofs: {SEED_VARIABLE}={os.environ[SEED_VARIABLE]} {SCALE_VARIABLE}={_scale()}"
 
