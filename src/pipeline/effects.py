@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from cmf.adapters.echoes import silent
 from cmf.codec import dumps, loads
 from cmf.content import (
     Part,
@@ -116,30 +117,6 @@ def _check_tool_choice(request: Request) -> None:
 
 # -- echoes ------------------------------------------------------------------------------------------------------------
 
-# What rides along with an answer and says nothing of its words. All else may say them again: token by token as
-# probabilities or ids, as what was found or quoted, parsed, or in a filter's notes.
-_NO_ECHO: Final = frozenset(
-    {
-        "id", "object", "created", "created_at", "completed_at", "createdAt", "createTime", "responseId", "request_id",
-        "provider", "service_tier", "system_fingerprint", "usage", "usageMetadata", "status", "error",
-        "incomplete_details", "done_reason", "total_duration", "load_duration", "prompt_eval_duration", "eval_duration",
-    }
-)  # fmt: skip
-_ALSO_NO_ECHO: Final[Mapping[str, frozenset[str]]] = {
-    # what was asked for, which this format says again
-    "openai_responses": frozenset(
-        {
-            "background", "frequency_penalty", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
-            "parallel_tool_calls", "presence_penalty", "previous_response_id", "prompt_cache_key", "reasoning",
-            "safety_identifier", "store", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p",
-            "truncation", "user",
-        }
-    ),
-    # the form in which it came
-    "aisdk": frozenset({"partial"}),
-    "mcp": frozenset({"answers", "bare", "batch", "entry", "envelope", "key", "result"}),
-}  # fmt: skip
-
 
 def _without_echoes(before: Any, after: Any) -> Any:
     """`after` without what may say again, beside the words of a model, what was edited of them."""
@@ -150,11 +127,11 @@ def _without_echoes(before: Any, after: Any) -> Any:
         changed = any(new is not old for new, old in zip(messages, after.messages, strict=True))
         return replace(after, messages=messages) if changed else after
     choices = tuple(
-        replace(new, message=_quiet(old.message, new.message), extra=_no_echo(new.extra)) if _resaid(old, new) else new
+        replace(new, message=_quiet(old.message, new.message), extra=silent(new.extra)) if _resaid(old, new) else new
         for old, new in zip(before.choices, after.choices, strict=True)
     )
     edited = any(map(_resaid, before.choices, choices))
-    return replace(after, choices=choices, extra=_no_echo(after.extra)) if edited else after
+    return replace(after, choices=choices, extra=silent(after.extra)) if edited else after
 
 
 def _resaid(before: Choice, after: Choice) -> bool:
@@ -165,20 +142,7 @@ def _resaid(before: Choice, after: Choice) -> bool:
 def _quiet(before: Message, after: Message) -> Message:
     if after is before or after.role is not Role.ASSISTANT or not after.extra:
         return after
-    return replace(after, extra=_no_echo(after.extra))
-
-
-def _no_echo(extra: Mapping[str, Any] | None) -> FrozenDict | None:
-    """What stays of `extra`: by format what is no echo, and the word for a form."""
-    kept: dict[str, Any] = {}
-    for name, own in (extra or {}).items():
-        left = own
-        if isinstance(own, Mapping):
-            known = _NO_ECHO | _ALSO_NO_ECHO.get(name, frozenset())
-            left = {key: item for key, item in own.items() if key in known}
-        if left:
-            kept[name] = left
-    return FrozenDict(kept) if kept else None
+    return replace(after, extra=silent(after.extra))
 
 
 # -- spans -------------------------------------------------------------------------------------------------------------
