@@ -76,13 +76,10 @@ class _Time(NamedTuple):
     minute: int
 
 
-KINDS: Final = ("number", "currency", "date", "time")
-
-
 def kind_of(key: str) -> str | None:
     """The kind of equivalents that a key of a value is one of; None for any other."""
     kind = key.partition(":")[0]
-    return kind if kind in KINDS else None
+    return kind if kind in _READERS else None
 
 
 def keys_in(kind: str, text: str) -> set[str]:
