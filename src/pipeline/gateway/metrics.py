@@ -19,9 +19,10 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 
 RUN_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
-# Rules in a record: a quote within a text has a backslash before it, so that no text can look like one.
+# Keys in a record: a quote within a text has a backslash before it, so that no text can look like one.
 _RULE: Final = re.compile(rb'"rule":"([A-Za-z0-9_./-]+)"')
 _RUN: Final = re.compile(rb'"run_ns":([0-9]+)')
+_OVERRIDDEN: Final = b'"override":"'
 _FORWARDED: Final = frozenset({Action.FORWARD.value, Action.FORWARD_MODIFIED.value})
 
 
@@ -92,7 +93,7 @@ class Metrics:
         rules = rules_in(record)
         if rules:
             self._rules.update(rules)
-            self._overridden += b'"override":"ovr_' in record.body
+            self._overridden += _OVERRIDDEN in record.body
             if record.action in _FORWARDED and not rules.isdisjoint(OUTAGE_RULES):
                 self._on_failure += 1
         seconds = run_seconds_in(record)
