@@ -3,6 +3,8 @@
 # ruff: noqa: F403, F405 - `__all__` lists what stands in `exports`; tests/house/test_doors.py compares them
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -83,9 +85,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What `exports` has, imported when first asked for: that takes pydantic, which many programs never need."""
+    """What `exports` has, imported when first asked for: that takes pydantic, which many programs never need.
+
+    So are the modules of the package: after `import cmf` there is `cmf.adapters.get(name)`.
+    """
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(f"{__name__}.{name}")
     from cmf import exports
 
     globals().update({each: getattr(exports, each) for each in __all__})
@@ -93,5 +100,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names there are, for whoever completes or lists them."""
-    return sorted([*globals(), *__all__])
+    """What the package offers, and nothing that it only uses: editors and notebooks ask for it."""
+    return sorted(__all__)

@@ -34,11 +34,11 @@ def test_all_names_exactly_what_the_exports_offer(package: str) -> None:
 
 
 @DOORS
-def test_what_is_offered_can_be_completed(package: str) -> None:
-    """Lazy or not: `dir` is what editors and notebooks ask."""
+def test_what_is_offered_can_be_completed_and_nothing_else(package: str) -> None:
+    """Lazy or not: `dir` is what editors and notebooks ask, and what a newcomer looks at first."""
     door = importlib.import_module(package)
 
-    assert set(door.__all__) <= set(dir(door))
+    assert dir(door) == sorted(door.__all__)
 
 
 @DOORS
@@ -53,3 +53,9 @@ def test_every_exported_class_and_function_says_what_it_is(package: str) -> None
     ]
 
     assert silent == []
+
+
+def test_the_wire_formats_can_be_completed() -> None:
+    adapters = importlib.import_module("cmf.adapters")
+
+    assert {*adapters.__all__, *adapters.FORMATS} == set(dir(adapters))

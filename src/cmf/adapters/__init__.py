@@ -45,4 +45,9 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module("cmf.adapters.base"), name)
 
 
+def __dir__() -> list[str]:
+    """The names below and the formats, which are modules here."""
+    return sorted([*__all__, *FORMATS])
+
+
 __all__ = ["FORMATS", "Adapter", "HttpCall", "WireEvent", "get"]
