@@ -26,7 +26,7 @@ ENFORCEMENT := src/pipeline/runner.py,src/pipeline/judging.py,src/pipeline/settl
   src/pipeline/asking.py,src/pipeline/stamping.py,$\
   src/pipeline/sealing.py,src/pipeline/ambient.py,$\
   src/pipeline/wrapping.py,src/pipeline/guarded_tool.py,src/pipeline/guarded_model.py,src/pipeline/python_values.py,src/pipeline/model_swap.py,$\
-  src/pipeline/references.py,src/pipeline/exceptions.py,src/pipeline/excused.py,src/pipeline/overrides.py,src/pipeline/store/overrides.py,$\
+  src/pipeline/references.py,src/pipeline/rule_exceptions.py,src/pipeline/excused.py,src/pipeline/overrides.py,src/pipeline/store/overrides.py,$\
   src/pipeline/data_policy.py,src/pipeline/registry.py,src/pipeline/ingestion.py,src/pipeline/retention.py,src/pipeline/context.py,src/pipeline/result_fields.py,src/pipeline/gateway/access.py,src/pipeline/gateway/admission.py,src/pipeline/gateway/identity.py,src/pipeline/gateway/key_sets.py,src/pipeline/gateway/links.py,src/pipeline/gateway/tokens.py,src/pipeline/store/held.py,$\
   src/pipeline/audit/tree.py,src/pipeline/audit/heads.py,src/pipeline/audit/evidence.py,src/pipeline/audit/verification.py,src/pipeline/audit/bundle.py,$\
   src/pipeline/audit/exporting.py,src/pipeline/store/log.py,src/pipeline/store/evidence.py,src/pipeline/kept_content.py,src/pipeline/store/contents.py,src/pipeline/store/acts.py,src/pipeline/store/second_eyes.py,src/pipeline/store/policies.py,src/pipeline/gateway/tally.py,$\

@@ -16,7 +16,7 @@ from typing import Any, Final
 from cmf.codec import dumps, loads
 from cmf.enums import ViewKind
 from cmf.errors import CmfError
-from pipeline import exceptions, members, metadata, policy_files, policy_set, portability, unused
+from pipeline import members, metadata, policy_files, policy_set, portability, rule_exceptions, unused
 from pipeline.assembly import Config, build_engine
 from pipeline.case_run import CaseRunner
 from pipeline.cases import Case, read_cases
@@ -209,11 +209,11 @@ def _exceptions(job: Job, sources: Sources, rules: Sequence[Rule]) -> Iterator[F
     # A rule whose METADATA is wrong is a rule all the same.
     ids |= {"/".join(Path(module.path).parts[2:4]) for module in sources.modules if _is_rule(module)}
     place = _said(job.places, ("data", "cmf", "exceptions"))
-    bad = exceptions.problems(sources.data, ids)
+    bad = rule_exceptions.problems(sources.data, ids)
     for error in bad:
         where = f"{error.path.removeprefix('data.cmf.')}: {error.message}"
         yield _error(error.code, place, where, error.hint)
-    for one in exceptions.read(sources.data, ids) if not bad else ():
+    for one in rule_exceptions.read(sources.data, ids) if not bad else ():
         if one.until < job.today:
             message = f"the exception from {one.rule} that {one.owner} answers for ended on {one.until}"
             yield _warning("check.exception-expired", place, message, "take it out, or decide anew")

@@ -24,12 +24,12 @@ from pipeline.data_policy import DataRule
 from pipeline.decision import Action, Coverage, Hit, Mode, RuleFacts, Skipped, ViewDecision, hits_of, view_decision
 from pipeline.effects import Replacer, apply_edits
 from pipeline.engines.base import EngineResult
-from pipeline.exceptions import Excuses
 from pipeline.fitting import Fitting
 from pipeline.history import History, Origins, Trail, may_call
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
 from pipeline.provenance import Origin
+from pipeline.rule_exceptions import Excuses
 from pipeline.settled import NOTHING, Basis, Labels, Section, Settled, depends_on_later
 from pipeline.stage import Traffic
 from pipeline.stamping import Brought, added_labels

@@ -16,17 +16,17 @@ from typing import Any, Final, Literal
 from cmf.codec import dumps
 from cmf.enums import Capability, ViewKind
 from cmf.frozen import FrozenDict
-from pipeline import entrypoints, exceptions, portability
+from pipeline import entrypoints, portability, rule_exceptions
 from pipeline.bundle_signature import Verification
 from pipeline.decision import Effect, Mode
 from pipeline.engines.survey import Survey
 from pipeline.entrypoints import Parts
 from pipeline.errors import PolicyError
-from pipeline.exceptions import RuleException
 from pipeline.library import shipped
 from pipeline.metadata import Module, Rule, package_of, rule_of
 from pipeline.policy_files import DATA_FILES, Data, Sources, read
 from pipeline.portability import Finding
+from pipeline.rule_exceptions import RuleException
 
 BuiltinErrors = Literal["strict", "undefined"]
 """What a failing builtin makes of a view: `strict`, a failure; `undefined`, what ordinary OPA policies rely on [D5]."""
@@ -184,7 +184,7 @@ def build(
         capabilities=capabilities,
         builtin_errors=builtin_errors,
         findings=tuple(found),
-        exceptions=exceptions.read(frozen, {rule.id for rule in rules}),
+        exceptions=rule_exceptions.read(frozen, {rule.id for rule in rules}),
         revision=_revision(modules, frozen, builtin_errors),
     )
 

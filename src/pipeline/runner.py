@@ -42,7 +42,6 @@ from pipeline.effects import Replacer
 from pipeline.engines.base import Engine, EngineResult, Failed
 from pipeline.errors import EffectError, where_from
 from pipeline.events import Events
-from pipeline.exceptions import Excuses
 from pipeline.fitting import Fitting
 from pipeline.history import History
 from pipeline.ingestion import Ingested, take_in
@@ -54,6 +53,7 @@ from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.references import refusals
 from pipeline.retention import keep as keep_until
+from pipeline.rule_exceptions import Excuses
 from pipeline.settled import Keeping
 from pipeline.stage import Stage, Traffic
 from pipeline.stages import Staged, Stages

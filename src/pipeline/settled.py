@@ -16,10 +16,10 @@ from cmf.message import Message
 from cmf.request import Request
 from pipeline.certificate import Digests, Written
 from pipeline.decision import EDITS, ENGINE_RULE, Hit, ViewDecision
-from pipeline.exceptions import RuleException
 from pipeline.ingestion import TakenIn
 from pipeline.overrides import Override
 from pipeline.references import Reference, references
+from pipeline.rule_exceptions import RuleException
 from pipeline.stage import Traffic
 from pipeline.stamping import Brought
 from pipeline.unchanged import same_start

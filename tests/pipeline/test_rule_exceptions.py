@@ -18,10 +18,10 @@ from pipeline import policy_set
 from pipeline.cli.commands import app
 from pipeline.context import Context
 from pipeline.decision import Action, Effect, Hit, Mode, Verdict
-from pipeline.exceptions import Excuses, RuleException, read
 from pipeline.guard import Guard
 from pipeline.pipeline import Pipeline
 from pipeline.record import Run, record_of
+from pipeline.rule_exceptions import Excuses, RuleException, read
 from pipeline.runner import Outcome
 from pipeline.sessions import MemorySessions
 
