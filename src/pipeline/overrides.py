@@ -7,14 +7,12 @@ is held to less: one rule, one subject or session, a denial and nothing else, a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Protocol
 
 from cmf.uris import matches
 from pipeline.decision import Effect, Hit
 from pipeline.excused import Excused
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+from pipeline.moments import iso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +51,7 @@ class Override:
     @property
     def excused(self) -> Excused:
         """What is on record of each hit that it lifts."""
-        return Excused(owner=self.actor, until=moment_of(self.expires_at), override=self.id)
+        return Excused(owner=self.actor, until=iso(self.expires_at), override=self.id)
 
 
 class Overrides(Protocol):
@@ -67,9 +65,4 @@ class Overrides(Protocol):
         """Those that hold. It never raises: where nobody can tell, there are none, and policy is enforced."""
 
 
-def moment_of(at: int) -> str:
-    """Microseconds since the epoch as ISO 8601 in UTC, to the second."""
-    return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-__all__ = ["Override", "Overrides", "moment_of"]
+__all__ = ["Override", "Overrides"]

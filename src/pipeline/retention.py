@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -18,13 +17,13 @@ from cmf.codec import dumps
 from cmf.errors import CmfError
 from cmf.security import RetentionPolicy
 from pipeline.errors import StoreError
+from pipeline.moments import instant_of, micros
 from pipeline.record import Record
 
 if TYPE_CHECKING:
     from pipeline.store.database import Store
 
 MAX_AT_ONCE: Final = 500  # items erased between two records
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER_ENDS: Final = 2**63 - 1  # the last moment that a store can hold
 
 
@@ -84,7 +83,7 @@ def keep(policy: object, now: int) -> Keep:
         if told.max_age_seconds is not None:
             ends.append(now + told.max_age_seconds * 1_000_000)
         if told.delete_after is not None:
-            ends.append((told.delete_after - _EPOCH) // _EPOCH.resolution)
+            ends.append(micros(told.delete_after))
         span = _SPANS[told.policy]
     except (CmfError, ValueError, TypeError, KeyError, AttributeError):
         return NEVER
@@ -193,7 +192,7 @@ class Sweep:
         record = Record(
             id=record_id,
             kind="sweep",
-            timestamp=_EPOCH + now * _EPOCH.resolution,
+            timestamp=instant_of(now),
             subject=None,
             session=None,
             verdict="none",

@@ -18,6 +18,7 @@ from pipeline.context import Context
 from pipeline.decision import BAD_EFFECT, Hit
 from pipeline.errors import PolicyError
 from pipeline.excused import Excused
+from pipeline.moments import micros
 from pipeline.overrides import Override
 
 PATH: Final = "data.cmf.exceptions"
@@ -25,8 +26,6 @@ PATTERNS: Final = ("subject", "uri", "session")
 _REQUIRED: Final = ("rule", "until", "owner", "reason")
 _KEYS: Final = frozenset({*_REQUIRED, *PATTERNS})
 _DAY: Final = timedelta(days=1)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,7 @@ class RuleException:
     def expires_at(self) -> int:
         """The first moment at which it does nothing any more, in microseconds since the epoch."""
         first = datetime(self.until.year, self.until.month, self.until.day, tzinfo=UTC) + _DAY
-        return (first - _EPOCH) // _MICROSECOND
+        return micros(first)
 
     def holds_for(self, subject: str | None, session: str | None, moment: int) -> bool:
         """Whether it is about a run of that subject in that session, at that moment; 0 is one that nobody knows."""

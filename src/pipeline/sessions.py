@@ -21,13 +21,12 @@ from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval, SessionKey, asked_before, session_key
 from pipeline.context import Context
 from pipeline.errors import ApprovalError, StoreError
+from pipeline.moments import micros
 from pipeline.policy_input import SessionFacts
 from pipeline.session_state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
 
 MAX_SESSIONS: Final = 100_000  # that one process keeps in memory; of budgets and approvals as many
 MAX_MARKS: Final = 1_000_000  # of all sessions of a process together; a mark is some 150 bytes
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = _EPOCH.resolution
 _NOTHING_KNOWN: Final = SessionFacts()
 
 
@@ -46,7 +45,7 @@ class Moments:
 
     def now(self) -> int:
         """The present moment, or the latest one given out if the clock stepped back."""
-        moment = (self._clock() - _EPOCH) // _MICROSECOND
+        moment = micros(self._clock())
         with self._lock:
             self._latest = max(self._latest, moment)
             return self._latest

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from pipeline.errors import AuditError
+from pipeline.moments import micros
 
 COLUMNS: Final = ("id", "kind", "verdict", "action", "subject", "session", "revision")
 FACTS: Final = (
@@ -23,7 +24,6 @@ REVIEWS: Final = ("needs", "reviewed", "disposition", "signed", "assignee", "sam
 TIMES: Final = ("since", "until")
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _moment(value: str, now: datetime) -> int:
         except ValueError:
             raise _not_understood(value, "a time is like 90m, 12h, 7d, 2026-01-31 or 2026-01-31T09:00") from None
     at = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (at - _EPOCH) // _EPOCH.resolution
+    return micros(at)
 
 
 def _not_understood(word: str, hint: str) -> AuditError:

@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +23,7 @@ from pipeline.audit.verification import Report, verify
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.display import counted, escaped_json, visible
 from pipeline.errors import AuditError
+from pipeline.moments import instant_of, micros
 from pipeline.sessions import wall_clock
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
@@ -33,7 +33,6 @@ from pipeline.store.policies import kept_policies
 from pipeline.store.records import stored_record
 from pipeline.store.search import Search, shown_subject
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _GAPS: Final = frozenset({"record.missing", "content.missing", "log.cut", "log.missing"})
 _HEADS: Final = frozenset({"head.signature", "head.key", "head.missing"})
 _FOLLOW_SECONDS: Final = 0.5
@@ -79,7 +78,7 @@ def export(store: str, out: Path, *, query: str | None, contents: bool, heads: P
                 ids = {one.id for one in found}
             selection = Selection(query, lambda leaf: leaf.id in ids)
         with reading(store) as engine, StoreEvidence.at_one_moment(engine) as evidence:
-            policies, made_at = kept_policies(engine), (wall_clock() - _EPOCH) // _EPOCH.resolution
+            policies, made_at = kept_policies(engine), micros(wall_clock())
             count = write_bundle(
                 out,
                 evidence,
@@ -217,7 +216,7 @@ def _print_report(report: Report) -> None:
 
 def _print_found(found: Iterable[Placed], as_json: bool) -> None:
     for one in found:
-        at = (_EPOCH + timedelta(microseconds=one.at)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        at = instant_of(one.at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if as_json:
             shown = asdict(one)
             typer.echo(dumps(shown | {"at": at, "subject": shown_subject(one.subject)}).decode())

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Final
 
 import typer
 
@@ -20,6 +19,7 @@ from pipeline.audit.query import parse
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import opened_store
 from pipeline.display import visible
+from pipeline.moments import instant_of, micros
 from pipeline.overrides import Override
 from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock
@@ -27,8 +27,6 @@ from pipeline.store.acts import PREFIX
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
 from pipeline.store.database import Store
 from pipeline.store.overrides import OVERRIDE
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def reveal(place: str, key: Path | None, record: str, *, person: str, second: str | None, reason: str) -> None:
@@ -174,7 +172,7 @@ def erase(
     """Erase what was judged, and say how much of it is gone."""
     with one_line_errors(), _contents(place, key) as contents:
         asked = None if before is None else parse(f"until:{before}", wall_clock()).until
-        until = None if asked is None else _EPOCH + timedelta(microseconds=asked)
+        until = None if asked is None else instant_of(asked)
         done = contents.erase(
             actor=_person(person, ERASE), reason=reason, subject=subject, session=session, before=until
         )
@@ -209,7 +207,7 @@ def release(place: str, key: Path | None, hold: str, *, person: str, second: str
 def sweep(place: str, key: Path | None) -> None:
     """Erase what may not be kept any longer."""
     with one_line_errors(), _store(place, key) as store:
-        for swept in Sweep(store).run((wall_clock() - _EPOCH) // _EPOCH.resolution):
+        for swept in Sweep(store).run(micros(wall_clock())):
             failed = "" if swept.failed is None else f", failed: {swept.failed}"
             typer.echo(f"{swept.holder}: {swept.erased} erased{failed}")
 
@@ -227,7 +225,7 @@ def _contents(place: str, key: Path | None, *, four_eyes: bool = False) -> Itera
 
 
 def _moment(at: int) -> str:
-    return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="seconds")
+    return instant_of(at).isoformat(timespec="seconds")
 
 
 def _person(name: str, permission: str) -> SubjectExtension:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import typer
 
@@ -19,12 +18,11 @@ from pipeline.display import visible
 from pipeline.errors import ConfigError
 from pipeline.ledger.costs import Cost, cost_of
 from pipeline.ledger.formats import read_conversation, write_conversation
+from pipeline.moments import instant_of
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.ledger import Ledger
 from pipeline.store.tallies import tallies
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def list_sessions(store: str, *, limit: int, as_json: bool) -> None:
@@ -35,7 +33,7 @@ def list_sessions(store: str, *, limit: int, as_json: bool) -> None:
         if as_json:
             typer.echo(dumps(asdict(one)).decode())
             continue
-        at = (_EPOCH + timedelta(microseconds=one.updated_at)).strftime("%Y-%m-%d %H:%M:%S")
+        at = instant_of(one.updated_at).strftime("%Y-%m-%d %H:%M:%S")
         typer.echo(visible(f"{one.id}  {at}  {(one.subject or '-').removeprefix('id:')}  {one.session or '-'}"))
 
 

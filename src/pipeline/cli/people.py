@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,9 +25,9 @@ from pipeline.context import Context
 from pipeline.declassification import ALL_ON_RECORD, declassify
 from pipeline.display import escaped_json, visible
 from pipeline.errors import StoreError
+from pipeline.moments import instant_of
 from pipeline.sessions import SessionStore
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -128,7 +128,7 @@ def _document(approval: Approval) -> dict[str, Any]:
 
 
 def _moment(microseconds: int) -> str:
-    return (_EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec="seconds")
+    return instant_of(microseconds).isoformat(timespec="seconds")
 
 
 __all__ = ["decide", "lift", "list_approvals", "show"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from cmf.codec import dumps, loads
@@ -12,8 +11,8 @@ from cmf.content import ToolCallPart, ToolResultPart
 from cmf.errors import CmfError
 from cmf.message import SCHEMA_VERSION, Message
 from pipeline.errors import LedgerError
+from pipeline.moments import instant_of, micros
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COLUMNS: Final = ("id", "session_id", "role", "content", "created_at", "schema_version", "parent_id")
 _FIRST_VERSION: Final = 1  # its metadata was one field of the message; today's stands beside the others
 
@@ -59,11 +58,6 @@ class LedgerCall:
     completed_at: int | None
 
 
-def micros(moment: datetime) -> int:
-    """A moment as the tables have it: microseconds since the epoch."""
-    return (moment - _EPOCH) // _EPOCH.resolution
-
-
 def row_of(message: Message, *, session_id: str, run_id: str) -> dict[str, Any]:
     """The row of a message that has an id and a time."""
     if message.id is None or message.created_at is None:
@@ -90,7 +84,7 @@ def message_of(row: Mapping[str, Any]) -> Message:
     """
     try:
         content, metadata = loads(row["content_json"]), loads(row["metadata_json"])
-        at = (_EPOCH + row["created_at"] * _EPOCH.resolution).isoformat()
+        at = instant_of(row["created_at"]).isoformat()
         shown = {"role": row["role"], "content": content, "id": row["id"], "session_id": row["session_id"]}
         shown |= {"created_at": at, "schema_version": row["schema_version"]}
         if row["schema_version"] == _FIRST_VERSION:

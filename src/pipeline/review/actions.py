@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from pipeline.audit.bundle import Selection, write_bundle
+from pipeline.moments import micros
 from pipeline.review import detail, oversight
 from pipeline.review.access import Role
 from pipeline.review.contents import Kept
@@ -20,7 +20,6 @@ from pipeline.store.overview import Placed
 
 Json: TypeAlias = dict[str, Any]
 MAX_SAMPLE: Final = 1_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def review_decision(site: Site, visit: Visit) -> Answer:
@@ -255,7 +254,7 @@ def export(site: Site, visit: Visit) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "evidence.zip"
         selection = Selection(text or "every decision", lambda leaf: leaf.id in wanted)
-        now = (site.clock() - _EPOCH) // _EPOCH.resolution
+        now = micros(site.clock())
         with StoreEvidence.at_one_moment(site.store.engine) as evidence:
             write_bundle(file, evidence, selection=selection, made_at=now)
         content = file.read_bytes()

@@ -9,12 +9,12 @@ from cmf.security import SubjectExtension
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval
 from pipeline.errors import ApprovalError
-from pipeline.overrides import Override, moment_of
+from pipeline.moments import iso
+from pipeline.overrides import Override
 from pipeline.review.access import Role
 from pipeline.review.detail import told
 from pipeline.review.lists import decision_row
 from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, need, words
-from pipeline.review.telling import moment
 from pipeline.store.overview import Placed
 from pipeline.store.search import shown_subject
 
@@ -47,7 +47,7 @@ def _overridden(site: Site, one: Override) -> Json:
         "rule": one.rule,
         "scope": {"subject": one.subject, "session": one.session, "uri": one.uri},
         "by": [one.actor, one.second],
-        "until": moment_of(one.expires_at),
+        "until": iso(one.expires_at),
         "decisions": site.catalog.select(site.query(q)).bit_count(),
         "q": q,
     }
@@ -96,14 +96,14 @@ def _told(site: Site, visit: Visit, one: Approval) -> Json:
         "subject": shown_subject(one.key.subject),
         "subject_key": one.key.subject,
         "session": one.key.session,
-        "asked": moment(one.requested_at),
-        "expires": moment(one.asked.expires_at),
+        "asked": iso(one.requested_at),
+        "expires": iso(one.asked.expires_at),
         "digest": one.asked.digest,
         "status": one.status.value,
         "lapsed": open_still and now >= one.asked.expires_at,
         "approver": one.approver,
-        "decided": None if one.decided_at is None else moment(one.decided_at),
-        "used": None if one.used_at is None else moment(one.used_at),
+        "decided": None if one.decided_at is None else iso(one.decided_at),
+        "used": None if one.used_at is None else iso(one.used_at),
         "own": one.key.subject == f"id:{visit.person.name}",
     }
 
@@ -117,7 +117,7 @@ def approval(site: Site, visit: Visit, *, about: Json | None = None, shown: bool
         "about": about,
         "opens": site.opens_sealed,
         "words": [
-            {"by": word.by, "at": moment(word.at), "action": word.said["action"]}
+            {"by": word.by, "at": iso(word.at), "action": word.said["action"]}
             for word in reversed(site.catalog.words_of("review"))
             if word.said.get("approval") == one.asked.id
         ],

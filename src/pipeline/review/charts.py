@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
+from pipeline.moments import iso
 from pipeline.review.catalog import Catalog
-from pipeline.review.telling import moment
 
 Json: TypeAlias = dict[str, Any]
 WIDTH, HEIGHT = 640, 160
@@ -29,7 +29,7 @@ def over_time(catalog: Catalog, found: int) -> Json:
         counts = {
             name: (those & within).bit_count() for name, those in (("all", found), ("denied", denied), ("held", held))
         }
-        rows.append({"from": moment(at), "until": moment(at + step), **counts})
+        rows.append({"from": iso(at), "until": iso(at + step), **counts})
     return {"step": step // _SECOND, "rows": rows, "bars": _bars([row["denied"] for row in rows])}
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from pipeline.audit.evidence import FIELDS, leaf_of
+from pipeline.moments import iso
 from pipeline.review.contents import Kept
 from pipeline.review.lists import decision_row, session_row
 from pipeline.review.site import Page, Refused, Site, Visit
-from pipeline.review.telling import hits, moment, not_judged, sentence, skipped
+from pipeline.review.telling import hits, not_judged, sentence, skipped
 from pipeline.review.words import Disposition, Word
 from pipeline.store.overview import Placed
 from pipeline.store.second_eyes import Ask
@@ -33,7 +34,7 @@ def session(site: Site, visit: Visit) -> Page:
         "earlier": len(rows) - len(last),
         "revisions": sorted({row.revision for row in rows}),
         "words": [_word(word) for word in site.catalog.about_session(*key)],
-        "first": moment(rows[0].at),
+        "first": iso(rows[0].at),
         "dispositions": [one.value for one in Disposition],
         "query": {"subject": key[0], "session": key[1]},
     }
@@ -78,7 +79,7 @@ def _milliseconds(body: Mapping[str, Any]) -> float | None:
 def _word(word: Word) -> Json:
     said = word.said
     names = ("action", "disposition", "comment", "assignee", "reason")
-    return {"id": word.id, "kind": word.kind, "at": moment(word.at), "by": word.by} | {
+    return {"id": word.id, "kind": word.kind, "at": iso(word.at), "by": word.by} | {
         name: said[name] for name in names if said.get(name) is not None
     }
 
@@ -111,7 +112,7 @@ def _eyes(site: Site, visit: Visit, row: Placed) -> Json | None:
         return None
     granted = site.contents.granted(row.id, person=visit.person.name)
     return {
-        "granted": None if granted is None else {"by": granted.second, "until": moment(granted.expires_at)},
+        "granted": None if granted is None else {"by": granted.second, "until": iso(granted.expires_at)},
         "asks": [told(one, visit) for one in site.contents.asks() if one.record == row.id],
     }
 
@@ -120,7 +121,7 @@ def told(one: Ask, visit: Visit) -> Json:
     """Somebody's wish to see content, as a page has it."""
     own = one.actor == visit.person.name
     return {
-        "id": one.id, "decision": one.record, "by": one.actor, "reason": one.reason, "at": moment(one.at), "own": own,
+        "id": one.id, "decision": one.record, "by": one.actor, "reason": one.reason, "at": iso(one.at), "own": own,
     }  # fmt: skip
 
 

@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from pipeline.moments import iso
 from pipeline.review.catalog import SEVERITIES, Session
 from pipeline.review.site import PAGE, Page, Refused, Site, Visit
-from pipeline.review.telling import hits, moment, not_judged
+from pipeline.review.telling import hits, not_judged
 from pipeline.store.overview import Placed
 from pipeline.store.search import shown_subject
 
@@ -62,7 +63,7 @@ def session_row(one: Session) -> Json:
         "subject": shown_subject(one.subject),
         "subject_key": one.subject,
         "session": one.id,
-        "last": moment(one.last_at),
+        "last": iso(one.last_at),
         "decisions": decisions,
         "denied": one.verdicts.get("deny", 0),
         "held": one.verdicts.get("require_approval", 0),
@@ -110,7 +111,7 @@ def decision_row(site: Site, row: Placed) -> Json:
     """A decision by its columns, and where its review stands."""
     return {
         "id": row.id,
-        "at": moment(row.at),
+        "at": iso(row.at),
         "subject": shown_subject(row.subject),
         "subject_key": row.subject,
         "session": row.session,

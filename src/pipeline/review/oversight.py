@@ -8,10 +8,10 @@ from typing import Any, Final, TypeAlias
 
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.verification import Report, verify
+from pipeline.moments import iso
 from pipeline.review.charts import over_time, shares, spread
 from pipeline.review.lists import decision_row, saved
 from pipeline.review.site import PAGE, Page, Refused, Site, Verified, Visit
-from pipeline.review.telling import moment
 from pipeline.review.words import Word, needs_second, set_hash
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed
@@ -28,7 +28,7 @@ def integrity(site: Site, _visit: Visit) -> Page:
     evidence = StoreEvidence(site.store.engine)
     for log in evidence.logs():
         for newest in deque(evidence.heads(log.id), maxlen=1):
-            heads.append(newest.head.to_json() | {"when": moment(newest.head.at)})
+            heads.append(newest.head.to_json() | {"when": iso(newest.head.at)})
     checked = site.verified
     return Page(
         "integrity.html",
@@ -104,7 +104,7 @@ def _signature(site: Site, word: Word) -> Json:
     reopened, second = site.catalog.after(word)
     return {
         "id": word.id,
-        "at": moment(word.at),
+        "at": iso(word.at),
         "by": word.by,
         "scope": said["scope"],
         "said": said["said"],
@@ -119,7 +119,7 @@ def _signature(site: Site, word: Word) -> Json:
 
 
 def _said_of(word: Word) -> Json:
-    return {"at": moment(word.at), "by": word.by, "comment": word.said.get("comment", "")}
+    return {"at": iso(word.at), "by": word.by, "comment": word.said.get("comment", "")}
 
 
 def waits(site: Site, signature: Word) -> bool:
@@ -132,7 +132,7 @@ def _sample(word: Word) -> Json:
     names = ("query", "seed", "size", "by_rule")
     return {
         "id": word.id,
-        "at": moment(word.at),
+        "at": iso(word.at),
         "by": word.by,
         "drawn": len(said["ids"]),
         "q": f"sample:{word.id}",

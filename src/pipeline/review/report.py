@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 from pipeline.decision import OUTAGE_RULES, Action
+from pipeline.moments import instant_of
 from pipeline.review.catalog import EDITS
 from pipeline.review.lists import saved
 from pipeline.review.site import Page, Site, Visit
@@ -17,7 +18,6 @@ MAX_WEEKS: Final = 104
 _SECOND: Final = 1_000_000
 _WEEK: Final = 7 * 86_400 * _SECOND
 _MONDAY: Final = 4 * 86_400 * _SECOND  # the first one after the epoch
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WENT_ON: Final = (Action.FORWARD, Action.FORWARD_MODIFIED)
 
 
@@ -41,7 +41,7 @@ def _weeks(site: Site, found: int) -> list[Json]:
 
 
 def _week(site: Site, at: int, within: int) -> Json:
-    monday = _EPOCH + timedelta(microseconds=at)
+    monday = instant_of(at)
     year, number, _ = monday.isocalendar()
     having = site.catalog.having
     outage = _any(having("rule", rule) for rule in OUTAGE_RULES)

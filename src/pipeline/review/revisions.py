@@ -10,11 +10,11 @@ from typing import Any, Final, TypeAlias
 from cmf.codec import dumps
 from pipeline.entrypoints import is_generated
 from pipeline.impact import Change
+from pipeline.moments import iso
 from pipeline.policy_set import PolicySet
 from pipeline.review.access import Role
 from pipeline.review.differences import parts
 from pipeline.review.site import Answer, Page, Refused, Site, Visit, need, words
-from pipeline.review.telling import moment
 
 Json: TypeAlias = dict[str, Any]
 MOST: Final = 100  # revisions on a page: those with most decisions
@@ -52,8 +52,8 @@ def _ran(site: Site, revision: str) -> Json:
         "decisions": found.bit_count(),
         "denied": dict(site.catalog.values(found, "verdict")).get("deny", 0),
         "sessions": len(site.catalog.sessions(found)),
-        "first": None if spans is None else moment(spans[0]),
-        "last": None if spans is None else moment(spans[1]),
+        "first": None if spans is None else iso(spans[0]),
+        "last": None if spans is None else iso(spans[1]),
         "hit": site.catalog.values(found, "rule", limit=5),
     }
 

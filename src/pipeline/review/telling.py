@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _KINDS: Final = {
     "text": "a text",
     "thinking": "a model's thinking",
@@ -21,11 +19,6 @@ _KINDS: Final = {
 }
 _EDITS: Final = {"redact": "masked", "rewrite": "rewrote", "strip_tool": "took out"}
 _SAID: Final = {"deny": "denied", "require_approval": "wants a person to approve", "warn": "warned about"}
-
-
-def moment(microseconds: int) -> str:
-    """A time as ISO 8601 in UTC, to the second."""
-    return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def hits(body: Mapping[str, Any]) -> Iterator[tuple[Json | None, Json]]:
@@ -176,4 +169,4 @@ def _hits(count: int) -> str:
     return "hit was" if count == 1 else "hits were"
 
 
-__all__ = ["Json", "hits", "moment", "named", "not_judged", "readable", "sentence", "skipped"]
+__all__ = ["Json", "hits", "named", "not_judged", "readable", "sentence", "skipped"]

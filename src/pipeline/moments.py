@@ -1,0 +1,31 @@
+"""Moments as they are kept: whole microseconds since the epoch, in UTC. Spec: docs/spec/sessions.md.
+
+Sessions, approvals, exceptions, records and stores all hold moments like this: as integers they compare the same in
+every database, and no clock's zone comes in.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = _EPOCH.resolution
+
+
+def micros(instant: datetime) -> int:
+    """The moment at `instant`, which has a zone."""
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def instant_of(at: int) -> datetime:
+    """The time of a moment, in UTC."""
+    return _EPOCH + at * _MICROSECOND
+
+
+def iso(at: int) -> str:
+    """A moment as people read it: ISO 8601 in UTC, to the second (`2026-01-31T09:00:00Z`)."""
+    return instant_of(at).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+__all__ = ["instant_of", "iso", "micros"]
