@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from cmf.errors import ShapeError
+from cmf.models import wire_name
 from cmf.value import Count, Str, Value, value
 
 
@@ -89,5 +90,5 @@ def shipped_table() -> CapabilityTable:
 
 
 def lookup(wire_format: str, model: str) -> ModelCapabilities:
-    """What `model` can do through `wire_format`, by the shipped table."""
-    return shipped_table().lookup(wire_format, model)
+    """What `model`, with its provider's key or without, can do through `wire_format`, by the shipped table."""
+    return shipped_table().lookup(wire_format, wire_name(model))

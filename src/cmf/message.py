@@ -79,6 +79,13 @@ class Message(Value):
 
         return value_hash(self)
 
+    @property
+    def content_digest(self) -> str:
+        """SHA-256, in hex, of what the message says, whatever was minted for it; see `cmf.digests`."""
+        from cmf.digests import content_digest
+
+        return content_digest(self)
+
     def iter_views(self, *, hook: Any = None, capabilities: Any = None) -> Iterator[MessageView]:
         """The views of this message: see `cmf.iter_views`."""
         from cmf.decomposition import iter_views  # views of requests too, so it sits above this module

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import ArgsKwargs
 
 from cmf.content import Messages, TextPart
 from cmf.enums import Role, StopReason
@@ -73,6 +74,38 @@ class Request(Value):
     provider_raw: Layout | None = dataclasses.field(
         default=None, init=False, compare=False, repr=False, metadata={"dump": False}
     )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            model: str | None = None,
+            messages: Messages = (),
+            system: str | None = None,
+            tools: Tools = (),
+            tool_choice: ToolChoice | None = None,
+            response_schema: JsonObject | None = None,
+            response_schema_name: str | None = None,
+            sampling: Sampling = ...,
+            reasoning_effort: str | None = None,
+            stream: bool | None = None,
+            extra: JsonObject | None = None,
+            session_id: str | None = None,
+        ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_system(cls, data: Any) -> Any:
+        """`Request(system=…)` puts that text in front of the messages; in JSON it has no key of its own [A5]."""
+        if not isinstance(data, ArgsKwargs) or not data.kwargs or "system" not in data.kwargs:
+            return data
+        fields = dict(data.kwargs)
+        text = fields.pop("system")
+        messages = fields.get("messages", ())
+        if text is not None and isinstance(messages, Iterable):
+            fields["messages"] = (Message(role=Role.SYSTEM, content=(TextPart(text=text),)), *messages)
+        return ArgsKwargs(data.args, fields)
 
     @property
     def system(self) -> str | None:
@@ -161,7 +194,5 @@ class Response(Value):
 
 def build_request(messages: Iterable[Message | dict[str, Any]], *, system: str | None = None, **fields: Any) -> Request:
     """A request whose `system` text, if any, becomes its first message [A5]."""
-    listed: list[Any] = list(messages)
-    if system is not None:
-        listed.insert(0, Message(role=Role.SYSTEM, content=(TextPart(text=system),)))
-    return Request(messages=tuple(listed), **fields)
+    listed: Any = tuple(messages)  # dicts too: the constructor reads them
+    return Request(messages=listed, system=system, **fields)

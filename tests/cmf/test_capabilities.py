@@ -26,6 +26,13 @@ def test_an_undeclared_model_can_do_nothing(wire: str, model: str) -> None:
 
 
 @pytest.mark.spec("CAP-3")
+def test_a_model_is_known_with_the_key_of_its_provider_and_without() -> None:
+    anthropic = adapters.get("anthropic_messages")
+
+    assert anthropic.capabilities("anthropic:claude-sonnet-4-6") == anthropic.capabilities("claude-sonnet-4-6") != NONE
+
+
+@pytest.mark.spec("CAP-3")
 def test_the_longest_pattern_that_fits_wins_and_case_counts() -> None:
     table = parse_table(
         """

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmf.codec import dumps, dumps_told
-from cmf.digests import MAX_EXACT, canonical_bytes
+from cmf.content import TextPart
+from cmf.digests import MAX_EXACT, canonical_bytes, content_digest, value_hash
 from cmf.facts import exact_json
+from cmf.message import Message
 from cmf.value import to_bytes, to_json
 from tests.cmf.test_properties import values
 
@@ -79,3 +81,13 @@ def test_numbers_that_are_told_to_be_small_need_no_rewriting(value: dict[str, An
 
     assert text.encode() == dumps(value)
     assert not small or exact_json(value, "", {}) is value
+
+
+@pytest.mark.spec("ID-6")
+def test_a_message_tells_both_its_digests() -> None:
+    said = Message(role="user", content=[TextPart(text="x")])
+    stamped = said.model_copy(update={"session_id": "s"})
+
+    assert (said.hash, said.content_digest) == (value_hash(said), content_digest(said))
+    assert stamped.content_digest == said.content_digest
+    assert stamped.hash != said.hash

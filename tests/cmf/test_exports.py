@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
+
+import cmf
+import pipeline
 
 HEAVY = {"pydantic", "yaml", "aiohttp", "wcmatch", "jsonschema"}
 
@@ -24,3 +28,15 @@ def test_a_module_imported_alone_can_build_what_holds_messages(module: str) -> N
     script = f"import cmf.{module}; from cmf.content import PromptResultPart as P; P(prompt_name='p', messages=[])"
 
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("expression", ["cmf.adapters.get('gemini')", "pipeline.batch.judge"])
+def test_the_modules_of_a_package_are_there_once_it_is_imported(expression: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import cmf, pipeline; {expression}"], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("package", [cmf, pipeline])
+@pytest.mark.parametrize("name", ["nothing", "_native_secrets"])
+def test_a_name_that_is_none_is_an_attribute_error(package: ModuleType, name: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute '{name}'"):
+        getattr(package, name)

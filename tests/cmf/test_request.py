@@ -79,8 +79,13 @@ def test_system_is_a_first_message_and_a_reading_of_all_of_them() -> None:
     assert "system" not in request.model_dump()
     with pytest.raises((AttributeError, TypeError)):
         request.system = "c"  # type: ignore[misc]
-    with pytest.raises(ShapeError):
-        Request(system="c")  # type: ignore[call-arg]
+    assert Request(system="a", messages=request.messages[1:]) == request
+    assert Request(system=None, messages=[HELLO]) == Request(messages=[HELLO])
+    for wrong in ({"system": 3}, {"system": "c", "messages": 3}):
+        with pytest.raises(ShapeError):
+            Request(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match="no such field"):
+        Request.model_validate({"system": "c"})  # in JSON it is a message
     assert build_request([HELLO]).system is None
     assert build_request([], system="").system == ""
     picture = Message(role="system", content=[ImagePart(type="url", data="u")])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
 from cmf.adapters.aisdk_chunks import Ear, chunks
 from cmf.adapters.aisdk_decode import FORMAT, read_message
 from cmf.adapters.aisdk_encode import names_in, write_group, write_messages, write_plain
 from cmf.adapters.aisdk_fold import PARTIAL, STREAM, fold
-from cmf.adapters.base import HttpCall, WireEvent
+from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import Fields, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
@@ -128,9 +128,7 @@ class AiSdkAdapter:
             whole=whole and extra_of(response, FORMAT).get("partial") is not True,
         )
 
-    def stream_response(
-        self, events: AsyncIterable[WireEvent], context: Request | None = None
-    ) -> AsyncIterator[StreamEvent]:
+    def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
         return drive(self, events, context, Ear())
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
 from cmf.adapters.anthropic_messages_blocks import FORMAT
 from cmf.adapters.anthropic_messages_request import HTTP, decode_request, encode_request
 from cmf.adapters.anthropic_messages_response import decode_response, encode_response
 from cmf.adapters.anthropic_messages_stream import Fold, Hearing, events_of
-from cmf.adapters.base import HttpCall, WireEvent
+from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
 from cmf.adapters.stream import StreamEvent
@@ -59,9 +59,7 @@ class AnthropicMessagesAdapter:
         """The events that stream the response."""
         return events_of(encode_response(response), whole=response.error is None and is_whole(response))
 
-    def stream_response(
-        self, events: AsyncIterable[WireEvent], context: Request | None = None
-    ) -> AsyncIterator[StreamEvent]:
+    def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
         return drive(self, events, context, Hearing())
 

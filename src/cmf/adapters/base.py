@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, Protocol, TypedDict
+from typing import Any, NotRequired, Protocol, TypeAlias, TypedDict
 
 from cmf.adapters.stream import StreamEvent
 from cmf.capabilities import ModelCapabilities
@@ -21,6 +21,10 @@ class WireEvent(TypedDict):
     event: NotRequired[str]
     id: NotRequired[str]
     comment: NotRequired[str]
+
+
+Arriving: TypeAlias = AsyncIterable[WireEvent] | Iterable[WireEvent]
+"""The events of a stream as they arrive, or as a list that is there already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +74,7 @@ class Adapter(Protocol):
         """The events that stream the response; they fold to the same body as `to_wire_response`."""
         ...
 
-    def stream_response(
-        self, events: AsyncIterable[WireEvent], context: Request | None = None
-    ) -> AsyncIterator[StreamEvent]:
+    def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
         ...
 

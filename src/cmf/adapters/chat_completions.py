@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from cmf.adapters.base import HttpCall, WireEvent
+from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.chat_completions_decode import Names, decoded_message
 from cmf.adapters.chat_completions_dialect import RESERVED, Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request, wire_response
@@ -150,9 +150,7 @@ class ChatCompletions:
         """The chunks that stream the response."""
         return events_of(self.to_wire_response(response), whole=response.error is None and is_whole(response))
 
-    def stream_response(
-        self, events: AsyncIterable[WireEvent], context: Request | None = None
-    ) -> AsyncIterator[StreamEvent]:
+    def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
         return drive(self, events, context, Ear().hear)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 
-from cmf.adapters.base import Adapter, WireEvent
+from cmf.adapters.base import Adapter, Arriving, WireEvent
 from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, ToolUseEnd, UsageUpdate
 from cmf.content import ToolCallPart
 from cmf.enums import MessageStatus
@@ -21,16 +21,14 @@ Hear = Callable[[WireEvent], Iterable[StreamEvent]]
 CUT = ErrorInfo(message="the stream ended before its answer did", type="stream.cut")
 
 
-async def drive(
-    adapter: Adapter, events: AsyncIterable[WireEvent], context: Request | None, hear: Hear
-) -> AsyncIterator[StreamEvent]:
+async def drive(adapter: Adapter, events: Arriving, context: Request | None, hear: Hear) -> AsyncIterator[StreamEvent]:
     """The canonical events of a stream: what `hear` says of each event, then the end.
 
     The end is, for a whole answer: each tool call with its arguments, the usage, `MessageComplete`. For one that was
     cut, broke off with an error, or cannot be read: `StreamError`, with what had arrived. [STR-1] to [STR-5]
     """
     heard: list[WireEvent] = []
-    async for event in events:
+    async for event in arriving(events):
         heard.append(event)
         try:
             said = list(hear(event))
@@ -45,6 +43,16 @@ async def drive(
         return
     for end in ending(response):
         yield end
+
+
+def arriving(events: Arriving) -> AsyncIterable[WireEvent]:
+    """The events one after the other: as they come, or of what is there already, a list or what `fold_events` takes."""
+    return events if isinstance(events, AsyncIterable) else _there(events)
+
+
+async def _there(events: Iterable[WireEvent]) -> AsyncIterator[WireEvent]:
+    for event in events:
+        yield event
 
 
 def ending(response: Response) -> list[StreamEvent]:

@@ -6,11 +6,11 @@ write parts; `gemini_names` knows the two spellings of the provider's names.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from cmf.adapters.base import HttpCall, WireEvent
+from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.gemini_parts import FORMAT
 from cmf.adapters.gemini_request import decode_request, encode_request
@@ -73,9 +73,7 @@ class GeminiAdapter:
             return [{"data": {"error": {"message": told(response)}}}]
         return wire_events(encode_response(response))
 
-    def stream_response(
-        self, events: AsyncIterable[WireEvent], context: Request | None = None
-    ) -> AsyncIterator[StreamEvent]:
+    def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
         return drive(self, events, context, Ear().hear)
 

@@ -7,11 +7,11 @@ of a server, and a stream or batch is read message by message.
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from cmf.adapters.base import HttpCall, WireEvent
-from cmf.adapters.driver import CUT
+from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.driver import CUT, arriving
 from cmf.adapters.fields import extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
 from cmf.adapters.loss import drop, drop_foreign_extras
@@ -150,11 +150,9 @@ class McpAdapter:
         body = self.to_wire_response(response)
         return [{"event": "message", "data": one} for one in (body if isinstance(body, list) else [body])]
 
-    async def stream_response(
-        self, events: AsyncIterable[WireEvent], context: Request | None = None
-    ) -> AsyncIterator[StreamEvent]:
+    async def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The answer when it is there: MCP streams whole messages, so text comes in one piece."""
-        arrived = [event async for event in events]
+        arrived = [event async for event in arriving(events)]
         try:
             response = self.from_wire_response(self.fold_events(arrived), context)
         except CmfError as error:

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from cmf.adapters.base import HttpCall, WireEvent
+from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import extra_of
 from cmf.adapters.layout import apply, said, with_layout
@@ -113,9 +113,7 @@ class OllamaAdapter:
             return [{"data": {"error": told(response)}}]
         return wire_events(self.to_wire_response(response))
 
-    def stream_response(
-        self, events: AsyncIterable[WireEvent], context: Request | None = None
-    ) -> AsyncIterator[StreamEvent]:
+    def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
         return drive(self, events, context, Ear().hear)
 

@@ -6,11 +6,11 @@ Each item of `input` is one message; the items of an answer are the parts of one
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
 from cmf.adapters import layout, openai_responses_stream, tokens
-from cmf.adapters.base import HttpCall, WireEvent
+from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.loss import drop_foreign_extras
 from cmf.adapters.openai_responses_decode import decode_answer, decode_envelope
@@ -147,9 +147,7 @@ class OpenAIResponsesAdapter:
         body = self.to_wire_response(response)
         return openai_responses_stream.events_of(body, whole=openai_responses_stream.is_ended(response))
 
-    def stream_response(
-        self, events: AsyncIterable[WireEvent], context: Request | None = None
-    ) -> AsyncIterator[StreamEvent]:
+    def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
         return drive(self, events, context, openai_responses_stream.Ear())
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters import get
+from cmf.adapters import FORMATS, get
 from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ToolUseEnd
-from cmf.enums import MessageStatus
+from cmf.enums import MessageStatus, StopReason
+from cmf.message import Message
+from cmf.request import Choice, Response
 
 CHAT = get("openai_chat")
 
@@ -25,6 +27,8 @@ def _call(arguments: str, **more: Any) -> dict[str, Any]:
 
 
 DONE = {"data": "[DONE]"}
+SAID = Message.model_validate({"role": "assistant", "content": [{"content_type": "text", "text": "There."}]})
+ANSWER = Response(choices=(Choice(message=SAID, stop_reason=StopReason.END),), model="m")
 
 
 async def _arriving(events: list[Any]) -> AsyncIterator[Any]:
@@ -149,3 +153,17 @@ def test_each_shape_of_delta_says_what_it_brings(delta: dict[str, Any], types: l
     said = _heard(_chunk(delta), {"data": None}, {"data": {"choices": 5}})
 
     assert [event.type for event in said[:-1]] == types
+
+
+@pytest.mark.spec("STR-5")
+@pytest.mark.parametrize("name", FORMATS)
+def test_events_that_are_there_already_are_heard_like_those_that_arrive(name: str) -> None:
+    """What `fold_events` takes, every adapter streams too."""
+
+    async def collect(events: Any) -> list[StreamEvent]:
+        return [event async for event in get(name).stream_response(events)]
+
+    events = list(get(name).to_wire_events(ANSWER))
+
+    assert asyncio.run(collect(events)) == asyncio.run(collect(_arriving(events)))
+    assert asyncio.run(collect(iter(events)))[-1].type == "message_complete"
