@@ -29,17 +29,27 @@ _T = TypeVar("_T", bound=Message | Request | Response)
 
 @value
 class Context(Value):
-    """The facts of one run. Without a subject the request is anonymous; without a session it stands alone.
+    """The facts of one run, as the host knows them.
 
-    `history` is the conversation before a reply or a message that is judged by itself: where the values of its tool
-    calls can have come from. Without it, what this process has last seen of the session counts. Stages do not get it.
-
-    `call_id` is for whoever makes a call here and now, and knows that it is a new one: it is counted, whatever was said
-    before. Without it, the same thing said at the same place of a conversation is the same call.
-
-    `released` is how many characters of an answer are out already when it is judged once more; for the record.
-
-    `recorded` is what else a host wants on record of the run: names and texts of its own, none of the traffic's.
+    Attributes:
+        subject: who asks, authenticated by the host; None is anonymous.
+        session: the session's id; None where the run stands alone.
+        environment: where the request runs (`production`, say), if neither `request` nor the traffic says so.
+        request: ids and trace of the request, in place of the traffic's own.
+        agent: which agent acts, in place of the traffic's own word for it.
+        headers: HTTP headers of the request, by name.
+        labels: labels that all of its messages carry.
+        classification: the classification of its data.
+        objects: what access to an entity requires, by its URI, `namespace/name` or name.
+        data: what the data of an entity may be used for, by the same.
+        custom: free facts for rules of your own (`input.extensions.custom`), for messages that bring none.
+        history: the conversation before a reply, or before a message that is judged by itself; the values of its tool
+            calls can have come from there. Without it, what this process last saw of the session counts. Stages do
+            not get it.
+        call_id: set where a call is made here and now: it counts as a new call, whatever was said before. Without it,
+            the same thing said at the same place of a conversation is the same call.
+        released: how many characters of an answer are out already when it is judged once more; for the record.
+        recorded: what else the host wants on record: names and texts of its own, none of the traffic's.
     """
 
     subject: SubjectExtension | None = None

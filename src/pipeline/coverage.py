@@ -18,7 +18,7 @@ class Skipped:
 class Coverage:
     """How many views there were, how many were evaluated, which were not. "Not evaluated" never reads as allowed.
 
-    `reused` of those that were evaluated were so in an earlier turn, under the same policies [PIPE-16].
+    Of the evaluated views, `reused` were evaluated in an earlier turn, under the same policies [PIPE-16].
     """
 
     produced: int

@@ -109,7 +109,7 @@ class ViewDecision:
     """What was decided about one view. `action` is the view's own (read, execute …); `outcome` is what was done.
 
     `origins` say where the values of a tool call came from, as policy last saw them; None for all other views. `reused`
-    says that it was decided in an earlier turn, and taken over because nothing that it depends on changed.
+    is true where it was decided in an earlier turn, and nothing that it depends on has changed since.
     """
 
     path: str
@@ -178,7 +178,7 @@ class StageRecord:
 class Decision:
     """What was decided about a message, request or response; `revision` names the policies and data that decided.
 
-    `marked` are the views with hits, for who looks for them in long conversations; it says nothing that `views` do not.
+    `marked` are those of the `views` that have hits: kept apart, because a long conversation has thousands of others.
     """
 
     id: str

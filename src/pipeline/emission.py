@@ -19,7 +19,7 @@ _Named = TypeVar("_Named", Request, Response)
 
 
 def emit(outcome: Outcome, target: str) -> Any:
-    """The wire form, in format `target`, of what the outcome allows: a plain JSON value, once.
+    """What the outcome lets out, as plain JSON in the wire format `target`. An outcome can be emitted once.
 
     Raises:
         EmissionError: nothing may go out, or not under this certificate; the code says why.
@@ -29,7 +29,7 @@ def emit(outcome: Outcome, target: str) -> Any:
 
 
 def emit_events(outcome: Outcome, target: str) -> list[WireEvent]:
-    """The same for a response that goes out as a stream: its events, made anew from what was judged.
+    """What the outcome lets out of a response, as the events of a stream: made anew from what was judged.
 
     Raises:
         EmissionError: as `emit` does; also for what is no response.

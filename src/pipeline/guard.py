@@ -56,8 +56,8 @@ class Guard:
         sessions: where sessions are kept; by default in this process.
         profiles: what is known of tools and resources.
         recorder: where every run is put on record before its outcome is given out; by default nowhere.
-        overrides: where two people let go on what policy denies, for a while [EXC-10]; by default nobody can.
-        store: all three in a database, as far as they are not given.
+        overrides: what two people let pass for a while although policy denies it [EXC-10]; by default nothing.
+        store: the database of sessions, records and overrides, as far as these are not given on their own.
 
     Raises PolicyError: the policies cannot be used: file, line, column and why.
     """
@@ -112,21 +112,21 @@ class Guard:
 
     @property
     def revision(self) -> str:
-        """The revision of the policies by which runs are judged that begin now."""
+        """The revision of `policies`, a SHA-256 in hex."""
         return self._pipeline.revision
 
     @property
     def policies(self) -> PolicySet:
-        """Those policies."""
+        """The policy set that judges every run that begins now."""
         return self._pipeline.policies
 
     def reload(self, policies: Policies = None) -> str:
-        """Judge by `policies` from now on (None: those of the constructor, read again); gives their revision.
+        """The revision of the new policy set, which judges every run from now on; None reads the present files again.
 
-        They are vetted in a process of their own first, and runs under way end under the policies they began with.
+        The set is vetted in a process of its own first. Runs that are under way end under the set they began with.
 
         Raises:
-            PolicyError: they are refused, and everything stays as it is.
+            PolicyError: the set is refused, and everything stays as it is.
         """
         return self._pipeline.reload(policies)
 
@@ -227,8 +227,8 @@ class Guard:
         """A block, for `with` or `async with`, in which everything that this guard judges belongs to session `id`.
 
         Blocks nest: an inner one has the subject of the outer one where it names none. Tasks inherit the block they
-        were made in, and never see each other's; a thread started by hand begins without one. A generator's body runs
-        in the block around whoever asks it for its first item.
+        were made in, and never see each other's; a thread started by hand begins without one. A generator runs in
+        the block of the code that asks it for its first item.
 
         Args:
             id: the session's id; two subjects with one id share nothing.
@@ -340,7 +340,7 @@ class Guard:
     ) -> Outcome:
         """The outcome of judging what a provider keeps under `id`; requests of this session may then refer to it.
 
-        For hosts on another way (an upload, say): a reference to what was not judged here is refused.
+        For what reaches the provider outside of requests (an upload, say): a reference to it is refused until then.
 
         Args:
             kind: what it is: `file`, `cache`, `prompt` …
@@ -403,7 +403,7 @@ class Guard:
         capabilities: Declared = declared,
         name: str | None = None,
     ) -> ModelCapabilities:
-        """What `model` can do, once it is the session's active model: see `pipeline.model_swap.swap_model`.
+        """The capabilities of `model`, now the session's active model: see `pipeline.model_swap.swap_model`.
 
         Args:
             model: `<provider>:<model>`.

@@ -20,11 +20,18 @@ from pipeline.stage import Traffic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a run: the decision, and what may be sent on (`value`), if anything; never the original if edited.
+    """What came of a run: the decision, and the value that may be sent on.
 
-    `labels` are those that the session holds now, `events` those that data or words brought, each with its source
-    event; `answer` is what came of wishes for approval; `session` is the one that it belongs to, `session_version`
-    the one that it was judged under [C5]; `timings` are nanoseconds by phase.
+    Attributes:
+        decision: the verdict, the action, and a line for each view.
+        value: what may be sent on, with all edits carried out; None where nothing may.
+        certificate: lets `emit` send `value` once.
+        labels: the labels in force in the session from now on; none where nothing may be sent.
+        events: the labels that data and rules brought, each as `(label, source event)`.
+        answer: where it stands with the approvals that rules and stages want; None where they want none.
+        session: the id of the run's session; None for a run that stands alone.
+        session_version: the version of the session that it was judged under [C5].
+        timings: nanoseconds by phase.
     """
 
     decision: Decision

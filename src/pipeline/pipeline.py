@@ -1,4 +1,4 @@
-"""The one way in: stages, then judgement, then an outcome. Spec: docs/spec/pipeline.md, docs/spec/stages.md."""
+"""One run from end to end: session, stages, judgement, commit, record. Spec: pipeline.md, stages.md."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Pipeline:
         config: mode, deadline and the rest.
         profiles: what is known of tools and resources: how far their results are trusted, and what arguments are for.
         recorder: where every run is put on record before its outcome is given out; by default nowhere.
-        overrides: where two people let go on what policy denies, for a while [EXC-10]; by default nobody can.
+        overrides: what two people let pass for a while although policy denies it [EXC-10]; by default nothing.
 
     Raises:
         PolicyError: the policies cannot be used: file, line, column and why. ConfigError: two stages of one name, or a
@@ -115,12 +115,12 @@ class Pipeline:
 
     @property
     def revision(self) -> str:
-        """The revision of the policies by which runs are judged that begin now."""
+        """The revision of `policies`, a SHA-256 in hex."""
         return self._runner.revision
 
     @property
     def policies(self) -> PolicySet:
-        """Those policies."""
+        """The policy set that judges every run that begins now."""
         return self._runner.policies
 
     def reload(self, policies: Policies = None) -> str:
@@ -129,7 +129,7 @@ class Pipeline:
         The new set is vetted in a process of its own first (`pipeline.vetting`); what is refused changes nothing.
 
         Args:
-            policies: as in the constructor; None is what was given there, read again.
+            policies: as in the constructor; None reads again what was given last.
 
         Raises:
             PolicyError: the set is refused, and why. ConfigError: the pipeline was given an engine, not its name.

@@ -42,12 +42,20 @@ _ENTRYPOINT: Final = re.compile(r"data(?:\.[A-Za-z_][A-Za-z0-9_]*){2,}")
 class PolicySet:
     """A loaded policy set.
 
-    `modules` are the files of the set and, after them, the generated ones; `sources` is what it was made of, tests
-    included; `own_entrypoint` is that of policies that are not made of rules; `data` is merged and frozen; `rules`
-    are all rules, those that are `off` included; `revision` is the SHA-256 of modules and data in hex; `capabilities`
-    is what the rules that are on need to see; `session_reads` are, for the kinds of views whose rules read of
-    `input.session`, the paths below it that they read, the empty one for all of it; `findings` are what is not as it
-    looks in it, and does not keep it from being used; `exceptions` are those from its rules, expired ones included.
+    Attributes:
+        modules: the files of the set and, after them, the generated ones.
+        sources: what it was made of, tests included.
+        data: the data of all files, merged and frozen.
+        rules: all rules, those that are `off` included.
+        entrypoints: the Rego references that an engine is asked by.
+        own_entrypoint: the only entrypoint of policies that are not made of rules; else None.
+        parts: by the entrypoint of a kind of view, the smaller parts in which it can be asked [POL-29].
+        session_reads: by kind of view, the paths below `input.session` that its rules read; the empty path is all.
+        capabilities: what the rules that are not `off` need to see.
+        builtin_errors: what a builtin that fails makes of a view.
+        findings: problems that do not keep the set from being used.
+        exceptions: the exceptions from its rules, expired ones included.
+        revision: the SHA-256 of modules and data, in hex.
     """
 
     modules: tuple[Module, ...]

@@ -38,7 +38,7 @@ class OnError(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """A stage's no: policy's deny, with the same fields."""
+    """What a stage returns to refuse the traffic: as a rule's deny, with the same fields."""
 
     code: str
     reason: str
@@ -46,7 +46,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A stage's wish that a person approves first."""
+    """What a stage returns where a person has to approve first: as a rule's `require_approval`."""
 
     code: str
     reason: str
@@ -58,7 +58,7 @@ StageCall: TypeAlias = Callable[[Any, Context], StageResult | Awaitable[StageRes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A callable `(value, context)` with what it declares.
+    """A callable `(value, context)` with its name, its rights and its limits.
 
     It gets the traffic with only the extensions that `capabilities` grant, and returns a changed copy, a `Refuse`, an
     `Ask`, or None (or the very object it was given) where it changed nothing. A plain function runs inline; a coroutine
