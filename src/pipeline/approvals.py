@@ -49,14 +49,16 @@ class Approvals:
         return self._store.pending_approvals()
 
     def get(self, approval_id: str) -> Approval:
-        """The approval, whatever came of it; ApprovalError (`approval.unknown`) where there is none."""
+        """The approval with this id, in whatever status; ApprovalError (`approval.unknown`) where there is none."""
         found = self._store.approval(approval_id)
         if found is None:
             raise unknown_approval()
         return found
 
     def shown(self, approval_id: str) -> dict[str, Any] | None:
-        """What it is about, for the eyes of who decides: the call with its arguments, say. None once it is gone.
+        """What the approval is about, to be shown to the person who decides: the call with its arguments, say.
+
+        None once it was used or denied, or is too old.
 
         Raises:
             ApprovalError: no such approval, or it was sealed under another key (`approval.unreadable`).
@@ -69,7 +71,7 @@ class Approvals:
         return about
 
     def approve(self, approval_id: str, approver: SubjectExtension) -> Approval:
-        """The approval with a yes on it: good for one run of exactly what was asked, until it expires.
+        """The approval, now approved: good for one run of exactly what was asked, until it expires.
 
         The approver was authenticated by the host, and is never the one who asked [SES-9].
 
@@ -80,7 +82,7 @@ class Approvals:
         return self._decide(approval_id, approver, approve=True)
 
     def deny(self, approval_id: str, approver: SubjectExtension) -> Approval:
-        """The approval with a no on it: the same is refused until it expires. Errors as of `approve`."""
+        """The approval, now denied: the same is refused until it expires. Raises as `approve` does."""
         return self._decide(approval_id, approver, approve=False)
 
     def _decide(self, approval_id: str, approver: SubjectExtension, *, approve: bool) -> Approval:

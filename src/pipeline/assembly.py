@@ -19,6 +19,7 @@ from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.reuse import MAX_VERDICTS, ReusingEngine
 from pipeline.errors import ConfigError
 from pipeline.events import Events
+from pipeline.kept_content import ContentMode
 from pipeline.policy_files import Sources
 from pipeline.policy_set import BuiltinErrors, PolicySet
 from pipeline.runner import APPROVAL_SECONDS, Runner
@@ -35,25 +36,27 @@ class Config:
 
     Attributes:
         mode: `enforce`, or `observe` to record what would have been done and forward everything.
-        timeout_seconds: deadline for each question to the engine; past it, the parts it was about are denied.
+        timeout_seconds: deadline for each call of the engine; past it, the parts that it was about are denied.
         opa_url: where the OPA server listens, for engine `opa`.
         entrypoint: `data.<package>.<rule>` of policies that are not made of rules.
-        builtin_errors: `strict`, or `undefined` for policies that rely on what ordinary OPA makes of a failing builtin.
-        bundle_keys: keys by one of which policies have to be signed, at first and whenever they are read again; but for
-            the shipped ones.
-        max_verdicts: how many verdicts of view-local rules are remembered for history that comes again; 0 for none.
-        reuse: whether what a turn of a session settled is taken over by the next one, as far as nothing that it depends
-            on changed; the outcome is the same either way. Never with an engine of one's own.
+        builtin_errors: what a builtin that fails means: `strict`, the part is denied; `undefined`, the expression is
+            undefined, as policies for ordinary OPA expect it.
+        bundle_keys: the public keys, by one of which policies have to be signed, whenever they are read; the shipped
+            policies need no signature.
+        max_verdicts: how many verdicts are remembered for parts that come again, of rules that read nothing but the
+            part; 0 for none.
+        reuse: whether a turn of a session takes over what the turn before it settled, where nothing that it depends on
+            changed; the outcome is the same either way. Never so with an engine of your own.
+        history: whether tool results and replies that a request presents, and that were not judged here, are believed:
+            `claimed`, they are not; `trusted`, they are (your own application runs the tools, say).
         sessions: what becomes of a run without a session id: `by_id`, it stands alone; `by_prefix`, it gets the session
             of the longest beginning of its conversation that its subject sent before; `required`, it is refused.
-        on_record_failure: `refuse` what cannot be put on record, or `release` it, which an event says each time.
-        content: what is kept of what was judged, apart from its record: `none`, `masked` (without secrets), `whole`.
-        content_days: how long, at most; the retention of data may say less.
-        history: `claimed`, or `trusted` where whoever sends requests is believed about the tool results and replies in
-            them, though they were not judged here: an application of one's own that runs its tools itself, a recording.
+        on_record_failure: what becomes of a run whose record cannot be written: `refuse`, or `release` with an event.
+        content: what is kept of the traffic itself, beside the record: `none`, `masked` (without secrets) or `whole`.
+        content_days: how long it is kept, at most; the retention of its data may say less.
         approval_seconds: how long an approval holds, from when it was asked for.
-        seal_key: 32 bytes under which what waits for a person is encrypted; the same in all processes that share a
-            store. Without it each makes its own, and a suspended reply ends with its process.
+        seal_key: 32 bytes that encrypt what waits for a person; the same in all processes that share a store. Without
+            it each process makes its own, and a suspended reply is lost when its process ends.
     """
 
     mode: Mode = Mode.ENFORCE
@@ -67,7 +70,7 @@ class Config:
     history: Literal["claimed", "trusted"] = "claimed"
     sessions: Literal["by_id", "by_prefix", "required"] = "by_id"
     on_record_failure: Literal["refuse", "release"] = "refuse"
-    content: Literal["none", "masked", "whole"] = "none"
+    content: ContentMode = "none"
     content_days: float | None = None
     approval_seconds: float = APPROVAL_SECONDS
     seal_key: bytes | None = field(default=None, repr=False)

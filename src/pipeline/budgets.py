@@ -39,7 +39,7 @@ class Unit(StrEnum):
 
 
 class Unpriced(StrEnum):
-    """What a request to a model without a price comes to, where a budget of cost concerns it."""
+    """What becomes of a request to a model without a price, where a cost budget applies to it."""
 
     REFUSE = "refuse"
     COUNT_ZERO = "count_zero"
@@ -47,7 +47,7 @@ class Unpriced(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """At most so much: per session, per subject or for everyone, of all models together or of one.
+    """The most that may be used: per session, per subject or by everyone; of all models together or of one.
 
     Attributes:
         amount: tokens (input and output together), or US dollars.
@@ -91,10 +91,10 @@ class Budgets:
         limits: all of them hold at once; a request is refused by the first that it would break.
         estimate: input tokens of a request; `adapters.get(name).estimate_input_tokens`.
         prices: dollars per token; the shipped table where None.
-        unpriced: what becomes of a request to a model without a price that a budget of cost concerns: refuse it, count
-            nothing, or take this price for it.
-        max_output_tokens: taken for the answer's length where a request names none.
-        expires_in: after that long an unsettled hold is spent.
+        unpriced: what becomes of a request to a model without a price, where a cost budget applies to it: it is
+            refused, or counts as nothing, or is counted by the price that is given here.
+        max_output_tokens: how long an answer is taken to be where its request sets no limit.
+        expires_in: how long a hold may stay unsettled; then `sweep` counts it as spent.
 
     Raises:
         ConfigError: two limits of the same budget.
@@ -171,9 +171,9 @@ class Budgets:
         return self._spend(context, hold, {Unit.TOKENS: Decimal(0), Unit.COST: Decimal(0)})
 
     def sweep(self, context: Context) -> int:
-        """Spend in full what expired in the budgets that concern `context`; how many holds that were.
+        """How many holds had expired in the budgets that apply to `context`; each is spent in full from now on.
 
-        Nothing becomes free by it: a hold counts in full before and after. It keeps the store small.
+        This frees no budget, because a hold counts in full before and after. It keeps the store small.
         """
         now = self._moments.now()
         swept = 0

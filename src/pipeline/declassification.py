@@ -62,9 +62,19 @@ def declassify(
 ) -> Grant:
     """The grant that was made: until it expires, `label` does not count for `sources` in the context's session.
 
-    The context says whose session it is, and which. The actor, and the second person if there is one, were
-    authenticated by the host. `sources` are the events that brought the label (`SessionFacts.label_sources`), or
-    `ALL_ON_RECORD`: those that do at this moment, and none that comes later. Reason and scope say why and for what.
+    Args:
+        store: where the sessions are kept.
+        context: whose session it is, and which.
+        label: the label that is lifted.
+        actor: who lifts it, authenticated by the host.
+        reason: why, for the record.
+        expires_in: how long the grant holds.
+        sources: the events that brought the label (`SessionFacts.label_sources`), or `ALL_ON_RECORD`: all that are on
+            record now, and none that comes later.
+        scope: for what it is lifted, for the record.
+        seconder: the second person where the rules ask for one, authenticated by the host.
+        rules: who may lift labels, and for how long at most.
+        events: told of the grant.
 
     Raises:
         DeclassificationError: `declassify.not-authorised`, `declassify.four-eyes`, `declassify.too-long`,

@@ -32,12 +32,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFacts:
-    """What policy may know of the session, as it was before this run [C4].
+    """The session as it was before this run [C4].
 
-    The rest is for the pipeline alone: the version that was read [C5], the tool ids as `IdMap.to_json()` has them, for
-    each label in force the events that brought it, the labels and events that grants lift [C3], the approvals that
-    still mean something [C10], the moment of reading, in microseconds since the epoch, the model that the session goes
-    on with [C16], and the overrides that hold [EXC-10].
+    Policy sees `labels`, `counters`, `events` and `approvals`; all else is for the pipeline alone.
+
+    Attributes:
+        labels: the labels in force.
+        counters: by name.
+        events: the newest, in order.
+        approvals: those that wait or are approved, as policy sees them.
+        version: the version that was read [C5].
+        tool_ids: as `IdMap.to_json()` has them.
+        label_sources: for each label in force, the events that brought it.
+        lifted: the labels, each with an event, that a grant lifts [C3].
+        asked: every approval that is not too old, and those that were used [C10].
+        moment: when it was read, in microseconds since the epoch.
+        active_model: the model that the session goes on with [C16].
+        overrides: the overrides that hold now [EXC-10].
     """
 
     labels: frozenset[str] = frozenset()

@@ -33,7 +33,6 @@ from cmf.value import replace, trusted
 FORMAT: Final = "aisdk"
 STEP: Final = FrozenDict(type="step-start")
 ROLES: Final = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
-OUTPUT_STATES: Final = ("output-available", "output-error", "output-denied")
 
 Names = Mapping[str, str]
 """Names of tools by call id, for results whose UI part does not say them."""
