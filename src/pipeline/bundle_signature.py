@@ -20,7 +20,6 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
-from cryptography.x509 import load_pem_x509_certificate
 
 from cmf.codec import loads
 from cmf.errors import DecodeError
@@ -208,6 +207,8 @@ _FAMILIES: Final[dict[str, Callable[[Key, bytes, bytes, str], bool]]] = {
 def _public(key: Key) -> object:
     try:
         if "CERTIFICATE" in key.text:
+            from cryptography.x509 import load_pem_x509_certificate  # 2 MB, for the one who signs with a certificate
+
             return load_pem_x509_certificate(key.text.encode()).public_key()
         return load_pem_public_key(key.text.encode())
     except (ValueError, UnsupportedAlgorithm):

@@ -20,9 +20,9 @@ from cmf.codec import dumps
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.errors import ConfigError
 from pipeline.gateway import workers
+from pipeline.gateway.admin import App
 from pipeline.gateway.config_file import Loaded, load
 from pipeline.gateway.identity import hash_of, new_key
-from pipeline.gateway.reviewing import reviewing
 from pipeline.gateway.running import admin_app, log_to_standard_error, run
 from pipeline.gateway.server import address_of, allow_files, listening, server_of
 from pipeline.gateway.service import assembled, built
@@ -45,7 +45,7 @@ def serve(*, config: Path, demo: bool, port: int | None, quiet: bool) -> None:
         beside = None
         if settings.admin is not None:
             beside = opened.enter_context(_listening(settings.admin.host, settings.admin.port))
-        review = opened.enter_context(reviewing(settings))
+        review = opened.enter_context(reviewed(settings))
         if settings.workers > 1:
             _announce(clients, beside, demo=demo)
             asyncio.run(workers.serve(settings, clients, beside, quiet=quiet, review=review))
@@ -83,7 +83,7 @@ def check(config: Path) -> None:
             audit = loaded.settings.audit.model_copy(update={"key_file": None, "heads_file": None})
             scratched = {"store": Path(scratch) / "check.db", "watch": False, "audit": audit}
             settings = loaded.settings.model_copy(update=scratched)
-            with built(settings), reviewing(settings):
+            with built(settings), reviewed(settings):
                 pass
         _can_be_kept(loaded.settings.store)
     routes, upstreams = len(loaded.settings.routes), len(loaded.settings.upstreams)
@@ -132,6 +132,18 @@ def _settings(config: Path, *, demo: bool) -> Iterator[Settings]:
 
 
 @contextmanager
+def reviewed(settings: Settings) -> Iterator[App | None]:
+    """The review site until the end of the block; None where settings say nothing of one. Errors: see `reviewing`."""
+    if settings.review is None:
+        yield None
+        return
+    from pipeline.gateway.reviewing import reviewing  # 10 MB of pages and of what replays, for who has the site
+
+    with reviewing(settings) as site:
+        yield site
+
+
+@contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
         made = listening(host, port)
@@ -142,4 +154,4 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield made
 
 
-__all__ = ["check", "log_to_standard_error", "make_key", "new", "serve", "server_of", "show"]
+__all__ = ["check", "log_to_standard_error", "make_key", "new", "reviewed", "serve", "server_of", "show"]

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ulid import ULID
 
@@ -20,13 +20,15 @@ from pipeline.gateway.dialects import JSON, Dialect, Does, Endpoint
 from pipeline.gateway.exchange import Asked, Road, exchange, read_request
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
-from pipeline.gateway.mcp import PATH as MCP_PATH
-from pipeline.gateway.mcp import McpGateway
+from pipeline.gateway.mcp_settings import PATH as MCP_PATH
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import Limits
 from pipeline.gateway.upstream import Upstream
+
+if TYPE_CHECKING:
+    from pipeline.gateway.mcp import McpGateway
 
 _log: Final = logging.getLogger("pipeline.gateway")
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})

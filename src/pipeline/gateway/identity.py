@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cmf.security import SubjectExtension
 from pipeline.gateway.access import PROXY_SECRET_HEADER, Key, Proxy
 from pipeline.gateway.refusal import Refusal
-from pipeline.gateway.tokens import Tokens, is_name, is_token
 
+if TYPE_CHECKING:
+    from pipeline.gateway.tokens import Tokens  # with all that can be signed, for who has issuers
+
+MAX_NAME: Final = 256  # characters of the name of a subject, role, permission or team
 _BEARER: Final = "bearer "
 _CHALLENGE: Final = {"www-authenticate": "Bearer"}
+_SHAPE: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
 def new_key() -> str:
@@ -143,6 +148,16 @@ def presented_in(headers: Mapping[str, str]) -> Iterable[str]:
             yield headers[name].strip()
 
 
+def is_token(presented: str) -> bool:
+    """Whether it has the form of a token, and not that of a key."""
+    return _SHAPE.fullmatch(presented) is not None
+
+
+def is_name(said: object) -> bool:
+    """Whether it can be the name of a subject, role, permission or team."""
+    return isinstance(said, str) and 0 < len(said) <= MAX_NAME and said.isprintable() and said == said.strip()
+
+
 def _address(peer: str | None) -> IPv4Address | IPv6Address | None:
     try:
         address = ip_address(peer or "")
@@ -151,4 +166,4 @@ def _address(peer: str | None) -> IPv4Address | IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-__all__ = ["Identities", "TrustedProxy", "hash_of", "new_key", "presented_in"]
+__all__ = ["Identities", "TrustedProxy", "hash_of", "is_name", "is_token", "new_key", "presented_in"]

@@ -26,7 +26,7 @@ from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
 from pipeline.gateway.mcp_answers import McpReply
 from pipeline.gateway.mcp_sessions import McpSession, McpSessions
-from pipeline.gateway.mcp_settings import McpServer
+from pipeline.gateway.mcp_settings import PATH, McpServer
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.settings import Limits, Settings
@@ -40,7 +40,6 @@ from pipeline.mcp_proxy.refusals import VERSION_KEY, Refused, of_frame
 from pipeline.mcp_proxy.stdio_proxy import owned
 
 _log: Final = logging.getLogger("pipeline.gateway")
-PATH: Final = "/mcp/"
 DIALECT: Final = "mcp"
 CLIENT_GONE: Final = 499
 END_SECONDS: Final = 2.0
@@ -416,4 +415,4 @@ def _decoded(text: str) -> str | None:
         return None
 
 
-__all__ = ["PATH", "Endpoint", "McpGateway", "endpoints_of"]
+__all__ = ["Endpoint", "McpGateway", "endpoints_of"]

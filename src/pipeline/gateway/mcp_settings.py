@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
 from pipeline.decision import Mode
 from pipeline.gateway.sections import Seconds, Secret, Section
+
+PATH: Final = "/mcp/"  # below it, servers by their names
 
 
 def _endpoint(url: str) -> str:
@@ -36,4 +38,4 @@ class McpServer(Section):
     sessions: Annotated[int, Field(ge=1, le=65_536)] = 1_024
 
 
-__all__ = ["McpServer"]
+__all__ = ["PATH", "McpServer"]

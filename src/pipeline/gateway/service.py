@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.assembly import Config, Policies, open_sessions
 from pipeline.audit.exporting import HeadFile
@@ -23,7 +24,6 @@ from pipeline.gateway.health import Health
 from pipeline.gateway.http_upstream import HttpUpstream
 from pipeline.gateway.identity import Identities, TrustedProxy
 from pipeline.gateway.links import Links
-from pipeline.gateway.mcp import McpGateway, endpoints_of
 from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.metrics import Counted, Metrics
 from pipeline.gateway.operations import Law, OwnOperations
@@ -31,7 +31,6 @@ from pipeline.gateway.scripted import ScriptedUpstream, load_script
 from pipeline.gateway.settings import Route, Settings
 from pipeline.gateway.settings import Upstream as UpstreamSettings
 from pipeline.gateway.telemetry import Application, exported
-from pipeline.gateway.tokens import Tokens
 from pipeline.gateway.upstream import Upstream
 from pipeline.guard import Guard
 from pipeline.overrides import Overrides
@@ -41,6 +40,9 @@ from pipeline.recorder import Recorder
 from pipeline.recording import Records
 from pipeline.sessions import SessionStore
 from pipeline.store.database import Store
+
+if TYPE_CHECKING:
+    from pipeline.gateway.mcp import McpGateway
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +120,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             metrics=metrics,
             ready=lambda: _ready(sessions),
             environment=settings.environment,
-            mcp=McpGateway(
-                endpoints_of(settings, lambda one: guards[_law(one, settings)], environment),
-                who,
-                limits=settings.limits,
-                metrics=metrics,
-                environment=settings.environment,
-            ),
+            mcp=_mcp(settings, lambda one: guards[_law(one, settings)], who, metrics, environment),
             probes=PROBES if settings.admin is None else PROBES - {"/metrics"},
         )
         laws = [
@@ -156,14 +152,33 @@ def store_of(settings: Settings) -> Store:
 
 def identities(settings: Settings, environment: Mapping[str, str] | None = None) -> Identities:
     """Who may ask, as settings say; ConfigError for keys or secrets that are not there."""
-    tokens = Tokens(settings.issuers) if settings.issuers else None
-    if tokens is not None:
+    tokens = None
+    if settings.issuers:
+        from pipeline.gateway.tokens import Tokens  # with all that can be signed and fetched, for who has issuers
+
+        tokens = Tokens(settings.issuers)
         tokens.check()
     proxy = None
     if settings.proxy is not None:
         secret = settings.proxy.secret
         proxy = TrustedProxy(settings.proxy, None if secret is None else secret_of(secret, environment))
     return Identities(settings.keys, anonymous=settings.anonymous, tokens=tokens, proxy=proxy)
+
+
+def _mcp(
+    settings: Settings,
+    guard_of: Callable[[McpServer], Guard],
+    who: Identities,
+    metrics: Metrics,
+    environment: Mapping[str, str] | None,
+) -> McpGateway | None:
+    """What serves MCP; None where settings name no server."""
+    if not settings.mcp:
+        return None
+    from pipeline.gateway.mcp import McpGateway, endpoints_of  # with the proxy of MCP, for who has servers of it
+
+    endpoints = endpoints_of(settings, guard_of, environment)
+    return McpGateway(endpoints, who, limits=settings.limits, metrics=metrics, environment=settings.environment)
 
 
 def _places(

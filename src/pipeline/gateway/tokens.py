@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,20 +12,14 @@ from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from cmf.security import SubjectExtension
 from pipeline.gateway.access import Issuer
+from pipeline.gateway.identity import is_name, is_token
 from pipeline.gateway.key_sets import KeySet, KeysUnavailable
 from pipeline.gateway.refusal import OUTAGE_SECONDS, Refusal
 
 MAX_TOKEN: Final = 16 * 1024  # characters
 MAX_NAMES: Final = 256  # roles, permissions or teams of one subject
-MAX_NAME: Final = 256  # characters of one
 MAX_KEPT_BYTES: Final = 4_096  # of the claims that policy sees, as JSON
-_SHAPE: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _REQUIRED: Final = ["exp", "iss", "aud"]
-
-
-def is_token(presented: str) -> bool:
-    """Whether it has the form of a token, and not that of a key."""
-    return _SHAPE.fullmatch(presented) is not None
 
 
 class Tokens:
@@ -136,13 +129,8 @@ def _names(said: Any) -> list[str]:
     return sorted(set(names))
 
 
-def is_name(said: object) -> bool:
-    """Whether it can be the name of a subject, role, permission or team."""
-    return isinstance(said, str) and 0 < len(said) <= MAX_NAME and said.isprintable() and said == said.strip()
-
-
 def _refused(code: str = "auth.token", message: str = "This token is not taken.") -> Refusal:
     return Refusal(401, code, message, headers={"www-authenticate": 'Bearer error="invalid_token"'})
 
 
-__all__ = ["MAX_TOKEN", "Tokens", "is_name", "is_token"]
+__all__ = ["MAX_TOKEN", "Tokens"]

@@ -20,6 +20,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from pipeline.errors import ConfigError, StoreError
+from pipeline.store.tables import METADATA
 
 SCHEMA: Final = "0006"  # the newest migration; a test compares it with the folder
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
@@ -252,7 +253,18 @@ def migrate(engine: Engine) -> None:
     with engine.connect() as connection:
         connection = writing(connection)
         with connection.begin():
-            upgrade(connection)
+            if _revision(connection) is None:
+                _make(connection)
+            else:
+                upgrade(connection)
+
+
+def _make(connection: Connection) -> None:
+    """All tables, as the migrations leave them: whoever begins with nothing needs no Alembic, and not its memory."""
+    METADATA.create_all(connection, checkfirst=False)
+    key = "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)"
+    connection.exec_driver_sql(f"CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, {key})")
+    connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{SCHEMA}')")  # noqa: S608 - our own number
 
 
 def upgrade(connection: Connection, revision: str = SCHEMA) -> None:

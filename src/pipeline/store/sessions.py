@@ -6,10 +6,10 @@ Spec: docs/spec/sessions.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import (
     ColumnElement,
@@ -25,7 +25,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from cmf.codec import dumps, loads
 from cmf.identity import Clock
@@ -71,6 +71,9 @@ from pipeline.store.tables import (
 )
 from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
 
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+
 _UNNAMED: Final = ""  # the provider of a call that no provider named
 _GRANT_COLUMNS: Final = ("label", "actor", "seconder", "reason", "scope", "granted_at", "expires_at")
 _AT_ONCE: Final = 1_000  # values in one IN list; SQLite stops at 32,766 parameters
@@ -92,11 +95,6 @@ _ADVANCE: Final = update(SESSION_STATE).where(
     SESSION_STATE.c.subject == bindparam("own_subject"), SESSION_STATE.c.session == bindparam("own_session")
 )
 _GRANT_SOURCES: Final = select(SESSION_GRANT_SOURCES).join(SESSION_GRANTS).where(_own(SESSION_GRANTS))
-# The standard has no word for it, and each database its own; they say it alike.
-_INSERTS: Final[dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]]] = {
-    "sqlite": sqlite.insert,
-    "postgresql": postgresql.insert,
-}
 _LAST_EVENT: Final = select(func.max(SESSION_EVENTS.c.seq)).where(_own(SESSION_EVENTS))
 _FORGET_EVENTS: Final = delete(SESSION_EVENTS).where(_own(SESSION_EVENTS), SESSION_EVENTS.c.seq <= bindparam("oldest"))
 _APPROVALS_OF_SESSION: Final = select(APPROVALS).where(_own(APPROVALS))
@@ -339,7 +337,7 @@ class _Session:
         names = sorted({count.name for count in changes.counts} & after.counters.keys())
         if names:
             rows = [{**self._row, "name": name, "amount": str(after.counters[name])} for name in names]
-            put = _INSERTS[self._connection.dialect.name](SESSION_COUNTERS)
+            put = _insertion(self._connection, SESSION_COUNTERS)
             replacing = {"amount": put.excluded.amount}
             self._connection.execute(
                 put.on_conflict_do_update(index_elements=["subject", "session", "name"], set_=replacing), rows
@@ -368,7 +366,16 @@ def _tool_id_rows(links: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]
 def insert_missing(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
     """Insert those rows that are not there; a row that is stays as it is."""
     if rows:
-        connection.execute(_INSERTS[connection.dialect.name](table).on_conflict_do_nothing(), rows)
+        connection.execute(_insertion(connection, table).on_conflict_do_nothing(), rows)
+
+
+def _insertion(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    # The standard has no word for what is there already, and each database its own; they say it alike.
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql  # 2 MB, which a store in a file has no use for
+
+    return postgresql.insert(table)
 
 
 def _approvals(found: Result[Any]) -> dict[str, Approval]:

@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from tests.pipeline.run_records import made_record
 
 from pipeline.errors import ConfigError, StoreError
-from pipeline.store.engine import MIGRATIONS, SCHEMA, insert_rows, open_engine
+from pipeline.store.engine import MIGRATIONS, SCHEMA, insert_rows, open_engine, upgrade
 from pipeline.store.records import row_of
 from pipeline.store.tables import METADATA, RECORDS
 
@@ -78,15 +78,25 @@ def test_commits_are_durable_and_the_file_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("REC-13")
-def test_an_empty_database_is_migrated_to_what_the_code_describes(tmp_path: Path) -> None:
-    engine = open_engine(url(tmp_path / "s.sqlite3"))
+@pytest.mark.parametrize("first", [None, "0001"])
+def test_an_empty_database_and_the_oldest_one_become_what_the_code_describes(tmp_path: Path, first: str | None) -> None:
+    file = url(tmp_path / "s.sqlite3")
+    if first is not None:
+        oldest = sqlalchemy.create_engine(file)
+        with oldest.begin() as connection:
+            upgrade(connection, first)
+        oldest.dispose()
+
+    engine = open_engine(file)
 
     with engine.connect() as connection:
         differences = compare_metadata(MigrationContext.configure(connection), METADATA)
         made = set(sqlalchemy.inspect(connection).get_table_names())
+        (version,) = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalars()
 
     assert differences == []
     assert made == {*METADATA.tables, "alembic_version"}
+    assert version == SCHEMA
     assert _shapes(engine) == _described(tmp_path)
     engine.dispose()
 
