@@ -24,7 +24,7 @@ from pipeline.policy_files import Sources
 from pipeline.policy_set import BuiltinErrors, PolicySet
 from pipeline.runner import APPROVAL_SECONDS, Runner
 from pipeline.sessions import SessionStore
-from pipeline.stage import Stage
+from pipeline.stage import Stage, StageCall
 from pipeline.vetting import Recipe, vet
 
 EngineName = Literal["embedded", "opa"]
@@ -202,7 +202,7 @@ def build_runner(
     engine: EngineName | Engine,
     config: Config,
     *,
-    stages: Sequence[Stage] = (),
+    stages: Sequence[Stage | StageCall] = (),
     events: Events | None = None,
 ) -> Runner:
     """A runner over the policies that `load_policies` gives."""

@@ -35,7 +35,7 @@ from pipeline.recording import Records
 from pipeline.references import Referred, mark, same_content
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions, SessionStore
-from pipeline.stage import Stage, Traffic
+from pipeline.stage import Stage, StageCall, Traffic
 from pipeline.watching import Watcher
 from pipeline.wrapping import Begin, P, R, wrapped
 
@@ -68,7 +68,7 @@ class Guard:
         *,
         engine: EngineName = "embedded",
         config: Config | None = None,
-        stages: Sequence[Stage] = (),
+        stages: Sequence[Stage | StageCall] = (),
         sessions: SessionStore | None = None,
         profiles: Profiles | None = None,
         recorder: Records | None = None,

@@ -40,7 +40,7 @@ from pipeline.session_choice import SessionChoice, SessionMode
 from pipeline.session_events import calls_in, events_of
 from pipeline.session_state import Changes, Taint
 from pipeline.sessions import MemorySessions, SessionStore, unknown_approval
-from pipeline.stage import Stage, Traffic
+from pipeline.stage import Stage, StageCall, Traffic
 from pipeline.watching import Watcher
 
 _REPLY: Final = "reply"
@@ -55,7 +55,7 @@ class Pipeline:
     Judgement is not a stage that can be left out: whatever the stages made is judged, and only then let out.
 
     Args:
-        stages: in the order in which they run.
+        stages: callables `(value, context)`, in the order in which they run; see `pipeline.stage`.
         policies: a directory, several, a loaded set, or None for the shipped policies; see `load_policies`.
         sessions: where sessions are kept; by default in this process.
         engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`), or one of your own with these
@@ -72,7 +72,7 @@ class Pipeline:
 
     def __init__(
         self,
-        stages: Sequence[Stage] = (),
+        stages: Sequence[Stage | StageCall] = (),
         *,
         policies: Policies = None,
         engine: EngineName | Engine = "embedded",

@@ -55,7 +55,7 @@ from pipeline.references import refusals
 from pipeline.retention import keep as keep_until
 from pipeline.rule_exceptions import Excuses
 from pipeline.settled import Keeping
-from pipeline.stage import Stage, Traffic
+from pipeline.stage import Stage, StageCall, Traffic
 from pipeline.stages import Staged, Stages
 from pipeline.stamping import Brought, stamp
 
@@ -78,7 +78,7 @@ class Runner:
         mode: Mode,
         timeout_seconds: float,
         replacer_key: bytes,
-        stages: Sequence[Stage] = (),
+        stages: Sequence[Stage | StageCall] = (),
         events: Events | None = None,
         approval_seconds: float = APPROVAL_SECONDS,
         reuses: bool = False,

@@ -11,6 +11,7 @@ from cmf.enums import Capability
 from cmf.message import Message
 from cmf.request import Request, Response
 from pipeline.context import Context
+from pipeline.errors import ConfigError
 
 Traffic: TypeAlias = Message | Request | Response
 
@@ -76,6 +77,10 @@ class Stage:
     on_error: OnError = OnError.DENY
     timeout_seconds: float = 5.0
 
+    def __call__(self, value: Any, context: Context) -> StageResult | Awaitable[StageResult]:
+        """What the function says that was made a stage: it can be called, and tried, as before."""
+        return self.call(value, context)
+
 
 def as_stage(
     name: str,
@@ -85,16 +90,32 @@ def as_stage(
     on_error: OnError | str = OnError.DENY,
     timeout_seconds: float = 5.0,
 ) -> Callable[[StageCall], Stage]:
-    """Make a function a stage: `@as_stage("mask-names", mode="transform")`."""
+    """Make a function a stage: `@as_stage("mask-names", mode="transform")`.
+
+    Raises:
+        ConfigError: a capability, a mode or an `on_error` that there is not.
+    """
+    try:
+        granted, runs, failing = frozenset(map(Capability, capabilities)), StageMode(mode), OnError(on_error)
+    except ValueError as error:
+        raise ConfigError(f"stage {name}: {error}", code="config.stage-word", hint="see docs/spec/stages.md") from None
 
     def made(call: StageCall) -> Stage:
         return Stage(
-            name=name,
-            call=call,
-            capabilities=frozenset(map(Capability, capabilities)),
-            mode=StageMode(mode),
-            on_error=OnError(on_error),
-            timeout_seconds=timeout_seconds,
+            name=name, call=call, capabilities=granted, mode=runs, on_error=failing, timeout_seconds=timeout_seconds
         )
 
     return made
+
+
+def stage_of(call: Stage | StageCall) -> Stage:
+    """A stage as it is; of any other callable the stage of its name that is granted nothing and whose failure denies.
+
+    Raises:
+        ConfigError: it cannot be called.
+    """
+    if isinstance(call, Stage):
+        return call
+    if not callable(call):
+        raise ConfigError("a stage is a callable", code="config.stage", hint="write a function (value, context)")
+    return Stage(name=getattr(call, "__name__", type(call).__name__), call=call)

@@ -20,7 +20,18 @@ from pipeline.draft import drafted, labels_of, messages_of
 from pipeline.enforcement import TierViolationError, merged
 from pipeline.errors import ConfigError, where_from
 from pipeline.events import Events, LabelAdded
-from pipeline.stage import MAY_REFUSE, Ask, OnError, Refuse, Stage, StageMode, StageResult, Traffic
+from pipeline.stage import (
+    MAY_REFUSE,
+    Ask,
+    OnError,
+    Refuse,
+    Stage,
+    StageCall,
+    StageMode,
+    StageResult,
+    Traffic,
+    stage_of,
+)
 
 _log: Final = logging.getLogger("pipeline.stages")
 _RULE: Final = "stage"
@@ -67,7 +78,8 @@ _RETURNED: Final = frozenset({type(None), Message, Request, Response, Refuse, As
 class Stages:
     """A list of stages."""
 
-    def __init__(self, stages: Sequence[Stage], events: Events, mode: Mode) -> None:
+    def __init__(self, given: Sequence[Stage | StageCall], events: Events, mode: Mode) -> None:
+        stages = [stage_of(one) for one in given]
         names = [stage.name for stage in stages]
         if len(set(names)) != len(names):
             raise ConfigError("two stages have the same name", code="config.stage-names", hint="rename one")

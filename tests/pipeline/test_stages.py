@@ -27,7 +27,7 @@ from cmf import (
     TextPart,
 )
 from cmf.value import replace
-from pipeline import Ask, Config, ConfigError, Context, Mode, Pipeline, Refuse
+from pipeline import Ask, Config, ConfigError, Context, Mode, Pipeline, Refuse, as_stage
 from pipeline.decision import Action, Verdict
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions
@@ -476,3 +476,42 @@ async def test_stages_of_afterwards_run_once_and_only_for_what_was_given_out(tmp
         pipeline.run(says("hi"), context)
 
     assert seen == ["late"]
+
+
+class Shouting:
+    """A callable that is no function: it has no name of its own."""
+
+    def __call__(self, value: Message, context: Context) -> Message:
+        return value.model_copy(update={"content": [TextPart(text="HI")]})
+
+
+@pytest.mark.spec("STG-1")
+def test_a_stage_is_any_callable_and_can_still_be_called_where_it_has_rights(pipe: Make) -> None:
+    async def refusing(value: Message, context: Context) -> Refuse:
+        return Refuse(code="test.no", reason="no")
+
+    shouted = pipe(Shouting()).run(says("hi"), Context())
+    refused = asyncio.run(pipe(Shouting(), refusing).arun(says("hi"), Context()))
+
+    assert text_of(shouted) == ["HI"]
+    assert [(one.stage, one.hit and one.hit.code) for one in refused.decision.stages] == [
+        ("Shouting", None),
+        ("refusing", "test.no"),
+    ]
+    assert as_stage("loud", mode="transform")(Shouting())(says("hi"), Context()) == Shouting()(says("hi"), Context())
+
+
+@pytest.mark.spec("STG-1")
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Pipeline([3]),  # type: ignore[list-item]
+        lambda: as_stage("s", mode="sideways"),
+        lambda: as_stage("s", capabilities=["read_minds"]),
+        lambda: as_stage("s", on_error="shrug"),
+    ],
+    ids=["no callable", "mode", "capability", "on_error"],
+)
+def test_what_is_no_stage_is_said_before_anything_runs(made: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError):
+        made()
