@@ -24,6 +24,7 @@ from cmf.adapters.anthropic_messages_quick import quick_turns
 from cmf.adapters.anthropic_messages_tools import decode_choice, decode_tools, encode_choice, encode_tool
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.loss import drop
+from cmf.adapters.turns import user_runs
 from cmf.capabilities import lookup
 from cmf.content import Part, TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
@@ -196,17 +197,9 @@ def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
     extra = rest_of(item, _MESSAGE_KEYS) if len(item) > 2 else None
     if role is not Role.USER or not any(isinstance(part, ToolResultPart) for part in parts):
         return (trusted(Message, role=role, content=tuple(parts), extra=extra),)
-    runs: list[tuple[Role, list[Part]]] = []
-    for part in parts:
-        if isinstance(part, ToolResultPart):
-            runs.append((Role.TOOL, [part]))
-        elif runs and runs[-1][0] is Role.USER:
-            runs[-1][1].append(part)
-        else:
-            runs.append((Role.USER, [part]))
     return tuple(
-        trusted(Message, role=each, content=tuple(run), extra=extra if at == 0 else None)
-        for at, (each, run) in enumerate(runs)
+        trusted(Message, role=each, content=run, extra=extra if at == 0 else None)
+        for at, (each, run) in enumerate(user_runs(parts))
     )
 
 

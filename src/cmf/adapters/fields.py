@@ -56,6 +56,11 @@ class Fields:
             raise ShapeError(f"`{key}` is {found}", path=f"{self.path}.{key}", hint="see the provider's reference")
         return value
 
+    def optional(self, key: str, kind: type[_T]) -> _T | None:
+        """The value under `key`; None where absent or null; ShapeError, with its path, where it is something else."""
+        self.drop(key, None)
+        return self.need(key, kind) if key in self else None
+
     def drop(self, key: str, value: Any) -> None:
         """Forget `key` where it has exactly this value: for constants that the encoder writes anyway."""
         if key in self._left and type(self._left[key]) is type(value) and self._left[key] == value:

@@ -67,15 +67,9 @@ def _text_kind(raw: Any) -> bool:
     return not any(key in _READERS and key != "text" for key in raw)
 
 
-def optional(fields: Fields, key: str, kind: type[Any]) -> Any:
-    """The value under `key`; None where absent or null; ShapeError, with its path, where it is something else."""
-    fields.drop(key, None)
-    return fields.need(key, kind) if key in fields else None
-
-
 def inside(fields: Fields, key: str) -> Fields | None:
     """The object under `key`, to be read on its own; None where absent or null. What is left goes back: `put`."""
-    body = optional(fields, key, dict)
+    body = fields.optional(key, dict)
     return None if body is None else Fields(body, f"{fields.path}.{key}")
 
 
@@ -110,8 +104,8 @@ def _function_call(fields: Fields) -> Part | None:
         return None
     part = {
         "name": call.need("name", str),
-        "arguments": optional(call, "args", dict) or EMPTY,
-        "tool_call_id": optional(call, "id", str),
+        "arguments": call.optional("args", dict) or EMPTY,
+        "tool_call_id": call.optional("id", str),
     }
     put(fields, "functionCall", call)
     return trusted(ToolCallPart, **part, extra=fields.rest(FORMAT))
@@ -122,9 +116,9 @@ def _function_response(fields: Fields) -> Part | None:
     if result is None:
         return None
     name = result.need("name", str)
-    response = optional(result, "response", dict) or EMPTY
-    parts = optional(result, "parts", list)
-    tool_call_id = optional(result, "id", str)
+    response = result.optional("response", dict) or EMPTY
+    parts = result.optional("parts", list)
+    tool_call_id = result.optional("id", str)
     content: Any = response
     if parts:
         # The text is the response as JSON; the values in it are shown unescaped with it.
@@ -167,10 +161,10 @@ def is_held(uri: str) -> bool:
 
 
 def _media(fields: Fields, key: str, body: Fields, source: str, data: str) -> MediaPart:
-    media_type = optional(body, "mimeType", str)
+    media_type = body.optional("mimeType", str)
     family = (media_type or "").partition("/")[0].lower()
     kind = _MEDIA.get(family, DocumentPart)
-    title = {"title": optional(body, "displayName", str)} if kind is DocumentPart else {}
+    title = {"title": body.optional("displayName", str)} if kind is DocumentPart else {}
     put(fields, key, body)
     made: MediaPart = trusted(kind, type=source, data=data, media_type=media_type, extra=fields.rest(FORMAT), **title)
     return made
@@ -215,8 +209,8 @@ def _tool_call(fields: Fields) -> Part | None:
         return None
     part = {
         "name": call.need("toolType", str),
-        "arguments": optional(call, "args", dict) or EMPTY,
-        "tool_call_id": optional(call, "id", str),
+        "arguments": call.optional("args", dict) or EMPTY,
+        "tool_call_id": call.optional("id", str),
     }
     put(fields, "toolCall", call)
     return trusted(ToolCallPart, **part, executed_by="provider", extra=fields.rest(FORMAT))
@@ -228,8 +222,8 @@ def _tool_response(fields: Fields) -> Part | None:
         return None
     part = {
         "tool_name": result.need("toolType", str),
-        "content": optional(result, "response", dict) or EMPTY,
-        "tool_call_id": optional(result, "id", str),
+        "content": result.optional("response", dict) or EMPTY,
+        "tool_call_id": result.optional("id", str),
     }
     put(fields, "toolResponse", result)
     return trusted(ToolResultPart, **part, executed_by="provider", extra=fields.rest(FORMAT))

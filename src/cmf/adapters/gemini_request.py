@@ -8,11 +8,12 @@ from typing import Any, Final
 from cmf.adapters import loss
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.gemini_names import CONTENT, REQUEST, Spelling, normal, spelt
-from cmf.adapters.gemini_parts import FORMAT, decode_part, inside, optional, put
+from cmf.adapters.gemini_parts import FORMAT, decode_part, inside, put
 from cmf.adapters.gemini_tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_schema, encode_tools
 from cmf.adapters.gemini_write import Names, encode_group
 from cmf.adapters.layout import apply, capped, grouped, grouped_as, said, spelling, with_layout
-from cmf.content import Part, ToolCallPart, ToolResultPart
+from cmf.adapters.turns import user_runs
+from cmf.content import ToolCallPart
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
 from cmf.frozen import freeze, same_spelling, thaw
@@ -106,26 +107,14 @@ def decode_content(content: Any, path: str, *, system: bool = False, reply: bool
     if speaks is not Role.ASSISTANT:
         fields.drop("role", "user")
     fields.drop("role", None)
-    raw = optional(fields, "parts", list) or ()
+    raw = fields.optional("parts", list) or ()
     parts = [decode_part(part, f"{path}.parts[{index}]") for index, part in enumerate(raw)]
-    runs = _runs(parts) if speaks is Role.USER else [(speaks, tuple(parts))]
+    runs = user_runs(parts) if speaks is Role.USER else [(speaks, tuple(parts))]
     extra = fields.rest(FORMAT)
     return [
         trusted(Message, role=each, content=content, extra=None if at else extra)
         for at, (each, content) in enumerate(runs)
     ]
-
-
-def _runs(parts: list[Part]) -> list[tuple[Role, tuple[Part, ...]]]:
-    runs: list[tuple[Role, tuple[Part, ...]]] = []
-    for part in parts:
-        if isinstance(part, ToolResultPart):
-            runs.append((Role.TOOL, (part,)))
-        elif runs and runs[-1][0] is Role.USER:
-            runs[-1] = (Role.USER, (*runs[-1][1], part))
-        else:
-            runs.append((Role.USER, (part,)))
-    return runs or [(Role.USER, ())]
 
 
 def decode_envelope(whole: dict[str, Any], model: str | None) -> tuple[Request, list[int] | None]:

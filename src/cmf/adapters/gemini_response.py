@@ -7,7 +7,7 @@ from typing import Any, Final
 from cmf.adapters import loss
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.gemini_names import RESPONSE, normal, spelt
-from cmf.adapters.gemini_parts import FORMAT, inside, optional, put
+from cmf.adapters.gemini_parts import FORMAT, inside, put
 from cmf.adapters.gemini_request import NOTE, decode_content, envelope_shape, own_shape
 from cmf.adapters.gemini_write import encode_group
 from cmf.adapters.layout import apply, said, with_layout
@@ -79,7 +79,7 @@ def read_response(whole: dict[str, Any]) -> Response:
     cut = fields.peek(PARTIAL) is True
     fields.drop(PARTIAL, True)
     error = _error(fields)
-    raw = optional(fields, "candidates", list)
+    raw = fields.optional("candidates", list)
     candidates = [_candidate(each, index) for index, each in enumerate(raw or ())]
     blocked = inside(fields, "promptFeedback")
     if blocked is not None:
@@ -92,7 +92,7 @@ def read_response(whole: dict[str, Any]) -> Response:
         Response,
         choices=tuple(candidates),
         usage=_usage(fields.peek("usageMetadata")),
-        model=optional(fields, "modelVersion", str),
+        model=fields.optional("modelVersion", str),
         error=error,
         extra=fields.rest(FORMAT),
     )
@@ -109,7 +109,7 @@ def _partial(choice: Choice) -> Choice:
 
 def _candidate(raw: Any, index: int) -> Choice:
     fields = Fields(raw, f"$.candidates[{index}]")
-    content = optional(fields, "content", dict)
+    content = fields.optional("content", dict)
     if content is None:
         message = trusted(Message, role=Role.ASSISTANT, content=())
     else:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cmf.adapters import loss
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.gemini_names import PROVIDER_TOOLS
-from cmf.adapters.gemini_parts import FORMAT, optional
+from cmf.adapters.gemini_parts import FORMAT
 from cmf.adapters.gemini_schema import OPENAPI, lowered, raised
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.frozen import FrozenDict, frozen_mapping
@@ -20,7 +20,7 @@ SCHEMA_NOTE: Final = "cmf_schema"  # under which name a schema stood, where that
 
 def decode_tools(fields: Fields) -> tuple[tuple[ToolDefinition, ...], list[int] | None]:
     """The tools of a request, and how many stood in each object, where that is not the plain way."""
-    raw = optional(fields, "tools", list)
+    raw = fields.optional("tools", list)
     if not raw:
         return (), None
     groups: list[list[ToolDefinition]] = []
@@ -47,7 +47,7 @@ def _tool_group(raw: Any, path: str) -> list[ToolDefinition]:
 def _declared(raw: Any, path: str) -> ToolDefinition:
     fields = Fields(raw, path)
     name = fields.need("name", str)
-    description = optional(fields, "description", str)
+    description = fields.optional("description", str)
     schema, note = decode_schema(fields, "parametersJsonSchema", "parameters")
     if note is not None:
         fields.put_back(SCHEMA_NOTE, note)

@@ -22,7 +22,8 @@ from cmf.adapters.mcp_blocks import (
     write_arguments,
     write_blocks,
 )
-from cmf.content import Part, PromptRequestPart, ResourceRefPart, TextPart, ToolCallPart, ToolResultPart
+from cmf.adapters.turns import user_runs
+from cmf.content import Part, PromptRequestPart, ResourceRefPart, TextPart, ToolCallPart
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.frozen import FrozenDict, frozen_mapping
@@ -241,7 +242,7 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
         raise ShapeError("`content` is neither a block nor a list of blocks", path=f"{path}.content")
     fields.drop("content", content)
     parts = read_blocks(blocks, f"{path}.content", names)
-    runs = _runs(parts) if role == "user" else [(Role.ASSISTANT, parts)]
+    runs = user_runs(parts) if role == "user" else [(Role.ASSISTANT, parts)]
     own: dict[str, Any] = {"key": key} if key is not None else {}
     left: dict[str, Any] = fields.rest("wire") or {}
     made = []
@@ -255,19 +256,6 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
     if shape or len(made) > 1 or made[0].role is Role.TOOL:
         return list(grouped_as(made, format_name=FORMAT, index=index, shape=shape))
     return made
-
-
-def _runs(parts: Sequence[Part]) -> list[tuple[Role, tuple[Part, ...]]]:
-    """Parts of a user's message by role: each tool result alone, as TOOL; what stands between, as USER."""
-    runs: list[tuple[Role, tuple[Part, ...]]] = []
-    for part in parts:
-        if isinstance(part, ToolResultPart):
-            runs.append((Role.TOOL, (part,)))
-        elif runs and runs[-1][0] is Role.USER:
-            runs[-1] = (Role.USER, (*runs[-1][1], part))
-        else:
-            runs.append((Role.USER, (part,)))
-    return runs or [(Role.USER, ())]
 
 
 def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:

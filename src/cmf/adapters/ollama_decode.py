@@ -41,12 +41,6 @@ STOPS: Final = {
 _ROLES: Final = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}
 
 
-def optional(fields: Fields, key: str, kind: type[Any]) -> Any:
-    """The value under `key`; None where absent or null; ShapeError, with its path, where it is something else."""
-    fields.drop(key, None)
-    return fields.need(key, kind) if key in fields else None
-
-
 def layout_of(plain: Any, raw: Any, path: str) -> Layout | None:
     """The layout that gives `raw` from its plain form; None if they are alike; ShapeError if text would be lost."""
     step = spelling(plain, raw, path)
@@ -107,7 +101,7 @@ def decode_message(raw: Any, path: str, name: str | None = None, *, reply: bool 
     if speaks is Role.TOOL:
         return _tool_message(fields, name)
     parts = _spoken(fields)
-    for index, call in enumerate(optional(fields, "tool_calls", list) or ()):
+    for index, call in enumerate(fields.optional("tool_calls", list) or ()):
         parts.append(_call(call, f"{path}.tool_calls[{index}]", index, reply=reply))
     return trusted(Message, role=speaks, content=tuple(parts), extra=fields.rest(FORMAT))
 
@@ -115,30 +109,30 @@ def decode_message(raw: Any, path: str, name: str | None = None, *, reply: bool 
 def _spoken(fields: Fields) -> list[Part]:
     """Thinking, text and images, in the order in which a message has them; empty text is no part."""
     parts: list[Part] = []
-    if thinking := optional(fields, "thinking", str):
+    if thinking := fields.optional("thinking", str):
         parts.append(trusted(ThinkingPart, text=thinking))
-    if text := optional(fields, "content", str):
+    if text := fields.optional("content", str):
         parts.append(trusted(TextPart, text=text))
     return [*parts, *_images(fields)]
 
 
 def _images(fields: Fields) -> list[Part]:
-    images = optional(fields, "images", list) or ()
+    images = fields.optional("images", list) or ()
     if not all(isinstance(image, str) for image in images):
         raise ShapeError("an image is not a string", path=f"{fields.path}.images", hint="send bare base64")
     return [trusted(ImagePart, type="base64", data=image) for image in images]
 
 
 def _tool_message(fields: Fields, name: str | None) -> Message:
-    text = optional(fields, "content", str) or ""
+    text = fields.optional("content", str) or ""
     images = _images(fields)
-    named = optional(fields, "tool_name", str)
+    named = fields.optional("tool_name", str)
     if named is None:
         old = fields.peek("name")  # stays in `extra`, and so comes back
         named = old if isinstance(old, str) else name
     result = trusted(
         ToolResultPart,
-        tool_call_id=optional(fields, "tool_call_id", str),
+        tool_call_id=fields.optional("tool_call_id", str),
         tool_name=named,
         content=(trusted(TextPart, text=text), *images) if images else text,
     )
@@ -153,10 +147,10 @@ def _call(raw: Any, path: str, position: int, *, reply: bool) -> ToolCallPart:
     name = function.need("name", str)
     function.drop("index", position)
     text = function.take("arguments", str)
-    arguments = None if text is not None else optional(function, "arguments", dict) or EMPTY
+    arguments = None if text is not None else function.optional("arguments", dict) or EMPTY
     if left := function.left():
         fields.put_back("function", left)
-    id_ = optional(fields, "id", str)
+    id_ = fields.optional("id", str)
     return trusted(
         ToolCallPart,
         name=name,
@@ -175,8 +169,8 @@ def decode_envelope(raw: Mapping[str, Any], model: str | None) -> Request:
     fields = Fields(dict(raw), "$")
     fields.drop("messages", None)
     fields.drop("messages", FrozenList())
-    named = optional(fields, "model", str)
-    stream = optional(fields, "stream", bool)
+    named = fields.optional("model", str)
+    stream = fields.optional("stream", bool)
     schema = fields.take("format", dict)
     if schema is None:
         fields.drop("format", None)
@@ -184,7 +178,7 @@ def decode_envelope(raw: Mapping[str, Any], model: str | None) -> Request:
     sampling = _options(fields)
     effort = fields.take("think", str)
     fields.drop("think", None)
-    tools = tuple(_tool(tool, f"$.tools[{index}]") for index, tool in enumerate(optional(fields, "tools", list) or ()))
+    tools = tuple(_tool(tool, f"$.tools[{index}]") for index, tool in enumerate(fields.optional("tools", list) or ()))
     return trusted(
         Request,
         model=named if named is not None else model,
@@ -198,7 +192,7 @@ def decode_envelope(raw: Mapping[str, Any], model: str | None) -> Request:
 
 
 def _options(fields: Fields) -> Sampling:
-    raw = optional(fields, "options", dict)
+    raw = fields.optional("options", dict)
     if raw is None:
         return Sampling()
     options = Fields(raw, "$.options")
@@ -223,8 +217,8 @@ def _tool(raw: Any, path: str) -> ToolDefinition:
     fields.drop("type", None)
     function = Fields(fields.need("function", dict), f"{path}.function")
     name = function.need("name", str)
-    description = optional(function, "description", str)
-    schema = optional(function, "parameters", dict)
+    description = function.optional("description", str)
+    schema = function.optional("parameters", dict)
     if left := function.left():
         fields.put_back("function", left)
     return trusted(ToolDefinition, name=name, description=description, input_schema=schema, extra=fields.rest(FORMAT))
@@ -238,7 +232,7 @@ def read_response(raw: Mapping[str, Any]) -> Response:
     fields = Fields(dict(raw), "$")
     cut = fields.peek(PARTIAL) is True
     fields.drop(PARTIAL, True)
-    message = optional(fields, "message", dict)
+    message = fields.optional("message", dict)
     choices: tuple[Choice, ...] = ()
     if message is not None:
         choices = (_choice(fields, decode_message(message, "$.message", reply=True), cut=cut),)
@@ -252,7 +246,7 @@ def read_response(raw: Mapping[str, Any]) -> Response:
         Response,
         choices=choices,
         usage=_usage(fields),
-        model=optional(fields, "model", str),
+        model=fields.optional("model", str),
         error=info,
         extra=fields.rest(FORMAT),
     )

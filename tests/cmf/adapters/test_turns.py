@@ -1,0 +1,28 @@
+"""A user's wire message with results of tools in it, cut into messages of one role each."""
+
+from __future__ import annotations
+
+import pytest
+
+from cmf.adapters.turns import user_runs
+from cmf.content import Part, TextPart, ToolResultPart
+from cmf.enums import Role
+
+A, B = TextPart(text="a"), TextPart(text="b")
+ONE, TWO = ToolResultPart(tool_call_id="1", content="x"), ToolResultPart(tool_call_id="2", content="y")
+
+
+@pytest.mark.parametrize(
+    ("parts", "runs"),
+    [
+        ([], [(Role.USER, ())]),
+        ([A, B], [(Role.USER, (A, B))]),
+        ([ONE, TWO], [(Role.TOOL, (ONE,)), (Role.TOOL, (TWO,))]),
+        ([A, ONE, A, B, TWO], [(Role.USER, (A,)), (Role.TOOL, (ONE,)), (Role.USER, (A, B)), (Role.TOOL, (TWO,))]),
+    ],
+    ids=["nothing", "words", "results", "both"],
+)
+def test_results_stand_alone_and_words_stay_together(
+    parts: list[Part], runs: list[tuple[Role, tuple[Part, ...]]]
+) -> None:
+    assert user_runs(parts) == runs
