@@ -103,15 +103,26 @@ def _kind_module(kind: ViewKind, rules: Sequence[Rule]) -> Module:
 
 
 def _asking_module(package: str, rules: Sequence[Rule]) -> Module:
-    asked = [effect for effect in Effect if any(effect in rule.effects for rule in rules)]
+    asked = {effect: [rule for rule in rules if effect in rule.effects] for effect in Effect}
+    asked = {effect: members for effect, members in asked.items() if members}
     parts = [f"decision := {_decision_object({effect: effect.value for effect in asked})}"]
-    parts += [
-        f'{effect} contains data.{EFFECT}.tagged(effect, "{rule.id}") if some effect in data.{rule.package}.{effect}'
-        for effect in asked
-        for rule in rules
-        if effect in rule.effects
-    ]
+    parts += [_contribution(effect, members) for effect, members in asked.items()]
     return _module(package, "\n\n".join(parts) + "\n")
+
+
+def _contribution(effect: Effect, rules: Sequence[Rule]) -> str:
+    """What the rules put into one set. Mostly none of them does, and that is one comparison for all of them."""
+    if len(rules) == 1:
+        tagged = f'data.{EFFECT}.tagged(effect, "{rules[0].id}")'
+        return f"{effect} contains {tagged} if some effect in data.{rules[0].package}.{effect}"
+    sets = "".join(f"\t\tdata.{rule.package}.{effect},\n" for rule in rules)
+    names = "".join(f'\t"{rule.id}",\n' for rule in rules)
+    none = ", ".join(["set()"] * len(rules))
+    return (
+        f"{effect} contains data.{EFFECT}.tagged(effect, _{effect}_rules[i]) if {{\n\tasked := [\n{sets}\t]\n"
+        f"\tasked != _no_{effect}\n\tsome i, effects in asked\n\tsome effect in effects\n}}\n\n"
+        f"_{effect}_rules := [\n{names}]\n\n_no_{effect} := [{none}]"
+    )
 
 
 def adapter_modules(entrypoint: str) -> list[Module]:

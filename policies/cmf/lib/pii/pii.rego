@@ -11,22 +11,18 @@ import data.cmf.lib.scan
 # title: Personal data in the content
 # description: The values in `input.content`, as {type, value} objects.
 # scope: document
-in_content contains {"type": "iban", "value": value} if {
-	_worth_a_look
-	some value in _ibans(scan.content)
+in_content contains {"type": type, "value": value} if {
+	regex.match(_worth_a_look, scan.content)
+	some type, values in {
+		"iban": _ibans(scan.content),
+		"payment_card": _cards(scan.content),
+		"us_ssn": _ssns(scan.content),
+	}
+	some value in values
 }
 
-in_content contains {"type": "payment_card", "value": value} if {
-	_worth_a_look
-	some value in _cards(scan.content)
-}
-
-in_content contains {"type": "us_ssn", "value": value} if {
-	_worth_a_look
-	some value in _ssns(scan.content)
-}
-
-_worth_a_look if regex.match(`[0-9]{2}[ -]?[0-9]{2}`, scan.content)
+# The least that each of them has: one pass over a text, which most texts do not go beyond.
+_worth_a_look := `(?:[0-9][ -]?){13}[0-9]|[0-9]{3}-[0-9]{2}-[0-9]{4}|[A-Z]{2}[0-9]{2}(?: ?[0-9A-Z]{4}){2}`
 
 # A number inside a longer number, an identifier or a decimal is none of these: the last group is what follows.
 _before := `(?:^|[^0-9A-Za-z_.+/=-])`

@@ -10,12 +10,20 @@ import data.cmf.lib.scan
 # METADATA
 # title: Secrets in the content
 # description: The secrets in `input.content`, as {kind, secret} objects.
-in_content := _found(scan.content)
+# scope: document
+in_content contains found if {
+	_worth_a_look
+	some found in _found(scan.content)
+}
 
 # METADATA
 # title: Secrets elsewhere in the view
 # description: As `in_content`, for names, URIs, arguments and properties, their keys included.
-in_surroundings := _found(scan.surroundings)
+# scope: document
+in_surroundings contains found if {
+	_worth_a_look
+	some found in _found(scan.surroundings)
+}
 
 # METADATA
 # title: Secrets in a text
@@ -26,6 +34,11 @@ kinds_in(text) := {found.kind |
 }
 
 _settings := data.cmf.defaults.data.secrets
+
+_worth_a_look if _suspicious
+
+# What the operator adds is in no hint.
+_worth_a_look if count(_settings.extra_patterns) > 0
 
 _found(text) := _shaped(_shapes, text) | _assigned(text)
 

@@ -22,6 +22,7 @@ deny contains {
 	"reason": "This call holds a credential in disguise.",
 	"detail": {"found": secrets.kinds_in(text)},
 } if {
+	_encoded
 	some text in _decoded
 	count(secrets.kinds_in(text)) > 0
 }
@@ -30,6 +31,7 @@ deny contains {
 	"code": "content.encoded-payload.orders",
 	"reason": "This call holds orders to a model in disguise.",
 } if {
+	_encoded
 	some text in _decoded
 	some pattern in _settings.orders
 	regex.match(pattern, text)
@@ -47,6 +49,7 @@ deny contains {
 	"code": "content.encoded-payload.too-deep",
 	"reason": "This call holds text that is encoded again and again.",
 } if {
+	_encoded
 	some text in _thrice
 	count(_runs(text)) > 0
 }
@@ -72,9 +75,20 @@ _thrice contains decoded if {
 	decoded := _spelled(run)
 }
 
-_too_many if count(_first) + count(_second) > _settings.max_runs
+_too_many if count(_first) > _settings.max_runs
 
-_too_many if (count(_first) + count(_second)) + count(_third) > _settings.max_runs
+_too_many if {
+	_encoded
+	count(_first) + count(_second) > _settings.max_runs
+}
+
+_too_many if {
+	_encoded
+	count(_first) + (count(_second) + count(_third)) > _settings.max_runs
+}
+
+# Nothing stands in what is not there.
+_encoded if count(_first) > 0
 
 default _first := []
 

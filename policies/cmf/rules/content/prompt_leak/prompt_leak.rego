@@ -20,9 +20,10 @@ deny contains {
 	"code": "content.prompt-leak",
 	"reason": "This would give away what the assistant was told in private.",
 } if {
+	count(_settings.phrases) > 0
 	_outgoing
 	some phrase in _settings.phrases
-	contains(_words(scan.content), _words(phrase))
+	contains(_said, _words(phrase))
 }
 
 _outgoing if input.kind == "tool_call"
@@ -30,6 +31,8 @@ _outgoing if input.kind == "tool_call"
 _outgoing if input.role == "assistant"
 
 _outgoing if not input.role
+
+_said := _words(scan.content)
 
 _words(text) := lower(regex.replace(text, `(?:[\x00-\x20\x{A0}\x{2000}-\x{200A}\x{202F}\x{3000}]|\\[nrt])+`, " "))
 

@@ -27,7 +27,7 @@ deny contains {
 	"code": "data.path-traversal",
 	"reason": "This asks for a path that leads out of its folder.",
 } if {
-	contains(_text, "..")
+	contains(scan.content, "..")
 	regex.match(_climbing, _text)
 }
 

@@ -32,6 +32,7 @@ deny contains {
 	"code": "data.ssrf.metadata",
 	"reason": "This asks for the credentials of the machine that runs it.",
 } if {
+	regex.match(_metadata_hosts, _lowered)
 	some name in _settings.metadata_hosts
 	contains(_lowered, name)
 	not urls.host_matches(name, _settings.allowed_hosts)
@@ -55,6 +56,12 @@ deny contains {
 }
 
 _lowered := lower(scan.content)
+
+# All of them at once: most calls name none.
+_metadata_hosts := concat("|", [literal |
+	some name in _settings.metadata_hosts
+	literal := regex.replace(name, `[\\.+*?()|\[\]{}^$]`, `\${0}`)
+])
 
 _internal(name) if urls.is_internal(name)
 

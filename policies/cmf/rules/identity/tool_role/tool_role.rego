@@ -29,6 +29,7 @@ deny contains {
 	"reason": "You do not have the permissions that this tool needs.",
 	"detail": {"missing_permissions": missing},
 } if {
+	count(_needed_permissions) > 0
 	missing := _needed_permissions - _permissions
 	count(missing) > 0
 }

@@ -24,10 +24,8 @@ _invalid if input.properties.arguments_invalid
 
 _invalid if "arguments_raw" in object.keys(input.properties)
 
-_invalid if {
-	some entry in input.origins
-	entry.fits == false
-}
+# The first entry is that of the call as a whole.
+_invalid if input.origins[0].fits == false
 
 # Without arguments and without the text that was sent instead, there is nothing to have judged.
 _invalid if {
