@@ -22,7 +22,7 @@ from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report, verify
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.display import counted, escaped_json, visible
-from pipeline.errors import AuditError
+from pipeline.errors import AuditError, StoreError
 from pipeline.moments import instant_of, micros
 from pipeline.sessions import wall_clock
 from pipeline.store.database import Store
@@ -42,7 +42,7 @@ _SHOWN: Final = 20  # problems that are printed; how many there are in all is sa
 
 def verify_place(place: str, *, heads: Path | None, keys: Sequence[Path], as_json: bool) -> None:
     """Say what is wrong with a database or bundle, and leave with what it comes to."""
-    with one_line_errors():
+    with one_line_errors(), _or_unreadable():
         exported = [] if heads is None else read_heads(heads)
         trusted = [PublicKey.at(file) for file in keys] or None
         if zipfile.is_zipfile(place):
@@ -58,6 +58,15 @@ def verify_place(place: str, *, heads: Path | None, keys: Sequence[Path], as_jso
         _print_report(report)
     if not report.holds:
         raise typer.Exit(_code(report))
+
+
+@contextmanager
+def _or_unreadable() -> Iterator[None]:
+    """A store that cannot be opened is one more thing that cannot be read: it has the exit code of the others."""
+    try:
+        yield
+    except StoreError as error:
+        fail(str(error), Exit.INPUT)
 
 
 def _was_zip(place: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 import typer
@@ -22,6 +23,7 @@ NDJSON_FORMATS: Final = frozenset({"ollama"})
 
 def run(file: str, *, source: str, target: str, kind: str, strict: bool) -> None:
     """Print `file` in format `target`; losses go to standard error, or refuse the whole with `strict`."""
+    logging.getLogger("cmf").addHandler(logging.NullHandler())  # a loss is said once, below
     with one_line_errors(file), loss.collecting() as losses:
         output = _stream(file, source, target) if kind == "stream" else _document(file, source, target, kind)
         for one in losses:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ def convert(body: Any, *options: str) -> Result:
 
 
 @pytest.mark.spec("CLI-8")
-def test_what_the_target_cannot_say_is_listed_or_refused() -> None:
+def test_what_the_target_cannot_say_is_listed_once_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     options = ("--from", "canonical", "--to", "openai_chat")
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as where nobody asked for logs
 
     dropped = convert(THINKING, *options)
     refused = convert(THINKING, *options, "--strict")
@@ -44,6 +46,7 @@ def test_what_the_target_cannot_say_is_listed_or_refused() -> None:
     assert dropped.exit_code == 0
     assert json.loads(dropped.stdout)["messages"] == [{"role": "assistant", "content": "ok"}]
     assert dropped.stderr.startswith("cmf: dropped thinking: ")
+    assert len(dropped.stderr.splitlines()) == 1
     assert (refused.exit_code, refused.stdout) == (4, "")
     assert "projection.critical" in refused.stderr
 
