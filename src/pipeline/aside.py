@@ -1,6 +1,7 @@
 """Asking a store from a coroutine: on a thread where it can make its caller wait, directly where it cannot.
 
-Spec: docs/spec/pipeline.md [PIPE-15].
+And what a host's own code raises: its failure, or the end of more than a run. Spec: docs/spec/pipeline.md [PIPE-5],
+[PIPE-15].
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
 MAX_THREADS: Final = 64  # as many commits can wait for one disk at once, which makes them one [E2]
+# Whatever a host's code raises, it failed: also what would read as a cancelled task, or is no `Exception`, as the panic
+# of a native module is none. Only these two are about the process.
+OF_THE_PROCESS: Final = (KeyboardInterrupt, SystemExit)
 
 
 class Aside:
@@ -58,4 +62,13 @@ async def to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
         raise
 
 
-__all__ = ["Aside", "to_its_end"]
+def is_given_up(error: BaseException) -> bool:
+    """Whether a coroutine that caught this is ended by whoever waits for it, and may await nothing more."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs: the coroutine is closed
+        return True
+    return task is None or (isinstance(error, asyncio.CancelledError) and task.cancelling() > 0)
+
+
+__all__ = ["OF_THE_PROCESS", "Aside", "is_given_up", "to_its_end"]

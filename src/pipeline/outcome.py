@@ -71,12 +71,14 @@ class Basis(NamedTuple):
 class Ran(NamedTuple):
     """An outcome, and what the stages that run after it are given: what the others made; None where none ran.
 
-    `basis` is what was judged by; None where it did not come to that.
+    `basis` is what was judged by; None where it did not come to that. `ends` is what ends the process, and is raised
+    once this is on record.
     """
 
     outcome: Outcome
     staged: Traffic | None = None
     basis: Basis | None = None
+    ends: BaseException | None = None
 
 
 def bound(outcome: Outcome) -> Bound:

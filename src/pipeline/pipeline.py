@@ -14,7 +14,7 @@ from cmf.request import Request, Response
 from cmf.value import to_json
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import session_key
-from pipeline.aside import Aside, to_its_end
+from pipeline.aside import OF_THE_PROCESS, Aside, is_given_up, to_its_end
 from pipeline.asking import Answer
 from pipeline.assembly import Config, EngineName, Policies, build_engine, build_runner, vetted
 from pipeline.context import Context
@@ -187,13 +187,15 @@ class Pipeline:
         known, refused = self._in_session(_traffic(value), known)
         ran = refused or self._judged(value, known, approval_id)
         if self._recording is not None and not self._recording.keep(value, known, ran, perf_counter_ns() - begin):
-            return self._unrecorded(value).outcome
+            ran = self._unrecorded(value, ran)
+        if ran.ends is not None:
+            raise ran.ends
         if ran.staged is not None:
             self._runner.afterwards(ran.staged, known)
         return ran.outcome
 
-    def _unrecorded(self, value: Traffic) -> Ran:
-        return Ran(self._runner.closed(value, UNRECORDED, reason=NOT_ON_RECORD))
+    def _unrecorded(self, value: Traffic, ran: Ran) -> Ran:
+        return Ran(self._runner.closed(value, UNRECORDED, reason=NOT_ON_RECORD), ends=ran.ends)
 
     def _judged(self, value: Traffic, known: Context, approval_id: str | None) -> Ran:
         try:
@@ -205,7 +207,7 @@ class Pipeline:
                 if changes is not None:
                     self._stands(known, facts, ran.outcome, history, changes)
                     return ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
-        except Exception as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
+        except BaseException as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
             return self._outage(value, error)
         return Ran(self._runner.closed(value, "session.conflict"))
 
@@ -220,6 +222,8 @@ class Pipeline:
             ran = await self._ajudged(value, known, approval_id, begin)
         else:
             ran = await self._arecorded(value, known, refused, begin)
+        if ran.ends is not None:
+            raise ran.ends
         if ran.staged is not None:
             self._runner.afterwards_in_background(ran.staged, known)
         return ran.outcome
@@ -238,7 +242,9 @@ class Pipeline:
                 if ended is not None:
                     return ended
             ran = Ran(self._runner.closed(value, "session.conflict"))
-        except Exception as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
+        except BaseException as error:
+            if is_given_up(error):
+                raise
             ran = self._outage(value, error)
         return await self._arecorded(value, known, ran, begin)
 
@@ -253,11 +259,16 @@ class Pipeline:
         begin: int,
     ) -> Ran | None:
         """What came of it, on record, once the session has kept what it means; None where another run was faster."""
-        changes = await aside(self._committed, value, known, facts, ran.outcome, history)
-        if changes is None:
-            return None
-        self._stands(known, facts, ran.outcome, history, changes)
-        ran = ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
+        try:
+            changes = await aside(self._committed, value, known, facts, ran.outcome, history)
+            if changes is None:
+                return None
+            self._stands(known, facts, ran.outcome, history, changes)
+            ran = ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
+        except BaseException as error:  # here, since a task of its own that raises SystemExit ends the loop at once
+            if is_given_up(error):
+                raise
+            ran = self._outage(value, error)
         return await self._arecorded(value, known, ran, begin)
 
     async def _arecorded(self, value: Traffic, known: Context, ran: Ran, begin: int) -> Ran:
@@ -265,7 +276,7 @@ class Pipeline:
         recording = self._recording
         if recording is None or await recording.akeep(value, known, ran, perf_counter_ns() - begin):
             return ran
-        return self._unrecorded(value)
+        return self._unrecorded(value, ran)
 
     def _read(self, context: Context, approval_id: str | None) -> tuple[SessionFacts, History]:
         """What the session is now; ApprovalError where a reply is to be released by an approval that is not usable."""
@@ -286,10 +297,10 @@ class Pipeline:
         """The context with the run's session; and the refusal, where it cannot have one."""
         try:
             return self._choice.of(value, context), None
-        except Exception as error:  # noqa: BLE001  (as above)
+        except BaseException as error:  # noqa: BLE001  (as above)
             return context, self._outage(value, error)
 
-    def _outage(self, value: Traffic, error: Exception) -> Ran:
+    def _outage(self, value: Traffic, error: BaseException) -> Ran:
         """The refusal of a run that could not be brought to its end; ApprovalError is the caller's to read."""
         if isinstance(error, ApprovalError):
             raise error
@@ -298,7 +309,8 @@ class Pipeline:
         if isinstance(error, PipelineError):
             return Ran(self._runner.closed(value, error.code))
         _log.error("a run could not be brought to its end: %s", where_from(error))
-        return Ran(self._runner.closed(value, "pipeline.failed"))
+        ends = error if isinstance(error, OF_THE_PROCESS) else None
+        return Ran(self._runner.closed(value, "pipeline.failed"), ends=ends)
 
     def _committed(
         self, value: Traffic, context: Context, facts: SessionFacts, outcome: Outcome, history: History

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from cmf.identity import Clock
 from cmf.message import Message
+from pipeline.aside import OF_THE_PROCESS, is_given_up
 from pipeline.certificate import digest_of
 from pipeline.context import Context
 from pipeline.errors import PipelineError, where_from
@@ -62,7 +63,9 @@ class Recording:
         """Whether the outcome of the run on `value` may be given out: its record is durable, or need not be."""
         try:
             self._records.record(self._record(value, context, ran, run_ns))
-        except Exception as error:  # noqa: BLE001  (whatever a recorder of the host's own raises, nothing is on record)
+        except OF_THE_PROCESS:
+            raise
+        except BaseException as error:  # noqa: BLE001  (whatever a recorder of the host's own raises, nothing is on record)
             return self._failed(ran.outcome, error)
         return True
 
@@ -74,7 +77,11 @@ class Recording:
             else:
                 record = self._record(value, context, ran, run_ns)
             await self._records.arecord(record)
-        except Exception as error:  # noqa: BLE001  (as above)
+        except OF_THE_PROCESS:
+            raise
+        except BaseException as error:
+            if is_given_up(error):
+                raise
             return self._failed(ran.outcome, error)
         return True
 
@@ -100,7 +107,7 @@ class Recording:
         )
         return record_of(outcome.decision, context, run)
 
-    def _failed(self, outcome: Outcome, error: Exception) -> bool:
+    def _failed(self, outcome: Outcome, error: BaseException) -> bool:
         code = error.code if isinstance(error, PipelineError) else UNRECORDED
         why = error if isinstance(error, PipelineError) else where_from(error)
         _log.error("decision %s is not on record: %s", outcome.decision.id, why)

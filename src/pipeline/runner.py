@@ -17,7 +17,7 @@ from ulid import ULID
 from cmf.decomposition import iter_views
 from cmf.errors import CmfError
 from cmf.value import replace, trusted
-from pipeline.aside import Aside
+from pipeline.aside import OF_THE_PROCESS, Aside, is_given_up
 from pipeline.asking import PERSON_SAID_NO, Answer, Wish, asks, fulfilled, settle, wishes
 from pipeline.certificate import mint
 from pipeline.context import Context
@@ -169,13 +169,19 @@ class Runner:
     def _evaluated(self, batch: Batch) -> list[EngineResult]:
         try:
             return self._engine.evaluate(*batch, timeout_seconds=self._timeout_seconds)
-        except Exception as error:  # noqa: BLE001  (an engine of the host's own that does not keep its word)
+        except OF_THE_PROCESS:
+            raise
+        except BaseException as error:  # noqa: BLE001  (an engine of the host's own that does not keep its word)
             return _broken(batch, error)
 
     async def _aevaluated(self, batch: Batch) -> list[EngineResult]:
         try:
             return await self._engine.aevaluate(*batch, timeout_seconds=self._timeout_seconds)
-        except Exception as error:  # noqa: BLE001  (as above)
+        except OF_THE_PROCESS:
+            raise
+        except BaseException as error:
+            if is_given_up(error):
+                raise
             return _broken(batch, error)
 
     def afterwards(self, staged: Traffic, context: Context) -> None:
@@ -369,7 +375,7 @@ def _ran(
     return Ran(made, staged.value)
 
 
-def _broken(batch: Batch, error: Exception) -> list[EngineResult]:
+def _broken(batch: Batch, error: BaseException) -> list[EngineResult]:
     _log.error("the engine raised %s", where_from(error))
     return [Failed("engine.failed")] * len(batch.views)
 

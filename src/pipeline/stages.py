@@ -9,11 +9,12 @@ import time
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.tiers import Grants
+from pipeline.aside import OF_THE_PROCESS, is_given_up
 from pipeline.context import Context
 from pipeline.decision import Effect, Hit, Mode, StageRecord
 from pipeline.draft import drafted, labels_of, messages_of
@@ -71,6 +72,7 @@ class _Failure(Exception):
     """A stage that raised, overran its time, or returned nonsense: its code."""
 
 
+_Came: TypeAlias = StageResult | _Failure | KeyboardInterrupt | SystemExit  # what the task of a stage comes to
 # What a stage can return that is certainly nothing to wait for: asking `inspect` takes longer than most stages.
 _RETURNED: Final = frozenset({type(None), Message, Request, Response, Refuse, Ask, _Failure})
 
@@ -148,9 +150,9 @@ class Stages:
 
     async def _together(self, staged: Staged, group: Sequence[Stage], base: Traffic, context: Context) -> None:
         """Plain functions one by one, coroutines at once; the first no ends them all."""
-        tasks: dict[asyncio.Task[StageResult | _Failure], Stage] = {}
+        tasks: dict[asyncio.Task[_Came], Stage] = {}
         pending: list[Any] = []
-        waiting: set[asyncio.Task[StageResult | _Failure]] = set()
+        waiting: set[asyncio.Task[_Came]] = set()
         try:
             for stage in group:
                 begin = time.monotonic()
@@ -268,11 +270,6 @@ def _groups(stages: Iterable[Stage]) -> Iterator[list[Stage]]:
             yield from ([stage] for stage in neighbours)
 
 
-# Whatever a stage raises, it failed: also what would read as a cancelled task, or is no `Exception`, as the panic of a
-# native module is none. Only these two are about the process.
-_OF_THE_PROCESS: Final = (KeyboardInterrupt, SystemExit)
-
-
 def _in_loop() -> bool:
     try:
         asyncio.get_running_loop()
@@ -293,7 +290,7 @@ def _begun(stage: Stage, given: Traffic, context: Context) -> Any:
     """What the stage returned, or what to await for it."""
     try:
         return stage.call(given, context)
-    except _OF_THE_PROCESS:
+    except OF_THE_PROCESS:
         raise
     except BaseException as error:  # noqa: BLE001  (see above)
         return _failed(stage, error)
@@ -307,22 +304,27 @@ async def _finished(stage: Stage, result: Awaitable[Any]) -> Any:
     try:
         async with asyncio.timeout(stage.timeout_seconds):
             return await result
-    except _OF_THE_PROCESS:
+    except OF_THE_PROCESS:
         raise
     except BaseException as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise  # whoever waits for the run gave up
+        if is_given_up(error):
+            raise
         return _failed(stage, error)
 
 
-def _result(task: asyncio.Task[StageResult | _Failure]) -> StageResult | _Failure:
+def _result(task: asyncio.Task[_Came]) -> StageResult | _Failure:
     """What a task that is done came to; one that cancelled itself failed."""
-    return _Failure("stage.error") if task.cancelled() else task.result()
+    came = _Failure("stage.error") if task.cancelled() else task.result()
+    if isinstance(came, OF_THE_PROCESS):
+        raise came
+    return came
 
 
-async def _timed(stage: Stage, result: Awaitable[Any], begin: float) -> StageResult | _Failure:
-    return _in_time(stage, await _finished(stage, result), begin)
+async def _timed(stage: Stage, result: Awaitable[Any], begin: float) -> _Came:
+    try:
+        return _in_time(stage, await _finished(stage, result), begin)
+    except OF_THE_PROCESS as error:
+        return error  # raised in a task it would end the loop, and the run with it, before that is on record
 
 
 def _in_time(stage: Stage, result: Any, begin: float) -> StageResult | _Failure:

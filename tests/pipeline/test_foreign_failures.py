@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 from tests.pipeline.conftest import write_rules
+from tests.pipeline.staging import calling
 
 from cmf import Message, Request, SubjectExtension, TextPart, ToolCallPart
 from pipeline import Config, Context, Guard, Pipeline, PolicyUnavailable
-from pipeline.aside import Aside
+from pipeline.aside import Aside, is_given_up
 from pipeline.decision import Action
 from pipeline.errors import SessionError, where_from
 from pipeline.events import RecordUnavailable
 from pipeline.policy_input import SessionFacts
+from pipeline.record import Record
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions
 
@@ -45,7 +47,7 @@ def calls(name: str) -> Message:
 class Raising:
     """A store, engine and recorder whose method `name` raises."""
 
-    def __init__(self, name: str, error: Exception) -> None:
+    def __init__(self, name: str, error: BaseException) -> None:
         self.name, self.error = name, error
 
     def __getattribute__(self, name: str) -> Any:
@@ -55,7 +57,7 @@ class Raising:
 
 
 class Store(Raising, MemorySessions):
-    def __init__(self, name: str, error: Exception) -> None:
+    def __init__(self, name: str, error: BaseException) -> None:
         MemorySessions.__init__(self)
         Raising.__init__(self, name, error)
 
@@ -116,6 +118,146 @@ async def test_whatever_a_recorder_raises_nothing_goes_out(policies: Path, error
 
     assert (outcome.value, [hit.code for hit in outcome.decision.reasons]) == (None, ["record.unavailable"])
     assert [event.code for event in told if isinstance(event, RecordUnavailable)] == ["record.unavailable"]
+
+
+# -- what Python does not take for an error ----------------------------------------------------------------------------
+
+
+class Panic(BaseException):
+    """As native modules raise it."""
+
+
+class Kept:
+    """A recorder in memory."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def record(self, record: Record) -> None:
+        self.records.append(record)
+
+    async def arecord(self, record: Record) -> None:
+        self.record(record)
+
+
+def failing(policies: Path, part: str, error: BaseException, kept: Any) -> Pipeline:
+    """A pipeline one of whose parts raises `error`."""
+
+    def plain(*_: Any) -> None:
+        raise error
+
+    async def awaited(*_: Any) -> None:
+        raise error
+
+    host: dict[str, Any] = {}
+    if part in ("evaluate", "aevaluate"):
+        host["engine"] = Engine(part, error)
+    elif part in ("sequential", "concurrent"):
+        call = plain if part == "sequential" else awaited
+        host["stages"] = [calling(call, name=name, mode=part) for name in "ab"]
+    else:
+        host |= {"sessions": Store(part, error), "config": Config(sessions="by_prefix")}
+    return Pipeline(policies=policies, recorder=kept, **host)
+
+
+def asked_in(part: str) -> Context:
+    return HERE if part != "seen" else Context(subject=HERE.subject)
+
+
+PARTS = [
+    ("evaluate", False, "engine.failed"),
+    ("aevaluate", True, "engine.failed"),
+    ("sequential", False, "stage.error"),
+    ("concurrent", True, "stage.error"),
+    ("read", False, "pipeline.failed"),
+    ("read", True, "pipeline.failed"),
+    ("commit", False, "pipeline.failed"),
+    ("commit", True, "pipeline.failed"),
+    ("seen", False, "pipeline.failed"),
+    ("seen", True, "pipeline.failed"),
+]
+
+
+@pytest.mark.spec("PIPE-5")
+@pytest.mark.parametrize("error", [Panic, asyncio.CancelledError, GeneratorExit])
+@pytest.mark.parametrize(("part", "awaited", "code"), PARTS)
+async def test_a_panic_or_what_poses_as_a_cancellation_is_a_failure_on_record(
+    policies: Path, part: str, awaited: bool, code: str, error: type[BaseException]
+) -> None:
+    kept = Kept()
+    pipeline = failing(policies, part, error(SECRET), kept)
+    outcome = await ran(pipeline, awaited, Request(messages=[says("label")]), asked_in(part))
+
+    assert (outcome.value, {hit.code for hit in outcome.decision.reasons}) == (None, {code})
+    assert [record.id for record in kept.records] == [outcome.decision.id]
+
+
+@pytest.mark.spec("PIPE-5")
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize(("part", "awaited", "_"), PARTS)
+async def test_what_ends_the_process_does_so_once_the_run_is_on_record_as_failed(
+    policies: Path, part: str, awaited: bool, _: str, error: type[BaseException]
+) -> None:
+    kept = Kept()
+    pipeline = failing(policies, part, error(SECRET), kept)
+    value = Request(messages=[says("label")])
+    with pytest.raises(error):
+        await pipeline.arun(value, asked_in(part)) if awaited else pipeline.run(value, asked_in(part))
+
+    (record,) = kept.records
+    assert (record.verdict, record.action) == ("deny", "refuse")
+    assert b"pipeline.failed" in record.body
+    assert SECRET.encode() not in record.body
+
+
+@pytest.mark.spec("REC-16")
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_a_recorder_that_panics_keeps_nothing_and_one_that_ends_the_process_ends_it(
+    policies: Path, awaited: bool
+) -> None:
+    name = "arecord" if awaited else "record"
+    panicking: Any = Records(name, Panic(SECRET))
+    outcome = await ran(Pipeline(policies=policies, recorder=panicking), awaited, says("hi"))
+    assert (outcome.value, [hit.code for hit in outcome.decision.reasons]) == (None, ["record.unavailable"])
+
+    ending: Any = Records(name, SystemExit(SECRET))
+    pipeline = Pipeline(policies=policies, recorder=ending)
+    with pytest.raises(SystemExit):
+        await pipeline.arun(says("hi")) if awaited else pipeline.run(says("hi"))
+
+
+class Waiting(Kept):
+    """An engine, and a recorder, that never answers."""
+
+    revision = "r"
+
+    async def aevaluate(self, *_: Any, **__: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def arecord(self, record: Record) -> None:
+        await asyncio.Event().wait()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.spec("PIPE-5")
+@pytest.mark.parametrize("part", ["engine", "recorder"])
+async def test_who_gives_up_waiting_is_cancelled_and_nothing_more_is_awaited(policies: Path, part: str) -> None:
+    kept = Kept()
+    host: dict[str, Any] = {"recorder": kept, part: Waiting()}
+    running = asyncio.create_task(Pipeline(policies=policies, **host).arun(says("hi")))
+    await asyncio.sleep(0.01)
+    running.cancel()
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    assert kept.records == []
+
+
+def test_a_coroutine_that_is_closed_has_been_given_up() -> None:
+    assert is_given_up(GeneratorExit())  # nothing runs that it could await
 
 
 @pytest.mark.spec("GRD-2")
