@@ -18,11 +18,14 @@ from ulid import ULID
 from cmf.content import Part, PromptResultPart, ToolCallPart, ToolResultPart
 from cmf.errors import UnknownToolIdError
 from cmf.message import Message
+from cmf.models import provider_of
 from cmf.pairing import Pairing
 from cmf.request import Request, Response
 from cmf.value import replace
 
 TOOL_PREFIX: Final = "tu_"
+NO_PROVIDER: Final = "_"
+"""Under which name a map keeps the ids of values that do not say whose they are."""
 _ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 _RANDOM_BITS: Final = 80
 _MAX_RANDOM: Final = (1 << _RANDOM_BITS) - 1
@@ -113,18 +116,23 @@ class IdMap:
         return made
 
 
-def stamp(value: _T, ids: Ids, clock: Clock, id_map: IdMap, *, provider: str, session_id: str | None = None) -> _T:
+def stamp(
+    value: _T, ids: Ids, clock: Clock, id_map: IdMap, *, provider: str | None = None, session_id: str | None = None
+) -> _T:
     """`value` with ids and times where they were missing, and canonical ids in place of the provider's.
 
     Ids that are canonical already stay, and times. Calls and results that a format leaves without ids are paired by
-    order within the value.
+    order within the value. `provider` is whose ids the value has, by default of whom its model is; `session_id` is for
+    messages without one, by default the request's.
     """
-    stamper = _Stamper(ids, clock, id_map, provider, session_id)
+    session_id = session_id or (value.session_id if isinstance(value, Request) else None)
+    stamper = _Stamper(ids, clock, id_map, provider or _own_provider(value), session_id)
     return _each_message(value, stamper.message)
 
 
-def unstamp(value: _T, id_map: IdMap, *, provider: str) -> _T:
-    """`value` with the ids that `provider` knows; the way back from `stamp`."""
+def unstamp(value: _T, id_map: IdMap, *, provider: str | None = None) -> _T:
+    """`value` with the ids that `provider` knows; the way back from `stamp`, with the same default."""
+    provider = provider or _own_provider(value)
     names = id_map.to_provider
     message_ids = _message_ids(provider)
 
@@ -142,6 +150,13 @@ def unstamp(value: _T, id_map: IdMap, *, provider: str) -> _T:
             _with_parts(message, provider_names), id=known(message.id), parent_id=known(message.parent_id)
         ),
     )
+
+
+def _own_provider(value: Message | Request | Response) -> str:
+    if isinstance(value, Message):
+        llm = None if value.extensions is None else value.extensions.llm
+        return (llm and llm.provider) or NO_PROVIDER
+    return provider_of(value.model or "") or NO_PROVIDER
 
 
 def _message_ids(provider: str) -> str:

@@ -7,11 +7,11 @@ providers send, where a breach is a finding that policy may act on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from cmf.content import Part, ToolCallPart, ToolResultPart
 from cmf.enums import ContentType, MessageStatus, Role
-from cmf.errors import InvariantError, UnknownToolError
+from cmf.errors import InvariantError, ShapeError, UnknownToolError
 from cmf.extensions import Extensions
 from cmf.identity import TOOL_PREFIX, is_ulid
 from cmf.message import Message
@@ -20,6 +20,7 @@ from cmf.tool_input import input_problem
 from cmf.tools import ToolRegistry
 
 Profile = Literal["ledger", "wire"]
+PROFILES: Final = get_args(Profile)
 
 _SPOKEN: Final = {ContentType.TEXT, ContentType.OPAQUE}
 _SHOWN: Final = {
@@ -62,8 +63,10 @@ def validate(
         tools: with it, arguments are held to the tools' schemas.
 
     Raises:
-        InvariantError: in profile `ledger`, for the first finding.
+        InvariantError: in profile `ledger`, for the first finding. ShapeError: there is no such profile.
     """
+    if profile not in PROFILES:
+        raise ShapeError("there is no such profile", path="profile", hint=f"use {' or '.join(PROFILES)}")
     findings = tuple(_findings(list(_messages(value)), profile, tools))
     if findings and profile == "ledger":
         first = findings[0]

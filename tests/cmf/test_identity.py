@@ -8,10 +8,21 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 
-from cmf import Choice, Message, PromptResultPart, Request, Response, TextPart, ToolCallPart, ToolResultPart
+from cmf import (
+    Choice,
+    Extensions,
+    LLMExtension,
+    Message,
+    PromptResultPart,
+    Request,
+    Response,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 from cmf.digests import content_digest
 from cmf.errors import ModelIdError, UnknownToolIdError
-from cmf.identity import IdMap, Ids, is_ulid, stamp, unstamp
+from cmf.identity import NO_PROVIDER, IdMap, Ids, is_ulid, stamp, unstamp
 from cmf.models import parse_model_id
 from tests.cmf.strategies import requests
 
@@ -96,6 +107,22 @@ def test_stamping_gives_canonical_ids_and_pairs_by_order_and_name() -> None:
     assert {message.created_at for message in stamped.messages} == {NOW}
     assert [message.id for message in stamped.messages] == sorted(str(message.id) for message in stamped.messages)
     assert tool_ids(unstamp(stamped, id_map, provider="anthropic")) == ["toolu_1", second, second, "toolu_1"]
+
+
+@pytest.mark.spec("ID-4")
+def test_a_value_says_itself_whose_ids_it_has_and_in_which_session_it_stands() -> None:
+    ids, id_map = Ids(clock), IdMap()
+    called = Message(role="assistant", content=[ToolCallPart(name="f", tool_call_id="call_1")])
+    from_ollama = called.model_copy(update={"extensions": Extensions(llm=LLMExtension(provider="ollama"))})
+    with_nothing_said = called.model_copy(update={"extensions": Extensions()})
+
+    request = stamp(Request(model="openai:gpt-5", messages=[called], session_id="s"), ids, clock, id_map)
+    for value in (from_ollama, called, with_nothing_said, Response(choices=[Choice(message=called)])):
+        stamp(value, ids, clock, id_map)
+
+    assert set(id_map.to_canonical) == {"openai", "ollama", NO_PROVIDER}
+    assert request.messages[0].session_id == "s"
+    assert tool_ids(unstamp(request, id_map)) == ["call_1"]
 
 
 @pytest.mark.spec("ID-2")

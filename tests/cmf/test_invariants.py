@@ -26,7 +26,7 @@ from cmf import (
     ToolResultPart,
     VideoPart,
 )
-from cmf.errors import InvariantError
+from cmf.errors import InvariantError, ShapeError
 from cmf.invariants import validate
 from cmf.tools import ToolRegistry
 from tests.cmf.test_identity import NOW
@@ -195,3 +195,8 @@ def test_the_ledger_asks_which_call_a_tool_message_answers() -> None:
 @pytest.mark.parametrize("status", ["partial", "cancelled", "error"])
 def test_a_message_in_the_making_may_break_any_rule(status: str) -> None:
     assert validate(Message(role="user", content=[ToolResultPart()], status=status), "ledger") == ()
+
+
+def test_a_profile_that_there_is_not_is_refused_and_not_taken_for_the_lenient_one() -> None:
+    with pytest.raises(ShapeError, match="no such profile"):
+        validate(Message(role="user", content=[]), "Ledger")  # type: ignore[arg-type]
