@@ -61,12 +61,17 @@ class Effect(StrEnum):
 
 
 EDITS: Final = frozenset({Effect.STRIP_TOOL, Effect.REDACT, Effect.REWRITE})
-_FIELDS: Final = frozenset({"rule", "code", "reason", "detail"})
+REPLACEMENTS: Final = frozenset({"mask", "hash", "drop", "token"})  # what can stand where `redact` removed something
 ENGINE_RULE: Final = "engine"
 SESSION_RULE: Final = "session"
 BAD_EFFECT: Final = "policy.bad-effect"
 OUTAGE_RULES: Final = (ENGINE_RULE, SESSION_RULE)
-"""Who speaks when policy could not be asked: a refusal by nobody else is an outage, not a verdict."""
+"""The rules in a decision when policy could not be asked: where no other refuses, it is an outage and no verdict."""
+_VERDICTS: Final = (Verdict.DENY, Verdict.REQUIRE_APPROVAL, Verdict.WARN, Verdict.ALLOW)  # the strictest first
+_ACTIONS: Final = (Action.REFUSE, Action.SUSPEND, Action.FORWARD_MODIFIED, Action.FORWARD)  # the strictest first
+_FIELDS: Final = frozenset({"rule", "code", "reason", "detail"})  # of a member of any effect; others are its own
+_EFFECT_NAMES: Final = frozenset(effect.value for effect in Effect)
+_NO_EFFECTS: Final[dict[str, list[Any]]] = {name: [] for name in _EFFECT_NAMES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,10 +285,6 @@ def _hits(value: Any, rules: Mapping[str, RuleFacts], kind: ViewKind) -> tuple[H
     return tuple(hits)
 
 
-_EFFECT_NAMES: Final = frozenset(effect.value for effect in Effect)
-_NO_EFFECTS: Final[dict[str, list[Any]]] = {name: [] for name in _EFFECT_NAMES}
-
-
 def _hit(item: Any, effect: Effect, rules: Mapping[str, RuleFacts], kind: ViewKind) -> Hit:
     if not isinstance(item, dict):
         return _BAD_RESULT
@@ -349,9 +350,6 @@ def _is_span(span: Any) -> bool:
     )
 
 
-REPLACEMENTS: Final = frozenset({"mask", "hash", "drop", "token"})
-
-
 def verdict_of(hits: Iterable[Hit]) -> Verdict:
     """What the hits say together: deny before approval before warn before allow [DEC-2]."""
     effects = {hit.effect for hit in hits}
@@ -402,7 +400,7 @@ _line: Final = maker(
 
 def stronger(left: Action, right: Action) -> Action:
     """The action that lets less through."""
-    return min(left, right, key=_STRENGTH.index)
+    return min(left, right, key=_ACTIONS.index)
 
 
 def stage_hits(stages: Iterable[StageRecord]) -> tuple[Hit, ...]:
@@ -419,7 +417,7 @@ def with_stages(
     """
     for stage in stages:
         if stage.hit is not None:
-            verdict = min(verdict, verdict_of([stage.hit]), key=_SEVERITY.index)
+            verdict = min(verdict, verdict_of([stage.hit]), key=_VERDICTS.index)
             hits = without_wishes([stage.hit]) if approved else (stage.hit,)
             action = stronger(action, action_of(hits, Mode.ENFORCE if stage.closed else mode))
     return verdict, action
@@ -430,13 +428,9 @@ def without_wishes(hits: Iterable[Hit]) -> tuple[Hit, ...]:
     return tuple(hit for hit in hits if hit.effect is not Effect.REQUIRE_APPROVAL)
 
 
-_STRENGTH: Final = (Action.REFUSE, Action.SUSPEND, Action.FORWARD_MODIFIED, Action.FORWARD)
-_SEVERITY: Final = (Verdict.DENY, Verdict.REQUIRE_APPROVAL, Verdict.WARN, Verdict.ALLOW)
-
-
 def overall(views: Iterable[ViewDecision], coverage: Coverage) -> tuple[Verdict, Action]:
     """The verdict and action of the whole: the strongest of any view; without full coverage nothing is forwarded."""
     listed = list(views)
-    verdict = min((view.verdict for view in listed), key=_SEVERITY.index, default=Verdict.DENY)
-    action = min((view.outcome for view in listed), key=_STRENGTH.index, default=Action.REFUSE)
+    verdict = min((view.verdict for view in listed), key=_VERDICTS.index, default=Verdict.DENY)
+    action = min((view.outcome for view in listed), key=_ACTIONS.index, default=Action.REFUSE)
     return (verdict, action) if coverage.full else (Verdict.DENY, Action.REFUSE)
