@@ -30,7 +30,7 @@ from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
 from pipeline.provenance import Origin
 from pipeline.rule_exceptions import Excuses
-from pipeline.settled import NOTHING, Basis, Labels, Section, Settled, depends_on_later
+from pipeline.settled import NOTHING, Labels, PassBasis, Section, Settled, depends_on_later
 from pipeline.stage import Traffic
 from pipeline.stamping import Brought, added_labels
 from pipeline.unchanged import same_start, unchanged
@@ -214,11 +214,11 @@ class Judge:
 
     # -- what is taken over --------------------------------------------------------------------------------------------
 
-    def _basis(self, value: Traffic, session: SessionFacts, law: Law) -> Basis:
+    def _basis(self, value: Traffic, session: SessionFacts, law: Law) -> PassBasis:
         if not isinstance(value, Request):  # nothing is taken over from it
-            return trusted(Basis, session={}, excuses=(), lifted=session.lifted, data=None)
+            return trusted(PassBasis, session={}, excuses=(), lifted=session.lifted, data=None)
         count, read = len(value.messages), self._read_of(session)
-        return Basis(session=read, excuses=law.excuses.active, lifted=session.lifted, data=law.data.upto(count))
+        return PassBasis(session=read, excuses=law.excuses.active, lifted=session.lifted, data=law.data.upto(count))
 
     def _read_of(self, session: SessionFacts) -> dict[str, bytes]:
         """For each kind of view whose rules read of the session, what they read."""
@@ -226,7 +226,7 @@ class Judge:
         read = {paths: to_bytes([_at(block, path) for path in paths]) for paths in set(self._reads.values())}
         return {kind: read[paths] for kind, paths in self._reads.items()}
 
-    def _start(self, value: Traffic, law: Law, basis: Basis, kept: Settled | None, same: int | None) -> Start:
+    def _start(self, value: Traffic, law: Law, basis: PassBasis, kept: Settled | None, same: int | None) -> Start:
         if kept is None or not isinstance(value, Request) or kept.basis.excuses != basis.excuses:
             return _ANEW
         messages = kept.messages.upto(unchanged(kept.messages.items, tuple(value.messages)) if same is None else same)
@@ -296,7 +296,7 @@ class Judge:
     def _judged(
         self,
         value: Traffic,
-        basis: Basis,
+        basis: PassBasis,
         start: Start,
         lines: _Lines,
         trail: Trail | None,
@@ -339,7 +339,7 @@ class Judge:
         )
 
     def _labels(
-        self, value: Traffic, basis: Basis, start: Start, hit: Sequence[ViewDecision], *, is_same: bool
+        self, value: Traffic, basis: PassBasis, start: Start, hit: Sequence[ViewDecision], *, is_same: bool
     ) -> tuple[Labels, Brought]:
         """The labels that rules added to messages that are taken over."""
         settled = start.settled
@@ -350,7 +350,7 @@ class Judge:
     def _settled(
         self,
         value: Request,
-        basis: Basis,
+        basis: PassBasis,
         start: Start,
         lines: _Lines,
         trail: Trail | None,

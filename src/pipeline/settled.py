@@ -114,7 +114,7 @@ def _is_loose(line: ViewDecision) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
+class PassBasis:
     """What one pass was judged by, besides the policies and the messages themselves.
 
     Attributes:
@@ -141,7 +141,7 @@ class Settled:
         gone: what edits took out of messages.
     """
 
-    basis: Basis
+    basis: PassBasis
     tools: Section
     messages: Section
     trail: object | None = None
@@ -235,4 +235,4 @@ def depends_on_later(hits: Iterable[Hit]) -> bool:
     return any(hit.effect in EDITS and hit.enforced and hit.fields.get("replacement") == "token" for hit in hits)
 
 
-__all__ = ["NOTHING", "Basis", "Keeping", "Section", "Settled", "Turn", "depends_on_later"]
+__all__ = ["NOTHING", "Keeping", "PassBasis", "Section", "Settled", "Turn", "depends_on_later"]
