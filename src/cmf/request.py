@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import ArgsKwargs
 
 from cmf.content import Messages, TextPart
-from cmf.enums import Role, StopReason
+from cmf.enums import ContentType, Role, StopReason
 from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage
 from cmf.frozen import JsonObject
@@ -58,7 +58,10 @@ SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
 
 @value
 class Request(Value):
-    """One request to a model. `model` is `<provider>:<model>`, or what the client said where no route is known yet."""
+    """One request to a model. `model` is `<provider>:<model>`, or what the client said where no route is known yet.
+
+    Parts of `critical_kinds` may be lost in no format: what cannot carry one refuses the request [A13].
+    """
 
     model: Str | None = None
     messages: Messages = ()
@@ -71,6 +74,7 @@ class Request(Value):
     stream: Flag | None = None
     extra: JsonObject | None = None
     session_id: Str | None = None
+    critical_kinds: tuple[ContentType, ...] = ()
     provider_raw: Layout | None = dataclasses.field(
         default=None, init=False, compare=False, repr=False, metadata={"dump": False}
     )
@@ -92,6 +96,7 @@ class Request(Value):
             stream: bool | None = None,
             extra: JsonObject | None = None,
             session_id: str | None = None,
+            critical_kinds: Sequence[ContentType] = (),
         ) -> None: ...
 
     @model_validator(mode="before")

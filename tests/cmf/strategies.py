@@ -13,6 +13,7 @@ from cmf import (
     AudioPart,
     Choice,
     CompletionExtension,
+    ContentType,
     ConversationContext,
     DataPolicy,
     DelegationExtension,
@@ -302,6 +303,7 @@ requests = built(
     _stream=st.booleans(),
     _extra=extra,
     _session_id=text,
+    _critical_kinds=st.lists(st.sampled_from(ContentType), max_size=2),
 )
 responses = built(
     Response,

@@ -13,7 +13,7 @@ from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import Fields, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
-from cmf.adapters.loss import drop, drop_foreign_extras
+from cmf.adapters.loss import drop, drop_foreign_extras, minding
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
@@ -70,6 +70,7 @@ class AiSdkAdapter:
             shape = {**shape, **layout.shape}
         return with_layout(request, Layout(format=FORMAT, shape=FrozenDict(shape))) if shape else request
 
+    @minding
     def to_wire(self, request: Request) -> Any:
         """The request in this format.
 

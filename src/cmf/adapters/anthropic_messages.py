@@ -12,6 +12,7 @@ from cmf.adapters.anthropic_messages_stream import Fold, Hearing, events_of
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
+from cmf.adapters.loss import minding
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities, lookup
@@ -31,6 +32,7 @@ class AnthropicMessagesAdapter:
         """The canonical request; also of a body for counting tokens. Keeps the `anthropic-*` headers."""
         return decode_request(body, model=model, headers=headers)
 
+    @minding
     def to_wire(self, request: Request) -> dict[str, Any]:
         """The body of the request."""
         return encode_request(request)

@@ -17,6 +17,7 @@ from cmf.adapters.chat_completions_stream import Ear, events_of
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
 from cmf.adapters.layout import envelope_layout, respell, respell_envelope, spelled, with_layout
+from cmf.adapters.loss import minding
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities, lookup
@@ -78,6 +79,7 @@ class ChatCompletions:
     def _alone(self, group: Sequence[Message]) -> Any:
         return wire_messages(group[0], self._dialect, CallIds())[0]
 
+    @minding
     def to_wire(self, request: Request) -> Any:
         """The request in this format; what it cannot say is dropped with a record, or refused [C8]."""
         body = respell_envelope(

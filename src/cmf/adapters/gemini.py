@@ -16,6 +16,7 @@ from cmf.adapters.gemini_parts import FORMAT
 from cmf.adapters.gemini_request import decode_request, encode_request
 from cmf.adapters.gemini_response import decode_response, encode_response
 from cmf.adapters.gemini_stream import Ear, fold_events, wire_events
+from cmf.adapters.loss import minding
 from cmf.adapters.strangers import is_stranger, told
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
@@ -39,6 +40,7 @@ class GeminiAdapter:
         """The canonical request of a body and the `model` in its path; the two may not name different ones [GEM-1]."""
         return decode_request(body, model)
 
+    @minding
     def to_wire(self, request: Request) -> Any:
         """The request's body; UnsupportedError for arguments, files or tools that Gemini cannot take."""
         return encode_request(request)

@@ -6,17 +6,21 @@ Spec: docs/spec/adapters.md [ADP-10], [ADP-11]; seed 000 §4.2.2 and §7.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import wraps
+from typing import Any, Final, TypeVar
 
 from cmf.errors import LossyProjectionError
 from cmf.message import Message
 from cmf.request import Request, Response
+from cmf.value import replace
 
 _log: Final = logging.getLogger("cmf.adapters")
+_A = TypeVar("_A")
+_W = TypeVar("_W")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,23 @@ class Loss:
 
 
 _collector: ContextVar[list[Loss] | None] = ContextVar("losses", default=None)
+_critical: ContextVar[tuple[str, ...]] = ContextVar("critical", default=())
+
+
+def minding(to_wire: Callable[[_A, Request], _W]) -> Callable[[_A, Request], _W]:
+    """An adapter's `to_wire` that minds which kinds of parts the request calls critical."""
+
+    @wraps(to_wire)
+    def minded(adapter: _A, request: Request) -> _W:
+        if not request.critical_kinds:
+            return to_wire(adapter, request)
+        token = _critical.set(request.critical_kinds)
+        try:
+            return to_wire(adapter, replace(request, critical_kinds=()))
+        finally:
+            _critical.reset(token)
+
+    return minded
 
 
 @contextmanager
@@ -48,9 +69,10 @@ def drop(adapter: str, block_type: str, reason: str, *, message: Message | None 
     """Record that a block is not carried over.
 
     Raises:
-        LossyProjectionError: `critical`, or the message says so in `extensions.meta.properties["critical"]`.
+        LossyProjectionError: `critical`, or the message says so in `extensions.meta.properties["critical"]`, or the
+            request in `critical_kinds`.
     """
-    if critical or (message is not None and is_critical(message)):
+    if critical or block_type in _critical.get() or (message is not None and is_critical(message)):
         raise LossyProjectionError(
             f"{adapter} cannot express a critical {block_type} block: {reason}",
             hint="route to a target that can, or lift the mark",

@@ -14,7 +14,7 @@ from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import CUT, arriving
 from cmf.adapters.fields import extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
-from cmf.adapters.loss import drop, drop_foreign_extras
+from cmf.adapters.loss import drop, drop_foreign_extras, minding
 from cmf.adapters.mcp_blocks import FORMAT
 from cmf.adapters.mcp_calls import ENTRY, Said
 from cmf.adapters.mcp_message import One, read, write
@@ -60,6 +60,7 @@ class McpAdapter:
         layout = envelope_layout(_plain_request(request), raw, format_name=FORMAT)
         return request if layout is None else with_layout(request, layout)
 
+    @minding
     def to_wire(self, request: Request) -> Any:
         """The JSON-RPC message or batch; a request of another format becomes a call, a read, or a completion.
 

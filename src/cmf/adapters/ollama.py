@@ -12,6 +12,7 @@ from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import extra_of
 from cmf.adapters.layout import apply, said, with_layout
+from cmf.adapters.loss import minding
 from cmf.adapters.ollama_decode import (
     FORMAT,
     NOTE,
@@ -59,6 +60,7 @@ class OllamaAdapter:
             del plain["messages"]
         return with_layout(request, layout_of(plain, envelope, "$"))
 
+    @minding
     def to_wire(self, request: Request) -> Any:
         """The request's body; UnsupportedError for media, tools or a tool choice that Ollama cannot take."""
         body = encode_envelope(request)

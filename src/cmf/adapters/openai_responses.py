@@ -12,7 +12,7 @@ from typing import Any, Final
 from cmf.adapters import layout, openai_responses_stream, tokens
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
-from cmf.adapters.loss import drop_foreign_extras
+from cmf.adapters.loss import drop_foreign_extras, minding
 from cmf.adapters.openai_responses_decode import decode_answer, decode_envelope
 from cmf.adapters.openai_responses_encode import encode_answer, encode_envelope
 from cmf.adapters.openai_responses_fold import fold
@@ -64,6 +64,7 @@ class OpenAIResponsesAdapter:
         spelt = layout.envelope_layout(encode_envelope(request), _outside(frozen), format_name=FORMAT)
         return layout.with_layout(replace(request, messages=tuple(messages)), spelt)
 
+    @minding
     def to_wire(self, request: Request) -> dict[str, Any]:
         """The request body.
 

@@ -140,6 +140,25 @@ def _critical_problem(request: Request, target: str, losses: list[Loss]) -> str:
     return "a critical message lost a block"
 
 
+@pytest.mark.spec("ADP-11")
+@pytest.mark.parametrize("target", FORMATS)
+def test_a_kind_that_the_request_calls_critical_is_carried_or_refused(target: str) -> None:
+    """The reasoning has no sign of whose it is: the formats that have a place for it carry it, the others drop it."""
+    said = Message(role=Role.ASSISTANT, content=[ThinkingPart(text="hm"), TextPart(text="so")])
+    asked = Message(role=Role.USER, content=[TextPart(text="and?")])
+    request = Request(model="m", messages=[asked, said, asked])
+    with collecting() as losses:
+        body = get(target).to_wire(request)
+
+    lossy = request.with_options(critical_kinds=["thinking"])
+    if any(loss.block_type == "thinking" for loss in losses):
+        with pytest.raises(LossyProjectionError):
+            get(target).to_wire(lossy)
+    else:
+        assert get(target).to_wire(lossy) == body
+    assert get(target).to_wire(request.with_options(critical_kinds=["video"])) == body
+
+
 @pytest.mark.spec("ADP-10")
 @pytest.mark.spec("ADP-11")
 @pytest.mark.proof
