@@ -14,6 +14,7 @@ TUTORIALS = [DOCS / "tutorial.md", DOCS / "audit.md", *sorted((DOCS / "coming-fr
 
 
 @pytest.mark.native
+@pytest.mark.no_cover
 @pytest.mark.parametrize("document", TUTORIALS, ids=lambda path: str(path.relative_to(DOCS)))
 def test_every_step_comes_out_as_shown(document: Path, tmp_path: Path) -> None:
     reader = Reader(tmp_path)

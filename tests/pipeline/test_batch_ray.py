@@ -34,6 +34,7 @@ def test_an_extra_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.spec("BAT-5")
 def test_an_impact_comes_to_the_same_on_ray(tmp_path: Path) -> None:
     base, head = (
@@ -57,6 +58,7 @@ def test_an_impact_comes_to_the_same_on_ray(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.spec("BAT-4")
 def test_the_page_about_batches_does_what_it_shows(tmp_path: Path) -> None:
     """Its last block asks Ray, and holds its rows against those that were made without it."""

@@ -292,6 +292,15 @@ def test_a_log_whose_public_key_is_none_proves_nothing(kept: Kept, tmp_path: Pat
     engine.dispose()
 
 
+@pytest.mark.spec("AUD-31")
+def test_a_log_that_is_not_as_its_opening_says_is_a_problem(kept: Kept, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.sqlite3"
+    shutil.copyfile(kept.file, copy)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("UPDATE logs SET opened_at = opened_at + 1")
+    assert codes(kept.checked(copy)) == {"log.changed"}
+
+
 @pytest.mark.spec("AUD-40")
 def test_only_what_is_on_record_as_erased_may_be_gone(tmp_path: Path) -> None:
     with Store.at(tmp_path / "s.sqlite3") as store:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli.commands import app
 
-pytestmark = [pytest.mark.chromium, pytest.mark.native, pytest.mark.slow]
+pytestmark = [pytest.mark.chromium, pytest.mark.native, pytest.mark.slow, pytest.mark.no_cover]
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> javascript:alert(3) \u202etxt.exe\u2066 https://evil.example/x.png"
 

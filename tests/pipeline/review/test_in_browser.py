@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from pipeline.cli.commands import app
 from pipeline.store.database import Store
 
-pytestmark = [pytest.mark.chromium, pytest.mark.native, pytest.mark.slow]
+pytestmark = [pytest.mark.chromium, pytest.mark.native, pytest.mark.slow, pytest.mark.no_cover]
 
 PAGES = ("/sessions", "/sessions?q=needs:review", "/decisions", "/approvals", "/signoffs", "/policies", "/integrity")
 MORE = ("/charts", "/sign?q=verdict:deny", "/nowhere", "/sessions?q=nonsense")
