@@ -61,9 +61,9 @@ def parse_table(text: str) -> CapabilityTable:
     try:
         body = yaml.safe_load(text)
     except yaml.YAMLError:
-        raise ShapeError("the capability table is not YAML", path="$") from None
+        raise ShapeError("the capability table is not YAML", path="$", hint="see cmf/models.yaml for one") from None
     if not isinstance(body, dict) or not isinstance(body.get("formats"), dict) or "version" not in body:
-        raise ShapeError("a capability table has `version` and `formats`", path="$")
+        raise ShapeError("a capability table has `version` and `formats`", path="$", hint="see cmf/models.yaml for one")
     shared = body.get("profiles", {})
     formats = {
         name: {pattern: _entry(entry, shared, f"$.formats.{name}.{pattern}") for pattern, entry in models.items()}
@@ -74,11 +74,11 @@ def parse_table(text: str) -> CapabilityTable:
 
 def _entry(entry: Any, shared: Mapping[str, Any], path: str) -> ModelCapabilities:
     if not isinstance(entry, dict):
-        raise ShapeError("not a declaration", path=path)
+        raise ShapeError("not a declaration", path=path, hint="write an object: see cmf/models.yaml")
     fields = dict(entry)
     base = fields.pop("like", None)
     if base is not None and base not in shared:
-        raise ShapeError("no such profile", path=f"{path}.like")
+        raise ShapeError("no such profile", path=f"{path}.like", hint="name one that the table has under `profiles`")
     declared: ModelCapabilities = ModelCapabilities.model_validate({**shared.get(base, {}), **fields})
     return declared
 

@@ -168,7 +168,9 @@ def freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
         return value
     if kind is float:
         if not math.isfinite(value):
-            raise ShapeError("a number must be finite", code="shape.not-finite")
+            raise ShapeError(
+                "a number must be finite", code="shape.not-finite", hint="leave it out, or send it as text"
+            )
         return value
     if _depth == 0:
         raise _too_deep()
@@ -194,7 +196,11 @@ def freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
         return array
     if isinstance(value, str):
         return freeze(str.__str__(value))
-    raise ShapeError(f"{kind.__name__} is not a JSON type", code="shape.not-json")
+    raise ShapeError(
+        f"{kind.__name__} is not a JSON type",
+        code="shape.not-json",
+        hint="use text, numbers, true, false, null, lists and objects",
+    )
 
 
 def _too_deep() -> ShapeError:
@@ -310,7 +316,7 @@ def _checked_text(text: str) -> str:
 
 def _checked_key(key: Any) -> str:
     if not isinstance(key, str):
-        raise ShapeError("an object's keys must be strings", code="shape.not-json")
+        raise ShapeError("an object's keys must be strings", code="shape.not-json", hint="turn the keys into strings")
     if type(key) is not str:
         key = str.__str__(key)  # what it holds, whatever it says of itself
     return key if key.isascii() else _checked_text(key)

@@ -81,7 +81,9 @@ def redraw(raw: bytes, media_type: str, *, accepted: Collection[str], limits: Im
     if media_type not in READABLE:
         raise MediaError("not an image type that is read here", code="media.unreadable-type", hint="send PNG or JPEG")
     if not any(kind in accepted for kind in WRITABLE):
-        raise MediaError("the target takes no image type that is written here", code="media.not-accepted")
+        raise MediaError(
+            "the target takes no image type that is written here", code="media.not-accepted", hint="ask another model"
+        )
     if media_type == "image/jpeg" and raw.count(b"\xff\xda") > MAX_JPEG_SCANS:
         raise MediaError(f"more than {MAX_JPEG_SCANS} scans", code="media.too-many-scans", hint="save it anew")
     try:

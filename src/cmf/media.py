@@ -70,7 +70,9 @@ def bytes_of(part: MediaPart) -> bytes:
     if part.type == "url" and text[:5].lower() == "data:":
         head, _, text = text.partition(",")
         if not head.lower().endswith(";base64"):
-            raise MediaError("a data URL that is not base64", code="media.not-base64")
+            raise MediaError(
+                "a data URL that is not base64", code="media.not-base64", hint="encode it as data:<type>;base64,<data>"
+            )
     elif part.type != "base64":
         raise MediaError("the bytes are not in the message", code="media.not-resolved", hint="resolve it first")
     return _decoded(text)
@@ -109,7 +111,11 @@ class _Preparation:
         raw = bytes_of(part)
         kind = self._true_type(raw, _declared(part))
         if not kind.startswith(_KINDS[type(part)]):
-            raise MediaError(f"{kind} is not a kind of {part.content_type.value}", code="media.wrong-kind")
+            raise MediaError(
+                f"{kind} is not a kind of {part.content_type.value}",
+                code="media.wrong-kind",
+                hint="send it in the part for its kind",
+            )
         if isinstance(part, ImagePart):
             data, kind = self._image(raw, kind)
         else:
@@ -127,14 +133,24 @@ class _Preparation:
 
     def _true_type(self, raw: bytes, declared: str | None) -> str:
         if not raw:
-            raise MediaError("no bytes", code="media.empty")
+            raise MediaError("no bytes", code="media.empty", hint="send the bytes, or leave the part out")
         if len(raw) > self._limits.max_bytes:
-            raise MediaError(f"more than {self._limits.max_bytes} bytes", code="media.too-large")
+            raise MediaError(
+                f"more than {self._limits.max_bytes} bytes",
+                code="media.too-large",
+                hint="send a smaller one, or raise MediaLimits.max_bytes",
+            )
         kind = binary.sniff(raw)
         if kind is None:
-            raise MediaError("the bytes are of no known type", code="media.unknown-type")
+            raise MediaError(
+                "the bytes are of no known type", code="media.unknown-type", hint="convert it to a type that is known"
+            )
         if declared is not None and not binary.agrees(declared, kind):
-            raise MediaError(f"the bytes are {kind}, not what was declared", code="media.type-mismatch")
+            raise MediaError(
+                f"the bytes are {kind}, not what was declared",
+                code="media.type-mismatch",
+                hint="declare the type that the bytes have",
+            )
         return kind
 
     def _image(self, raw: bytes, kind: str) -> tuple[bytes, str]:
@@ -149,7 +165,7 @@ class _Preparation:
 def _decoded(text: str) -> bytes:
     raw = binary.decoded(text)
     if raw is None:
-        raise MediaError("the data is not base64", code="media.not-base64")
+        raise MediaError("the data is not base64", code="media.not-base64", hint="encode the bytes as base64")
     return raw
 
 

@@ -84,9 +84,11 @@ def parse_table(text: str) -> PriceTable:
     try:
         body = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  (BaseLoader builds text, lists and dicts only)
     except yaml.YAMLError:
-        raise ShapeError("the price table is not YAML", path="$") from None
+        raise ShapeError("the price table is not YAML", path="$", hint="see cmf/prices.yaml for one") from None
     if not isinstance(body, dict) or not isinstance(body.get("models"), dict) or not body.get("pricing_version"):
-        raise ShapeError("a price table has `pricing_version` and `models`", path="$")
+        raise ShapeError(
+            "a price table has `pricing_version` and `models`", path="$", hint="see cmf/prices.yaml for one"
+        )
     prices = {name: _price(entry, f"$.models.{name}") for name, entry in body["models"].items()}
     return PriceTable(version=body["pricing_version"], prices=prices)
 
@@ -104,7 +106,9 @@ def _price(entry: Any, path: str) -> Price:
         raise ShapeError("not a price entry", path=path, hint=f"use {', '.join(_RATES.values())}")
     rates = {name: _rate(entry[key], f"{path}.{key}") for name, key in _RATES.items() if key in entry}
     if not {"input", "output"} <= set(rates):
-        raise ShapeError("a price needs an input and an output rate", path=path)
+        raise ShapeError(
+            "a price needs an input and an output rate", path=path, hint="give both, in US dollars per million tokens"
+        )
     return Price(
         input=rates["input"],
         output=rates["output"],
@@ -117,9 +121,13 @@ def _rate(text: Any, path: str) -> Decimal:
     try:
         rate = Decimal(text)
     except (InvalidOperation, TypeError, ValueError):
-        raise ShapeError("a rate must be a number", path=path) from None
+        raise ShapeError(
+            "a rate must be a number", path=path, hint="write US dollars per million tokens: 2.50"
+        ) from None
     if not rate.is_finite() or rate < 0:
-        raise ShapeError("a rate must be a finite number, at least 0", path=path)
+        raise ShapeError(
+            "a rate must be a finite number, at least 0", path=path, hint="write US dollars per million tokens: 2.50"
+        )
     return rate
 
 

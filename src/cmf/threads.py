@@ -61,7 +61,9 @@ def path_to_root(messages: Iterable[Message], leaf_id: str) -> list[Message]:
         if message is None:
             raise ShapeError("a message's parent is missing", code="threads.missing", hint="give the whole tree")
         if at in seen:
-            raise ShapeError("the parents form a cycle", code="threads.cycle")
+            raise ShapeError(
+                "the parents form a cycle", code="threads.cycle", hint="let each message follow an earlier one"
+            )
         seen.add(at)
         branch.append(message)
         at = message.parent_id
@@ -78,7 +80,9 @@ def linearise(messages: Sequence[Message], choose: Mapping[str | None, str] | No
     at: str | None = None
     while step := children(messages, at):
         if len(branch) > len(messages):
-            raise ShapeError("the parents form a cycle", code="threads.cycle")
+            raise ShapeError(
+                "the parents form a cycle", code="threads.cycle", hint="let each message follow an earlier one"
+            )
         branch.append(_chosen(step, (choose or {}).get(at)))
         at = branch[-1].id
         if at is None:
@@ -94,7 +98,11 @@ def _chosen(siblings: Sequence[Message], wanted: str | None) -> Message:
     for message in siblings:
         if message.id == wanted:
             return message
-    raise ShapeError("the chosen message is no child of that parent", code="threads.missing")
+    raise ShapeError(
+        "the chosen message is no child of that parent",
+        code="threads.missing",
+        hint="choose by the id of one of its children",
+    )
 
 
 # -- the agent-threads form --------------------------------------------------------------------------------------------
@@ -120,7 +128,7 @@ def from_agent_threads(body: Any, path: str = "$") -> Message:
         raise ShapeError("not an agent-threads message", path=path, hint="it has `role` and `parts`")
     metadata = body.get("metadata")
     if not isinstance(metadata, dict) or type(metadata.get("schemaVersion")) is not int:
-        raise ShapeError("metadata needs a schemaVersion", path=f"{path}.metadata.schemaVersion")
+        raise ShapeError("metadata needs a schemaVersion", path=f"{path}.metadata.schemaVersion", hint="write 1")
     if metadata["schemaVersion"] > SCHEMA_VERSION:
         raise SchemaVersionError(
             f"agent-threads version {metadata['schemaVersion']} is newer than {SCHEMA_VERSION}",
@@ -164,7 +172,7 @@ def _moment(text: Any, path: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise ShapeError("not an ISO 8601 time", path=path) from None
+        raise ShapeError("not an ISO 8601 time", path=path, hint="write 2026-01-31T09:00:00Z") from None
     return moment if moment.tzinfo is not None else None
 
 

@@ -111,7 +111,10 @@ def _check_tool_choice(request: Request) -> None:
         return
     if choice.name not in {tool.name for tool in request.tools}:
         raise EffectError(
-            "the tool choice names a tool that policy removed", path="request", code="effect.tool-choice-stripped"
+            "the tool choice names a tool that policy removed",
+            path="request",
+            code="effect.tool-choice-stripped",
+            hint="let the request choose another tool",
         )
 
 
@@ -171,7 +174,12 @@ _STRICT: Final = ("drop", "mask", "token", "hash")
 def _cut(text: str, spans: list[tuple[int, int, str]], path: str, replacer: Replacer) -> str:
     for start, end, how in spans:
         if end > len(text):
-            raise EffectError("a span ends past the text", path=path, code="effect.span-outside")
+            raise EffectError(
+                "a span ends past the text",
+                path=path,
+                code="effect.span-outside",
+                hint="spans are offsets in input.content",
+            )
         text = text[:start] + replacer(text[start:end], how) + text[end:]
     return text
 
@@ -193,7 +201,9 @@ def _redact_spans(part: Part, spans: list[tuple[int, int, str]], path: str, repl
         case ToolResultPart():
             return _redact_result(part, spans, path, replacer)
         case _:
-            raise EffectError(f"{type(part).__name__} has no text to cut", path=path, code="effect.no-text")
+            raise EffectError(
+                f"{type(part).__name__} has no text to cut", path=path, code="effect.no-text", hint="deny it instead"
+            )
 
 
 def _redact_result(part: ToolResultPart, spans: list[tuple[int, int, str]], path: str, replacer: Replacer) -> Part:
@@ -205,7 +215,12 @@ def _redact_result(part: ToolResultPart, spans: list[tuple[int, int, str]], path
     try:
         return _edited_part(part, content=freeze(loads(text)))
     except CmfError as error:
-        raise EffectError("cutting there would break the JSON", path=path, code="effect.breaks-json") from error
+        raise EffectError(
+            "cutting there would break the JSON",
+            path=path,
+            code="effect.breaks-json",
+            hint="cut inside the quotes of a string",
+        ) from error
 
 
 def _edited_part(part: Part, **fields: Any) -> Part:
@@ -231,12 +246,19 @@ def _redact_pointer(part: Any, pointer: str, how: str, path: str, replacer: Repl
     if tokens[:2] == ["properties", "extra"] and getattr(part, "extra", None) is not None and len(tokens) > 2:
         extra = _at(thaw(part.extra), tokens[2:], lambda _: _GONE, path)
         return replace(part, extra=FrozenDict(extra) or None)
-    raise EffectError("this pointer cannot be redacted", path=path, code="effect.bad-pointer")
+    raise EffectError(
+        "this pointer cannot be redacted",
+        path=path,
+        code="effect.bad-pointer",
+        hint="name /arguments/… of a call, or /properties/extra/…",
+    )
 
 
 def _rewritten(part: Any, pointer: str, value: Any, path: str) -> Any:
     if not isinstance(part, ToolCallPart | PromptRequestPart):
-        raise EffectError("only arguments can be rewritten", path=path, code="effect.bad-pointer")
+        raise EffectError(
+            "only arguments can be rewritten", path=path, code="effect.bad-pointer", hint="redact it instead"
+        )
     return _edit_arguments(part, _tokens(pointer)[1:], lambda _: value, path, adds=True)
 
 
@@ -249,7 +271,9 @@ def _edit_arguments(
     adds: bool = False,
 ) -> Any:
     if part.arguments is None:
-        raise EffectError("the call has no readable arguments", path=path, code="effect.no-arguments")
+        raise EffectError(
+            "the call has no readable arguments", path=path, code="effect.no-arguments", hint="deny it instead"
+        )
     return part.edited(arguments=FrozenDict(_at(thaw(part.arguments), tokens, change, path, adds=adds)))
 
 
@@ -280,7 +304,9 @@ def _step(holder: Any, token: str, path: str) -> Any:
         return holder[token]
     if isinstance(holder, list) and token.isdecimal() and int(token) < len(holder):
         return holder[int(token)]
-    raise EffectError("a pointer names nothing", path=path, code="effect.bad-pointer")
+    raise EffectError(
+        "a pointer names nothing", path=path, code="effect.bad-pointer", hint="look whether it is there first"
+    )
 
 
 def _text(value: Any) -> str:

@@ -105,11 +105,15 @@ class Fetcher:
                 addresses = await self._addresses(target)
                 return await self._body(target, addresses)
         except TimeoutError:
-            raise MediaError("the URL took too long", code="media.timeout") from None
+            raise MediaError(
+                "the URL took too long", code="media.timeout", hint="try again, or raise media.timeout_seconds"
+            ) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(error, MediaError):
                 raise
-            raise MediaError("the URL cannot be reached", code="media.unreachable") from None
+            raise MediaError(
+                "the URL cannot be reached", code="media.unreachable", hint="try again, or check the URL"
+            ) from None
 
     def _target(self, url: str) -> _Target:
         """The URL in its one spelling, if it is allowed; what was matched is what is fetched."""
@@ -129,9 +133,13 @@ class Fetcher:
         except ValueError:
             addresses = list(await self._resolve(target.host, target.port))
         if not addresses:
-            raise MediaError("the host has no address", code="media.unresolvable")
+            raise MediaError("the host has no address", code="media.unresolvable", hint="check the name of the host")
         if not all(self._may_reach(address) for address in addresses):
-            raise MediaError("the host is not in public address space", code="media.address-refused")
+            raise MediaError(
+                "the host is not in public address space",
+                code="media.address-refused",
+                hint="list its network in media.inner_networks, if it is yours",
+            )
         return addresses
 
     def _may_reach(self, text: str) -> bool:
@@ -158,9 +166,15 @@ class Fetcher:
             if 300 <= answer.status < 400:
                 raise MediaError("the URL redirects", code="media.redirected", hint="name the URL that it leads to")
             if answer.status != 200:
-                raise MediaError(f"the URL answers with {answer.status}", code="media.not-served")
+                raise MediaError(
+                    f"the URL answers with {answer.status}",
+                    code="media.not-served",
+                    hint="name a URL that answers with 200",
+                )
             if answer.headers.get("Content-Encoding", "identity") != "identity":
-                raise MediaError("the body is compressed", code="media.encoded")
+                raise MediaError(
+                    "the body is compressed", code="media.encoded", hint="have it served without Content-Encoding"
+                )
             return await self._read(answer)
 
     async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
@@ -169,7 +183,11 @@ class Fetcher:
         async for chunk in answer.content.iter_chunked(_READ_BYTES):
             body += chunk
             if len(body) > limit:
-                raise MediaError(f"more than {limit} bytes", code="media.too-large")
+                raise MediaError(
+                    f"more than {limit} bytes",
+                    code="media.too-large",
+                    hint="name a smaller one, or raise media.max_bytes",
+                )
         return bytes(body)
 
 
@@ -214,5 +232,7 @@ async def _system_resolve(host: str, port: int) -> list[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
-        raise MediaError("the host has no address", code="media.unresolvable") from None
+        raise MediaError(
+            "the host has no address", code="media.unresolvable", hint="check the name of the host"
+        ) from None
     return [str(address[0]) for *_, address in found]

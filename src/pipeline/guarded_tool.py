@@ -187,7 +187,12 @@ class ToolCall:
                 continue
             if name not in left:
                 # Taken out by policy: the function's own default would be something that nobody judged.
-                raise CallError("policy left an argument out", path=f"$.arguments.{name}", code="guard.no-argument")
+                raise CallError(
+                    "policy left an argument out",
+                    path=f"$.arguments.{name}",
+                    code="guard.no-argument",
+                    hint="drop only what has a default",
+                )
             value = self._made(name, left.pop(name))
             bound[name] = tuple(value) if parameter.kind in _LISTED else value
         self._fill_open(left)
@@ -198,7 +203,12 @@ class ToolCall:
         if name is not None and name not in self._tool.private:
             self._bound.arguments[name] = {key: self._made(key, item) for key, item in left.items()}
         elif left:
-            raise CallError("policy added an argument", path=f"$.arguments.{min(left)}", code="guard.more-arguments")
+            raise CallError(
+                "policy added an argument",
+                path=f"$.arguments.{min(left)}",
+                code="guard.more-arguments",
+                hint="rewrite only what the function takes",
+            )
 
     def _made(self, name: str, json: Any) -> Any:
         known = self._spelled.get(name)
@@ -285,7 +295,9 @@ def _released_parts(result: Any, left: Any) -> Any:
     parts = left if isinstance(left, tuple) else ()
     if isinstance(result, Part):
         if len(parts) != 1:
-            raise CallError("policy left no single part", path="$.result", code="guard.no-value")
+            raise CallError(
+                "policy left no single part", path="$.result", code="guard.no-value", hint="edit the result, or deny it"
+            )
         return parts[0]
     return list(parts) if isinstance(result, list) else tuple(parts)
 

@@ -69,7 +69,11 @@ class MediaPipeline:
 
         map_parts(value, note)
         if len(found) > MAX_REFERENCES:
-            raise MediaError(f"more than {MAX_REFERENCES} references to media", code="media.too-many-references")
+            raise MediaError(
+                f"more than {MAX_REFERENCES} references to media",
+                code="media.too-many-references",
+                hint="send fewer at once",
+            )
         turn = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             tasks = {path: group.create_task(self._outcome(part, path, turn)) for path, part in found.items()}
@@ -91,7 +95,11 @@ class MediaPipeline:
                 if part.type == "url":
                     return await self._fetcher.fetch(part.data)
                 if self._open_file is None:
-                    raise MediaError("nothing here knows file references", code="media.file-not-known")
+                    raise MediaError(
+                        "nothing here knows file references",
+                        code="media.file-not-known",
+                        hint="give MediaPipeline an open_file",
+                    )
                 return await self._open_file(part)
             except MediaError as error:
                 error.at(path)

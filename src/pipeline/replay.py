@@ -69,9 +69,11 @@ class Replay:
                 judged in full (`replay.incomplete`), or these policies could not be asked about it (`replay.failed`).
         """
         if entry.decision.get("stages"):
-            raise ReplayError("stages had a part in what was judged", code="replay.stages")
+            raise ReplayError(
+                "stages had a part in what was judged", code="replay.stages", hint="only policy is judged again"
+            )
         if entry.decision.get("complete") is not True:
-            raise ReplayError("it was not judged in full", code="replay.incomplete")
+            raise ReplayError("it was not judged in full", code="replay.incomplete", hint="leave this entry out")
         self._session.entry = entry
         pipeline = self._pipeline(entry.history)
         outcome = pipeline.run(entry.traffic, entry.context)
@@ -79,7 +81,9 @@ class Replay:
         remembered = pipeline.conversations
         remembered.erase(remembered.due(_END_OF_TIME, 2))
         if any(map(_is_outage, outcome.decision.hits)):
-            raise ReplayError("policy could not be asked", code="replay.failed")
+            raise ReplayError(
+                "policy could not be asked", code="replay.failed", hint="look whether the engine answers, and try again"
+            )
         return outcome
 
     def _pipeline(self, history: History) -> Pipeline:
