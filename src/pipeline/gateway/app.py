@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -132,7 +133,7 @@ class Gateway:
             return
         if path in self._probes:
             probed = Reply(send, {}, stalled_seconds=self._limits.stalled_seconds)
-            await probed.whole(self._probe(path, scope["method"]))
+            await probed.whole(await self._probe(path, scope["method"]))
             return
         made = ULID()
         request_id = f"req_{made}"
@@ -226,7 +227,7 @@ class Gateway:
 
     # -- for whoever runs it -------------------------------------------------------------------------------------------
 
-    def _probe(self, path: str, method: str) -> Answer:
+    async def _probe(self, path: str, method: str) -> Answer:
         if method not in ("GET", "HEAD"):
             return _json(405, {"status": "use GET"}, {"allow": "GET"})
         if path == "/metrics":
@@ -237,9 +238,9 @@ class Gateway:
         try:
             if not self._open:
                 return _json(503, {"status": "not open"})
-            self._ready()
+            await asyncio.to_thread(self._ready)
         except PipelineError as error:
-            return _json(503, {"status": error.code, "revisions": revisions})
+            return _json(503, {"status": error.code, "reason": error.hint, "revisions": revisions})
         return _json(200, {"status": "ok", "revisions": revisions})
 
 

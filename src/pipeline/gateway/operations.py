@@ -63,7 +63,7 @@ class OwnOperations(Operations):
     Args:
         laws: what judges.
         counted: where it counts.
-        check: nothing if the store can be read; else PipelineError is raised.
+        check: nothing if requests can be judged and put on record; else PipelineError is raised.
         is_open: whether requests are answered.
         audit: how the log of records does: figures by name.
     """
@@ -95,7 +95,7 @@ class OwnOperations(Operations):
         try:
             await asyncio.to_thread(self._check)
         except PipelineError as error:
-            return False, {"status": error.code, "store": error.code, "revisions": revisions}
+            return False, {"status": error.code, "store": error.code, "reason": error.hint, "revisions": revisions}
         return True, {"status": "ok", "store": "ok", "revisions": revisions, "audit": dict(self._audit())}
 
     async def reload(self) -> list[dict[str, Any]]:

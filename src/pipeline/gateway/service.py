@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pipeline.assembly import Config, Policies, open_sessions
 from pipeline.audit.exporting import HeadFile
 from pipeline.bundle_signature import Key, Verification
-from pipeline.context import Context
 from pipeline.decision import Mode
 from pipeline.errors import ConfigError
 from pipeline.gateway.admission import Admission
@@ -27,6 +26,7 @@ from pipeline.gateway.links import Links
 from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.metrics import Counted, Metrics
 from pipeline.gateway.operations import Law, OwnOperations
+from pipeline.gateway.readiness import Readiness
 from pipeline.gateway.scripted import ScriptedUpstream, load_script
 from pipeline.gateway.settings import Route, Settings
 from pipeline.gateway.settings import Upstream as UpstreamSettings
@@ -113,12 +113,15 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         for guard in guards.values():
             guard.events.subscribe(metrics.heard)
         who = identities(settings, environment)
+        # Who lets things out that are not on record is as ready without: that is what the setting is for.
+        keeps = settings.audit.on_record_failure != "release"
+        readiness = Readiness(sessions, store if keeps else None)
         gateway = Gateway(
             roads,
             who,
             limits=settings.limits,
             metrics=metrics,
-            ready=lambda: _ready(sessions),
+            ready=readiness.check,
             environment=settings.environment,
             mcp=_mcp(settings, lambda one: guards[_law(one, settings)], who, metrics, environment),
             probes=PROBES if settings.admin is None else PROBES - {"/metrics"},
@@ -136,7 +139,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         chronicle.begin([(law.routes, law.guard) for law in laws])
         opened.callback(chronicle.close)
         operations = OwnOperations(
-            laws, metrics, lambda: _ready(sessions), lambda: gateway.is_open, lambda: store.audit_state._asdict()
+            laws, metrics, readiness.check, lambda: gateway.is_open, lambda: store.audit_state._asdict()
         )
         if settings.watch:
             opened.enter_context(operations.watching())
@@ -258,11 +261,6 @@ def _upstream(one: UpstreamSettings, settings: Settings, environment: Mapping[st
         return ScriptedUpstream(load_script(one.script))
     key = None if one.key is None else secret_of(one.key, environment)
     return HttpUpstream(one, key, reply_bytes=settings.limits.reply_bytes)
-
-
-def _ready(sessions: SessionStore) -> None:
-    """Nothing, if sessions can be read; StoreError if not."""
-    sessions.read(Context(session="readyz"))
 
 
 __all__ = ["Service", "assembled", "built", "identities", "seal_key", "store_of"]

@@ -27,6 +27,7 @@ MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
 _WRITERS: Final = 0x636D66_73746F72  # the number of the lock that writers of a PostgreSQL database hold in turn
 _TOGETHER: Final = (64, 16, 4, 1)  # rows in one statement: few statements, and each soon known to the driver
+_ROOM: Final = "0" * 64 * 1024  # as many bytes as a few records take, with their head and indexes
 _BEGIN: Final = "cmf_begin"  # execution option: how a transaction of SQLite begins
 
 
@@ -177,6 +178,15 @@ def _insertion(table: Table, names: tuple[str, ...], size: int) -> str:
     columns = ", ".join(f'"{table.c[name].name}"' for name in names)
     row = f"({', '.join('?' * len(names))})"
     return f'INSERT INTO "{table.name}" ({columns}) VALUES {", ".join([row] * size)}'  # noqa: S608 - our own names
+
+
+def touch(connection: Connection) -> None:
+    """A write that changes nothing and is no record, and takes the room of some: once it is durable, others can be."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (_ROOM,))
+        connection.exec_driver_sql("DELETE FROM alembic_version WHERE version_num = ?", (_ROOM,))
+    else:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = version_num")
 
 
 def _take_lock(connection: Connection) -> None:

@@ -25,8 +25,8 @@ from pipeline.store.tables import RECORDS
 MAX_WAITING: Final = 4_096  # jobs; at 64 in flight this is many seconds of work, and more is an overload
 MAX_BATCH: Final = 256  # jobs in one transaction: bounds how long the first of them waits for the last
 TIMEOUT_SECONDS: Final = 5.0
-GATHER_SECONDS: Final = 0.001  # for each job that shared the commit before; a commit takes as much CPU as ten records
-MAX_GATHER_SECONDS: Final = 0.004
+GATHER_SECONDS: Final = 0.002  # for each job that shared the commit before; a commit takes as much CPU as ten records
+MAX_GATHER_SECONDS: Final = 0.01
 
 _T = TypeVar("_T")
 
@@ -75,6 +75,7 @@ class Writer:
         self._gate = threading.Lock()
         self._closed = False
         self._connection: Connection | None = None
+        self.failure: StoreError | None = None  # why the last commit did not come about; None where it did
         self._thread = threading.Thread(target=self._run, name="cmf-store-writer", daemon=True)
         self._thread.start()
 
@@ -176,11 +177,14 @@ class Writer:
                 self._insert_rows(rows)
         except Exception as error:  # noqa: BLE001 - whatever fails here, each waiting request hears that it failed
             self._disconnect()
+            self.failure = unavailable("the store could not keep this", error)
             for item in batch:
                 item.future.set_exception(unavailable("the store could not keep this", error))
             return
         # Only now is anything durable, and only now does anybody hear of it.
-        self._log.settled()
+        self.failure = None if done else self.failure
+        if any(table is RECORDS for table, _ in rows):  # else nothing is known of the log's last, which may have failed
+            self._log.settled()
         for future, exception in refused:
             future.set_exception(exception)
         for future, result in done:

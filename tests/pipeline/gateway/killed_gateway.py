@@ -109,6 +109,16 @@ def ask(port: int, text: str = "hello") -> tuple[str, int]:
         connection.close()
 
 
+def probe(port: int) -> int:
+    """Whether it says that it is ready, as a status."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
 def kills(home: Path, count: int, seed: int) -> dict[str, Any]:
     """What was told, what of it is not on record, and whether the log holds."""
     dice = random.Random(seed)
@@ -161,15 +171,18 @@ def full(home: Path) -> dict[str, Any]:
             request, status = ask(port, "x" * 2_000)
             told[request] = status
             statuses.append(status)
+        unready = probe(port)
         os.kill(child, signal.SIGUSR1)
         begin = time.monotonic()
-        while ask(port)[1] != 200 and time.monotonic() - begin < 30:
+        while probe(port) != 200 and time.monotonic() - begin < 30:  # who sends traffic waits for this
             time.sleep(0.02)
         recovered = time.monotonic() - begin
+        again = ask(port)[1]
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     refused = statuses[-30:].count(503)
-    return {"statuses": dict(Counter(statuses)), "refused": refused, "recovered": recovered} | _found(home, told)
+    said = {"unready": unready, "recovered": recovered, "again": again}
+    return {"statuses": dict(Counter(statuses)), "refused": refused, **said} | _found(home, told)
 
 
 def _once(port: int) -> tuple[str, int]:

@@ -74,12 +74,14 @@ def test_no_kill_takes_the_record_of_an_answer_with_it(
 
 @pytest.mark.proof
 @pytest.mark.spec("REC-9")
+@pytest.mark.spec("GW-60")
 def test_a_full_disk_refuses_everything_and_is_got_over(home: Path, proof_row: Callable[..., None]) -> None:
     found = ran("full", home)
 
     proof_row("a gateway's disk is full", **found)
     assert found["refused"] == 30
     assert found["recovered"] < 2
+    assert (found["unready"], found["again"]) == (503, 200)
     assert set(found["statuses"]) <= {"200", "503"}
     assert (found["lost"], found["problems"], found["integrity"]) == (0, [], "ok")
 
