@@ -22,7 +22,7 @@ from pipeline.masking import Masking
 def run(
     id: str,
     *,
-    records: Path,
+    records: str,
     key: Path | None,
     person: str | None,
     reason: str | None,

@@ -32,7 +32,7 @@ def run(
     *,
     base: str,
     head: str,
-    records: Path,
+    records: str,
     key: Path | None,
     sample: int | None,
     max_newly_denied: int | None,
@@ -129,7 +129,7 @@ def _junit(impact: Impact, limit: int | None, *, exceeded: bool) -> None:
     write_junit("cmf impact", cases)
 
 
-def _findings(impact: Impact, records: Path, *, exceeded: bool) -> list[Finding]:
+def _findings(impact: Impact, records: str, *, exceeded: bool) -> list[Finding]:
     """One annotation a kind of change and rule."""
     return [
         Finding(

@@ -43,12 +43,14 @@ def chosen(policies: Sequence[Path] | None) -> Sequence[Path] | None:
 def policies_at(place: str, beside: str) -> Iterator[Path]:
     """The policy directory that `place` names, until the end of the block.
 
-    `git:REV` is the directory `beside` as it was at that revision: read from the repository that it is in, whose files
-    and index are left alone.
+    `git:REV`, and `REV` where no file or directory has that name, is the directory `beside` as it was at that revision:
+    read from the repository that it is in, whose files and index are left alone.
 
     Raises:
         ConfigError: there is no such directory or revision, or git cannot be asked (`config.no-revision`).
     """
+    if not place.startswith(GIT) and _is_revision(place, beside):
+        place = GIT + place
     if not place.startswith(GIT):
         yield policy_set.shipped() if place == WORD else policy_directory(Path(place))
         return
@@ -62,13 +64,28 @@ def policies_at(place: str, beside: str) -> Iterator[Path]:
         yield policy_directory(Path(folder))
 
 
+def _is_revision(place: str, beside: str) -> bool:
+    """Whether `place` names nothing that is here, and a commit of the repository that the directory `beside` is in."""
+    if place == WORD or Path(place).exists() or not Path(beside).is_dir():
+        return False
+    try:
+        return bool(_commit(place, Path(beside), place))
+    except ConfigError:
+        return False
+
+
 def _archive(revision: str, directory: Path, place: str) -> bytes:
     """The directory at that revision, as a tar archive."""
     if not directory.is_dir():
         raise ConfigError("no such directory", path=str(directory), hint="name a directory", code="config.no-revision")
-    commit = _git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"], directory, place)
+    commit = _commit(revision, directory, place)
     # `.` is the directory itself: git archives what is below where it is called.
-    return _git(["archive", "--format=tar", commit.decode().strip(), "."], directory, place)
+    return _git(["archive", "--format=tar", commit, "."], directory, place)
+
+
+def _commit(revision: str, directory: Path, place: str) -> str:
+    asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
+    return _git(asked, directory, place).decode().strip()
 
 
 def _git(arguments: list[str], directory: Path, place: str) -> bytes:

@@ -13,15 +13,18 @@ from pipeline.errors import ConfigError
 from pipeline.replay_file import Entry, find, read_entry
 from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store
+from pipeline.store.engine import is_url
 from pipeline.store.evidence import StoreEvidence
 
 _SQLITE: Final = b"SQLite format 3\x00"
 
 
-def is_store(place: Path) -> bool:
-    """Whether a database is there, and no file of judged inputs."""
+def is_store(place: str) -> bool:
+    """Whether a database is there, a file or a server, and no file of judged inputs."""
+    if is_url(place):
+        return True
     try:
-        with place.open("rb") as opened:
+        with Path(place).open("rb") as opened:
             return opened.read(len(_SQLITE)) == _SQLITE
     except OSError:
         return False
@@ -45,27 +48,27 @@ def opened_store(place: str, key: Path | None) -> Iterator[Store]:
 
 @contextmanager
 def lines_of(
-    place: Path, key: Path | None, read: Callable[[Path], Iterator[bytes]]
+    place: str, key: Path | None, read: Callable[[Path], Iterator[bytes]]
 ) -> Iterator[Callable[[], Iterator[bytes]]]:
     """A function that gives the lines; `read` gives those of a file. That those of a store were read is on record."""
     if not is_store(place):
-        yield lambda: read(place)
+        yield lambda: read(Path(place))
         return
-    with opened_store(str(place), key) as store:
+    with opened_store(place, key) as store:
         yield store.contents().lines(actor=_program("cmf impact"), reason="judged again under other policies")
 
 
-def entry_in(place: Path, key: Path | None, record: str, *, person: str | None, reason: str | None) -> Entry:
+def entry_in(place: str, key: Path | None, record: str, *, person: str | None, reason: str | None) -> Entry:
     """The entry of that id; out of a store with a record of who asked for it, and why.
 
     Raises:
         ReplayError, AuditError, StoreError: there is none, or it cannot be read. ConfigError: nobody said who asks.
     """
     if not is_store(place):
-        return find(place, record)
+        return find(Path(place), record)
     if person is None or reason is None:
-        raise ConfigError("content is shown to somebody, for a reason", path=str(place), hint="give --by and --reason")
-    with opened_store(str(place), key) as store:
+        raise ConfigError("content is shown to somebody, for a reason", path=place, hint="give --by and --reason")
+    with opened_store(place, key) as store:
         return read_entry(store.contents().reveal(record, actor=_program(person), reason=reason))
 
 

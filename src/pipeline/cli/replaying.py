@@ -45,7 +45,7 @@ def policy_place(text: str) -> Path:
 
 
 Records = Annotated[
-    Path, typer.Option("--records", help="Judged inputs, from `cmf eval --record` (.gz too), or a store.")
+    str, typer.Option("--records", help="Judged inputs, from `cmf eval --record` (.gz too), or a store.")
 ]
 KeyOption = Annotated[Path | None, typer.Option("--key", metavar="PEM", help="The key that signs a store's records.")]
 ProfilesOption = Annotated[Path | None, typer.Option("--profiles", help="What is known of tools: JSON or YAML.")]
@@ -63,8 +63,8 @@ case = typer.Typer(help="Test cases.", no_args_is_help=True, rich_markup_mode=No
 
 
 def impact(
-    base: Annotated[str, typer.Option("--base", metavar="DIR|git:REV", help="The policies as they are.")],
-    head: Annotated[str, typer.Option("--head", metavar="DIR|git:REV", help="The policies as they are to be.")],
+    base: Annotated[str, typer.Option("--base", metavar="DIR|REV", help="The policies as they are.")],
+    head: Annotated[str, typer.Option("--head", metavar="DIR|REV", help="The policies as they are to be.")],
     records: Records,
     sample: Annotated[int | None, typer.Option("--sample", min=1, help="Only so many records, evenly spread.")] = None,
     max_newly_denied: Annotated[
@@ -78,8 +78,8 @@ def impact(
 ) -> None:
     """Say what a change of policies would have done to judged inputs: newly denied, newly allowed, changed.
 
-    git:REV is the other directory as it was at that revision. Exit codes: 0 done, 1 more newly denied than may be,
-    2 usage, 3 a policy does not compile, 4 the records cannot be read.
+    REV is the other directory as it was at that revision; git:REV says that it is no directory's name. Exit codes: 0
+    done, 1 more newly denied than may be, 2 usage, 3 a policy does not compile, 4 the records cannot be read.
     """
     from pipeline.cli.impact import run
 

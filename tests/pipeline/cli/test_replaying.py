@@ -247,12 +247,24 @@ def test_a_revision_is_read_from_git_and_the_working_tree_is_left_alone(
 
     result = cmf("impact", "--base", "git:main", "--head", old, "--records", records, "--format", "json")
     unknown = cmf("impact", "--base", "git:--output=x", "--head", old, "--records", records)
+    bare = cmf("impact", "--base", "main", "--head", old, "--records", records, "--format", "json")
+    neither = cmf("impact", "--base", "--output=x", "--head", old, "--records", records)
 
     document = json.loads(result.stdout)
     assert (document["newly_denied"]["count"], document["newly_allowed"]["count"]) == (1, 1)
     assert git("status", "--porcelain") == before
     assert unknown.exit_code == 2
+    assert bare.stdout == result.stdout
+    assert neither.exit_code == 3
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.spec("CLI-87")
+def test_a_store_on_a_server_is_one_too(old: Path) -> None:
+    result = cmf("impact", "--base", old, "--head", old, "--records", "postgresql://nobody:secret@127.0.0.1:1/none")
+
+    assert result.exit_code == 5
+    assert "the store cannot be opened at postgresql+psycopg://nobody:***@127.0.0.1:1/none" in result.stderr
 
 
 @pytest.mark.spec("CLI-53")
