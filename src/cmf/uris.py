@@ -1,4 +1,4 @@
-"""The URIs of views, and matching them. Spec: docs/spec/views.md [VIEW-8] to [VIEW-11]; DECISIONS B5, B6.
+"""The URIs of views, and matching them. Spec: docs/spec/views.md [VIEW-8] to [VIEW-11], [B5], [B6].
 
 In a pattern only `*` (characters of one segment; alone: one whole segment) and `**` (as a segment: any number of
 segments, none included) are special; dots, brackets, plus and question marks are literal. Case counts. Both sides are

@@ -135,7 +135,7 @@ class Profiles:
         return None if found is None else found.profile
 
     def lookup(self, entity: Entity) -> Found | None:
-        """The profile of an entity in the order of B9, and under which URI it is kept; ConfigError as `for_uri`."""
+        """The profile of an entity in the order of [B9], and under which URI it is kept; ConfigError as `for_uri`."""
         exact = self.for_uri(entity.uri)
         if exact is not None:
             return Found(entity.uri, exact)
@@ -182,7 +182,7 @@ class Profiles:
     def tool_schema(self, uri: str) -> Mapping[str, Any] | None:
         """The JSON Schema of a tool's arguments: the profile's, else what its server said; None where neither has one.
 
-        `uri` is `tool://<namespace or _>/<name>`, looked up in the order of B9. For [C12].
+        `uri` is `tool://<namespace or _>/<name>`, looked up in the order of [B9]. For [C12].
         """
         found = self.lookup(Entity.of_uri(uri))
         if found is not None and found.profile.input_schema is not None:
