@@ -170,7 +170,7 @@ class SideEffects(StrEnum):
 
 
 class RoutingMode(StrEnum):
-    """Why a turn went to its model, coarsely; what persists on the message."""
+    """Why a turn went to its model, as the message keeps it: coarser than `ChainPolicy`."""
 
     OVERRIDE = "override"
     MANUAL = "manual"
@@ -181,7 +181,7 @@ class RoutingMode(StrEnum):
 
     @classmethod
     def from_policy(cls, policy: ChainPolicy | str) -> RoutingMode:
-        """The mode that a routing chain policy projects to; raises ValueError on an unknown policy."""
+        """The mode that stands for a policy of a routing chain; ValueError for an unknown policy."""
         return _MODE_OF_POLICY[ChainPolicy(policy)]
 
 

@@ -167,7 +167,7 @@ class FrameworkExtension(Value):
 
 @value
 class MetaExtension(Value):
-    """What the host says about the message: tags, a scope, free properties (`critical` marks it, [A13])."""
+    """What the host says of the message: tags, a scope, free properties; `critical` forbids to lose any of it [A13]."""
 
     tags: tuple[Str, ...] = ()
     scope: Str | None = None

@@ -127,18 +127,18 @@ class MessageView:
 
     @property
     def address(self) -> tuple[str | None, str | None]:
-        """`uri` and `name`: of most parts they can be told without working out the rest."""
+        """`uri` and `name`. For most parts, this costs less than asking for both."""
         brief = BRIEFS.get(type(self._part)) if self._shown is None else None
         return (self._own.get("uri"), self._own.get("name")) if brief is None else brief(self._part)
 
     @property
     def head(self) -> FrozenDict:
-        """`kind`, `role`, `action`, `is_pre` and more, as in the input but for `path`; what is alike shares it."""
+        """The first entries of the input (`kind`, `role`, `action`, `is_pre` …), shared by all views that are alike."""
         return _HEADS[self.kind, self.role, self._container is not None, self._scope.hook]
 
     @property
     def action(self) -> ViewAction:
-        """What happens with it. Inside a result or resource everything is received."""
+        """What happens with the part. Everything inside a result or resource is received."""
         return _action(self.kind, self.role, self._container is not None)
 
     @property
@@ -160,7 +160,7 @@ class MessageView:
 
     @property
     def properties(self) -> FrozenDict:
-        """What is particular to the kind, and everything else that the part carries (seed 003 §4.6)."""
+        """What is particular to the kind, and everything else that the part carries."""
         return FrozenDict(self._own["properties"])
 
     def get_property(self, name: str, default: Any = None) -> Any:
@@ -176,7 +176,7 @@ class MessageView:
 
     @property
     def is_pre(self) -> bool:
-        """Whether it goes in: to a model, a tool, a server. The text of role `tool` comes out (review point 11)."""
+        """Whether it goes in: to a model, a tool, a server. Text of role `tool` comes out."""
         return _is_pre(self.kind, self.role, self._container is not None)
 
     @property
@@ -294,7 +294,7 @@ class MessageView:
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def has_role(self, role: str) -> bool:
-        """Whether the subject has the role. Raises CapabilityError without `read_roles`: False would fail open [B7]."""
+        """Whether the subject has the role. Raises CapabilityError without `read_roles`: a "no" could be wrong [B7]."""
         self._require(Capability.READ_ROLES)
         return role in (self.roles or ())
 
@@ -360,7 +360,7 @@ class MessageView:
         return {"input": self.to_dict()}
 
     def to_bytes(self, **more: Any) -> bytes:
-        """What of the input is this view's alone, and `more` entries, as JSON; the rest is its scope's."""
+        """The entries of the input that are this view's alone, and `more`, as JSON; the other views share the rest."""
         own = self._shown or self._own
         return to_bytes({**own, **more} if more else own)
 
