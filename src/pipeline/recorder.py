@@ -43,27 +43,34 @@ class Recorder:
         loop = asyncio.get_running_loop()
         landing = self._landing
         if landing is None or landing.loop is not loop:
-            landing = self._landing = _Landing(loop)
-        await landing.wait(self.submit(record), self._timeout_seconds)
+            landing = self._landing = _Landing(loop, self._timeout_seconds)
+        await landing.wait(self.submit(record))
 
 
 class _Landing:
-    """Where what a thread finished is waited for in a loop: that is woken once for all that one commit made durable."""
+    """Where what a thread finished is waited for in a loop: that is woken once for all that one commit made durable.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    One timer serves all who wait: they have as long as each other, so who came first is late first.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_seconds: float) -> None:
         self.loop = loop
+        self._timeout_seconds = timeout_seconds
+        self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()  # until when, in the loop's seconds
+        self._timer: asyncio.TimerHandle | None = None
         self._landed: deque[tuple[asyncio.Future[None], Future[None]]] = deque()
         self._called = False
 
-    async def wait(self, work: Future[None], timeout_seconds: float) -> None:
+    async def wait(self, work: Future[None]) -> None:
         """Return when `work` is done; StoreError where it failed, or did not end in time."""
         waiting = self.loop.create_future()
         work.add_done_callback(partial(self._land, waiting))
-        late = self.loop.call_later(timeout_seconds, _too_late, waiting)
+        self._waiting.append((self.loop.time() + self._timeout_seconds, waiting))
+        if self._timer is None:
+            self._timer = self.loop.call_later(self._timeout_seconds, self._refuse_late)
         try:
             await waiting
         finally:
-            late.cancel()
             work.cancel()  # what is done already stays as it is
 
     def _land(self, waiting: asyncio.Future[None], work: Future[None]) -> None:
@@ -84,9 +91,16 @@ class _Landing:
                 waiting.set_result(None)
             else:
                 waiting.set_exception(error)
+        self._let_go()
 
+    def _let_go(self) -> None:
+        while self._waiting and self._waiting[0][1].done():
+            self._waiting.popleft()
 
-def _too_late(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        message = "the store did not answer in time"
-        waiting.set_exception(StoreError(message, code="store.timeout", hint="try again"))
+    def _refuse_late(self) -> None:
+        self._let_go()
+        while self._waiting and self._waiting[0][0] <= self.loop.time():
+            message = "the store did not answer in time"
+            self._waiting[0][1].set_exception(StoreError(message, code="store.timeout", hint="try again"))
+            self._let_go()
+        self._timer = self.loop.call_at(self._waiting[0][0], self._refuse_late) if self._waiting else None

@@ -129,6 +129,25 @@ async def test_an_answer_that_does_not_come_is_an_error(store: Store) -> None:
     assert {refused.value.code, as_well.value.code} == {"store.timeout"}
 
 
+@pytest.mark.spec("REC-10")
+async def test_each_of_many_is_given_its_whole_time(store: Store) -> None:
+    recorder = Recorder(store, timeout_seconds=0.05)
+
+    async def waited(after: float) -> float:
+        await asyncio.sleep(after)
+        begun = perf_counter()
+        with pytest.raises(StoreError, match="in time"):
+            await recorder.arecord(made_record())
+        return perf_counter() - begun
+
+    with store.engine.connect() as other, other.begin():
+        other.exec_driver_sql("CREATE TABLE held (a)")
+        times = await asyncio.gather(waited(0), waited(0.02), waited(0.02), waited(0.1))
+
+    assert min(times) > 0.045
+    await recorder.arecord(made_record())
+
+
 @pytest.mark.spec("REC-6")
 def test_a_record_can_be_read_when_record_returns(store: Store) -> None:
     recorder = Recorder(store)
