@@ -113,12 +113,16 @@ class EmbeddedEngine:
     def close(self) -> None:
         """Nothing to let go of: it holds memory alone."""
 
-    def query(self, query: str, document: bytes, *, timeout_seconds: float = 10.0) -> dict[str, Any]:
+    def query(self, query: str, input: Any, *, timeout_seconds: float = 10.0) -> dict[str, Any]:
         """OPA's result set for a Rego query: {"result": [{"expressions", "bindings"}]}, or {} if undefined.
 
+        `input` is a JSON value, or the bytes of one.
+
         Raises:
-            EngineError: the query is not Rego, calls what policies may not, or fails on this input.
+            EngineError: the query is not Rego, calls what policies may not, or fails on this input. DecodeError: the
+                input is no JSON value.
         """
+        document = input if isinstance(input, bytes) else dumps(input)
         try:
             answer = self._set.query(query, document, _milliseconds(timeout_seconds))
         except _native.RefusedError as error:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.pipeline.engines.asking import FAILURES, FORMS, answer, ask, engine_of
 
+from cmf.errors import DecodeError
 from pipeline.engines import embedded
 from pipeline.engines.base import Decided, EngineResult, Failed, Undefined
 from pipeline.engines.embedded import EmbeddedEngine, revision_of
@@ -237,7 +238,10 @@ def test_a_query_answers_as_opa_does() -> None:
     answer = engine.query("some y in data.t.x; z := y + 1", b'{"l": [1, 2]}')
 
     assert [result["bindings"] for result in answer["result"]] == [{"y": 1, "z": 2}, {"y": 2, "z": 3}]
+    assert engine.query("some y in data.t.x; z := y + 1", input={"l": [1, 2]}) == answer
     assert engine.query("data.t.nope", b"{}") == {}
+    with pytest.raises(DecodeError):
+        engine.query("data.t.x", {"l": object()})
 
 
 @pytest.mark.spec("ENG-13")
