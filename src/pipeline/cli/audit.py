@@ -28,7 +28,7 @@ from pipeline.sessions import wall_clock
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
-from pipeline.store.overview import Placed
+from pipeline.store.overview import Placed, newest, rows_after
 from pipeline.store.policies import kept_policies
 from pipeline.store.records import stored_record
 from pipeline.store.search import Search, shown_subject
@@ -108,16 +108,15 @@ def find(store: str, query: str, *, limit: int, as_json: bool) -> None:
 
 def tail(store: str, *, limit: int, follow: bool, as_json: bool) -> None:
     """Print the newest records, the newest last; with `follow`, those that come too."""
-    with one_line_errors(), _search(store) as search:
-        everything = parse("", wall_clock())
-        found = search.page(everything, limit=limit)
-        _print_found(reversed(found), as_json)
-        seen = found[0].seq if found else 0
+    with one_line_errors(), reading(store) as engine:
+        found = newest(engine, limit=limit)
+        _print_found(found, as_json)
         while follow:
+            seen = found[-1].seq if found else 0
             time.sleep(_FOLLOW_SECONDS)
-            new = [one for one in search.page(everything, limit=_AT_ONCE) if one.seq > seen]
-            _print_found(reversed(new), as_json)
-            seen = new[0].seq if new else seen
+            new = rows_after(engine, seen, limit=_AT_ONCE)
+            _print_found(new, as_json)
+            found = new or found
 
 
 def show(store: str, record_id: str) -> None:

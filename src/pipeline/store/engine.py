@@ -87,7 +87,8 @@ def open_to_read(place: str | Path) -> Engine:
         if not Path(place).exists():
             raise StoreError("there is no store here", path=str(place), hint="check the name: what records makes it")
         absolute = quote(str(Path(place).absolute()))
-        engine = sqlalchemy.create_engine(f"sqlite:///file:{absolute}?mode=ro&uri=true")
+        to_read = f"sqlite:///file:{absolute}?mode=ro&uri=true"
+        engine = sqlalchemy.create_engine(to_read, connect_args={"timeout": BUSY_SECONDS})
     try:
         with engine.connect() as connection:
             found = _revision(connection)

@@ -45,6 +45,24 @@ class Part:
     bodies: dict[int, bytes | None]
 
 
+def newest(engine: Engine, *, limit: int) -> list[Placed]:
+    """The newest records, at most `limit`, the newest last. Nothing is written, and nobody is waited for who writes.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    with snapshot(engine) as connection:
+        found = connection.execute(PLACED.order_by(RECORDS.c.seq.desc()).limit(limit)).all()
+    return [Placed(*row) for row in reversed(found)]
+
+
+def rows_after(engine: Engine, after: int, *, limit: int) -> list[Placed]:
+    """The records beyond the number `after`, in order, at most `limit`; as `newest`."""
+    some = PLACED.where(RECORDS.c.seq > after).order_by(RECORDS.c.seq).limit(limit)
+    with snapshot(engine) as connection:
+        return [Placed(*row) for row in connection.execute(some)]
+
+
 def is_behind(engine: Engine) -> bool:
     """Whether there are records whose facts are not indexed."""
     with snapshot(engine) as connection:

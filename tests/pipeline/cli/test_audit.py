@@ -164,6 +164,26 @@ def test_decisions_are_found_by_what_people_said_of_them(kept: Kept, tmp_path: P
 
 
 @pytest.mark.spec("CLI-81")
+def test_who_writes_keeps_nobody_from_looking_and_a_lock_on_everything_is_told_in_a_line(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.store.engine.BUSY_SECONDS", 0.05)
+    last = kept.records[-1].id
+    with closing(sqlite3.connect(kept.store, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert cmf("tail", kept.store, "-n", 1).stdout.split()[3] == last
+        other.execute("ROLLBACK")
+        other.execute("PRAGMA locking_mode=EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        locked = cmf("tail", kept.store)
+
+    assert (locked.exit_code, locked.stdout) == (5, "")
+    assert locked.stderr.endswith("SQLITE_BUSY: another process holds it [store.unavailable]\n")
+    assert locked.stderr.count("\n") == 1
+    assert cmf("tail", kept.store, "-n", 1).stdout.split()[3] == last
+
+
+@pytest.mark.spec("CLI-81")
 def test_the_newest_records_are_followed(kept: Kept) -> None:
     command = [
         sys.executable,
