@@ -1,4 +1,4 @@
-"""Who asks and in which session, said once around the code that asks. Spec: guard.md [GRD-6].
+"""The subject and session of a block of code, given once around it. Spec: guard.md [GRD-6].
 
 Kept in a context variable: tasks inherit it from where they were made, and never see each other's. A thread that is
 started by hand begins without one.

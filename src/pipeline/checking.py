@@ -1,4 +1,4 @@
-"""All that can be told of a policy set before it judges anything, in one go. Spec: docs/spec/policies.md [POL-35] ff.
+"""Every check of a policy set that needs no traffic, in one go. Spec: docs/spec/policies.md [POL-35] ff.
 
 Loading stops at the first thing that is wrong; who writes a policy wants all of them.
 """

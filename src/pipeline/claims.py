@@ -1,4 +1,4 @@
-"""Which parts of a conversation need to be on record to be believed, and under which digest [C4]. Spec: provenance.md.
+"""Which parts of a conversation are believed only if on record, and under which digest [C4]. Spec: provenance.md.
 
 History that a client presents is a claim. What was judged here as the model's own reply, or as a tool's result, is on
 record for its subject and session; the digest binds a result to the call that it answers.

@@ -1,4 +1,4 @@
-"""Text of the traffic as people may be shown it, and the Rego references that reach it. Spec: docs/spec/cli.md."""
+"""Text of the traffic, made safe to print, and the Rego references that reach each value. Spec: docs/spec/cli.md."""
 
 from __future__ import annotations
 

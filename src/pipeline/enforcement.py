@@ -1,7 +1,7 @@
-"""What a stage returned, held to the tiers, and merged with what it never saw. Spec: stages.md [STG-3] to [STG-9].
+"""Checks what a stage returned against the tiers, and merges it with what the stage never saw.
 
-The rules come from the one table in `cmf.tiers`. A violation names stage, slot, tier and path, and nothing of the
-stage's work is kept.
+Spec: docs/spec/stages.md [STG-3] to [STG-9]. The rules come from the one table in `cmf.tiers`. A violation names stage,
+slot, tier and path, and nothing of the stage's work is kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is on record of what keeps a hit from being enforced. Spec: docs/spec/exceptions.md [EXC-3], [EXC-11]."""
+"""Why a hit was not enforced, as it is shown and recorded. Spec: docs/spec/exceptions.md [EXC-3], [EXC-11]."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import NamedTuple
 
 
 class Excused(NamedTuple):
-    """Who answers for it, and until when: the last day of an exception (`2026-12-31`), the end of an override.
+    """The exception or the override that covers a hit.
 
-    `override` is the id of its record; None of an exception, which is data of the policies.
+    Attributes:
+        owner: who answers for it.
+        until: the last day of an exception (`2026-12-31`), or the moment at which an override ends.
+        override: the id of an override's record; None for an exception, which is data of the policies.
     """
 
     owner: str
@@ -16,6 +19,6 @@ class Excused(NamedTuple):
     override: str | None = None
 
     def to_json(self) -> dict[str, str]:
-        """It as it is shown and recorded; `override` only where it is one."""
+        """The same as JSON; `override` only where it is one."""
         shown = {"owner": self.owner, "until": self.until}
         return shown if self.override is None else shown | {"override": self.override}

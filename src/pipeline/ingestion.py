@@ -1,6 +1,6 @@
-"""How traffic comes in: with the context's facts, what is registered of it, and the rule on its data. Spec: data.md.
+"""Traffic as it comes in: with the context's facts, and what is known of the entities and data in it. Spec: data.md.
 
-After the stages it is looked at again, if they changed something: what they brought in brings its labels too.
+If stages change something, it is looked at again: what they bring in has its labels, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One judgement of everything: which views are asked about, what policy said of each, and what was settled before.
+"""One pass of judgement: which views an engine is asked about, what policy said of each, and what is taken over.
 
 Spec: docs/spec/pipeline.md [PIPE-1], [PIPE-16].
 """

@@ -1,4 +1,4 @@
-"""What is written into a rule's sets, and names that mean nothing, found before anything is judged. Spec: [POL-55]."""
+"""Members of a rule's sets that lack what every effect needs, and names that nothing defines. Spec: [POL-55]."""
 
 from __future__ import annotations
 

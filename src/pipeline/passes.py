@@ -1,4 +1,4 @@
-"""What the passes of a run found, as one line per view. Spec: docs/spec/decisions-of-policy.md [DEC-8].
+"""The lines of a decision, one per view, gathered over all passes of a run. Spec: decisions-of-policy.md [DEC-8].
 
 An edit can take parts away, and then the places of what follows move. A line keeps the path that its view had on the
 first pass, so that a hit is never told of another view.

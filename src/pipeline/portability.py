@@ -1,4 +1,4 @@
-"""What a policy set says that is heard otherwise, or not at all: found when it is loaded, not in production [D1] [C14].
+"""What a policy set says that engines read otherwise, or not at all: found when it is loaded [D1] [C14].
 
 Spec: docs/spec/policies.md [POL-25] to [POL-28]. Two kinds of things are looked for: constructs that the embedded
 engine and OPA read differently, and reads of something that is never there.

@@ -1,4 +1,4 @@
-"""What serves now, and how it is replaced while it is in use. Spec: docs/spec/policies.md [POL-49]."""
+"""The runner that serves now, and replacing it while it is in use. Spec: docs/spec/policies.md [POL-49]."""
 
 from __future__ import annotations
 

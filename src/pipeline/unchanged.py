@@ -1,4 +1,4 @@
-"""What of a conversation came again exactly as it was. Spec: docs/spec/pipeline.md [PIPE-16]."""
+"""How much of a conversation came again exactly as it was. Spec: docs/spec/pipeline.md [PIPE-16]."""
 
 from __future__ import annotations
 

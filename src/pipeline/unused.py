@@ -1,4 +1,4 @@
-"""What a policy set says and nothing ever hears: settings, capabilities, helpers, imports, variables, conditions.
+"""What is in a policy set and has no effect: settings, capabilities, helpers, imports, variables, conditions.
 
 Spec: docs/spec/policies.md [POL-36]. Nothing here keeps a set from being loaded; it is for whoever writes one.
 """
