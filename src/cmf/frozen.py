@@ -40,7 +40,7 @@ class FrozenDict(dict[str, Any]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: `dict.__init__` would merge into a finished value when called again."""
 
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:  # type: ignore[override]  # what cannot change can be hashed
         return hash(frozenset(self.items()))
 
     def __eq__(self, other: object) -> bool:
@@ -49,7 +49,7 @@ class FrozenDict(dict[str, Any]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    def __or__(self, other: Any) -> FrozenDict:  # type: ignore[override]
+    def __or__(self, other: Any) -> FrozenDict:  # type: ignore[override]  # stays frozen
         return FrozenDict(dict(self) | dict(other))
 
     def __copy__(self) -> FrozenDict:
@@ -90,7 +90,7 @@ class FrozenList(list[Any]):
     def __init__(self, items: Any = ()) -> None:
         """Nothing: `list.__init__` would replace the content of a finished value when called again."""
 
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:  # type: ignore[override]  # what cannot change can be hashed
         return hash(tuple(self))
 
     def __eq__(self, other: object) -> bool:

@@ -422,7 +422,7 @@ class _Unsealed(MessageView):
     """A view that is being made: the same slots, and nothing that refuses to fill them."""
 
     __slots__ = ()
-    __setattr__ = object.__setattr__  # type: ignore[assignment]
+    __setattr__ = object.__setattr__  # type: ignore[assignment]  # undoes the refusal
     __delattr__ = object.__delattr__  # without it, the interpreter does not take the short way to `__setattr__`
 
 
@@ -442,7 +442,7 @@ def view_of(
     view._scope = scope
     view._container = container
     view._first = first
-    view.__class__ = MessageView  # type: ignore[assignment]
+    view.__class__ = MessageView  # type: ignore[assignment]  # from here on it refuses
     return view
 
 

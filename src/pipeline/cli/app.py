@@ -24,7 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Wire = StrEnum("Wire", {"canonical": "canonical", **{name: name for name in FORMATS}})  # type: ignore[misc]
+Wire = StrEnum("Wire", {"canonical": "canonical", **{name: name for name in FORMATS}})  # type: ignore[misc]  # known at run time
 
 
 class OutputFormat(StrEnum):

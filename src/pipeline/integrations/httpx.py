@@ -7,7 +7,7 @@ client = wrap(anthropic.Anthropic(), guard)  # the same client type, with such a
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 from pipeline.errors import ConfigError, PipelineError
@@ -18,6 +18,7 @@ from pipeline.integrations.asking import checked, missing
 from pipeline.integrations.turn import MAX_REPLY_BYTES, Answered, Got, Judge, Release, Send, Step, turn
 
 Library = Literal["httpx2", "httpx"]
+_LIBRARIES: Final[Mapping[str, Library]] = {"httpx2": "httpx2", "httpx": "httpx"}
 _C = TypeVar("_C")
 _OWN: Final = ("content-length", "transfer-encoding", "content-encoding", "accept-encoding", "expect", *PASSED_HEADERS)
 
@@ -41,7 +42,7 @@ def transport(guard: Guard, inner: Any = None, *, library: Library = "httpx2") -
     if not hasattr(inner, "handle_request"):
         raise ConfigError("this transport cannot send", code="integration.transport", hint="use async_transport")
 
-    class CmfTransport(http.BaseTransport):  # type: ignore[misc, name-defined]
+    class CmfTransport(http.BaseTransport):  # type: ignore[misc, name-defined]  # of whichever library it is
         def handle_request(self, request: Any) -> Any:
             steps = turn(*_said(request, request.read()))
             try:
@@ -80,7 +81,7 @@ def async_transport(guard: Guard, inner: Any = None, *, library: Library = "http
     if not hasattr(inner, "handle_async_request"):
         raise ConfigError("this transport cannot send", code="integration.transport", hint="use transport")
 
-    class CmfAsyncTransport(http.AsyncBaseTransport):  # type: ignore[misc, name-defined]
+    class CmfAsyncTransport(http.AsyncBaseTransport):  # type: ignore[misc, name-defined]  # as above
         async def handle_async_request(self, request: Any) -> Any:
             steps = turn(*_said(request, await request.aread()))
             try:
@@ -122,20 +123,20 @@ def wrap(client: _C, guard: Guard) -> _C:
     Raises:
         ConfigError: another kind of client, or as `transport`.
     """
-    own = getattr(client, "_client", None)
-    library = type(own).__mro__[-2].__module__.partition(".")[0] if own is not None else ""
-    if library not in ("httpx2", "httpx") or not hasattr(client, "with_options"):
+    own: Any = getattr(client, "_client", None)
+    library = _LIBRARIES.get(type(own).__mro__[-2].__module__.partition(".")[0]) if own is not None else None
+    with_options: Callable[..., _C] | None = getattr(client, "with_options", None)
+    if library is None or with_options is None:
         raise ConfigError("this is no client of a known SDK", code="integration.client", hint="use transport")
-    http = _library(guard, library)  # type: ignore[arg-type]
+    http = _library(guard, library)
     made: Callable[..., Any]
     if isinstance(own, http.AsyncClient):
         made = http.AsyncClient
-        judging = async_transport(guard, library=library)  # type: ignore[arg-type]
+        judging = async_transport(guard, library=library)
     else:
         made = http.Client
-        judging = transport(guard, library=library)  # type: ignore[arg-type]
-    wrapped: _C = client.with_options(http_client=made(transport=judging, timeout=own.timeout, trust_env=False))  # type: ignore[union-attr]
-    return wrapped
+        judging = transport(guard, library=library)
+    return with_options(http_client=made(transport=judging, timeout=own.timeout, trust_env=False))
 
 
 def _library(guard: Guard, library: Library) -> Any:

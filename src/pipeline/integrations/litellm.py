@@ -60,7 +60,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
     checked(guard)
     who = subject or _who
 
-    class CmfGuardrail(CustomGuardrail):  # type: ignore[misc]
+    class CmfGuardrail(CustomGuardrail):  # type: ignore[misc]  # not there where types are checked
         def __init__(self, guardrail_name: str = "cmf", **options: Any) -> None:
             hooks = options.pop("event_hook", None) or sorted(_HOOKS)
             named = {str(getattr(one, "value", one)) for one in ([hooks] if isinstance(hooks, str) else hooks)}

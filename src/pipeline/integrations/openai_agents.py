@@ -64,7 +64,7 @@ def guarded_provider(guard: Guard, inner: ModelProvider | None = None) -> ModelP
     models = inner if inner is not None else agents.MultiProvider()
     checked(guard)
 
-    class GuardedProvider(agents.ModelProvider):  # type: ignore[misc, name-defined]
+    class GuardedProvider(agents.ModelProvider):  # type: ignore[misc, name-defined]  # not there for mypy
         def get_model(self, model_name: str | None) -> Model:
             return guarded_model(guard, models.get_model(model_name), name=model_name)
 
@@ -84,7 +84,7 @@ def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Mod
     agents = _package()
     judged = _Judged(checked(guard), agents, name or str(getattr(inner, "model", "unnamed")))
 
-    class GuardedModel(agents.Model):  # type: ignore[misc, name-defined]
+    class GuardedModel(agents.Model):  # type: ignore[misc, name-defined]  # as above
         is_guarded = True
 
         async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:

@@ -32,7 +32,7 @@ class Process:
     def __init__(self, process: asyncio.subprocess.Process, message_bytes: int) -> None:
         self._process = process
         self._input: asyncio.StreamWriter = process.stdin  # type: ignore[assignment]  # both are pipes
-        self._output: asyncio.StreamReader = process.stdout  # type: ignore[assignment]
+        self._output: asyncio.StreamReader = process.stdout  # type: ignore[assignment]  # as above
         self._bytes = message_bytes
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -40,7 +40,7 @@ class Server(Protocol):
         """Send a message; ServerGone where nobody takes it."""
         ...
 
-    def heard(self) -> AsyncIterator[Heard]:
+    def heard(self) -> AsyncGenerator[Heard, None]:
         """What it says, until it is gone. FrameError where what it says is no message: then it is not listened to."""
         ...
 
@@ -59,7 +59,7 @@ class ProcessServer:
         """See `Server`."""
         await self._process.send(body)
 
-    async def heard(self) -> AsyncIterator[Heard]:
+    async def heard(self) -> AsyncGenerator[Heard, None]:
         """See `Server`. A line that does not begin like a message is a print that went astray, and left out."""
         async for line in self._process.lines():
             if line.lstrip()[:1] in (b"{", b"["):
@@ -93,7 +93,7 @@ class UrlServer:
         if body.get("method") == "notifications/initialized":
             self._begin(self._listen())
 
-    async def heard(self) -> AsyncIterator[Heard]:
+    async def heard(self) -> AsyncGenerator[Heard, None]:
         """See `Server`."""
         while True:
             said = await self._heard.get()
@@ -216,7 +216,7 @@ class StdioProxy:
             await self._pass(step.onward, step.back)
 
     async def _from_server(self) -> None:
-        async with aclosing(self._server.heard()) as said:  # type: ignore[type-var]
+        async with aclosing(self._server.heard()) as said:
             async for heard in said:
                 self._judging = True
                 if isinstance(heard, Cut):
