@@ -185,27 +185,14 @@ impl<'a> Parser<'a> {
 
     fn string(&mut self) -> Parsed<Cow<'a, str>> {
         self.at += 1;
-        let start = self.at;
-        loop {
-            match self.peek() {
-                Some(b'"') => {
-                    let end = self.at;
-                    self.at += 1;
-                    return Ok(Cow::Borrowed(&self.text[start..end]));
-                }
-                Some(b'\\') => break,
-                Some(0..=0x1f) => return self.refuse("input.control-character"),
-                Some(_) => self.at += 1,
-                None => return self.refuse("input.syntax"),
-            }
+        let run = self.run();
+        if self.peek() == Some(b'"') {
+            self.at += 1;
+            return Ok(Cow::Borrowed(run));
         }
-        let mut owned = String::from(&self.text[start..self.at]);
+        let mut owned = String::from(run);
         loop {
-            let run = self.at;
-            while self.peek().is_some_and(|b| b > 0x1f && b != b'"' && b != b'\\') {
-                self.at += 1;
-            }
-            owned.push_str(&self.text[run..self.at]);
+            owned.push_str(self.run());
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -216,6 +203,20 @@ impl<'a> Parser<'a> {
                 None => return self.refuse("input.syntax"),
             }
         }
+    }
+
+    /// What stands for itself from here on. Sixteen bytes are one look, where none of them ends it.
+    fn run(&mut self) -> &'a str {
+        let ends = |byte: &u8| *byte <= 0x1f || *byte == b'"' || *byte == b'\\';
+        let rest = &self.bytes[self.at..];
+        let mut length = 0;
+        while rest.get(length..length + 16).is_some_and(|some| !some.iter().fold(false, |any, byte| any | ends(byte))) {
+            length += 16;
+        }
+        length += rest[length..].iter().position(ends).unwrap_or(rest.len() - length);
+        let run = &self.text[self.at..self.at + length];
+        self.at += length;
+        run
     }
 
     fn escape(&mut self) -> Parsed<char> {

@@ -8,7 +8,7 @@
 use regorus::rvm::instructions::{LoopMode, LoopStartParams};
 use regorus::rvm::{Instruction, Program};
 use regorus::{Rc, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Instructions to put in, by the position they go before or after. A jump to a position lands on what goes before it,
 /// and never on what goes after the one above.
@@ -96,6 +96,24 @@ pub fn rebuild(program: &Program, inserts: &Inserts) -> Option<Program> {
         params.loop_end = loop_end;
     }
     Some(new)
+}
+
+/// The program without the instructions at `gone`, and where each old position is now: a jump to what is gone lands on
+/// what follows. None if it is not laid out as expected.
+pub fn without(program: &Program, gone: &BTreeSet<usize>) -> Option<(Program, Vec<usize>)> {
+    let mut new = program.clone();
+    new.instructions.clear();
+    new.instruction_spans.clear();
+    let mut moved = Moved(Vec::with_capacity(program.instructions.len() + 1));
+    for (position, instruction) in program.instructions.iter().enumerate() {
+        moved.0.push(new.instructions.len());
+        if !gone.contains(&position) {
+            new.add_instruction(*instruction, program.instruction_spans.get(position).cloned().flatten());
+        }
+    }
+    moved.0.push(new.instructions.len());
+    move_jumps(&mut new, &moved, program.instruction_data.loop_params.len())?;
+    Some((new, moved.0))
 }
 
 /// The comprehensions in which something can fail outside of a loop of their own.

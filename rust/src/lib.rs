@@ -22,6 +22,7 @@ pub mod json;
 mod json_text;
 pub mod known;
 pub mod layout;
+pub mod lean;
 pub mod names;
 pub mod outline;
 pub mod patterns;

@@ -5,9 +5,9 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::PolicyFault;
-use crate::folding;
 use crate::policy_set::{engine_of, prepare, Options};
 use crate::strict::{self, Hardened};
+use crate::{folding, lean};
 use regorus::languages::rego::compiler::Compiler;
 use regorus::rvm::RegoVM;
 use regorus::{Engine, Value};
@@ -32,10 +32,16 @@ impl Program {
         Self { hardened, spare: Mutex::new(Vec::new()) }
     }
 
-    /// Puts in what does not depend on input; `value_of` gives the value of a rule by its path.
+    /// Puts in what does not depend on input, and leaves out the steps that are idle then; `value_of` gives the value of
+    /// a rule by its path.
     pub fn fold(&mut self, mut value_of: impl FnMut(&str) -> Option<Value>) {
         let Hardened { program, rules } = &mut self.hardened;
         folding::fold(Arc::make_mut(program), |start| value_of(rules.get(&start)?));
+        if let Some((leaner, moved)) = lean::lean(program) {
+            *program = Arc::new(leaner);
+            let places = std::mem::take(rules).into_iter();
+            *rules = places.filter_map(|(at, name)| Some((*moved.get(at)?, name))).collect();
+        }
     }
 
     /// A machine that shows nothing of another evaluation; None if the data cannot be put into it.

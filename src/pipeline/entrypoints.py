@@ -115,14 +115,19 @@ def _contribution(effect: Effect, rules: Sequence[Rule]) -> str:
     if len(rules) == 1:
         tagged = f'data.{EFFECT}.tagged(effect, "{rules[0].id}")'
         return f"{effect} contains {tagged} if some effect in data.{rules[0].package}.{effect}"
-    sets = "".join(f"\t\tdata.{rule.package}.{effect},\n" for rule in rules)
-    names = "".join(f'\t"{rule.id}",\n' for rule in rules)
-    none = ", ".join(["set()"] * len(rules))
+    tagged = f"data.{EFFECT}.tagged(effect, _{effect}_rules[number])"
+    sets = _array(f"data.{rule.package}.{effect}" for rule in rules)
     return (
-        f"{effect} contains data.{EFFECT}.tagged(effect, _{effect}_rules[i]) if {{\n\tasked := [\n{sets}\t]\n"
-        f"\tasked != _no_{effect}\n\tsome i, effects in asked\n\tsome effect in effects\n}}\n\n"
-        f"_{effect}_rules := [\n{names}]\n\n_no_{effect} := [{none}]"
+        f"{effect} contains {tagged} if {{\n\tasked := {sets}\n\tasked != _no_{effect}\n"
+        "\tsome number, effects in asked\n\tsome effect in effects\n}\n\n"
+        f"_{effect}_rules := {_array(json.dumps(rule.id) for rule in rules)}\n\n"
+        f"_no_{effect} := {_array('set()' for _ in rules)}"
     )
+
+
+def _array(members: Iterable[str]) -> str:
+    """One member a line: a line of Rego has 1,024 characters at most."""
+    return "".join(["[\n", *(f"\t{member},\n" for member in members), "]"])
 
 
 def adapter_modules(entrypoint: str) -> list[Module]:

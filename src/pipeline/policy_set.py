@@ -167,8 +167,8 @@ def build(
         of_session = dict.fromkeys(ViewKind, own)
     else:
         rules = _with_modes(with_said_modes(_rules(sources.modules), sources.data), modes or {})
-        on = [rule for rule in rules if rule.mode is not Mode.OFF]
         survey = _survey(sources)
+        on = [_with_its_sets(rule, survey) for rule in rules if rule.mode is not Mode.OFF]
         parts, modules_of_parts = _in_parts(on, survey)
         generated = [*entrypoints.main_modules(on), *modules_of_parts]
         asked = (name for part in parts.values() for name in (part.slow, *part.fast, *part.rest) if name is not None)
@@ -272,6 +272,12 @@ def _rules(modules: Sequence[Module]) -> list[Rule]:
         hint = f"put rules under cmf/rules/<category>/<rule>/, or name your own entrypoint{own}"
         raise PolicyError("there is no rule in it", hint=hint, code="policy.no-rules")
     return [rules[name] for name in sorted(rules)]
+
+
+def _with_its_sets(rule: Rule, survey: Survey) -> Rule:
+    """The rule with the effects that it defines: a text can mention one, and what is not there is not asked for."""
+    paths = zip(rule.effects, portability.effect_paths(rule), strict=True)
+    return replace(rule, effects=tuple(effect for effect, path in paths if survey.rule(path) is not None))
 
 
 def with_said_modes(rules: Sequence[Rule], data: Mapping[str, Any]) -> list[Rule]:

@@ -54,10 +54,9 @@ def refusal(directory: Path, **options: object) -> PolicyError:
     return caught.value
 
 
-def decide(policies: PolicySet, entrypoint: str, view: object) -> object:
-    engine = EmbeddedEngine(
-        [(module.path, module.text) for module in policies.modules], policies.data, policies.entrypoints
-    )
+def decide(policies: PolicySet, entrypoint: str, view: object, *, compiled: bool = True) -> object:
+    modules = [(module.path, module.text) for module in policies.modules]
+    engine = EmbeddedEngine(modules, policies.data, policies.entrypoints, use_compiled=compiled)
     (result,) = engine.evaluate([entrypoint], b"{}", [json.dumps(view).encode()], timeout_seconds=5.0)
     assert isinstance(result, Decided), result
     return result.value

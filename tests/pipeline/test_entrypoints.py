@@ -84,6 +84,25 @@ def test_an_effect_that_is_no_object_stays_a_hit(write: Write, member: str) -> N
     assert [(hit["code"], hit["rule"]) for hit in decision["deny"]] == [("policy.bad-effect", "test/rule")]
 
 
+@pytest.mark.spec("POL-8")
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "interpreted"])
+@pytest.mark.parametrize("marks", [[], ["rule"], ["other"], ["other", "rule"]], ids="-".join)
+def test_a_set_that_several_rules_put_into_says_which_did(write: Write, compiled: bool, marks: list[str]) -> None:
+    other = GOOD.replace("test.rule", "test.other").replace("properties.marked", "properties.other")
+    # It puts nothing into the set that its text mentions, and hides nobody's hits by that.
+    mentioning = GOOD.replace("test.rule", "test.third").replace("deny contains", "warn contains")
+    files = {"rule": GOOD, "other": other, "third": f'{mentioning}\nhint := "write deny contains"\n'}
+    places = {f"cmf/rules/test/{name}/{name}.rego": text for name, text in files.items()}
+    policies = policy_set.load(write(places))
+    view = {"kind": "text", "properties": {"marked": "rule" in marks, "other": "other" in marks}}
+
+    decision = decide(policies, policies.entrypoint(ViewKind.TEXT), view, compiled=compiled)
+
+    assert isinstance(decision, dict)
+    assert [hit["rule"] for hit in decision["deny"]] == [f"test/{name}" for name in marks]
+    assert [hit["rule"] for hit in decision["warn"]] == ["test/third"] * ("rule" in marks)
+
+
 @pytest.mark.spec("POL-10")
 @pytest.mark.parametrize("shape", OWN)
 @pytest.mark.parametrize("is_ok", [False, True])
