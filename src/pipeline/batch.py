@@ -130,7 +130,7 @@ class Judging:
 
 
 def judge(
-    files: Iterable[Path],
+    files: Iterable[Path | str] | Path | str,
     policies: Policies = None,
     *,
     profiles: Path | None = None,
@@ -142,7 +142,7 @@ def judge(
     """What came of each line of the files, in order [BAT-1].
 
     Args:
-        files: Parquet, or JSON lines, plain or compressed with gzip; told apart by how they begin.
+        files: Parquet, or JSON lines, plain or compressed with gzip; told apart by how they begin. One, or several.
         policies: as for `Guard`.
         profiles: as for `Judging`.
         holds: as for `Judging`.
@@ -154,7 +154,7 @@ def judge(
         PolicyError, ConfigError: the set or the profiles cannot be used, or pyarrow is needed and not installed.
         ReplayError: a file cannot be read, or a process was lost.
     """
-    places = list(files)
+    places = [Path(file) for file in ([files] if isinstance(files, Path | str) else files)]
     expected = sum(map(_about, places))
     recipe = partial(Judging, load_policies(policies), profiles, holds, context)
     found = chain.from_iterable(lines(place, column) for place in places)

@@ -29,6 +29,7 @@ def test_an_undeclared_model_can_do_nothing(wire: str, model: str) -> None:
 def test_a_model_is_known_with_the_key_of_its_provider_and_without() -> None:
     anthropic = adapters.get("anthropic_messages")
 
+    assert not anthropic.capabilities("anthropic:claude-haiku-4-5-text-only").supports_images
     assert anthropic.capabilities("anthropic:claude-sonnet-4-6") == anthropic.capabilities("claude-sonnet-4-6") != NONE
 
 

@@ -121,6 +121,7 @@ def test_each_line_gives_what_a_guard_says_from_any_kind_of_file(tmp_path: Path,
 
     assert found == [found[0]] * 4
     assert list(judge(files, rules)) == found[0] * 4
+    assert list(judge(str(plain), rules)) == list(judge([str(plain)], rules)) == found[0]
     assert [row.id for row in found[0]] == [loads(one)["id"] for one in entries]
     assert [row.verdict for row in found[0]] == ["allow", "deny", "allow"]
     assert found[0][1].rules == ("test/deny",)
