@@ -13,6 +13,7 @@ from typing import Literal
 
 from pipeline import policy_files, policy_set
 from pipeline.bundle_signature import Verification
+from pipeline.claims import HistoryTrust
 from pipeline.decision import Mode
 from pipeline.engines.base import Engine
 from pipeline.engines.embedded import EmbeddedEngine
@@ -67,7 +68,7 @@ class Config:
     bundle_keys: Verification | None = None
     max_verdicts: int = MAX_VERDICTS
     reuse: bool = True
-    history: Literal["claimed", "trusted"] = "claimed"
+    history: HistoryTrust = "claimed"
     sessions: Literal["by_id", "by_prefix", "required"] = "by_id"
     on_record_failure: Literal["refuse", "release"] = "refuse"
     content: ContentMode = "none"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
 import yaml
 from pydantic import AfterValidator, BeforeValidator
@@ -24,6 +24,7 @@ from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import Str, Value, value
+from pipeline.claims import HistoryTrust, history_trust
 from pipeline.context import Context
 from pipeline.errors import CaseError
 from pipeline.metadata import SAID_TWICE, load_yaml
@@ -94,7 +95,7 @@ class Case:
     session: SessionBefore
     expected: Expectation
     profiles: Path | None
-    history: Literal["claimed", "trusted"]
+    history: HistoryTrust
     skip: str | None
 
     @property
@@ -238,10 +239,11 @@ def case_of(path: Path, where: str, name: str, spelled: Mapping[str, Any]) -> Ca
         raise _wrong(path, f"{where} ({name})", "not what a case may hold", _SCHEMA) from None
 
 
-def _history(word: Any) -> Literal["claimed", "trusted"]:
-    if word not in ("claimed", "trusted"):
+def _history(word: Any) -> HistoryTrust:
+    found = history_trust(word)
+    if found is None:
         raise ShapeError("neither claimed nor trusted", path="history", hint="leave it out")
-    return cast("Literal['claimed', 'trusted']", word)
+    return found
 
 
 def _expectation(spelled: Any) -> Expectation:

@@ -7,8 +7,8 @@ record for its subject and session; the digest binds a result to the call that i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from cmf.content import Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.digests import canonical_bytes
@@ -16,10 +16,19 @@ from cmf.enums import Role
 from cmf.message import Message
 from cmf.value import fields_of
 
+HistoryTrust: TypeAlias = Literal["claimed", "trusted"]
+"""Whether a history that was not judged here is believed: `claimed`, it is not; `trusted`, it is."""
+
+_TRUSTS: Final[Mapping[str, HistoryTrust]] = {"claimed": "claimed", "trusted": "trusted"}
 _SPOKEN: Final = (Role.ASSISTANT, Role.TOOL)
 _INSTRUCTIONS: Final = (Role.SYSTEM, Role.DEVELOPER)
 _UNREAD_EXTRA: Final = (TextPart, ThinkingPart, ToolCallPart, ToolResultPart)
 """Parts whose wire extras (cache marks, say) no origin is ever found in: clients add and drop them as they please."""
+
+
+def history_trust(word: object) -> HistoryTrust | None:
+    """The trust that a file names; None for any other word."""
+    return _TRUSTS.get(word) if isinstance(word, str) else None
 
 
 def needs_record(role: Role, part: Part) -> bool:
@@ -133,4 +142,4 @@ class Claims:
         return hashlib.sha256(canonical_bytes([role.value, said, *answering])).hexdigest()
 
 
-__all__ = ["Calls", "Claims", "needs_record", "prefixes"]
+__all__ = ["Calls", "Claims", "HistoryTrust", "history_trust", "needs_record", "prefixes"]

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from cmf.codec import dumps
+from pipeline.claims import HistoryTrust
 from pipeline.context import Context
 from pipeline.decision import Decision
 from pipeline.errors import PipelineError
 from pipeline.outcome import Basis
 from pipeline.record import Content
-from pipeline.replay_file import Entry, History, entry_of
+from pipeline.replay_file import Entry, entry_of
 from pipeline.stage import Traffic
 
 ContentMode: TypeAlias = Literal["none", "masked", "whole"]
@@ -51,7 +52,7 @@ class KeepingContent:
         days: how long, at most; the data's own retention may say less.
     """
 
-    def __init__(self, history: History, mask: Mask | None = None, days: float | None = None) -> None:
+    def __init__(self, history: HistoryTrust, mask: Mask | None = None, days: float | None = None) -> None:
         self._history = history
         self._mask = mask
         self._days = days

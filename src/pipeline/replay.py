@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from pipeline.assembly import Config, Policies, build_engine, load_policies
+from pipeline.claims import HistoryTrust
 from pipeline.context import Context
 from pipeline.decision import ENGINE_RULE, SESSION_RULE, Decision, Hit
 from pipeline.engines.base import Engine
@@ -15,7 +16,7 @@ from pipeline.outcome import Outcome
 from pipeline.pipeline import Pipeline
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
-from pipeline.replay_file import Entry, History, shown, summary_of
+from pipeline.replay_file import Entry, shown, summary_of
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions
 
@@ -50,7 +51,7 @@ class Replay:
         self._profiles = profiles
         self._timeout_seconds = timeout_seconds
         self._session = _OnFile(self.revision)
-        self._pipelines: dict[History, Pipeline] = {}
+        self._pipelines: dict[HistoryTrust, Pipeline] = {}
 
     @property
     def revision(self) -> str:
@@ -86,7 +87,7 @@ class Replay:
             )
         return outcome
 
-    def _pipeline(self, history: History) -> Pipeline:
+    def _pipeline(self, history: HistoryTrust) -> Pipeline:
         if history not in self._pipelines:
             self._pipelines[history] = Pipeline(
                 policies=self.policies,

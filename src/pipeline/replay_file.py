@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Final, Literal, TypeAlias, cast
+from typing import IO, Any, Final, cast
 
 from cmf.codec import MAX_BYTES, dumps, loads
 from cmf.errors import CmfError, ShapeError
@@ -19,6 +19,7 @@ from cmf.request import Request, Response
 from cmf.value import to_json
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval
+from pipeline.claims import HistoryTrust, history_trust
 from pipeline.context import Context
 from pipeline.decision import Decision
 from pipeline.errors import ReplayError
@@ -28,7 +29,6 @@ from pipeline.references import RULE as BY_REFERENCE
 from pipeline.stage import Traffic
 
 VERSION: Final = 1
-History: TypeAlias = Literal["claimed", "trusted"]
 _KINDS: Final[dict[str, type[Message] | type[Request] | type[Response]]] = {
     "message": Message,
     "request": Request,
@@ -56,7 +56,7 @@ class Entry:
     session: SessionFacts
     seen: frozenset[str]
     mode: str
-    history: History
+    history: HistoryTrust
     decision: Mapping[str, Any]
     masked: bool = False
 
@@ -90,7 +90,7 @@ def entry_of(
     decision: Decision,
     *,
     seen: frozenset[str] = frozenset(),
-    history: History = "claimed",
+    history: HistoryTrust = "claimed",
 ) -> Entry:
     """The entry of a run: `traffic` and `context` as the pipeline was given them, `session` as it was read for it."""
     return Entry(
@@ -145,7 +145,8 @@ def read_entry(line: bytes) -> Entry:
             code = "replay.newer-schema" if isinstance(body.get("schema"), int) else "replay.invalid"
             hint = "use the version that wrote it"
             raise ReplayError(f"not of schema {VERSION}", path="schema", hint=hint, code=code)
-        if body["history"] not in ("claimed", "trusted") or not isinstance(body["id"], str):
+        history = history_trust(body["history"])
+        if history is None or not isinstance(body["id"], str):
             raise ShapeError("not what it should be", path="history")
         return Entry(
             id=body["id"],
@@ -154,7 +155,7 @@ def read_entry(line: bytes) -> Entry:
             session=_session(body["session"]),
             seen=frozenset(body["seen"]),
             mode=str(body["mode"]),
-            history=cast("History", body["history"]),
+            history=history,
             decision=_decision(body["decision"]),
             masked=body.get("masked") is True,
         )
