@@ -116,7 +116,7 @@ def _contribution(effect: Effect, rules: Sequence[Rule]) -> str:
         tagged = f'data.{EFFECT}.tagged(effect, "{rules[0].id}")'
         return f"{effect} contains {tagged} if some effect in data.{rules[0].package}.{effect}"
     tagged = f"data.{EFFECT}.tagged(effect, _{effect}_rules[number])"
-    sets = _array(f"data.{rule.package}.{effect}" for rule in rules)
+    sets = _array((f"data.{rule.package}.{effect}" for rule in rules), indent="\t")
     return (
         f"{effect} contains {tagged} if {{\n\tasked := {sets}\n\tasked != _no_{effect}\n"
         "\tsome number, effects in asked\n\tsome effect in effects\n}\n\n"
@@ -125,9 +125,9 @@ def _contribution(effect: Effect, rules: Sequence[Rule]) -> str:
     )
 
 
-def _array(members: Iterable[str]) -> str:
+def _array(members: Iterable[str], indent: str = "") -> str:
     """One member a line: a line of Rego has 1,024 characters at most."""
-    return "".join(["[\n", *(f"\t{member},\n" for member in members), "]"])
+    return "".join(["[\n", *(f"{indent}\t{member},\n" for member in members), f"{indent}]"])
 
 
 def adapter_modules(entrypoint: str) -> list[Module]:
