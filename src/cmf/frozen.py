@@ -173,7 +173,7 @@ def freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
             )
         return value
     if _depth == 0:
-        raise _too_deep()
+        raise too_deep()
     if isinstance(value, dict):
         # What is plainly frozen already is looked at here: a call for each leaf takes twice the time.
         return frozen_mapping(
@@ -203,7 +203,8 @@ def freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
     )
 
 
-def _too_deep() -> ShapeError:
+def too_deep() -> ShapeError:
+    """The refusal of what is nested deeper than values may be."""
     return ShapeError(f"nested deeper than {MAX_DEPTH} levels", code="shape.too-deep", hint="flatten the value")
 
 
@@ -218,7 +219,7 @@ def freeze_parsed(value: Any, _depth: int = MAX_DEPTH) -> Any:
     kind = type(value)
     if kind is dict:
         if not _depth:
-            raise _too_deep()
+            raise too_deep()
         for key, item in value.items():
             inner = type(item)
             if inner is dict or inner is list:
@@ -228,7 +229,7 @@ def freeze_parsed(value: Any, _depth: int = MAX_DEPTH) -> Any:
         return frozen
     if kind is list:
         if not _depth:
-            raise _too_deep()
+            raise too_deep()
         for item in value:
             inner = type(item)
             if inner is dict or inner is list:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 from cmf.codec import loads_object
-from cmf.frozen import same_spelling
+from cmf.frozen import MAX_DEPTH, same_spelling, too_deep
 
 _ABSENT: Final = object()
 _FEW: Final = 4  # texts of more pieces are not asked whether they are whole: that would take a look at all, each time
@@ -138,8 +138,12 @@ def adds_nothing(old: Any, new: Any) -> bool:
     return True
 
 
-def copied(value: Any) -> Any:
-    """A copy that the fold may go on with."""
+def copied(value: Any, _levels: int = MAX_DEPTH) -> Any:
+    """A copy that the fold may go on with. Raises ShapeError where it is nested deeper than values may be."""
+    if not isinstance(value, dict | list):
+        return value
+    if not _levels:
+        raise too_deep()
     if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
-    return [copied(item) for item in value] if isinstance(value, list) else value
+        return {key: copied(item, _levels - 1) for key, item in value.items()}
+    return [copied(item, _levels - 1) for item in value]

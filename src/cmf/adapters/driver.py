@@ -7,6 +7,7 @@ of all events, read by the whole-response decoder, so that a streamed and a whol
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from typing import Any
 
 from cmf.adapters.base import Adapter, Arriving, WireEvent
 from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, ToolUseEnd, UsageUpdate
@@ -30,6 +31,9 @@ async def drive(adapter: Adapter, events: Arriving, context: Request | None, hea
     heard: list[WireEvent] = []
     async for event in arriving(events):
         heard.append(event)
+        arrived: Any = event
+        if not isinstance(arrived, dict):
+            continue  # it is no event; the fold refuses it, too
         try:
             said = list(hear(event))
         except CmfError:

@@ -147,7 +147,7 @@ class Ear:
 
     def __init__(self) -> None:
         self._texts: dict[tuple[Any, ...], str] = {}
-        self._calls: dict[Any, tuple[int, int]] = {}  # by output index: number of the call, characters so far
+        self._calls: dict[int, tuple[int, int]] = {}  # by output index: number of the call, characters so far
         self._places: dict[str, int] = {}  # by id: output index of the item
 
     def __call__(self, event: WireEvent) -> Iterator[StreamEvent]:
@@ -162,9 +162,10 @@ class Ear:
         if base in _SPOKEN and isinstance(text, str):
             yield from self._spoken(base, step, text, data)
         elif base in PIECES and step == "delta" and isinstance(text, str):
-            number, size = self._calls.get(data.get("output_index"), (None, 0))
-            if number is not None:
-                self._calls[data.get("output_index")] = (number, size + len(text))
+            at = data.get("output_index")
+            if type(at) is int and at in self._calls:
+                number, size = self._calls[at]
+                self._calls[at] = (number, size + len(text))
                 yield ToolUseInputDelta(index=number, received_chars=size + len(text))
         elif kind == "response.output_item.added":
             yield from self._started(data)

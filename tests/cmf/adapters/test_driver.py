@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from cmf.adapters import FORMATS, get
 from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ToolUseEnd
 from cmf.enums import MessageStatus, StopReason
+from cmf.errors import CmfError
 from cmf.message import Message
 from cmf.request import Choice, Response
 
@@ -167,3 +169,23 @@ def test_events_that_are_there_already_are_heard_like_those_that_arrive(name: st
 
     assert asyncio.run(collect(events)) == asyncio.run(collect(_arriving(events)))
     assert asyncio.run(collect(iter(events)))[-1].type == "message_complete"
+
+
+@pytest.mark.spec("STR-5")
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_no_event_or_nested_for_ever_is_an_error_and_no_exception(name: str) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(900):
+        deep = {"a": deep}
+    adapter = get(name)
+    strange: list[Any] = [3, None, "text", [], {"data": deep}, {"data": {"choices": [{"delta": {"z": deep}}]}}]
+    strange.append({"data": {"type": "response.function_call_arguments.delta", "delta": "x", "output_index": {}}})
+
+    async def last(event: Any) -> StreamEvent:
+        return [said async for said in adapter.stream_response([event])][-1]
+
+    for event in strange:
+        assert isinstance(asyncio.run(last(event)), StreamError), event
+        with contextlib.suppress(CmfError):
+            folded = adapter.from_wire_response(adapter.fold_events([event]))
+            assert all(choice.message.status is not MessageStatus.COMPLETE for choice in folded.choices)
