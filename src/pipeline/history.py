@@ -99,8 +99,10 @@ class _Kept:
 class History:
     """What one run knows of the conversation that its value belongs to. Not to be shared between threads.
 
-    `seen` gives those of some marks that are on record for the session, however far its history is trusted; `tools` are
-    those that the request offered which the context names; `found` are all marks that were found on record so far.
+    Attributes:
+        seen: gives those of some marks that are on record for the session, even where its history is trusted.
+        tools: the tools that the request in the context's history offers.
+        found: all marks that were found on record so far.
     """
 
     def __init__(

@@ -28,8 +28,14 @@ from pipeline.unchanged import Form, same_start, unchanged
 class TakenIn:
     """How a request was taken in, for the next one that begins with its messages [PIPE-16].
 
-    `facts` is what it depends on besides the messages and the tools that it offers; `form` is that of the messages,
-    once they were not the same objects as before; `same` is how many of them were taken over.
+    Attributes:
+        given: its messages as they came.
+        form: how these are written; known once a request came whose messages were not the same objects.
+        tools: the tools that it offers.
+        messages: its messages as they are judged.
+        found: what is registered of the entities in it.
+        facts: everything else that this depends on.
+        same: how many messages were taken over from the turn before.
     """
 
     given: tuple[Message, ...]

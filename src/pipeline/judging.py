@@ -56,7 +56,13 @@ Asked: TypeAlias = Batch | Callable[[], Any]
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """What a run is judged by, besides the engine: an exception is from rules of the set, never from our own."""
+    """What a run is judged by, besides the engine.
+
+    Attributes:
+        rules: what METADATA says of each rule.
+        excuses: the exceptions and overrides that hold. They cover hits of the set's rules, and none of the pipeline's.
+        data: the pipeline's own rule on what data may be used for.
+    """
 
     rules: Mapping[str, RuleFacts]
     excuses: Excuses
@@ -73,7 +79,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What is taken over: the settled pass, its first tools and messages, and the kinds to judge again in them."""
+    """What a pass takes over from the turn before: its first tools and messages, and what to judge again there."""
 
     settled: Settled | None = None
     tools: Section = NOTHING
@@ -98,10 +104,17 @@ class _Edited(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A decision per view, in order, and the labels that rules added, by message.
+    """What came of one pass.
 
-    `hit` are the views with hits, `new` those of them whose effects are to be carried out; `done` is what came of the
-    others. `settle` gives what is kept of the pass, from the value as edits left it and what they took out.
+    Attributes:
+        views: a decision per view, in order.
+        hit: those with hits.
+        new: those of them whose edits have to be carried out.
+        done: what the edits of the others made of their messages, in an earlier turn.
+        coverage: how many views were evaluated.
+        labels: the labels that rules added, by the path of the message.
+        brought: the same labels, each with its source event.
+        settle: makes what the next turn can take over, of the value as edits left it and the paths that they removed.
     """
 
     views: tuple[ViewDecision, ...]

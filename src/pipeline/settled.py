@@ -34,8 +34,13 @@ Labels: TypeAlias = Mapping[str, frozenset[str]]
 class Section:
     """Messages, or tools, as they were judged, and the line of each of their views.
 
-    `ends` says for each item where its lines end; `struck` are the places of lines with hits; `loose` are the items
-    with a line that means nothing next time; `kinds` gives the items that have views of a kind, for watched kinds.
+    Attributes:
+        items: the messages or tools.
+        lines: the lines of all their views, in order.
+        ends: for each item, where its lines end.
+        struck: the places of lines with hits.
+        loose: the items with a line that says nothing of the next turn (a failure, say), so that they are judged again.
+        kinds: for each kind of view that is watched, the items that have such views.
     """
 
     items: tuple[Any, ...] = ()
