@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field, model_validator
@@ -12,7 +12,7 @@ from pydantic_core import ArgsKwargs
 from cmf import content as _content
 from cmf import extensions as _extensions
 from cmf.content import Parts, ToolResultPart
-from cmf.enums import Channel, MessageStatus, Role
+from cmf.enums import Capability, Channel, Hook, MessageStatus, Role
 from cmf.errors import UnknownRoleError
 from cmf.extensions import Extensions
 from cmf.frozen import FrozenDict, JsonObject
@@ -86,7 +86,9 @@ class Message(Value):
 
         return content_digest(self)
 
-    def iter_views(self, *, hook: Any = None, capabilities: Any = None) -> Iterator[MessageView]:
+    def iter_views(
+        self, *, hook: Hook | str | None = None, capabilities: Iterable[Capability | str] | None = None
+    ) -> Iterator[MessageView]:
         """The views of this message: see `cmf.iter_views`."""
         from cmf.decomposition import iter_views  # views of requests too, so it sits above this module
 
