@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from pipeline import policy_files, policy_set
 from pipeline.bundle_signature import Verification
@@ -36,7 +36,7 @@ class Config:
     """How a guard works.
 
     Attributes:
-        mode: `enforce`, or `observe` to record what would have been done and forward everything.
+        mode: `enforce`, or `observe` to record what would have been done and forward everything. (Rules can be `off`.)
         timeout_seconds: deadline for each call of the engine; past it, the parts that it was about are denied.
         opa_url: where the OPA server listens, for engine `opa`.
         entrypoint: `data.<package>.<rule>` of policies that are not made of rules.
@@ -75,6 +75,27 @@ class Config:
     content_days: float | None = None
     approval_seconds: float = APPROVAL_SECONDS
     seal_key: bytes | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Words are taken as text too; one that there is not is a ConfigError, and so is no judgement at all."""
+        _one_of("mode", self.mode, (Mode.ENFORCE, Mode.OBSERVE))
+        object.__setattr__(self, "mode", Mode(self.mode))
+        for name, words in _WORDS.items():
+            _one_of(name, getattr(self, name), words)
+
+
+_WORDS: Final[dict[str, tuple[str, ...]]] = {
+    "builtin_errors": get_args(BuiltinErrors),
+    "history": get_args(HistoryTrust),
+    "sessions": ("by_id", "by_prefix", "required"),
+    "on_record_failure": ("refuse", "release"),
+    "content": get_args(ContentMode),
+}
+
+
+def _one_of(name: str, word: object, words: Sequence[str]) -> None:
+    if word not in words:
+        raise ConfigError("there is no such setting", path=name, hint=f"use {' or '.join(words)}", code="config.word")
 
 
 Policies = str | Path | PolicySet | Sequence[str | Path] | None

@@ -83,6 +83,8 @@ class Pipeline:
         overrides: Overrides | None = None,
     ) -> None:
         settings = config or Config()
+        if not isinstance(settings, Config):
+            raise ConfigError("this is no Config", path="config", hint="write Config(…)", code="config.word")
         self.events = Events()
         self._settings = settings
         self._policies, self._engine_name = policies, engine

@@ -12,7 +12,7 @@ import pytest
 from tests.pipeline.conftest import write_rules
 
 from cmf import Message, Request, SubjectExtension, TextPart, ToolCallPart, ToolResultPart
-from pipeline import Context, Guard, Pipeline, PolicyUnavailable
+from pipeline import Config, ConfigError, Context, Guard, Mode, Pipeline, PolicyUnavailable
 from pipeline.context import Context as RunContext
 from pipeline.decision import Action
 from pipeline.errors import ApprovalError, StoreError
@@ -218,3 +218,34 @@ def test_what_went_on_is_an_event_once(policies: Path, remembers: bool) -> None:
         {"type": "tool_call", "uri": "tool://_/pay"},
         {"type": "tool_call", "uri": "tool://_/pay"},
     ]
+
+
+@pytest.mark.spec("PIPE-18")
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Config(mode=Mode.OFF),
+        lambda: Config(mode="watch"),  # type: ignore[arg-type]
+        lambda: Config(builtin_errors="loose"),  # type: ignore[arg-type]
+        lambda: Config(history="believed"),  # type: ignore[arg-type]
+        lambda: Config(sessions="by_luck"),  # type: ignore[arg-type]
+        lambda: Config(on_record_failure="shrug"),  # type: ignore[arg-type]
+        lambda: Config(content="some"),  # type: ignore[arg-type]
+        lambda: Pipeline(config={"mode": "observe"}),  # type: ignore[arg-type]
+    ],
+)
+def test_a_word_that_a_setting_does_not_have_is_said_before_anything_runs(made: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        made()
+
+    assert caught.value.code == "config.word"
+
+
+@pytest.mark.spec("PIPE-18")
+def test_a_mode_may_be_said_as_text(policies: Path) -> None:
+    session = {"subject": {"id": "ann"}, "session": "s"}
+    with Guard(policies, config=Config(mode="observe")) as guard:  # type: ignore[arg-type]
+        decisions = [guard.decide(pay(amount), **session) for amount in range(5)]
+
+    assert decisions[-1].verdict == "deny"
+    assert {(decision.mode, decision.action) for decision in decisions} == {(Mode.OBSERVE, Action.FORWARD)}
