@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 _log: Final = logging.getLogger("pipeline.events")
 
@@ -17,6 +17,7 @@ _log: Final = logging.getLogger("pipeline.events")
 class HeaderChanged:
     """A stage changed a header; `value` only where the header is not sensitive and was not removed."""
 
+    type: ClassVar[str] = "header_changed"
     stage: str
     name: str
     value: str | None = None
@@ -27,6 +28,7 @@ class HeaderChanged:
 class LabelAdded:
     """A label came to a message, by a rule, a stage or a data policy."""
 
+    type: ClassVar[str] = "label_added"
     label: str
     path: str
     by: str
@@ -36,6 +38,7 @@ class LabelAdded:
 class ToolInputInvalid:
     """A tool call's arguments are not a strict JSON object, or do not fit the tool's schema."""
 
+    type: ClassVar[str] = "tool_input_invalid"
     path: str
     tool: str
     problem: str
@@ -45,6 +48,7 @@ class ToolInputInvalid:
 class CallFailed:
     """A guarded function raised: `called` is the tool's URI or the model's id, `error` the type's name."""
 
+    type: ClassVar[str] = "call_failed"
     called: str
     error: str
 
@@ -53,6 +57,7 @@ class CallFailed:
 class ApprovalAsked:
     """A run waits for a person: what it wants to reach, and the rules that ask."""
 
+    type: ClassVar[str] = "approval_asked"
     id: str
     session: str | None
     target: str
@@ -63,6 +68,7 @@ class ApprovalAsked:
 class ApprovalDecided:
     """A person said yes or no."""
 
+    type: ClassVar[str] = "approval_decided"
     id: str
     approver: str
     approved: bool
@@ -72,6 +78,7 @@ class ApprovalDecided:
 class ApprovalUsed:
     """A run spent an approval."""
 
+    type: ClassVar[str] = "approval_used"
     id: str
     session: str | None
     target: str
@@ -81,6 +88,7 @@ class ApprovalUsed:
 class Declassified:
     """A label was lifted for so many source events of a session, until `expires_at` (microseconds since the epoch)."""
 
+    type: ClassVar[str] = "declassified"
     grant: str
     label: str
     session: str | None
@@ -94,6 +102,7 @@ class Declassified:
 class RecordUnavailable:
     """The record of a run could not be kept; `released` says whether its outcome was given out all the same."""
 
+    type: ClassVar[str] = "record_unavailable"
     decision: str
     code: str
     released: bool
@@ -103,6 +112,7 @@ class RecordUnavailable:
 class RouteDecided:
     """A turn was given its model; `policy` is the routing chain's own, finer word."""
 
+    type: ClassVar[str] = "route.decided"
     session: str | None
     model: str
     policy: str
@@ -113,6 +123,7 @@ class RouteDecided:
 class RoutingConstraintFailure:
     """A model cannot take a session because it lacks a capability."""
 
+    type: ClassVar[str] = "routing_constraint_failure"
     session: str | None
     model: str
     capability: str
@@ -122,6 +133,7 @@ class RoutingConstraintFailure:
 class PoliciesChanged:
     """Another policy set judges from now on; both are named by their revisions."""
 
+    type: ClassVar[str] = "policies_changed"
     before: str
     after: str
 
@@ -130,6 +142,7 @@ class PoliciesChanged:
 class PoliciesRefused:
     """A policy set that was to take over was refused, and the one before goes on; `place` is `path:line:column`."""
 
+    type: ClassVar[str] = "policies_refused"
     code: str
     message: str
     place: str
