@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from cmf.identity import Clock
@@ -15,6 +14,7 @@ from pipeline.context import Context
 from pipeline.errors import PipelineError, where_from
 from pipeline.events import Events, RecordUnavailable
 from pipeline.kept_content import NOTHING, KeepingContent
+from pipeline.moments import micros
 from pipeline.outcome import Outcome, Ran
 from pipeline.record import Record, Run, record_of
 from pipeline.sessions import wall_clock
@@ -23,7 +23,6 @@ from pipeline.stage import Traffic
 _log: Final = logging.getLogger("pipeline.recording")
 UNRECORDED: Final = "record.unavailable"
 NOT_ON_RECORD: Final = "What was decided could not be put on record."
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Records(Protocol):
@@ -91,7 +90,7 @@ class Recording:
         now = self._clock()
         kept = NOTHING
         if self._content is not None:
-            at = (now - _EPOCH) // _EPOCH.resolution
+            at = micros(now)
             kept = self._content.of(value, context, outcome.decision, basis, at)
         run = Run(
             timestamp=now,

@@ -9,7 +9,6 @@ import hashlib
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from cmf.codec import dumps
@@ -21,6 +20,7 @@ from pipeline.gateway.config_file import Loaded
 from pipeline.gateway.settings import Settings
 from pipeline.gateway.tally import Tally
 from pipeline.guard import Guard
+from pipeline.moments import micros
 from pipeline.record import Record, act_of
 from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock
@@ -28,7 +28,6 @@ from pipeline.store.database import Store
 from pipeline.store.policies import keep_policies
 
 SWEEP_SECONDS: Final = 3_600.0
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _log: Final = logging.getLogger("pipeline.gateway")
 # Who may ask is told by its digest alone: names, hashes and addresses are no figures for auditors to browse.
 _BY_DIGEST: Final = ("keys", "issuers", "proxy", "admin")
@@ -110,7 +109,7 @@ class Chronicle:
     def sweep(self) -> None:
         """Erase what is too old."""
         try:
-            Sweep(self._store).run((self._clock() - _EPOCH) // _EPOCH.resolution)
+            Sweep(self._store).run(micros(self._clock()))
         except StoreError as error:
             self._failed("the sweep of what is too old", error)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, select
@@ -13,6 +13,7 @@ from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.authority import Authorise, holding, name_of
 from pipeline.errors import AuditError
+from pipeline.moments import micros
 from pipeline.record import act_of
 from pipeline.store.records import row_of
 from pipeline.store.tables import RECORDS
@@ -38,8 +39,6 @@ PREFIX: Final = {
     "override": "ovr",
 }
 """What the ids of records of each kind begin with."""
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,16 +98,6 @@ def moment_in(connection: Connection, clock: Clock) -> int:
     return max(newest, micros(clock()))
 
 
-def instant_of(at: int) -> datetime:
-    """The other way round than `micros`."""
-    return _EPOCH + timedelta(microseconds=at)
-
-
-def micros(instant: datetime) -> int:
-    """Microseconds since the epoch."""
-    return (instant - _EPOCH) // timedelta(microseconds=1)
-
-
 __all__ = [
     "BREAK_GLASS",
     "ERASE",
@@ -119,8 +108,6 @@ __all__ = [
     "TWO_PEOPLE",
     "ContentRules",
     "act_row",
-    "instant_of",
-    "micros",
     "moment_in",
     "said_by",
     "stored_subject",

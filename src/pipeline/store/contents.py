@@ -17,6 +17,7 @@ from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.audit.evidence import Kept, committed_in
 from pipeline.errors import AuditError
+from pipeline.moments import micros
 from pipeline.store.acts import (
     BREAK_GLASS,
     ERASE,
@@ -25,7 +26,6 @@ from pipeline.store.acts import (
     TWO_PEOPLE,
     ContentRules,
     act_row,
-    micros,
     said_by,
     stored_subject,
 )

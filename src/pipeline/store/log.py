@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, insert, select, update
@@ -20,11 +19,11 @@ from cmf.identity import Clock
 from pipeline.audit.evidence import FIELDS, leaf_of, strays_noted
 from pipeline.audit.heads import Head, Signer, batch_digest
 from pipeline.audit.tree import Tree
+from pipeline.moments import micros
 from pipeline.store.engine import insert_rows
 from pipeline.store.tables import HEADS, LOGS, RECORDS
 
 Row = Mapping[str, Any]
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_ONE: Final = {"subject": "anonymous", "session": None, "verdict": "none", "revision": ""}
 
 
@@ -129,7 +128,7 @@ class Log:
         return {**_NO_ONE, **opening, "digest": hashlib.sha256(body).hexdigest()}
 
     def _now(self) -> int:
-        return (self._clock() - _EPOCH) // _EPOCH.resolution
+        return micros(self._clock())
 
 
 def _grown_logs(connection: Connection) -> list[dict[str, Any]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, select
 
+from pipeline.moments import micros
 from pipeline.record import Record
 from pipeline.store.engine import snapshot
 from pipeline.store.records import row_of
@@ -18,8 +18,6 @@ from pipeline.store.writer import TIMEOUT_SECONDS, Recorded, waited
 if TYPE_CHECKING:
     from pipeline.store.database import Store
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 def keep_policies(store: Store, revision: str, bundle: bytes, record: Record) -> None:
     """Keep the bundle of that revision, if it is not there, and put the record of it on record, by one commit.
@@ -27,7 +25,7 @@ def keep_policies(store: Store, revision: str, bundle: bytes, record: Record) ->
     Raises:
         StoreError: neither is there.
     """
-    row = {"revision": revision, "at": (record.timestamp - _EPOCH) // _EPOCH.resolution, "bundle": bundle}
+    row = {"revision": revision, "at": micros(record.timestamp), "bundle": bundle}
 
     def job(connection: Connection) -> Recorded[None]:
         insert_missing(connection, POLICY_SETS, [row])

@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, select
 
 from pipeline.errors import StoreError
+from pipeline.moments import micros
 from pipeline.record import Content, Record
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import RECORDS
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE: Final = 1_000  # rows fetched together
 
 
@@ -42,7 +41,7 @@ def row_of(record: Record) -> dict[str, Any]:
     return {
         "id": record.id,
         "kind": record.kind,
-        "at": (record.timestamp - _EPOCH) // _EPOCH.resolution,
+        "at": micros(record.timestamp),
         "subject": "anonymous" if record.subject is None else f"id:{record.subject}",
         "session": record.session,
         "verdict": record.verdict,

@@ -19,12 +19,11 @@ from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.authority import name_of
 from pipeline.errors import AuditError
+from pipeline.moments import instant_of, micros
 from pipeline.store.acts import (
     PREFIX,
     ContentRules,
     act_row,
-    instant_of,
-    micros,
     moment_in,
     said_by,
     stored_subject,
