@@ -169,7 +169,16 @@ deny contains data.cmf.effect.tagged(member, "ENTRYPOINT") if {
 	not is_string(member)
 }
 
-deny contains _denial("policy.bad-result", "Policy gave no answer that can be read.") if not _readable
+deny contains _denial("policy.undefined", "Policy gave no answer.") if not _type
+
+deny contains _denial("policy.null", "Policy gave no answer but null.") if _type == "null"
+
+deny contains _denial("policy.bad-result", "Policy gave no answer that can be read.") if {
+	_type != "null"
+	not _readable
+}
+
+_type := type_name(_answer)
 
 _denial(code, reason) := {"code": code, "reason": reason, "rule": "ENTRYPOINT"}
 

@@ -80,7 +80,8 @@ def _hit_line(hit: Hit, place: str) -> Text:
 
 _SAID_OUT_LOUD: Final = {
     "engine.undefined": " It was undefined, so this is denied.",
-    "policy.bad-result": " It was undefined, or of another shape, so this is denied.",
+    "policy.undefined": " It was undefined, so this is denied.",
+    "policy.bad-result": " It was of another shape, so this is denied.",
     "pipeline.no-fixed-point": " A rule finds its own edits again: let its pattern not match what it leaves.",
 }
 
