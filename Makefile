@@ -111,7 +111,7 @@ demo-review: install ## An hour of made-up traffic on record, and the review sit
 
 .PHONY: test
 test: install opa $(INTEGRATIONS) ## Everything CI runs: the tests, with the coverage gate
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --cov --cov-branch --cov-report=term --cov-fail-under=$(COVERAGE) $(PYTEST_FLAGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-branch --cov-report=term --cov-fail-under=$(COVERAGE) $(PYTEST_FLAGS)
 	@$(BIN)/coverage report --include='$(ENFORCEMENT)' --fail-under=100 > .coverage-enforcement \
 	  || { cat .coverage-enforcement; echo "enforcement code is not covered in full"; exit 1; }
 

@@ -264,10 +264,16 @@ def migrate(engine: Engine) -> None:
     with engine.connect() as connection:
         connection = writing(connection)
         with connection.begin():
-            if _revision(connection) is None:
+            if _is_new(connection):
                 _make(connection)
             else:
                 upgrade(connection)
+
+
+def _is_new(connection: Connection) -> bool:
+    """Whether nobody kept anything there: the first version had tables, and no revision."""
+    there = set(sqlalchemy.inspect(connection).get_table_names())
+    return there.isdisjoint({*METADATA.tables, "alembic_version"})
 
 
 def _make(connection: Connection) -> None:

@@ -195,7 +195,7 @@ def test_a_bundle_without_a_part_or_an_end_says_so(
 
     assert f"some.zip!{part}" in cmf("audit", "verify", some, code=4)
     assert "not whole at" in cmf("audit", "verify", cut, code=4)
-    assert "no store here at" in cmf("audit", "verify", tmp_path / "none", code=5)
+    assert "no store here at" in cmf("audit", "verify", tmp_path / "none", code=4)
     assert "No such file" in cmf("audit", "export", store, tmp_path / "no" / "b.zip", code=4)
     assert "none.pem" in cmf("audit", "verify", whole, "--key", tmp_path / "none.pem", code=2)
     assert "none.jsonl" in cmf("audit", "verify", whole, "--heads", tmp_path / "none.jsonl", code=2)

@@ -193,7 +193,9 @@ def test_an_interrupt_leaves_nothing_behind(project: Path, arguments: list[str])
     _, said = process.communicate(timeout=60)
 
     assert "Traceback" not in said
-    assert process.returncode in ((130,) if arguments[1:2] == ["-"] or "--watch" in arguments else (0, 130))
+    waits = arguments[1:2] == ["-"] or "--watch" in arguments
+    # On a busy machine the interpreter may not have begun with it yet.
+    assert process.returncode in ((130, -signal.SIGINT) if waits else (0, 130, -signal.SIGINT))
     if process.returncode == 130:
         left = [path for path in project.rglob("*") if path not in before and path.is_file()]
         assert [path for path in left if not path.is_relative_to(project / "docs")] == []
