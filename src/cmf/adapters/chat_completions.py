@@ -7,7 +7,7 @@ from typing import Any
 
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.chat_completions_decode import Names, decoded_message
-from cmf.adapters.chat_completions_dialect import RESERVED, Dialect
+from cmf.adapters.chat_completions_dialect import RESERVED, STREAM, Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request, wire_response
 from cmf.adapters.chat_completions_envelope import decoded_request, decoded_response
 from cmf.adapters.chat_completions_fold import fold
@@ -15,7 +15,7 @@ from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, qu
 from cmf.adapters.chat_completions_quick_head import quick_head, with_messages
 from cmf.adapters.chat_completions_stream import Ear, events_of
 from cmf.adapters.driver import drive, is_whole
-from cmf.adapters.fields import extra_of
+from cmf.adapters.fields import extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell, respell_envelope, spelled, with_layout
 from cmf.adapters.loss import minding
 from cmf.adapters.stream import StreamEvent
@@ -150,7 +150,9 @@ class ChatCompletions:
 
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """The chunks that stream the response."""
-        return events_of(self.to_wire_response(response), whole=response.error is None and is_whole(response))
+        whole = response.error is None and is_whole(response)
+        aside = object_in(extra_of(response, self.name), STREAM)
+        return events_of(self.to_wire_response(response), whole=whole, aside=aside)
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""

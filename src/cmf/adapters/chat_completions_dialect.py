@@ -52,6 +52,7 @@ class Dialect:
 
 PARTIAL: Final = "cmf_partial"  # a folder's own mark: the stream behind this body was cut
 RESERVED: Final = "cmf_"  # what a folder adds; never emitted
+STREAM: Final = RESERVED + "stream"  # what the chunks said beside the body
 JSON: Final = "json"  # the form of a text that stood there as the JSON it spells
 CHOICE_ERROR: Final = "choice_error"  # the form of an error that stands in a choice, and goes back with it
 

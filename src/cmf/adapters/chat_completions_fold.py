@@ -1,8 +1,8 @@
 """The chunks of a chat completion, folded into the whole body.
 
 The fold loses nothing that policy should see. What chunks say more than once and differently is kept aside under
-`cmf_stream`, what is no chunk under `cmf_unheard`; both are shown and never emitted. Spec: docs/spec/adapters/
-openai_chat.md [OAC-20] to [OAC-27].
+`cmf_stream`, what is no chunk under `cmf_unheard`; both are shown, and no body is written with them. Spec:
+docs/spec/adapters/openai_chat.md [OAC-20] to [OAC-27].
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
-from cmf.adapters.chat_completions_dialect import PARTIAL, RESERVED
+from cmf.adapters.chat_completions_dialect import PARTIAL, RESERVED, STREAM
 from cmf.adapters.chat_completions_pieces import Aside, Pieces, adds_nothing, copied, gathering, settle, snapshot
 from cmf.codec import dumps
 from cmf.errors import ShapeError
@@ -20,7 +20,7 @@ DONE: Final = "[DONE]"
 CHUNK: Final = "chat.completion.chunk"
 WHOLE: Final = "chat.completion"
 _LAST_CHUNK: Final = "chat.completion.done"  # one service ends with this object instead of [DONE]
-_PADDING: Final = frozenset({"obfuscation", "p"})  # random text against traffic analysis: no part of the answer
+PADDING: Final = ("obfuscation", "p")  # random text against traffic analysis: no part of the answer
 _TEXTS: Final = ("content", "refusal", "reasoning", "reasoning_content")
 _DETAIL_TEXTS: Final = ("text", "summary", "data")
 
@@ -67,7 +67,7 @@ class _Fold:
                     self._choice(choice, position)
             elif key.startswith(RESERVED) or (key == "choices" and item is not None):
                 self._unheard.append({key: item})
-            elif key in _PADDING:
+            elif key in PADDING:
                 self._aside.setdefault(key, []).append(item)
             elif key == "object" and item in (CHUNK, _LAST_CHUNK):
                 self._done = self._done or item == _LAST_CHUNK
@@ -100,12 +100,18 @@ class _Fold:
         if nothing and "error" not in body:
             body["choices"] = [{"index": 0, "message": {"role": "assistant"}}]
         if self._aside:
-            body[RESERVED + "stream"] = self._aside
+            body[STREAM] = {**self._aside, **_padding(self._aside)}
         if self._unheard:
             body[RESERVED + "unheard"] = self._unheard
         if broken:
             body[PARTIAL] = True
         return body
+
+
+def _padding(aside: Aside) -> dict[str, str]:
+    """Padding as one text, wherever the stream had it: it is cut anew when it is streamed again."""
+    padding = {key: aside[key] for key in PADDING if key in aside}
+    return {key: " ".join(said) for key, said in padding.items() if all(isinstance(one, str) for one in said)}
 
 
 class _Choice:
@@ -139,7 +145,7 @@ class _Choice:
                     self._delta(name, said)
             elif key == "message" and item is not None:
                 self._snapshots.append(item)
-            elif key in _PADDING:
+            elif key in PADDING:
                 self._aside.setdefault(key, []).append(item)
             elif key == "logprobs" and isinstance(item, dict):
                 self._logprobs(item)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
-from cmf.adapters.chat_completions_fold import CHUNK, DONE, WHOLE
+from cmf.adapters.chat_completions_fold import CHUNK, DONE, PADDING, WHOLE
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from cmf.codec import dumps
 
@@ -13,8 +14,8 @@ _IN_EVERY_CHUNK: Final = ("id", "object", "created", "model", "system_fingerprin
 _ORDER: Final = ("reasoning", "reasoning_content", "reasoning_details", "content", "refusal", "audio", "function_call")
 
 
-def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
-    """The chunks of a body, with `[DONE]` at their end if it is whole."""
+def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireEvent]:
+    """The chunks of a body, with what a stream said `aside` of it; `[DONE]` at their end if it is whole."""
     if not isinstance(body, dict) or not isinstance(body.get("choices"), list):
         return [{"data": body}]
     top = {key: item for key, item in body.items() if key not in ("choices", "usage", "error")}
@@ -25,12 +26,22 @@ def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
     chunks = [{**base, "choices": [choice]} for choice in choices]
     first: dict[str, Any] = chunks[0] if chunks else {"choices": []}
     chunks = [{**top, **first}, *chunks[1:]]
+    _say_again(aside, chunks)
     if "usage" in body:
         chunks.append({**base, "choices": [], "usage": body["usage"]})
     if "error" in body:
         chunks.append({"error": body["error"]})
     events: list[WireEvent] = [{"data": chunk} for chunk in chunks]
     return [*events, {"data": DONE}] if whole else events
+
+
+def _say_again(aside: Mapping[str, Any], chunks: list[dict[str, Any]]) -> None:
+    """Put padding, and other ids than the last, into chunks as the stream that was folded had them [OAC-22]."""
+    chunks[0] |= {key: aside[key] for key in PADDING if isinstance(aside.get(key), str)}
+    others = aside.get("id")
+    if isinstance(others, list) and len(others) < len(chunks):
+        for chunk, other in zip(chunks, others, strict=False):
+            chunk["id"] = other
 
 
 def _chunks_of(choice: dict[str, Any]) -> list[dict[str, Any]]:

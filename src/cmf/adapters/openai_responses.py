@@ -12,11 +12,12 @@ from typing import Any, Final
 from cmf.adapters import layout, openai_responses_stream, tokens
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
+from cmf.adapters.fields import extra_of, object_in
 from cmf.adapters.loss import drop_foreign_extras, minding
 from cmf.adapters.openai_responses_decode import decode_answer, decode_envelope
 from cmf.adapters.openai_responses_encode import encode_answer, encode_envelope
 from cmf.adapters.openai_responses_fold import fold
-from cmf.adapters.openai_responses_items import FORMAT, KINDS, PARTIAL
+from cmf.adapters.openai_responses_items import FORMAT, KINDS, PARTIAL, STREAM
 from cmf.adapters.openai_responses_read import ItemReader
 from cmf.adapters.openai_responses_write import ItemWriter, default_form, in_form, message_form
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
@@ -146,7 +147,8 @@ class OpenAIResponsesAdapter:
         if is_stranger(response, FORMAT):
             return [{"event": "error", "data": {"type": "error", "message": told(response)}}]
         body = self.to_wire_response(response)
-        return openai_responses_stream.events_of(body, whole=openai_responses_stream.is_ended(response))
+        aside = object_in(extra_of(response, FORMAT), STREAM)
+        return openai_responses_stream.events_of(body, whole=openai_responses_stream.is_ended(response), aside=aside)
 
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
-from cmf.adapters.openai_responses_fold import CLOSING
+from cmf.adapters.fields import object_in
+from cmf.adapters.openai_responses_fold import CLOSING, OPENING
 from cmf.adapters.openai_responses_items import CALLS
 from cmf.adapters.openai_responses_places import PIECES, number, path_of, piece_key
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
@@ -16,8 +17,11 @@ from cmf.request import Response
 # -- streaming a response again ----------------------------------------------------------------------------------------
 
 
-def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
-    """The events that stream a response body; without a terminal one unless the answer is whole."""
+def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireEvent]:
+    """The events that stream a response body; without a terminal one unless the answer is whole.
+
+    Of what a stream said `aside`, what has a place: the service tier that was asked for, and padding [RSP-15].
+    """
     if not isinstance(body, dict) or not ("output" in body or "status" in body or body.get("object") == "response"):
         if isinstance(body, dict) and "error" in body:
             return _numbered([{**body, "type": "error"}])
@@ -43,7 +47,22 @@ def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
     elif whole:
         closing = _CLOSINGS.get(str(body.get("status")), "response.completed")
         events.append({"type": closing, "response": body})
+    _say_again(aside, events)
     return _numbered(events)
+
+
+def _say_again(aside: Mapping[str, Any], events: list[dict[str, Any]]) -> None:
+    unfolded = aside.get("unfolded")
+    for left in unfolded if isinstance(unfolded, list) else ():
+        tier = object_in(left, "response")
+        if tier.keys() == {"service_tier"} and left.keys() == {"type", "response"}:
+            for event in events:
+                if event["type"] == left["type"] and event["type"] in OPENING:
+                    event["response"] = {**event["response"], **tier}
+    padding = aside.get("padding")
+    first = next((event for event in events if event["type"].endswith(".delta")), None)
+    if first is not None and padding and isinstance(padding, str):
+        first["obfuscation"] = padding
 
 
 _CLOSINGS: Final = {"incomplete": "response.incomplete", "failed": "response.failed"}

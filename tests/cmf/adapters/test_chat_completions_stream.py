@@ -93,8 +93,35 @@ def test_what_a_later_chunk_contradicts_is_shown_and_not_emitted() -> None:
     shown = str(response.extra)
 
     assert all(text in shown for text in ("hidden-text", "pad-1", "pad-2", "stray"))
-    out = str([CHAT.to_wire_response(response), CHAT.to_wire_events(response)])
-    assert not any(text in out for text in ("hidden-text", "pad-1", "pad-2", "stray"))
+    assert not any(text in str(CHAT.to_wire_events(response)) for text in ("hidden-text", "stray"))
+    body = str(CHAT.to_wire_response(response))
+    assert not any(text in body for text in ("hidden-text", "pad-1", "pad-2", "stray"))
+
+
+@pytest.mark.spec("OAC-22", "STR-2")
+def test_padding_and_other_ids_are_streamed_again_as_they_were_heard() -> None:
+    events = [
+        _chunk({"role": "assistant", "content": "a"}, id="one", obfuscation="pad-1"),
+        _chunk({"content": "b"}, id="two", obfuscation="pad-2", p="x"),
+        _chunk({}, id="two"),
+        DONE,
+    ]
+    body = CHAT.fold_events(events)
+
+    again = CHAT.to_wire_events(_heard(*events))
+
+    assert body["cmf_stream"] == {"id": ["one"], "obfuscation": "pad-1 pad-2", "p": "x"}
+    assert CHAT.fold_events(again) == body
+
+
+@pytest.mark.spec("OAC-22")
+@pytest.mark.parametrize("aside", [7, {"obfuscation": ["a", 1], "id": "one"}, {"id": ["many"] * 9}])
+def test_what_has_no_place_in_chunks_is_not_streamed_again(aside: Any) -> None:
+    body = {"object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "a"}}]}
+
+    plain, marked = (CHAT.from_wire_response(said) for said in (body, {**body, "cmf_stream": aside}))
+
+    assert CHAT.to_wire_events(marked) == CHAT.to_wire_events(plain)
 
 
 @pytest.mark.spec("OAC-23", "STR-2")

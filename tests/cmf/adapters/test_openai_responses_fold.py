@@ -158,6 +158,39 @@ def test_padding_is_shown_as_what_it_is() -> None:
     assert body["cmf_stream"] == {"unfolded": [], "padding": "x7Kq"}
 
 
+@pytest.mark.spec("RSP-14", "RSP-15")
+def test_padding_and_the_tier_that_was_asked_for_are_streamed_again() -> None:
+    stream = streamed("ab", final="ab")
+    stream[0]["data"]["response"]["service_tier"] = "auto"
+    stream[-1]["data"]["response"]["service_tier"] = "default"
+    stream[2]["data"]["obfuscation"] = "x7Kq"
+    body = ADAPTER.fold_events(stream)
+    assert body["cmf_stream"]["unfolded"]
+
+    again = ADAPTER.to_wire_events(ADAPTER.from_wire_response(body))
+
+    assert ADAPTER.fold_events(again) == body
+
+
+@pytest.mark.spec("RSP-14")
+@pytest.mark.parametrize(
+    "aside",
+    [
+        7,
+        {"unfolded": 7, "padding": 7},
+        {"unfolded": ["x", {"type": "response.created", "response": {"service_tier": "a", "output": ["words"]}}]},
+        {"unfolded": [{"type": "response.completed", "response": {"service_tier": "a"}}]},
+        {"unfolded": [{"type": "response.output_item.added", "item": {"id": "words"}}]},
+    ],
+)
+def test_what_else_stood_aside_is_not(aside: Any) -> None:
+    body = ADAPTER.fold_events(streamed("ab", final="ab"))
+
+    plain, marked = (ADAPTER.from_wire_response(said) for said in (body, {**body, "cmf_stream": aside}))
+
+    assert ADAPTER.to_wire_events(marked) == ADAPTER.to_wire_events(plain)
+
+
 @pytest.mark.spec("RSP-14")
 def test_other_ids_of_the_same_item_are_kept_once() -> None:
     left = left_over(streamed("a", "b", final="ab", item_id="msg_other"))
