@@ -100,7 +100,7 @@ def test_what_a_later_chunk_contradicts_is_shown_and_not_emitted() -> None:
 
 @pytest.mark.spec("OAC-22", "STR-2")
 def test_padding_and_other_ids_are_streamed_again_as_they_were_heard() -> None:
-    events = [
+    events: list[Any] = [
         _chunk({"role": "assistant", "content": "a"}, id="one", obfuscation="pad-1"),
         _chunk({"content": "b"}, id="two", obfuscation="pad-2", p="x"),
         _chunk({}, id="two"),
