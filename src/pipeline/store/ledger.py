@@ -24,10 +24,10 @@ from pipeline.ledger.rows import (
     LedgerSession,
     calls_in,
     message_of,
-    micros,
     results_in,
     row_of,
 )
+from pipeline.moments import micros
 from pipeline.sessions import wall_clock
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import MESSAGES, RUNS, SESSION_NAMES, SESSIONS, TOOL_CALLS
@@ -126,7 +126,8 @@ class Ledger:
         `provider` is whose tool ids they carry, where those are not canonical.
 
         Raises:
-            LedgerError: there is no such run, or it is not open (`ledger.closed`).
+            LedgerError: there is no such run, it is not open (`ledger.closed`), or the ledger has a message of that id
+                already, in whatever conversation (`ledger.known`).
         """
         given = tuple(messages)
         return self._change(lambda connection: self._append(connection, run_id, given, provider))
@@ -138,7 +139,7 @@ class Ledger:
         parent = _last_of(connection, run) or run.fork_from_message_id
         names = _names_of_calls(connection, run.session_id, messages)
         added: list[Message] = []
-        for message in messages:
+        for at, message in enumerate(messages):
             stamped = stamp(
                 _paired(connection, message, run.session_id),
                 self._ids,
@@ -149,6 +150,11 @@ class Ledger:
             )
             stamped = replace(stamped, parent_id=parent, session_id=run.session_id)
             row = row_of(stamped, session_id=run.session_id, run_id=run.id)
+            if connection.execute(select(MESSAGES.c.id).where(MESSAGES.c.id == stamped.id)).first() is not None:
+                hint = "each message is kept once; leave out its id to keep it again"
+                raise LedgerError(
+                    "this message is in the ledger already", path=f"messages[{at}]", code="ledger.known", hint=hint
+                )
             connection.execute(insert(MESSAGES), row)
             _keep_calls(connection, stamped, run.session_id, row["created_at"], names, provider)
             parent = stamped.id

@@ -86,6 +86,19 @@ def test_what_is_not_there_or_not_open_is_refused(ledger: Ledger, what: str) -> 
     assert [one.id for one in ledger.messages(session)] == [message.id]
 
 
+@pytest.mark.spec("LED-10")
+def test_a_message_is_kept_once(ledger: Ledger) -> None:
+    (message,) = added(ledger, ledger.open("id:ann", "s"), text("user", "M1"))
+    other = ledger.open("id:ann", "other")
+    run = ledger.begin(other)
+
+    with pytest.raises(LedgerError) as refused:
+        ledger.append(run, [text("user", "M2"), message])
+
+    assert (refused.value.code, refused.value.path) == ("ledger.known", "messages[1]")
+    assert ledger.messages(other, run=run) == ()
+
+
 @pytest.mark.spec("LED-1")
 @pytest.mark.spec("LED-4")
 def test_a_linear_conversation_is_a_chain_of_parents(ledger: Ledger) -> None:
