@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.pipeline.conftest import write_rules
@@ -15,7 +16,9 @@ from cmf.content import ToolCallPart
 from cmf.value import replace
 from pipeline import Config, Context, Pipeline
 from pipeline.decision import Action, Mode
-from pipeline.events import ToolInputInvalid
+from pipeline.events import Events, ToolInputInvalid
+from pipeline.fitting import Fitting
+from pipeline.history import History
 from pipeline.profiles import Profiles
 from pipeline.runner import Outcome
 
@@ -63,6 +66,22 @@ def piped(policies: Path) -> Callable[..., tuple[Pipeline, Seen]]:
         return pipeline, seen
 
     return make
+
+
+@pytest.mark.spec("TOOL-8")
+def test_calls_that_were_settled_and_are_looked_at_later_are_not_held_against_schemas() -> None:
+    seen: list[object] = []
+    events = Events()
+    events.subscribe(seen.append)
+    request = Request(messages=[calls("pay", {}, "1"), calls("pay", {"amount": "x"}, "2")], tools=[PAY])
+    fitting = Fitting(request, cast(History, SimpleNamespace(tools=(), profiles=Profiles())), events)
+    paths = [f"messages[{at}].content[0]" for at in range(2)]
+
+    fitting.look(request, {})
+    shown = fitting.look(request, {path: [{"path": path}] for path in paths})
+
+    assert all("fits" not in shown[path][0] for path in paths)
+    assert seen == []
 
 
 def offered(arguments: Mapping[str, Any], name: str = "pay", schema: Any = SCHEMA) -> Request:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -25,6 +26,7 @@ from pipeline.store.tables import METADATA
 SCHEMA: Final = "0006"  # the newest migration; a test compares it with the folder
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
+_AGAIN_SECONDS: Final = 0.01
 _WRITERS: Final = 0x636D66_73746F72  # the number of the lock that writers of a PostgreSQL database hold in turn
 _TOGETHER: Final = (64, 16, 4, 1)  # rows in one statement: few statements, and each soon known to the driver
 _ROOM: Final = "0" * 64 * 1024  # as many bytes as a few records take, with their head and indexes
@@ -55,7 +57,7 @@ def _own(target: URL, busy_seconds: float) -> Engine:
     """SQLite: a file of this machine."""
     _make_private(Path(str(target.database)))
     engine = sqlalchemy.create_engine(target, connect_args={"timeout": busy_seconds})
-    event.listen(engine, "connect", _durable)
+    event.listen(engine, "connect", partial(_durable, busy_seconds))
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -137,13 +139,25 @@ def _make_private(file: Path) -> None:
     os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
 
 
-def _durable(connection: Any, _: object) -> None:
+def _durable(busy_seconds: float, connection: Any, _: object) -> None:
     # The driver's own transactions begin too late for a snapshot; ours begin where SQLAlchemy says so.
     connection.isolation_level = None
-    connection.execute("PRAGMA journal_mode=WAL")
+    _keep_journal(connection, time.monotonic() + busy_seconds)
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA secure_delete=ON")  # what is erased is written over, not only let go of
+
+
+def _keep_journal(connection: Any, until: float) -> None:
+    """Write ahead: of several that change a new file to that at once, SQLite makes none wait, but some fail."""
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() >= until:
+                raise
+        time.sleep(_AGAIN_SECONDS)
 
 
 def _begin(connection: Connection) -> None:

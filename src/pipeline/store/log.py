@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from sqlalchemy import Connection, func, insert, select, update
 from ulid import ULID
@@ -97,10 +97,10 @@ class Log:
         return entered
 
     def settled(self) -> None:
-        """The transaction of the last `enter` is durable."""
-        if self._pending is not None:
-            self._offer(self._pending.head)
-            self._tree, self._pending = self._pending.tree, None
+        """The transaction of the last `enter` is durable: nobody asks this without one."""
+        grown, self._pending = cast("_Grown", self._pending), None
+        self._offer(grown.head)
+        self._tree = grown.tree
 
     def _find_out(self, connection: Connection) -> None:
         """Whether the last transaction, of which nobody knows, is durable: a commit may fail after it was done."""

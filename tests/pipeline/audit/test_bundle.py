@@ -88,6 +88,17 @@ def test_a_part_that_was_changed_is_named(exported: Exported, tmp_path: Path) ->
 
 
 @pytest.mark.spec("AUD-51")
+def test_a_line_that_holds_no_record_any_more_is_named(exported: Exported, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.zip"
+    with zipfile.ZipFile(exported.whole) as bundle, zipfile.ZipFile(damaged, "w") as made:
+        for part in bundle.namelist():
+            content = bundle.read(part)
+            made.writestr(part, content.replace(b'"place":', b'"plaice":', 1) if part == "records.jsonl" else content)
+
+    assert "record.unreadable" in {problem.code for problem in verify_bundle(damaged).problems}
+
+
+@pytest.mark.spec("AUD-51")
 @pytest.mark.parametrize("content", [b"", b"no zip", None])
 def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "b.zip"

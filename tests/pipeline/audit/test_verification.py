@@ -301,6 +301,29 @@ def test_a_log_that_is_not_as_its_opening_says_is_a_problem(kept: Kept, tmp_path
     assert codes(kept.checked(copy)) == {"log.changed"}
 
 
+@pytest.mark.spec("AUD-31")
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [
+        ("UPDATE records SET seq = -seq WHERE place = 7", "record.moved"),
+        (
+            "INSERT INTO records SELECT seq + 900, id || 'x', kind, at, subject, session, verdict, action, revision,"
+            " body, digest, log, place FROM records WHERE place = 7",
+            "record.inserted",
+        ),
+    ],
+)
+def test_a_record_in_another_order_or_twice_at_its_place_is_a_problem(
+    kept: Kept, tmp_path: Path, what: str, found: str
+) -> None:
+    copy = tmp_path / "copy.sqlite3"
+    shutil.copyfile(kept.file, copy)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("DROP INDEX records_place")
+        connection.execute(what)
+    assert codes(kept.checked(copy)) >= {found}
+
+
 @pytest.mark.spec("AUD-40")
 def test_only_what_is_on_record_as_erased_may_be_gone(tmp_path: Path) -> None:
     with Store.at(tmp_path / "s.sqlite3") as store:

@@ -1,0 +1,19 @@
+"""Labels on messages: nothing is made anew where nothing is added."""
+
+from __future__ import annotations
+
+import pytest
+from tests.pipeline.conversations import says
+
+from cmf import Request
+from pipeline.context import labelled
+from pipeline.stamping import stamp
+
+
+@pytest.mark.spec("PIPE-4")
+def test_a_request_whose_messages_each_have_their_labels_stays_the_same_object() -> None:
+    first, second = labelled(says("user", "one"), frozenset("a")), labelled(says("user", "two"), frozenset("ab"))
+    request = Request(messages=[first, second])
+
+    assert stamp(request, {"messages[0]": frozenset("a"), "messages[1]": frozenset("b")}) is request
+    assert stamp(request, {"messages[0]": frozenset("b")}) is not request
