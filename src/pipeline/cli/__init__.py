@@ -20,6 +20,15 @@ def main() -> None:
         # The reader of our output went away; there is nobody left to tell.
         sys.stderr.close()
         sys.exit(0)
+    except Exception as error:
+        if not _is_interrupt(error):
+            raise
+        sys.exit(130)
+
+
+def _is_interrupt(error: Exception) -> bool:
+    """Whether this is what pydantic-core makes of an interrupt that comes while it builds a validator."""
+    return type(error).__name__ == "SchemaError" and "KeyboardInterrupt" in str(error)
 
 
 __all__ = ["main"]

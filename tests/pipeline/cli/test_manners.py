@@ -14,8 +14,10 @@ import time
 from pathlib import Path
 
 import pytest
+from pydantic_core import SchemaError
 from typer.testing import CliRunner
 
+from pipeline.cli import main
 from pipeline.cli.commands import app
 from pipeline.cli.sections import SECTIONS
 
@@ -200,6 +202,22 @@ def test_an_interrupt_leaves_nothing_behind(project: Path, arguments: list[str])
         left = [path for path in project.rglob("*") if path not in before and path.is_file()]
         assert [path for path in left if not path.is_relative_to(project / "docs")] == []
         assert all(path.read_text(encoding="utf-8").endswith("\n") for path in left)
+
+
+@pytest.mark.spec("CLI-53")
+@pytest.mark.parametrize(("said", "code"), [("Error building x: KeyboardInterrupt: ", 130), ("Error building x", None)])
+def test_an_interrupt_is_one_while_a_validator_is_built(
+    monkeypatch: pytest.MonkeyPatch, said: str, code: int | None
+) -> None:
+    def build() -> None:
+        raise SchemaError(said)
+
+    monkeypatch.setattr("pipeline.cli.commands.app", build)
+
+    with pytest.raises((SystemExit, SchemaError)) as left:
+        main()
+
+    assert getattr(left.value, "code", None) == code
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------
