@@ -53,12 +53,14 @@ def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireE
 
 def _say_again(aside: Mapping[str, Any], events: list[dict[str, Any]]) -> None:
     unfolded = aside.get("unfolded")
+    tiers: dict[str, dict[str, Any]] = {}
     for left in unfolded if isinstance(unfolded, list) else ():
         tier = object_in(left, "response")
-        if tier.keys() == {"service_tier"} and left.keys() == {"type", "response"}:
-            for event in events:
-                if event["type"] == left["type"] and event["type"] in OPENING:
-                    event["response"] = {**event["response"], **tier}
+        if tier.keys() == {"service_tier"} and left.keys() == {"type", "response"} and isinstance(left["type"], str):
+            tiers[left["type"]] = tier
+    for event in events:
+        if event["type"] in OPENING:
+            event["response"] = {**event["response"], **tiers.get(event["type"], {})}
     padding = aside.get("padding")
     first = next((event for event in events if event["type"].endswith(".delta")), None)
     if first is not None and padding and isinstance(padding, str):

@@ -180,6 +180,7 @@ def test_padding_and_the_tier_that_was_asked_for_are_streamed_again() -> None:
         {"unfolded": 7, "padding": 7},
         {"unfolded": ["x", {"type": "response.created", "response": {"service_tier": "a", "output": ["words"]}}]},
         {"unfolded": [{"type": "response.completed", "response": {"service_tier": "a"}}]},
+        {"unfolded": [{"type": ["response.created"], "response": {"service_tier": "a"}}]},
         {"unfolded": [{"type": "response.output_item.added", "item": {"id": "words"}}]},
     ],
 )
