@@ -64,6 +64,8 @@ async def to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
 
 def is_given_up(error: BaseException) -> bool:
     """Whether a coroutine that caught this is ended by whoever waits for it, and may await nothing more."""
+    if isinstance(error, Exception):
+        return False
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop runs: the coroutine is closed

@@ -260,6 +260,11 @@ def test_a_coroutine_that_is_closed_has_been_given_up() -> None:
     assert is_given_up(GeneratorExit())  # nothing runs that it could await
 
 
+@pytest.mark.spec("PIPE-5")
+def test_what_is_a_failure_anywhere_is_one_where_no_loop_runs() -> None:
+    assert not is_given_up(ValueError())
+
+
 @pytest.mark.spec("GRD-2")
 def test_a_guard_says_that_such_a_failure_is_an_outage(policies: Path) -> None:
     guard = Guard(policies, sessions=Store("read", RuntimeError(SECRET)))
