@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal, get_args, get_origin, get_type_hints
 
 from pipeline import policy_files, policy_set
 from pipeline.bundle_signature import Verification
@@ -85,11 +85,7 @@ class Config:
 
 
 _WORDS: Final[dict[str, tuple[str, ...]]] = {
-    "builtin_errors": get_args(BuiltinErrors),
-    "history": get_args(HistoryTrust),
-    "sessions": ("by_id", "by_prefix", "required"),
-    "on_record_failure": ("refuse", "release"),
-    "content": get_args(ContentMode),
+    name: get_args(kind) for name, kind in get_type_hints(Config).items() if get_origin(kind) is Literal
 }
 
 

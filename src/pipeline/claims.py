@@ -7,8 +7,8 @@ record for its subject and session; the digest binds a result to the call that i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from cmf.content import Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.digests import canonical_bytes
@@ -19,7 +19,6 @@ from cmf.value import fields_of
 HistoryTrust: TypeAlias = Literal["claimed", "trusted"]
 """Whether a history that was not judged here is believed: `claimed`, it is not; `trusted`, it is."""
 
-_TRUSTS: Final[Mapping[str, HistoryTrust]] = {"claimed": "claimed", "trusted": "trusted"}
 _SPOKEN: Final = (Role.ASSISTANT, Role.TOOL)
 _INSTRUCTIONS: Final = (Role.SYSTEM, Role.DEVELOPER)
 _UNREAD_EXTRA: Final = (TextPart, ThinkingPart, ToolCallPart, ToolResultPart)
@@ -28,7 +27,7 @@ _UNREAD_EXTRA: Final = (TextPart, ThinkingPart, ToolCallPart, ToolResultPart)
 
 def history_trust(word: object) -> HistoryTrust | None:
     """The trust that a file names; None for any other word."""
-    return _TRUSTS.get(word) if isinstance(word, str) else None
+    return cast("HistoryTrust", word) if word in get_args(HistoryTrust) else None
 
 
 def needs_record(role: Role, part: Part) -> bool:

@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from pipeline.claims import HistoryTrust
 from pipeline.decision import Mode
 from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
 from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.routing import Chain, Destinations, HealthSettings, check_routing
 from pipeline.gateway.sections import Name, Seconds, Secret, Section
+from pipeline.kept_content import ContentMode
 from pipeline.review.access import Role
 
 DialectName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama"]
@@ -152,7 +154,7 @@ class Audit(Section):
     key_file: Path | None = None  # signs the heads; by default beside the store, if that is a file
     heads_file: Path | None = None  # where heads are exported to: best where who writes the store cannot
     heads_seconds: Seconds = 1.0  # how often they are, at most
-    content: Literal["none", "masked", "whole"] = "none"  # what is kept of what was judged, apart from its record
+    content: ContentMode = "none"  # what is kept of what was judged, apart from its record
     content_days: Annotated[float, Field(gt=0, le=36_500)] | None = None  # how long, at most
     on_record_failure: Literal["refuse", "release"] = "refuse"
     tally_seconds: Seconds = 60.0  # how often the number of requests goes on record
@@ -193,7 +195,7 @@ class Settings(Section):
     audit: Audit = Audit()
     sessions: SessionSettings = SessionSettings()
     seal_key: Secret | None = None
-    history: Literal["claimed", "trusted"] = "claimed"
+    history: HistoryTrust = "claimed"
     limits: Limits = Limits()
     admin: Admin | None = None
     review: Review | None = None
