@@ -53,6 +53,15 @@ class Kept:
             source.backup(target)
         return copy
 
+    def tampered(self, folder: Path, *changes: str) -> Path:
+        """A copy of the store with these statements carried out in it."""
+        copy = folder / "copy.sqlite3"
+        shutil.copyfile(self.file, copy)
+        with closing(sqlite3.connect(copy)) as connection, connection:
+            for change in changes:
+                assert connection.execute(change).rowcount != 0, change
+        return copy
+
     def checked(self, file: Path, heads: Path | None = None, keys: list[PublicKey] | None = None) -> Report:
         engine = open_engine(f"sqlite:///{file}")
         try:
@@ -265,28 +274,18 @@ def test_a_head_that_is_gone_or_names_another_key_leaves_what_it_covered_unprove
         (f"DELETE FROM heads WHERE {first}", {"head.missing"}),
         (f"UPDATE heads SET key = 'another' WHERE {first}", {"head.signature"}),
     ):
-        copy = tmp_path / "copy.sqlite3"
-        shutil.copyfile(kept.file, copy)
-        with closing(sqlite3.connect(copy)) as connection, connection:
-            assert connection.execute(what).rowcount == 1
-        assert codes(kept.checked(copy)) >= found
+        assert codes(kept.checked(kept.tampered(tmp_path, what))) >= found
 
 
 @pytest.mark.spec("AUD-31")
 def test_leaf_hashes_that_were_not_signed_are_a_problem_and_not_believed(kept: Kept, tmp_path: Path) -> None:
-    copy = tmp_path / "copy.sqlite3"
-    shutil.copyfile(kept.file, copy)
-    with closing(sqlite3.connect(copy)) as connection, connection:
-        connection.execute("UPDATE heads SET leaves = x'00'")
+    copy = kept.tampered(tmp_path, "UPDATE heads SET leaves = x'00'")
     assert codes(kept.checked(copy)) >= {"head.leaves"}
 
 
 @pytest.mark.spec("AUD-34")
 def test_a_log_whose_public_key_is_none_proves_nothing(kept: Kept, tmp_path: Path) -> None:
-    copy = tmp_path / "copy.sqlite3"
-    shutil.copyfile(kept.file, copy)
-    with closing(sqlite3.connect(copy)) as connection, connection:
-        connection.execute("UPDATE logs SET public_key = 'none'")
+    copy = kept.tampered(tmp_path, "UPDATE logs SET public_key = 'none'")
     engine = open_engine(f"sqlite:///{copy}")
     assert codes(verify(StoreEvidence(engine))) >= {"head.key"}
     engine.dispose()
@@ -294,10 +293,7 @@ def test_a_log_whose_public_key_is_none_proves_nothing(kept: Kept, tmp_path: Pat
 
 @pytest.mark.spec("AUD-31")
 def test_a_log_that_is_not_as_its_opening_says_is_a_problem(kept: Kept, tmp_path: Path) -> None:
-    copy = tmp_path / "copy.sqlite3"
-    shutil.copyfile(kept.file, copy)
-    with closing(sqlite3.connect(copy)) as connection, connection:
-        connection.execute("UPDATE logs SET opened_at = opened_at + 1")
+    copy = kept.tampered(tmp_path, "UPDATE logs SET opened_at = opened_at + 1")
     assert codes(kept.checked(copy)) == {"log.changed"}
 
 
@@ -316,11 +312,7 @@ def test_a_log_that_is_not_as_its_opening_says_is_a_problem(kept: Kept, tmp_path
 def test_a_record_in_another_order_or_twice_at_its_place_is_a_problem(
     kept: Kept, tmp_path: Path, what: str, found: str
 ) -> None:
-    copy = tmp_path / "copy.sqlite3"
-    shutil.copyfile(kept.file, copy)
-    with closing(sqlite3.connect(copy)) as connection, connection:
-        connection.execute("DROP INDEX records_place")
-        connection.execute(what)
+    copy = kept.tampered(tmp_path, "DROP INDEX records_place", what)
     assert codes(kept.checked(copy)) >= {found}
 
 
