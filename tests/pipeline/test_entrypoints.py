@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.conversations import says
 from tests.pipeline.policy_files import GOOD, PLACE, Write, decide, refusal, write
 
 from cmf.enums import ViewKind
-from pipeline import policy_set
+from pipeline import Config, Pipeline, policy_set
 from pipeline.decision import Effect, Mode
 
 __all__ = ["write"]  # a fixture
@@ -142,3 +146,22 @@ def test_the_batch_module_knows_every_entrypoint_and_the_revision(write: Write) 
     assert policies.revision in text
     assert all(f'"{entrypoint}"' in text for entrypoint in policies.entrypoints)
     assert policies.batch_module not in policies.modules
+
+
+@pytest.mark.spec("POL-7")
+@pytest.mark.parametrize(
+    "failing",
+    [
+        'deny contains {"code": "b", "reason": "x"} if to_number(input.content) > 3',
+        'h := to_number(input.content)\n\ndeny contains {"code": "b", "reason": "x"} if h > 3',
+        'deny contains {"code": "b", "reason": "x", "detail": {"n": to_number(input.content)}} if input.content',
+    ],
+    ids=["condition", "helper", "head"],
+)
+def test_a_rule_that_comes_to_nothing_hides_nobody_s_denial(tmp_path: Path, failing: str) -> None:
+    good = 'deny contains {"code": "good", "reason": "x"} if input.content == "bad"'
+    policies = write_rules(tmp_path, {"good": good, "failing": failing}, kinds="text")
+
+    outcome = Pipeline(policies=policies, config=Config(builtin_errors="undefined")).run(says("user", "bad"))
+
+    assert [hit.code for view in outcome.decision.views for hit in view.hits] == ["good"]
