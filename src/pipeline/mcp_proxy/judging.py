@@ -9,7 +9,7 @@ from typing import Any, Final
 from ulid import ULID
 
 from cmf import adapters
-from cmf.codec import loads_object
+from cmf.codec import dumps, loads_object
 from cmf.content import Part, PromptRequestPart, ToolCallPart
 from cmf.digests import canonical_bytes
 from cmf.errors import CmfError
@@ -174,7 +174,8 @@ def _unrepeated(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[int, 
         text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
         if isinstance(text, str):
             for wrapped in (True, False):
-                if _same(_structured(text, wrapped=wrapped), structured):
+                same = _same(_structured(text, wrapped=wrapped), structured)
+                if same and (wrapped or _is_verbatim(text, structured)):
                     return {**body, "result": left}, (at, wrapped)
     return body, None
 
@@ -194,6 +195,11 @@ def _structured(text: str, *, wrapped: bool) -> dict[str, Any] | None:
 
 def _same(left: Any, right: Any) -> bool:
     return left is not None and canonical_bytes(left) == canonical_bytes(right)
+
+
+def _is_verbatim(text: str, structured: Any) -> bool:
+    """Whether the text has the values in their own characters: a rule that looks for some of these finds them there."""
+    return "\\" not in text and "".join(text.split()) == "".join(dumps(structured).decode().split())
 
 
 def _refusal_of(error: CmfError | PipelineError) -> Refused:

@@ -33,6 +33,7 @@ RULES = {
     "uris": 'deny contains {"code": "no.etc", "reason": "Not there."} if startswith(input.uri, "file:///etc")',
     "params": 'deny contains {"code": "no.level", "reason": "Not that."} if {\n'
     '    input.kind == "request"\n    contains(json.marshal(input.properties), "canary")\n}',
+    "cards": 'deny contains {"code": "no.card", "reason": "No."} if contains(json.marshal(input), "4111111111111111")',
     "asks": 'deny contains {"code": "no.ask", "reason": "Do not ask that."} if {\n'
     '    input.kind == "text"\n    contains(input.content, "password")\n}',
 }
@@ -333,6 +334,25 @@ async def test_structured_content_that_says_a_text_again_says_what_policy_left_o
 
     assert body["result"]["structuredContent"] == {"k": "[MASKED]"}
     assert "AKIA" not in str(other)
+
+
+@pytest.mark.spec("MCPX-14")
+@pytest.mark.parametrize(
+    ("said", "structured"),
+    [
+        ('{"k": "\\u0041KIAIOSFODNN7EXAMPLE"}', {"k": "AKIAIOSFODNN7EXAMPLE"}),
+        ('{"k": "x\\nAKIAIOSFODNN7EXAMPLE"}', {"k": "x\nAKIAIOSFODNN7EXAMPLE"}),
+        ('{"AKIA\\u0049OSFODNN7EXAMPLE": 1}', {"AKIAIOSFODNN7EXAMPLE": 1}),
+        ('{"k": 41111111111111110e-1}', {"k": 4111111111111111}),
+    ],
+)
+async def test_structured_content_that_a_text_says_in_other_characters_is_judged_itself(
+    pair: Pair, said: str, structured: Any
+) -> None:
+    body = await pair.exchange("tools/call", READ, {"content": [text(said)], "structuredContent": structured})
+
+    assert "structuredContent" not in body["result"]
+    assert body["result"]["isError"] is True
 
 
 @pytest.mark.spec("MCPX-11")
