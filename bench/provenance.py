@@ -15,8 +15,8 @@ from bench.recorded_runs import Run, read_runs
 from cmf.content import ToolCallPart
 from cmf.enums import Role
 from cmf.message import Message
+from pipeline.origins.provenance import EVERYTHING, Index
 from pipeline.profiles import Profiles
-from pipeline.provenance import EVERYTHING, Index
 
 PROFILES = Path(__file__).resolve().parent.parent / "examples" / "agentdojo"
 TURNS = (50, 100, 200, 400)

@@ -9,11 +9,11 @@ from bench.recorded_runs import Run
 from cmf.content import ToolCallPart, ToolResultPart
 from cmf.message import Message
 from cmf.value import replace
-from pipeline.field_paths import leaves
+from pipeline.origins.field_paths import leaves
+from pipeline.origins.provenance import EVERYTHING, Index
+from pipeline.origins.result_fields import read_fields
+from pipeline.origins.sources import TRUSTED, ResultGroups
 from pipeline.profiles import Profiles
-from pipeline.provenance import EVERYTHING, Index
-from pipeline.result_fields import read_fields
-from pipeline.sources import TRUSTED, ResultGroups
 
 
 def rewritten(run: Run, profiles: Profiles) -> Run | None:

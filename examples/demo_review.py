@@ -24,7 +24,7 @@ from cmf.codec import dumps, loads
 from pipeline import Config, Context, Guard, Refuse, as_stage
 from pipeline.approvals import Approvals
 from pipeline.authority import APPROVE
-from pipeline.bundle_signing import packed
+from pipeline.policies.bundle_signing import packed
 from pipeline.record import Record
 from pipeline.recorder import Recorder
 from pipeline.store.database import Store

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from pipeline import policy_set
-from pipeline.metadata import Rule
-from pipeline.rule_pages import made_by
+from pipeline.checks.rule_pages import made_by
+from pipeline.policies.metadata import Rule
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RECIPES: Final = ROOT / "examples" / "cookbook"

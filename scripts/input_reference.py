@@ -17,9 +17,9 @@ from scripts.specimens import documents
 
 from cmf.enums import ViewKind
 from cmf.tiers import SLOTS
-from pipeline.portability import gates_of
-from pipeline.rule_pages import made_by
-from pipeline.schemas import view_schema
+from pipeline.checks.portability import gates_of
+from pipeline.checks.rule_pages import made_by
+from pipeline.policies.schemas import view_schema
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "input.md"

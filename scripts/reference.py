@@ -23,7 +23,7 @@ from cmf.errors import CmfError
 from cmf.tiers import SLOTS, SUBJECT_FIELDS
 from cmf.value import Value, json_schema
 from cmf.view import MessageView
-from pipeline.schemas import view_schema
+from pipeline.policies.schemas import view_schema
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference.md"
 VALUES: tuple[tuple[str, ModuleType], ...] = (

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, get_args, get_origin, get_type_hints
 
-from pipeline import policy_files, policy_set
-from pipeline.bundle_signature import Verification
+from pipeline import policy_set
+from pipeline.checks.vetting import Recipe, vet
 from pipeline.claims import HistoryTrust
 from pipeline.decision import Mode
 from pipeline.engines.base import Engine
@@ -21,12 +21,13 @@ from pipeline.engines.reuse import MAX_VERDICTS, ReusingEngine
 from pipeline.errors import ConfigError
 from pipeline.events import Events
 from pipeline.kept_content import ContentMode
-from pipeline.policy_files import Sources
+from pipeline.policies import policy_files
+from pipeline.policies.bundle_signature import Verification
+from pipeline.policies.policy_files import Sources
 from pipeline.policy_set import BuiltinErrors, PolicySet
 from pipeline.runner import APPROVAL_SECONDS, Runner
 from pipeline.sessions import SessionStore
 from pipeline.stage import Stage, StageCall
-from pipeline.vetting import Recipe, vet
 
 EngineName = Literal["embedded", "opa"]
 
@@ -120,7 +121,7 @@ def load_policies(
 
 
 def vetted(policies: Policies, engine: EngineName, config: Config) -> PolicySet:
-    """The set that `policies` name, once a process of its own has survived it; see `pipeline.vetting`.
+    """The set that `policies` name, once a process of its own has survived it; see `pipeline.checks.vetting`.
 
     Raises:
         PolicyError: it is refused, and why.

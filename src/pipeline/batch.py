@@ -18,15 +18,15 @@ from cmf.digests import content_digest
 from cmf.errors import CmfError
 from cmf.message import Message
 from cmf.request import Request, Response
-from pipeline import replay_file
 from pipeline.assembly import Policies, load_policies
 from pipeline.context import Context
 from pipeline.errors import ConfigError, ReplayError
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
-from pipeline.replay import Replay
-from pipeline.replay_file import Entry, read_entry
+from pipeline.replay import file as replay_file
+from pipeline.replay.file import Entry, read_entry
+from pipeline.replay.replay import Replay
 from pipeline.spreading import spread
 
 if TYPE_CHECKING:

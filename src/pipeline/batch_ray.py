@@ -1,4 +1,4 @@
-"""The work of `pipeline.batch` and of `pipeline.impact_run` as a stage of a Ray dataset. Spec: docs/spec/batch.md.
+"""What `pipeline.batch` and `pipeline.replay.impact_run` do, as a stage of a Ray dataset. Spec: docs/spec/batch.md.
 
 For those whom one machine no longer serves; needs the extra `[ray]`.
 """
@@ -17,7 +17,7 @@ from pipeline.assembly import Policies, load_policies
 from pipeline.batch import COLUMN, Holds, Judging, as_lines, table
 from pipeline.context import Context
 from pipeline.errors import ConfigError, ReplayError
-from pipeline.impact import Change, Compared
+from pipeline.replay.impact import Change, Compared
 from pipeline.spreading import Recipe, chunks
 
 if TYPE_CHECKING:

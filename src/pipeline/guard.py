@@ -23,12 +23,14 @@ from pipeline.context import Context
 from pipeline.decision import Decision
 from pipeline.errors import CallError, ConfigError, SessionError
 from pipeline.events import Events
-from pipeline.guarded_model import ModelCall, ModelFunction
-from pipeline.guarded_tool import ToolCall, ToolFunction
+from pipeline.guarded.model import ModelCall, ModelFunction
+from pipeline.guarded.tool import ToolCall, ToolFunction
+from pipeline.guarded.wrapping import Begin, P, R, wrapped
 from pipeline.model_swap import Declared, ModelSession, declared, swap_model
 from pipeline.outcome import Outcome, is_outage, raised
-from pipeline.overrides import Overrides
 from pipeline.pipeline import Pipeline
+from pipeline.policies.overrides import Overrides
+from pipeline.policies.watching import Watcher
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
 from pipeline.recording import Records
@@ -36,8 +38,6 @@ from pipeline.references import Referred, mark, same_content
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.stage import Stage, StageCall, Traffic
-from pipeline.watching import Watcher
-from pipeline.wrapping import Begin, P, R, wrapped
 
 if TYPE_CHECKING:
     from pipeline.store.database import Store

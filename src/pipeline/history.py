@@ -23,9 +23,9 @@ from pipeline.claims import Claims
 from pipeline.context import Context
 from pipeline.draft import messages_of
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.origins.provenance import Index, Origin
 from pipeline.paths import part_at
 from pipeline.profiles import Profiles
-from pipeline.provenance import Index, Origin
 from pipeline.retention import FOREVER, Keep
 from pipeline.sessions import SessionStore
 from pipeline.settled import Turn

@@ -26,10 +26,10 @@ from pipeline.effects import Replacer, apply_edits
 from pipeline.engines.base import EngineResult
 from pipeline.fitting import Fitting
 from pipeline.history import History, Origins, Trail, may_call
+from pipeline.origins.provenance import Origin
+from pipeline.policies.rule_exceptions import Excuses
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes
 from pipeline.policy_set import PolicySet
-from pipeline.provenance import Origin
-from pipeline.rule_exceptions import Excuses
 from pipeline.settled import NOTHING, Labels, PassBasis, Section, Settled, depends_on_later
 from pipeline.stage import Traffic
 from pipeline.stamping import Brought, added_labels

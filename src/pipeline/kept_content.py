@@ -16,7 +16,7 @@ from pipeline.decision import Decision
 from pipeline.errors import PipelineError
 from pipeline.outcome import Basis
 from pipeline.record import Content
-from pipeline.replay_file import Entry, entry_of
+from pipeline.replay.file import Entry, entry_of
 from pipeline.stage import Traffic
 
 ContentMode: TypeAlias = Literal["none", "masked", "whole"]

@@ -25,7 +25,9 @@ from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded, Pol
 from pipeline.history import Histories, History
 from pipeline.kept_content import KeepingContent
 from pipeline.outcome import Basis, Outcome, Ran
-from pipeline.overrides import Overrides
+from pipeline.policies.overrides import Overrides
+from pipeline.policies.serving import Serving
+from pipeline.policies.watching import Watcher
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
@@ -35,13 +37,11 @@ from pipeline.registry import event_entity
 from pipeline.retention import Holder, Keep
 from pipeline.runner import Runner
 from pipeline.sealing import Sealer
-from pipeline.serving import Serving
 from pipeline.session_choice import SessionChoice, SessionMode
 from pipeline.session_events import calls_in, events_of
 from pipeline.session_state import Changes, Taint
 from pipeline.sessions import MemorySessions, SessionStore, unknown_approval
 from pipeline.stage import Stage, StageCall, Traffic
-from pipeline.watching import Watcher
 
 _REPLY: Final = "reply"
 _AT_ONCE: Final = Aside(waits=False)  # no store is asked about a run that stands alone
@@ -128,7 +128,7 @@ class Pipeline:
     def reload(self, policies: Policies = None) -> str:
         """The revision that judges every run from now on; runs that are under way end under the one before.
 
-        The new set is vetted in a process of its own first (`pipeline.vetting`); what is refused changes nothing.
+        The new set is vetted in a process of its own (`pipeline.checks.vetting`); one that is refused changes nothing.
 
         Args:
             policies: as in the constructor; None reads again what was given last.
@@ -429,7 +429,7 @@ def _keeping(settings: Config) -> KeepingContent | None:
         return None
     mask = None
     if settings.content == "masked":
-        from pipeline.masking import Masking  # compiles policies of its own
+        from pipeline.replay.masking import Masking  # compiles policies of its own
 
         mask = Masking().masked
     return KeepingContent(settings.history, mask, settings.content_days)

@@ -27,7 +27,7 @@ from pipeline import _native
 
 if TYPE_CHECKING:
     from pipeline.approval_state import Approval
-    from pipeline.overrides import Override
+    from pipeline.policies.overrides import Override
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,17 +16,18 @@ from typing import Any, Final, Literal
 from cmf.codec import dumps
 from cmf.enums import Capability, ViewKind
 from cmf.frozen import FrozenDict
-from pipeline import entrypoints, portability, rule_exceptions
-from pipeline.bundle_signature import Verification
+from pipeline.checks import portability
+from pipeline.checks.portability import Finding
 from pipeline.decision import Effect, Mode
 from pipeline.engines.survey import Survey
-from pipeline.entrypoints import Parts
 from pipeline.errors import PolicyError
-from pipeline.library import shipped
-from pipeline.metadata import Module, Rule, package_of, rule_of
-from pipeline.policy_files import DATA_FILES, Data, Sources, read
-from pipeline.portability import Finding
-from pipeline.rule_exceptions import RuleException
+from pipeline.policies import entrypoints, rule_exceptions
+from pipeline.policies.bundle_signature import Verification
+from pipeline.policies.entrypoints import Parts
+from pipeline.policies.library import shipped
+from pipeline.policies.metadata import Module, Rule, package_of, rule_of
+from pipeline.policies.policy_files import DATA_FILES, Data, Sources, read
+from pipeline.policies.rule_exceptions import RuleException
 
 BuiltinErrors = Literal["strict", "undefined"]
 """What a failing builtin makes of a view: `strict`, a failure; `undefined`, what ordinary OPA policies rely on [D5]."""

@@ -16,8 +16,8 @@ from pydantic_core import PydanticCustomError
 from cmf.frozen import FrozenDict, JsonObject, frozen_mapping
 from cmf.security import DataPolicy, ObjectSecurityProfile
 from cmf.value import Flag, Str, Value, json_schema, value
-from pipeline import field_paths
-from pipeline.wording import matches, says_any
+from pipeline.origins import field_paths
+from pipeline.origins.wording import matches, says_any
 
 MAX_SHAPED_CHARACTERS: Final = 256  # of a value that has the shape of a name
 MAX_ASKED_CHARACTERS: Final = 65_536  # of one user message that are searched for words that ask

@@ -20,7 +20,7 @@ from cmf.tools import ToolDefinition
 from cmf.uris import normalise, segment, tool_uri
 from cmf.value import replace
 from pipeline.errors import ConfigError
-from pipeline.metadata import load_yaml
+from pipeline.policies.metadata import load_yaml
 from pipeline.profile import (
     AskedFor,
     FieldRule,

@@ -31,10 +31,10 @@ from cmf.uris import normalise, segment
 from cmf.value import fields_of
 from pipeline.context import NOTHING_KNOWN, Context, Known
 from pipeline.draft import messages_of
+from pipeline.origins.result_fields import result_labels
 from pipeline.policy_input import SessionFacts
 from pipeline.profile import Profile
 from pipeline.profiles import Entity, Found, Profiles, annotations_of
-from pipeline.result_fields import result_labels
 from pipeline.retention import strictest
 
 _T = TypeVar("_T")

@@ -49,11 +49,11 @@ from pipeline.judging import Asked, Batch, Judge, Law
 from pipeline.outcome import Outcome as Outcome
 from pipeline.outcome import Ran, bound
 from pipeline.passes import Passes
+from pipeline.policies.rule_exceptions import Excuses
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.references import refusals
 from pipeline.retention import keep as keep_until
-from pipeline.rule_exceptions import Excuses
 from pipeline.settled import Keeping
 from pipeline.stage import Stage, StageCall, Traffic
 from pipeline.stages import Staged, Stages

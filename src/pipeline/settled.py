@@ -17,9 +17,9 @@ from cmf.request import Request
 from pipeline.certificate import Digests, Written
 from pipeline.decision import EDITS, ENGINE_RULE, Hit, ViewDecision
 from pipeline.ingestion import TakenIn
-from pipeline.overrides import Override
+from pipeline.policies.overrides import Override
+from pipeline.policies.rule_exceptions import RuleException
 from pipeline.references import Reference, references
-from pipeline.rule_exceptions import RuleException
 from pipeline.stage import Traffic
 from pipeline.stamping import Brought
 from pipeline.unchanged import same_start

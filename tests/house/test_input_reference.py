@@ -11,7 +11,7 @@ from scripts.input_reference import DEFAULT, NEVER, PAGE, PROSE, page, paths
 from scripts.specimens import bare, documents
 
 from cmf.enums import ViewKind
-from pipeline.schemas import view_schema
+from pipeline.policies.schemas import view_schema
 
 FIELDS = {
     **PROSE["view"],

@@ -6,8 +6,8 @@ from typing import Any
 
 from cmf.content import ToolCallPart
 from cmf.message import Message
+from pipeline.origins.provenance import EVERYTHING, Index
 from pipeline.profiles import Profiles
-from pipeline.provenance import EVERYTHING, Index
 
 PROFILES = Profiles.load(
     {

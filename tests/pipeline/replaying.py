@@ -9,7 +9,7 @@ from typing import Any, cast
 from cmf.message import Message
 from cmf.request import Request
 from pipeline import Context, Guard, PolicySet, policy_set
-from pipeline.replay_file import Entry, entry_of
+from pipeline.replay.file import Entry, entry_of
 from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.stage import Traffic
 from pipeline.watched_sessions import WatchedSessions

@@ -15,7 +15,7 @@ from tests.pipeline.replaying import asks, judged
 
 from pipeline import batch_ray, policy_set
 from pipeline.errors import ConfigError
-from pipeline.replay_file import append
+from pipeline.replay.file import append
 
 NO = 'deny contains {"code": "test.no", "reason": "No."} if contains(input.content, "no")'
 CMF = str(Path(sys.executable).with_name("cmf"))

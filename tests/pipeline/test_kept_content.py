@@ -14,7 +14,7 @@ from pipeline.errors import ReplayError
 from pipeline.kept_content import KeepingContent, Kept
 from pipeline.outcome import Basis
 from pipeline.policy_input import SessionFacts
-from pipeline.replay_file import Entry
+from pipeline.replay.file import Entry
 from pipeline.retention import FOREVER, NEVER, Keep, Span
 
 DAY = 86_400 * 1_000_000

@@ -32,8 +32,8 @@ from cmf import (
 )
 from cmf.codec import dumps, loads
 from cmf.enums import Capability, Hook
+from pipeline.policies.schemas import decision_schema, message_schema, schema_of
 from pipeline.policy_input import SessionFacts, shared_bytes, view_bytes, whole
-from pipeline.schemas import decision_schema, message_schema, schema_of
 
 EXTENSIONS = Extensions(
     security=SecurityExtension(

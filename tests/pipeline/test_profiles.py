@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cmf.tools import ToolDefinition
 from pipeline.errors import ConfigError
-from pipeline.field_paths import Mark, compiled, escaped, leaves, names, shape
+from pipeline.origins.field_paths import Mark, compiled, escaped, leaves, names, shape
 from pipeline.profiles import AskedFor, Entity, Profile, Profiles, Trust, annotated, profiles_schema
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import opened_store
 from pipeline.display import visible
 from pipeline.moments import instant_of, micros
-from pipeline.overrides import Override
+from pipeline.policies.overrides import Override
 from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock
 from pipeline.store.acts import PREFIX

@@ -12,15 +12,15 @@ from rich.text import Text
 
 from cmf.codec import loads
 from cmf.errors import CmfError
-from pipeline import replay_file
 from pipeline.assembly import load_policies
 from pipeline.cli.findings import write_json
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.cli.rendering import console
-from pipeline.measuring import Figures, measure, regressions
 from pipeline.profiles import Profiles
+from pipeline.replay import file as replay_file
+from pipeline.replay.measuring import Figures, measure, regressions
 
 SHOWN_RULES: Final = 10
 _PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*%?")

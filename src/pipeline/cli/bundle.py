@@ -15,15 +15,15 @@ from rich.text import Text
 
 from pipeline import policy_set
 from pipeline.assembly import load_policies
-from pipeline.bundle_signature import Key, Verification, claims, key_text, verify
-from pipeline.bundle_signing import SigningKey, packed, sign
 from pipeline.cli.findings import write_json
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
 from pipeline.display import visible
 from pipeline.errors import PolicyError
-from pipeline.policy_files import MANIFEST, SIGNATURES, Files, bundle_files
+from pipeline.policies.bundle_signature import Key, Verification, claims, key_text, verify
+from pipeline.policies.bundle_signing import SigningKey, packed, sign
+from pipeline.policies.policy_files import MANIFEST, SIGNATURES, Files, bundle_files
 from pipeline.policy_set import PolicySet
 
 ARCHIVES: Final = (".tar.gz", ".tgz")

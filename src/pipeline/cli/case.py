@@ -9,14 +9,14 @@ from pathlib import Path
 import typer
 
 from pipeline.assembly import load_policies
-from pipeline.case_run import CaseRunner
-from pipeline.case_writing import case_text, left_out
-from pipeline.cases import read_cases
+from pipeline.cases.case import read_cases
+from pipeline.cases.run import CaseRunner
+from pipeline.cases.writing import case_text, left_out
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import one_line_errors
 from pipeline.cli.recorded import entry_in
 from pipeline.display import visible
-from pipeline.masking import Masking
+from pipeline.replay.masking import Masking
 
 
 def run(

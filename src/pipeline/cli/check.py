@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, cast
 import typer
 
 from pipeline import policy_set
-from pipeline.checking import Job, check, is_error
+from pipeline.checks.checking import Job, check, is_error
 from pipeline.cli.binaries import called, found
 from pipeline.cli.findings import (
     Finding,
@@ -31,8 +31,8 @@ from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.reading import Exit, fail
 from pipeline.cli.test import case_files
 from pipeline.display import counted
-from pipeline.library import PACKAGE
-from pipeline.schemas import schema_of
+from pipeline.policies.library import PACKAGE
+from pipeline.policies.schemas import schema_of
 
 
 def run(

@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import typer
 
-from pipeline import policy_set, rule_pages
+from pipeline import policy_set
 from pipeline.assembly import load_policies
-from pipeline.cases import read_cases
+from pipeline.cases.case import read_cases
+from pipeline.checks import rule_pages
+from pipeline.checks.rule_pages import Settings, Source
 from pipeline.cli.policy_places import policy_directory
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.test import case_files
-from pipeline.rule_pages import Settings, Source
 
 MAKER: Final = "cmf doc"
 

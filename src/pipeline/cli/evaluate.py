@@ -12,7 +12,6 @@ import typer
 from cmf.adapters import loss
 from cmf.codec import dumps
 from pipeline.assembly import Config, load_policies, open_sessions
-from pipeline.bundle_signature import Key, Verification
 from pipeline.cli import rendering
 from pipeline.cli.changes import show_changes
 from pipeline.cli.policy_places import Places, chosen
@@ -20,8 +19,9 @@ from pipeline.cli.reading import Exit, one_line_errors, read_context, read_seal_
 from pipeline.decision import Action
 from pipeline.emission import emit
 from pipeline.guard import Guard, is_outage
-from pipeline.masking import Masking
-from pipeline.replay_file import append, entry_of
+from pipeline.policies.bundle_signature import Key, Verification
+from pipeline.replay.file import append, entry_of
+from pipeline.replay.masking import Masking
 from pipeline.runner import Outcome
 from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.watched_sessions import WatchedSessions

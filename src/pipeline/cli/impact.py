@@ -21,8 +21,8 @@ from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import lines_of
 from pipeline.cli.rendering import console
 from pipeline.display import visible
-from pipeline.impact import Change, Impact
-from pipeline.impact_run import impact_of
+from pipeline.replay.impact import Change, Impact
+from pipeline.replay.impact_run import impact_of
 
 SHOWN_IDS: Final = 20
 _CHANGED: Final = (Change.NEWLY_DENIED, Change.NEWLY_ALLOWED, Change.CHANGED_EFFECT)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from pipeline.case_schema import case_schema
+from pipeline.cases.schema import case_schema
 from pipeline.cli.reading import Exit, fail
 
 HIDDEN = "dot-"  # how a leading dot is spelled in the templates, which packaging tools would leave out

@@ -17,8 +17,8 @@ import typer
 from pipeline import policy_set
 from pipeline.decision import Hit
 from pipeline.errors import ConfigError
-from pipeline.library import WORD
-from pipeline.metadata import Module
+from pipeline.policies.library import WORD
+from pipeline.policies.metadata import Module
 from pipeline.policy_set import PolicySet
 
 GIT: Final = "git:"

@@ -10,7 +10,7 @@ from typing import Final
 from cmf.security import SubjectExtension
 from pipeline.cli.audit import reading
 from pipeline.errors import ConfigError
-from pipeline.replay_file import Entry, find, read_entry
+from pipeline.replay.file import Entry, find, read_entry
 from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store
 from pipeline.store.engine import is_url

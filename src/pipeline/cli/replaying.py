@@ -39,7 +39,7 @@ def policy_place(text: str) -> Path:
     """The place that the word `shipped`, or a path, names; a directory of that name is `./shipped`."""
     if text != "shipped":
         return Path(text)
-    from pipeline.library import shipped
+    from pipeline.policies.library import shipped
 
     return shipped()
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
-from pipeline.case_schema import case_schema
-from pipeline.schemas import DIALECT, schema_of
+from pipeline.cases.schema import case_schema
+from pipeline.policies.schemas import DIALECT, schema_of
 
 
 def run(name: str) -> None:

@@ -16,8 +16,9 @@ from rich.text import Text
 
 from cmf.codec import dumps
 from pipeline.assembly import embedded_engine, load_policies
-from pipeline.case_run import CaseResult, CaseRunner
-from pipeline.cases import Case, read_cases
+from pipeline.cases.case import Case, read_cases
+from pipeline.cases.run import CaseResult, CaseRunner
+from pipeline.checks.policy_tests import Checked, run_tests
 from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit, write_sarif
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.progress import progress
@@ -28,7 +29,6 @@ from pipeline.display import visible
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.tap import Tap
 from pipeline.policy_set import PolicySet
-from pipeline.policy_tests import Checked, run_tests
 
 _CASE_FILES: Final = ("*.yaml", "*.yml")
 _WATCHED: Final = (".rego", ".yaml", ".yml", ".json")

@@ -16,6 +16,7 @@ from rich.text import Text
 from cmf.enums import ViewKind
 from pipeline import policy_set
 from pipeline.assembly import Config, build_engine, load_policies
+from pipeline.checks.why import Body, Failing, RuleWhy, Why
 from pipeline.cli.policy_places import chosen, file_of
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_context, read_wire
@@ -25,7 +26,6 @@ from pipeline.display import escaped_json, visible
 from pipeline.engines.tap import Tap
 from pipeline.pipeline import Pipeline
 from pipeline.policy_set import PolicySet
-from pipeline.why import Body, Failing, RuleWhy, Why
 
 LONGEST: Final = 160  # characters of a value that are shown
 

@@ -25,8 +25,8 @@ from cmf.errors import DecodeError
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.engines.breaker import Breaker
 from pipeline.engines.push import in_order
-from pipeline.entrypoints import BATCH
 from pipeline.errors import ConfigError, EngineError
+from pipeline.policies.entrypoints import BATCH
 
 MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024  # as much as the embedded engine lets a result be
 MAX_CONNECTIONS: Final = 64  # kept open to one server; a query waits for one inside its deadline

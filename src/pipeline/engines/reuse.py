@@ -20,7 +20,7 @@ from cmf.enums import Capability
 from cmf.errors import DecodeError
 from pipeline.decision import Effect
 from pipeline.engines.base import Decided, Engine, EngineResult
-from pipeline.entrypoints import Parts
+from pipeline.policies.entrypoints import Parts
 
 MAX_VERDICTS: Final = 65_536
 MAX_EFFECTS: Final = 64  # a verdict with more is not kept: it would hold as much as the part that it is about

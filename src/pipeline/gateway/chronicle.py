@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from cmf.codec import dumps
 from cmf.identity import Clock
-from pipeline.bundle_signing import packed
 from pipeline.errors import StoreError
 from pipeline.events import Event, PoliciesChanged, PoliciesRefused
 from pipeline.gateway.config_file import Loaded
@@ -21,6 +20,7 @@ from pipeline.gateway.settings import Settings
 from pipeline.gateway.tally import Tally
 from pipeline.guard import Guard
 from pipeline.moments import micros
+from pipeline.policies.bundle_signing import packed
 from pipeline.record import Record, act_of
 from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock

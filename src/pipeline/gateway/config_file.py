@@ -23,7 +23,7 @@ from pipeline.errors import ConfigError
 from pipeline.gateway import config_words
 from pipeline.gateway.environment import key_in, upstreams
 from pipeline.gateway.settings import Secret, Settings
-from pipeline.metadata import SAID_TWICE, load_yaml
+from pipeline.policies.metadata import SAID_TWICE, load_yaml
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 PREFIX: Final = "CMF_"

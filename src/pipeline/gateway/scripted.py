@@ -24,7 +24,7 @@ from cmf.value import replace
 from pipeline.errors import ConfigError
 from pipeline.gateway.settings import SCRIPTED
 from pipeline.gateway.upstream import Live, UpstreamError, error_of
-from pipeline.metadata import load_yaml
+from pipeline.policies.metadata import load_yaml
 
 
 class _Section(BaseModel):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from pipeline.assembly import Config, Policies, open_sessions
 from pipeline.audit.exporting import HeadFile
-from pipeline.bundle_signature import Key, Verification
 from pipeline.decision import Mode
 from pipeline.errors import ConfigError
 from pipeline.gateway.admission import Admission
@@ -33,7 +32,8 @@ from pipeline.gateway.settings import Upstream as UpstreamSettings
 from pipeline.gateway.telemetry import Application, exported
 from pipeline.gateway.upstream import Upstream
 from pipeline.guard import Guard
-from pipeline.overrides import Overrides
+from pipeline.policies.bundle_signature import Key, Verification
+from pipeline.policies.overrides import Overrides
 from pipeline.profiles import Profiles
 from pipeline.record import Record
 from pipeline.recorder import Recorder

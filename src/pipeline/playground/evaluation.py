@@ -18,20 +18,20 @@ from cmf.codec import dumps
 from cmf.errors import CmfError
 from pipeline import policy_set
 from pipeline.assembly import Config, embedded_engine
-from pipeline.case_run import CaseRunner
-from pipeline.cases import Case
+from pipeline.cases.case import Case
+from pipeline.cases.run import CaseRunner
+from pipeline.checks.why import Body, Operand, Why
 from pipeline.decision import Hit, Mode, ViewDecision
 from pipeline.display import escaped_json, rego_paths, visible
 from pipeline.emission import emit
 from pipeline.engines.survey import Place, Survey
 from pipeline.engines.tap import Tap
-from pipeline.entrypoints import is_generated
 from pipeline.errors import EngineError, PipelineError, PolicyError
-from pipeline.metadata import Rule
 from pipeline.outcome import Outcome
 from pipeline.playground.state import CASE_FORMAT, PaneError, State, read_case
+from pipeline.policies.entrypoints import is_generated
+from pipeline.policies.metadata import Rule
 from pipeline.policy_set import PolicySet
-from pipeline.why import Body, Operand, Why
 
 Json: TypeAlias = dict[str, Any]
 

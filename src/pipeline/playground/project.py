@@ -14,8 +14,8 @@ import yaml
 from cmf.codec import MAX_BYTES, loads
 from cmf.errors import CmfError
 from pipeline import policy_set
-from pipeline.case_run import CaseRunner
-from pipeline.cases import read_cases, spelled_cases
+from pipeline.cases.case import read_cases, spelled_cases
+from pipeline.cases.run import CaseRunner
 from pipeline.display import escaped_json, visible
 from pipeline.errors import CaseError, ConfigError
 from pipeline.playground.evaluation import Evaluator, Json

@@ -15,10 +15,10 @@ from cmf import adapters
 from cmf.codec import loads
 from cmf.errors import CmfError, ShapeError
 from cmf.value import Str, Value, value
-from pipeline.cases import Case, case_of
+from pipeline.cases.case import Case, case_of
 from pipeline.errors import CaseError, PolicyError
-from pipeline.metadata import load_yaml
-from pipeline.policy_files import DATA_FILES
+from pipeline.policies.metadata import load_yaml
+from pipeline.policies.policy_files import DATA_FILES
 
 CASE_FORMAT: Final = "case"
 """The conversation as a case spells it: a list of messages, or `{conversation, reply, model, tools}`."""

@@ -10,7 +10,7 @@ from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval
 from pipeline.errors import ApprovalError
 from pipeline.moments import iso
-from pipeline.overrides import Override
+from pipeline.policies.overrides import Override
 from pipeline.review.access import Role
 from pipeline.review.detail import told
 from pipeline.review.lists import decision_row

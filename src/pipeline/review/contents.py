@@ -13,23 +13,23 @@ from typing import Any, Final, Protocol, TypeAlias
 from cmf.security import SubjectExtension
 from cmf.value import to_json
 from pipeline.assembly import embedded_engine
-from pipeline.case_writing import case_text
+from pipeline.cases.writing import case_text
+from pipeline.checks.why import Why
 from pipeline.decision import Decision
 from pipeline.display import escaped_json
 from pipeline.engines.survey import Place
 from pipeline.engines.tap import Tap
 from pipeline.errors import PipelineError
-from pipeline.impact import Compared, Impact, compare
-from pipeline.masking import Masking
 from pipeline.outcome import Outcome
 from pipeline.policy_set import PolicySet
-from pipeline.replay import Replay, agrees
-from pipeline.replay_file import Entry, read_entry
+from pipeline.replay.file import Entry, read_entry
+from pipeline.replay.impact import Compared, Impact, compare
+from pipeline.replay.masking import Masking
+from pipeline.replay.replay import Replay, agrees
 from pipeline.review.differences import parts
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.store import contents as stored
 from pipeline.store.second_eyes import Ask, RevealGrant
-from pipeline.why import Why
 
 Json: TypeAlias = dict[str, Any]
 _MOST_LINES: Final = 40  # of a definition

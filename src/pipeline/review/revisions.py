@@ -8,10 +8,10 @@ from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
 from cmf.codec import dumps
-from pipeline.entrypoints import is_generated
-from pipeline.impact import Change
 from pipeline.moments import iso
+from pipeline.policies.entrypoints import is_generated
 from pipeline.policy_set import PolicySet
+from pipeline.replay.impact import Change
 from pipeline.review.access import Role
 from pipeline.review.differences import parts
 from pipeline.review.site import Answer, Page, Refused, Site, Visit, need, words

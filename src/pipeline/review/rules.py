@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from pipeline.assembly import load_policies
 from pipeline.errors import PolicyError
-from pipeline.metadata import Rule
+from pipeline.policies.metadata import Rule
 from pipeline.policy_set import PolicySet, load
 
 Json: TypeAlias = dict[str, Any]

@@ -21,7 +21,7 @@ from cmf.security import SubjectExtension
 from pipeline.authority import Authorise, holding
 from pipeline.errors import AuditError, StoreError
 from pipeline.moments import instant_of, micros
-from pipeline.overrides import Override
+from pipeline.policies.overrides import Override
 from pipeline.store.acts import PREFIX, act_row, moment_in, said_by
 from pipeline.store.engine import snapshot
 from pipeline.store.records import newest_of

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from typer.testing import CliRunner, Result
 
 from pipeline.assembly import load_policies
-from pipeline.bundle_signature import ALGORITHMS
-from pipeline.bundle_signing import packed
 from pipeline.cli.commands import app
-from pipeline.policy_files import bundle_files
+from pipeline.policies.bundle_signature import ALGORITHMS
+from pipeline.policies.bundle_signing import packed
+from pipeline.policies.policy_files import bundle_files
 
 RUN = CliRunner()
 POLICIES = Path(__file__).resolve().parents[3] / "examples" / "policies"

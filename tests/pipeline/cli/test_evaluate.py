@@ -16,7 +16,7 @@ from tests.pipeline.conftest import write_rules
 from typer.testing import CliRunner, Result
 
 from pipeline.cli.commands import app
-from pipeline.schemas import schema_of
+from pipeline.policies.schemas import schema_of
 
 Run = Callable[..., Result]
 HELLO = {"role": "user", "content": [{"content_type": "text", "text": "hello"}]}

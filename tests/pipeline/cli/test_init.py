@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.case_schema import case_schema
+from pipeline.cases.schema import case_schema
 from pipeline.cli.app import Template
 from pipeline.cli.commands import app
 

@@ -26,7 +26,7 @@ from pipeline import policy_set
 from pipeline.cli.commands import app
 from pipeline.cli.policy_places import Places
 from pipeline.decision import Effect, Hit
-from pipeline.replay_file import append, lines, read_entry
+from pipeline.replay.file import append, lines, read_entry
 
 CMF = str(Path(sys.executable).with_name("cmf"))
 NO = 'deny contains {"code": "test.no", "reason": "No."} if contains(input.content, "no")'

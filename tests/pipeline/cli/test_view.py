@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli.commands import app
 from pipeline.display import rego_paths
-from pipeline.schemas import schema_of
+from pipeline.policies.schemas import schema_of
 
 CALL = {
     "messages": [

@@ -12,7 +12,7 @@ from pipeline import policy_set
 from pipeline.assembly import Config, build_engine
 from pipeline.decision import Effect
 from pipeline.engines.base import Decided
-from pipeline.entrypoints import DECISION
+from pipeline.policies.entrypoints import DECISION
 from pipeline.policy_set import PolicySet
 
 # As people write them: `\d`, builtins that fail, negations of calls, defaults, imports, data, comprehensions.

@@ -12,12 +12,12 @@ from tests.house.tree import ROOT
 from tests.pipeline.gateway.servers import ANN, script
 
 from pipeline.assembly import load_policies
-from pipeline.bundle_signing import SigningKey, packed, sign
 from pipeline.errors import ConfigError, PolicyError
 from pipeline.gateway import config_file
 from pipeline.gateway.service import built
 from pipeline.gateway.settings import Secret
-from pipeline.policy_files import SIGNATURES
+from pipeline.policies.bundle_signing import SigningKey, packed, sign
+from pipeline.policies.policy_files import SIGNATURES
 
 WHOLE = {
     "upstreams": {"up": {"dialect": "ollama", "base_url": "http://h:1/"}},

@@ -10,7 +10,7 @@ from tests.pipeline.playground.states import PATH, RULE, state
 from typer.testing import CliRunner
 
 from cmf.value import replace
-from pipeline.cases import read_cases
+from pipeline.cases.case import read_cases
 from pipeline.cli.commands import app
 from pipeline.errors import ConfigError
 from pipeline.playground.evaluation import Evaluator

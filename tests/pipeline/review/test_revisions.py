@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.review.traffic import HOSTILE, Client, judged, opened, record
 
-from pipeline.bundle_signing import packed
+from pipeline.policies.bundle_signing import packed
 from pipeline.policy_set import PolicySet, load
 from pipeline.record import Record
 from pipeline.review.access import Role

@@ -26,8 +26,8 @@ from pipeline.audit.verification import Report, verify
 from pipeline.errors import AuditError, StoreError
 from pipeline.record import Content
 from pipeline.recorder import Recorder
-from pipeline.replay import Replay, agrees
-from pipeline.replay_file import read_entry
+from pipeline.replay.file import read_entry
+from pipeline.replay.replay import Replay, agrees
 from pipeline.retention import Sweep
 from pipeline.sessions import MemorySessions
 from pipeline.store.contents import ERASE, HOLD, REVEAL, ContentRules

@@ -1,0 +1,310 @@
+"""Every check of a policy set that needs no traffic, in one go. Spec: docs/spec/policies.md [POL-35] ff.
+
+Loading stops at the first thing that is wrong; who writes a policy wants all of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from cmf.codec import dumps, loads
+from cmf.enums import ViewKind
+from cmf.errors import CmfError
+from pipeline import policy_set
+from pipeline.assembly import Config, build_engine
+from pipeline.cases.case import Case, read_cases
+from pipeline.cases.run import CaseRunner
+from pipeline.checks import members, portability, unused
+from pipeline.checks.portability import Finding
+from pipeline.decision import Mode
+from pipeline.engines.base import Decided
+from pipeline.engines.embedded import EmbeddedEngine
+from pipeline.engines.survey import HINTS, Place, Survey, allowed_builtins
+from pipeline.engines.survey import Path as DataPath
+from pipeline.errors import CaseError, PipelineError, PolicyError
+from pipeline.policies import metadata, policy_files, rule_exceptions
+from pipeline.policies.metadata import Module, Rule
+from pipeline.policies.policy_files import DATA_FILES, Sources
+from pipeline.policy_set import BuiltinErrors, PolicySet
+
+WARNINGS: Final = frozenset({"policy.negated-reference", "policy.may-vanish", "check.rule-off", "check.never-hit"})
+"""What may well be meant; all else that is found is wrong."""
+
+_SAMPLE_SECONDS: Final = 5.0
+_SPOT: Final = re.compile(r"(.+):(\d+):(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was found, by place. `compiles` is False where the Rego is none, and much could not be looked at."""
+
+    findings: tuple[Finding, ...]
+    compiles: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to look at.
+
+    Attributes:
+        places: policy directories, later ones over earlier ones.
+        own: those of them that are the author's: only their rules are asked to hit somewhere.
+        cases: files of test cases.
+        today: exceptions that ended before are expired.
+        entrypoint: of policies that are not made of rules.
+        builtin_errors: as the set is loaded.
+    """
+
+    places: Sequence[Path]
+    own: Sequence[Path]
+    cases: Sequence[Path]
+    today: date
+    entrypoint: str | None = None
+    builtin_errors: BuiltinErrors = "strict"
+
+
+def is_error(finding: Finding) -> bool:
+    """Whether it is wrong for sure."""
+    return finding.refuses or finding.code not in WARNINGS
+
+
+def check(job: Job) -> Report:
+    """All findings. Never raises because of what is in a file."""
+    try:
+        sources = policy_files.read(*job.places)
+    except PolicyError as error:
+        return Report(findings=(_of(error),), compiles=False)
+    modules = [module for module in sources.modules if job.entrypoint is None and _is_rule(module)]
+    found = [_of(error) for module in modules for error in metadata.problems(module)]
+    cases, bad_cases = _cases(job.cases)
+    found += bad_cases
+    try:
+        survey = Survey([(module.path, module.text) for module in sources.modules])
+    except PolicyError as error:
+        unread = list(_unparsed(sources))
+        return _report([*found, *(unread or [_of(error)])], compiles=False)
+    found += _unparsed(Sources(modules=(), tests=sources.tests, data={}))
+    rules = _rules(modules)
+    found += _banned(survey)
+    found += portability.findings(survey, sources.data, rules, strict=job.builtin_errors == "strict")
+    found += members.findings(survey, sources.modules, sources.data, rules)
+    unheard = unused.findings(survey, sources, rules, lambda path: _said(job.places, path))
+    # A setting that no file says came with the library, which need not read all of it.
+    found += [one for one in unheard if one.code != "check.unused-setting" or one.place.line]
+    found += _exceptions(job, sources, rules)
+    found += [_off(rule) for rule in _in_their_modes(rules, sources) if rule.mode is Mode.OFF]
+    try:
+        policies = policy_set.build(sources, entrypoint=job.entrypoint, builtin_errors=job.builtin_errors)
+        build_engine(policies, "embedded", Config(builtin_errors=job.builtin_errors))
+    except PolicyError as error:
+        return _report([*found, *_news(error, found)], compiles=_compiles(sources))
+    if cases:
+        found += _never_hit(job, policies, cases)
+    return _report(found, compiles=True)
+
+
+def _report(found: Iterable[Finding], *, compiles: bool) -> Report:
+    unique = {(one.code, one.place, one.message): one for one in found}
+    return Report(findings=tuple(sorted(unique.values(), key=lambda one: (one.place, one.code))), compiles=compiles)
+
+
+def _of(error: PolicyError) -> Finding:
+    return _error(error.code, Place(error.path, error.line, error.column), error.message, error.hint)
+
+
+def _error(code: str, place: Place, message: str, hint: str) -> Finding:
+    return Finding(code=code, message=message, hint=hint, place=place, refuses=True)
+
+
+def _warning(code: str, place: Place, message: str, hint: str) -> Finding:
+    return Finding(code=code, message=message, hint=hint, place=place, refuses=False)
+
+
+def _news(error: PolicyError, found: Sequence[Finding]) -> Iterator[Finding]:
+    """The error by which the set does not load, unless it was found already; it is one of those, mostly."""
+    if not any(one.refuses and one.code == error.code for one in found):
+        yield _of(error)
+
+
+def _compiles(sources: Sources) -> bool:
+    try:
+        EmbeddedEngine([(module.path, module.text) for module in sources.modules], sources.data, [])
+    except PolicyError:
+        return False
+    return True
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def _is_rule(module: Module) -> bool:
+    return module.path.startswith("cmf/rules/") or f"{metadata.package_of(module)}.".startswith("cmf.rules.")
+
+
+def _unparsed(sources: Sources) -> Iterator[Finding]:
+    """Each module that is no Rego by itself: reading them together stops at the first."""
+    for module in (*sources.modules, *sources.tests):
+        try:
+            Survey([(module.path, module.text)])
+        except PolicyError as error:
+            if error.code == "policy.parse":
+                yield _of(error)
+
+
+def _rules(modules: Iterable[Module]) -> list[Rule]:
+    """The rules among those that say what they are."""
+    return [metadata.rule_of(module) for module in modules if not metadata.problems(module)]
+
+
+def _banned(survey: Survey) -> Iterator[Finding]:
+    """Calls of what the embedded engine does not compute: all of them, where compiling stops at the first."""
+    allowed = frozenset(allowed_builtins())
+    packages = {module["path"]: tuple(module["package"]) for module in survey.modules}
+    functions = [rule.path for rule in survey.rules if rule.is_function]
+    for definition in survey.definitions():
+        for call in definition.calls:
+            package = packages[call.place.module]
+            if call.name in allowed or survey.rule(unused.callee(package, call)) is not None:
+                continue
+            is_own = call.name.startswith("data.")
+            known = (
+                [".".join(path) for path in functions if path[-1][0] != "_"]
+                if is_own
+                else _callable(functions, package, allowed)
+            )
+            near = difflib.get_close_matches(call.name, known, 1)
+            code, message = "policy.banned-builtin", f"{call.name} is not evaluated by the embedded engine"
+            if is_own or ("." not in call.name and call.name not in _OF_OPA):
+                code, message = "policy.unknown-function", f"no function {call.name}"
+            yield _error(code, call.place, message, f"did you mean {near[0]}?" if near else HINTS[code])
+
+
+_OF_OPA: Final = frozenset({"cast_array", "print", "re_match", "set_diff", "trace"})
+"""Builtins that OPA has and the engine here has not, of those whose names hold no dot."""
+
+
+def _callable(functions: Iterable[DataPath], package: DataPath, allowed: Iterable[str]) -> list[str]:
+    """What a name without `data.` can mean in a package."""
+    return [*(path[-1] for path in functions if path[:-1] == package), *allowed]
+
+
+def _in_their_modes(rules: Sequence[Rule], sources: Sources) -> Sequence[Rule]:
+    try:
+        return policy_set.with_said_modes(rules, sources.data)
+    except PolicyError:
+        return rules  # building the set says what is wrong with them
+
+
+def _off(rule: Rule) -> Finding:
+    hint = "give it mode observe, or take it out"
+    return _warning("check.rule-off", Place(rule.path, 1, 1), f"{rule.id} is off: nothing asks it", hint)
+
+
+def _exceptions(job: Job, sources: Sources, rules: Sequence[Rule]) -> Iterator[Finding]:
+    ids = {rule.id for rule in rules}
+    # A rule whose METADATA is wrong is a rule all the same.
+    ids |= {"/".join(Path(module.path).parts[2:4]) for module in sources.modules if _is_rule(module)}
+    place = _said(job.places, ("data", "cmf", "exceptions"))
+    bad = rule_exceptions.problems(sources.data, ids)
+    for error in bad:
+        where = f"{error.path.removeprefix('data.cmf.')}: {error.message}"
+        yield _error(error.code, place, where, error.hint)
+    for one in rule_exceptions.read(sources.data, ids) if not bad else ():
+        if one.until < job.today:
+            message = f"the exception from {one.rule} that {one.owner} answers for ended on {one.until}"
+            yield _warning("check.exception-expired", place, message, "take it out, or decide anew")
+
+
+def _said(places: Sequence[Path], path: DataPath) -> Place:
+    """Where the value at `path` of the data document is said: the file, and the line of its last name."""
+    names = path[1:]
+    for place in reversed(places):
+        for file in sorted(one for name in DATA_FILES for one in place.rglob(name)):
+            base = file.parent.relative_to(place).parts
+            line = _line_of(file, names[len(base) :]) if names[: len(base)] == base else 0
+            if line:
+                return Place(file.relative_to(place).as_posix(), line, 1)
+    return Place("data.json", 0, 0)
+
+
+def _line_of(file: Path, names: Sequence[str]) -> int:
+    """The line on which the last of the names stands behind the others, each as a key; 0 if one is not there."""
+    text = file.read_text(encoding="utf-8", errors="replace")
+    at = 0
+    for name in names:
+        found = re.compile(rf'["\']?{re.escape(name)}["\']?\s*:').search(text, at)
+        if found is None:
+            return 0
+        at = found.start()
+    return text.count("\n", 0, at) + 1
+
+
+# -- cases and samples -------------------------------------------------------------------------------------------------
+
+
+def _cases(files: Iterable[Path]) -> tuple[list[Case], list[Finding]]:
+    cases: list[Case] = []
+    bad: list[Finding] = []
+    for file in files:
+        try:
+            cases += read_cases(file)
+        except CaseError as error:
+            where, _, inside = error.path.partition(": ")
+            spot = _SPOT.fullmatch(where)
+            place = Place(where, 0, 0) if spot is None else Place(spot[1], int(spot[2]), int(spot[3]))
+            bad.append(_error(error.code, place, f"{inside}: {error.message}" if inside else error.message, error.hint))
+    return cases, bad
+
+
+def _never_hit(job: Job, policies: PolicySet, cases: Sequence[Case]) -> Iterator[Finding]:
+    """The author's rules that hit in no case and on no sample: nobody has seen them work."""
+    own = [
+        rule
+        for rule in policies.rules
+        if rule.mode is not Mode.OFF and any((place / rule.path).is_file() for place in job.own)
+    ]
+    runner = CaseRunner(policies)
+    hit: set[str] = set()
+    for case in cases:
+        try:
+            hit |= runner.run(case).rules
+        except (CmfError, PipelineError) as error:
+            yield _error("case.invalid", Place(case.file, 0, 0), f"{case.name}: {error}", "")
+    runner.close()
+    hit |= _hit_by_samples(job.own, policies, [rule for rule in own if rule.id not in hit])
+    for rule in own:
+        if rule.id not in hit:
+            message = f"{rule.id} hits in no case and on no sample"
+            yield _warning("check.never-hit", Place(rule.path, 1, 1), message, "write a case that it hits")
+
+
+def _hit_by_samples(places: Sequence[Path], policies: PolicySet, rules: Sequence[Rule]) -> set[str]:
+    engine = build_engine(policies, "embedded", Config(builtin_errors=policies.builtin_errors))
+    hit: set[str] = set()
+    for rule in rules:
+        for place in places:
+            for sample in sorted((place / rule.path).parent.glob("samples/*.json")):
+                hit |= _hits(engine.evaluate, policies, sample)
+    engine.close()
+    return hit
+
+
+def _hits(evaluate: Any, policies: PolicySet, sample: Path) -> set[str]:
+    """The rules that hit a sample; none where it is no policy input."""
+    try:
+        view = loads(sample.read_bytes())
+        entrypoint = policies.entrypoint(ViewKind(view["kind"]))
+    except (CmfError, OSError, KeyError, TypeError, ValueError):
+        return set()
+    (answer,) = evaluate([entrypoint], b"{}", [dumps(view)], timeout_seconds=_SAMPLE_SECONDS)
+    value: Mapping[str, Any] = answer.value if isinstance(answer, Decided) else {}
+    return {effect["rule"] for effects in value.values() for effect in effects}
+
+
+__all__ = ["WARNINGS", "Job", "Report", "check", "is_error"]

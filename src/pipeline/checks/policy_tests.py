@@ -1,0 +1,84 @@
+"""The tests that a policy set brings: rules in `*_test.rego` whose names begin with `test_`. Spec: [POL-47]."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut
+from pipeline.engines.embedded import EmbeddedEngine
+from pipeline.engines.survey import Survey
+from pipeline.policies.metadata import Module
+from pipeline.policy_set import PolicySet
+
+TEST_SECONDS: Final = 5.0  # one test; no evaluation may take longer
+
+_TEST: Final = re.compile(r"(?:todo_)?test_\w+")
+_TODO: Final = "todo_"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of one test: `problem` is empty if it held, else why it did not, as a code or a few words.
+
+    One that is `skipped` was not run: its name begins with `todo_`, as OPA has it.
+    """
+
+    name: str
+    path: str
+    line: int
+    problem: str = ""
+    skipped: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether it held."""
+        return not self.problem and not self.skipped
+
+
+def run_tests(policies: PolicySet, wanted: Callable[[Module], bool] = lambda _: True) -> Iterator[Checked]:
+    """The outcome of each test of the set, as the embedded engine's interpreter judges it (tests say `with`).
+
+    A test holds if its rule is true. Only those in modules that are `wanted` are run.
+
+    Raises:
+        PolicyError: the tests do not compile.
+    """
+    tests = [module for module in policies.tests if wanted(module)]
+    if not tests:
+        return
+    modules = [(module.path, module.text) for module in (*policies.modules, *tests)]
+    places = {
+        ".".join(rule.path): rule.definitions[0].place
+        for rule in Survey(modules).rules
+        if _TEST.fullmatch(rule.path[-1]) and not rule.is_function
+    }
+    engine = EmbeddedEngine(
+        modules,
+        policies.data,
+        list(places),
+        strict_builtin_errors=policies.builtin_errors == "strict",
+        use_compiled=False,
+    )
+    for name, place in sorted(places.items(), key=lambda item: item[1]):
+        if name.rpartition(".")[2].startswith(_TODO):
+            yield Checked(name.removeprefix("data."), place.module, place.line, skipped=True)
+            continue
+        (result,) = engine.evaluate([name], b"{}", [b"{}"], timeout_seconds=TEST_SECONDS)
+        yield Checked(name.removeprefix("data."), place.module, place.line, _problem(result))
+
+
+def _problem(result: EngineResult) -> str:
+    match result:
+        case Decided(True):
+            return ""
+        case Decided():
+            return "it is not true"
+        case Failed(code, detail):
+            return f"{code} {detail}".strip()
+        case TimedOut():
+            return "engine.timeout"
+        case _:
+            return "it does not hold"

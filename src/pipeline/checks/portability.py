@@ -1,0 +1,351 @@
+"""What a policy set says that engines read otherwise, or not at all: found when it is loaded [D1] [C14].
+
+Spec: docs/spec/policies.md [POL-25] to [POL-28]. Two kinds of things are looked for: constructs that the embedded
+engine and OPA read differently, and reads of something that is never there.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from cmf.enums import Capability, ViewKind
+from cmf.tiers import SLOTS, SUBJECT_FIELDS
+from pipeline.decision import Effect
+from pipeline.engines.survey import (
+    Definition,
+    Path,
+    Place,
+    Survey,
+    SurveyedRule,
+    allowed_builtins,
+    data_at,
+    pattern_problem,
+)
+from pipeline.policies.metadata import Rule
+from pipeline.policies.schemas import view_schema
+
+DEFAULTS: Final = ("data", "cmf", "defaults")
+
+_PATTERN_AT: Final = {
+    "regex.find_all_string_submatch_n": 0,
+    "regex.find_n": 0,
+    "regex.is_valid": 0,
+    "regex.match": 0,
+    "regex.replace": 1,
+    "regex.split": 0,
+}
+_WORDS: Final = frozenset({ViewKind.TEXT, ViewKind.THINKING})
+_NAMED: Final = frozenset(ViewKind) - _WORDS
+KINDS_WITH: Final[dict[Path, frozenset[ViewKind]]] = {
+    ("arguments",): frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST}),
+    ("name",): _NAMED,
+    ("uri",): _NAMED,
+    ("mime_type",): _NAMED,
+    ("extensions", "security", "object"): _NAMED,
+    ("extensions", "security", "data_policy"): _NAMED,
+}
+"""Which kinds of views can have what not every kind has; paths are below `input`."""
+
+_SECURITY: Final = ("extensions", "security")
+_GATES: Final[dict[Path, Capability]] = {
+    ("session", "labels"): Capability.READ_LABELS,
+    ("session", "counters"): Capability.READ_AGENT,
+    ("session", "events"): Capability.READ_AGENT,
+    ("session", "approvals"): Capability.READ_AGENT,
+    (*_SECURITY, "object"): Capability.READ_OBJECTS,
+    (*_SECURITY, "data_policy"): Capability.READ_DATA,
+    **{(*_SECURITY, "subject", field): needs for field, needs in SUBJECT_FIELDS.items()},
+    **{
+        ("extensions", *slot.split(".")): row.read
+        for slot, row in SLOTS.items()
+        if row.read is not None and slot not in {"security.subject", "security.objects", "security.data"}
+    },
+}
+"""What a reader must hold to see it [B8] [C1]; paths are below `input`."""
+
+EVERYTHING: Final = frozenset(_GATES.values())
+
+_GATED_THROUGHOUT: Final[tuple[Path, ...]] = (("session",), (*_SECURITY, "subject"))
+"""What is not there at all for a reader who holds none of the capabilities for its parts."""
+
+_CHANGING: Final[tuple[Path, ...]] = (
+    ("session",),
+    ("origins",),
+    ("extensions", "agent"),
+    ("extensions", "http"),
+    ("extensions", "provenance"),
+    (*_SECURITY, "labels"),
+    (*_SECURITY, "classification"),
+)
+"""What differs from turn to turn for one and the same part: rules that read it are asked each time [C14]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something in a policy that is not as it looks. `refuses` says that the set cannot be loaded with it."""
+
+    code: str
+    message: str
+    hint: str
+    place: Place
+    refuses: bool
+
+
+def findings(survey: Survey, data: Mapping[str, Any], rules: Sequence[Rule], *, strict: bool) -> list[Finding]:
+    """All findings, by place; those that refuse come first.
+
+    Args:
+        survey: of the set's own modules.
+        data: the set's data document.
+        rules: the rules of the set; empty for policies that are not made of rules, which are told and not refused what
+            only our own input could make wrong.
+        strict: whether a builtin that fails makes the view failed; if not, each rule that could vanish is found [D5].
+    """
+    found = [
+        *_dialect(survey, data),
+        *_settings(survey, data),
+        *_negations(survey, data, refuses=bool(rules), strict=strict),
+    ]
+    found += _unknown_fields(survey, refuses=bool(rules))
+    for rule in rules:
+        found += _unseen(survey, rule)
+    if not strict:
+        found += _vanishing(survey)
+    unique = {(one.code, one.place, one.message): one for one in found}
+    # A setting that is missing makes much else look wrong.
+    return sorted(
+        unique.values(), key=lambda one: (not one.refuses, one.code != "policy.no-setting", one.place, one.code)
+    )
+
+
+def needed(survey: Survey, entrypoint: Path) -> frozenset[Capability]:
+    """What a reader must hold to see all that the rule at `entrypoint` reads; all there is if that cannot be told."""
+    needs: set[Capability] = set()
+    for path in input_reads(survey.reachable([entrypoint])):
+        below = [needs for gate, needs in _GATES.items() if gate[: len(path)] == path]
+        needs |= EVERYTHING if not path else {*below, *gates_of(path)}
+    return frozenset(needs)
+
+
+def input_reads(rules: Iterable[SurveyedRule]) -> set[Path]:
+    """The paths below `input` that these rules read; the empty path is all of it."""
+    definitions = [definition for rule in rules for definition in rule.definitions]
+    paths = {read.path[1:] for one in definitions for read in one.reads if read.path[:1] == ("input",)}
+    # `with` can put anything anywhere.
+    return paths | {()} if any(one.uses_with for one in definitions) else paths
+
+
+def session_reads(rules: Iterable[SurveyedRule]) -> tuple[Path, ...]:
+    """The paths below `input.session` that these rules read, sorted; the empty path is all of it, or it and more."""
+    return tuple(sorted({path[1:] for path in input_reads(rules) if path[:1] in ((), ("session",))}))
+
+
+def is_local(reads: Iterable[Path]) -> bool:
+    """Whether nothing of what is read changes from turn to turn; a read of something that holds such a thing does."""
+    return not any(path[: len(other)] == other[: len(path)] for path in reads for other in _CHANGING)
+
+
+def effect_paths(rule: Rule) -> list[Path]:
+    """Where the sets are that a rule contributes to."""
+    return [("data", *rule.package.split("."), effect.value) for effect in Effect if effect in rule.effects]
+
+
+# -- engines differ ----------------------------------------------------------------------------------------------------
+
+
+def _dialect(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
+    for definition in survey.definitions():
+        for place in definition.long_numbers:
+            yield _finding(
+                "policy.big-integer", place, "a number is beyond ±2^53, where engines disagree", "write it as text"
+            )
+        for call in definition.calls:
+            at = _PATTERN_AT.get(call.name)
+            pattern = survey.text_of(call.arguments[at], data) if at is not None and at < len(call.arguments) else None
+            problem = pattern_problem(pattern) if pattern is not None else None
+            if problem is not None:
+                what, instead = problem
+                message = f"the pattern has {what}" if what.startswith(("a ", "an ")) else f"the pattern is {what}"
+                yield _finding("policy.regex-dialect", call.place, message, instead)
+
+
+def _negations(survey: Survey, data: Mapping[str, Any], *, refuses: bool, strict: bool) -> Iterator[Finding]:
+    """`not f(input.missing)` holds here and not in OPA, which asks for `input.missing` before it negates.
+
+    So it is with `not f(g(x))` where `g(x)` has no value: what has one cannot be told, and a builtin that fails is a
+    failure on both engines if they are strict.
+    """
+    for definition in survey.definitions():
+        for path, call, place in definition.hoisted:
+            if call is not None:
+                if call in _BUILTINS and (strict or call in _NEVER_FAIL):
+                    continue
+                what = f"{call} has no value"
+            elif path is None:
+                what = "the member is missing"
+            elif path[0] != "input" and _is_defined(survey, data, path):
+                continue
+            else:
+                what = f"{'.'.join(path)} is missing"
+            yield _finding(
+                "policy.negated-reference",
+                place,
+                f"OPA does not negate this where {what}",
+                "put what is negated into a rule of its own: `_holds if …`, then `not _holds`",
+                refuses=refuses and path is not None,
+            )
+
+
+def _is_defined(survey: Survey, data: Mapping[str, Any], path: Path) -> bool:
+    resolved = survey.resolved(path)
+    rule = survey.rule_of(resolved)
+    if rule is None:
+        return resolved[0] == "data" and data_at(data, resolved[1:]) is not None
+    if survey.text_of({"path": list(resolved)}, data) is not None:
+        return True
+    return len(resolved) == len(rule.path) and any(definition.always for definition in rule.definitions)
+
+
+def _vanishing(survey: Survey) -> Iterator[Finding]:
+    can_fail = _BUILTINS - _NEVER_FAIL
+    for rule in survey.rules:
+        effect = rule.path[-1]
+        if effect not in {Effect.DENY, Effect.REQUIRE_APPROVAL, "allow"}:
+            continue
+        for reached in survey.reachable([rule.path]):
+            for call in (call for definition in reached.definitions for call in definition.calls):
+                if call.name in can_fail:
+                    message = f"{'.'.join(rule.path[1:])} says nothing where {call.name} fails"
+                    hint = "check types first, or load the set with strict builtin errors"
+                    yield _finding("policy.may-vanish", call.place, message, hint, refuses=False)
+
+
+_BUILTINS: Final = frozenset(allowed_builtins())
+_NEVER_FAIL: Final = frozenset(
+    {"is_array", "is_boolean", "is_null", "is_number", "is_object", "is_set", "is_string", "json.is_valid"}
+    | {"object.get", "type_name", "json.marshal", "base64.is_valid", "regex.is_valid", "semver.is_valid"}
+)
+
+
+# -- never there -------------------------------------------------------------------------------------------------------
+
+
+def _settings(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
+    """A setting that a rule reads and nobody wrote makes the rule undefined, which is silence [POL-6]."""
+    for definition in survey.definitions():
+        for read in definition.reads:
+            path = survey.resolved(read.path)
+            if path[:3] == DEFAULTS and len(path) > 3 and data_at(data, path[1:]) is None:
+                yield _finding(
+                    "policy.no-setting",
+                    read.place,
+                    f"{'.'.join(path)} is not set",
+                    "write it into cmf/defaults/data.json",
+                )
+
+
+def _unknown_fields(survey: Survey, *, refuses: bool) -> Iterator[Finding]:
+    for definition in survey.definitions():
+        for read in definition.reads:
+            if read.path[:1] != ("input",):
+                continue
+            if (problem := stray(read.path[1:])) is not None:
+                name, near = problem
+                hint = f"did you mean {near}?" if near else "see `cmf schema view`"
+                message = f"no view has {'.'.join(read.path[: read.path.index(name) + 1])}"
+                yield _finding("policy.unknown-field", read.place, message, hint, refuses=refuses)
+
+
+def field_schema(path: Path) -> Mapping[str, Any] | None:
+    """The JSON Schema of what is at `path` below `input`; None where nothing is said of it."""
+    schema = _schema()
+    here: Any = schema
+    for name in path:
+        here = _plain(here, schema["$defs"]).get("properties", {}).get(name)
+        if here is None:
+            return None
+    return _plain(here, schema["$defs"])
+
+
+@cache
+def _schema() -> Mapping[str, Any]:
+    return view_schema()
+
+
+def stray(path: Path) -> tuple[str, str] | None:
+    """The first name of `path`, below `input`, that no view has, and the one most like it; None if some view may."""
+    schema = _schema()
+    definitions = schema["$defs"]
+    here: Any = schema
+    for name in path:
+        here = _plain(here, definitions)
+        known = here.get("properties", {})
+        if name in known:
+            here = known[name]
+        elif here.get("additionalProperties", True) is False:
+            return name, next(iter(difflib.get_close_matches(name, known, 1)), "")
+        else:
+            return None
+    return None
+
+
+def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema behind references and `null or …`."""
+    while True:
+        if "$ref" in schema:
+            schema = definitions[schema["$ref"].rsplit("/", 1)[-1]]
+        elif "anyOf" in schema:
+            choices = [choice for choice in schema["anyOf"] if choice.get("type") != "null"]
+            if len(choices) != 1:
+                return {}
+            schema = choices[0]
+        else:
+            return schema
+
+
+def _unseen(survey: Survey, rule: Rule) -> Iterator[Finding]:
+    """What a rule reads and its kinds have not, or its capabilities do not show."""
+    package = ("data", *rule.package.split("."))
+    for reached in survey.reachable(effect_paths(rule)):
+        own = reached.path[: len(package)] == package
+        for definition in reached.definitions:
+            yield from _unseen_by(rule, definition, own=own)
+
+
+def _unseen_by(rule: Rule, definition: Definition, *, own: bool) -> Iterator[Finding]:
+    for read in definition.reads:
+        if read.path[:1] != ("input",):
+            continue
+        path = read.path[1:]
+        for gate in gates_of(path) - _held(rule):
+            message = f"{rule.id} reads input.{'.'.join(path)} and has no {gate}"
+            hint = f"add {gate} to the rule's capabilities"
+            yield _finding("policy.no-capability", read.place, message, hint)
+        parts = {needs for gate, needs in _GATES.items() if gate[: len(path)] == path}
+        if path in _GATED_THROUGHOUT and not parts & _held(rule):
+            message = f"{rule.id} reads input.{'.'.join(path)} and has no capability for any part of it"
+            hint = f"add those for what it reads there: {', '.join(sorted(parts))}"
+            yield _finding("policy.no-capability", read.place, message, hint)
+        kinds = next((kinds for field, kinds in KINDS_WITH.items() if path[: len(field)] == field), None)
+        if own and kinds is not None and not kinds & rule.kinds:
+            message = f"no view of kind {' or '.join(sorted(rule.kinds))} has input.{'.'.join(path)}"
+            hint = f"it is there for {', '.join(sorted(kinds))}"
+            yield _finding("policy.field-of-no-kind", read.place, message, hint)
+
+
+def _held(rule: Rule) -> frozenset[Capability]:
+    held = rule.capabilities
+    return held | {Capability.READ_HEADERS} if Capability.WRITE_HEADERS in held else held
+
+
+def gates_of(path: Path) -> frozenset[Capability]:
+    """What must be held to see `path` at all; of something whose parts have gates of their own, none is."""
+    return frozenset(needs for gate, needs in _GATES.items() if path[: len(gate)] == gate)
+
+
+def _finding(code: str, place: Place, message: str, hint: str, *, refuses: bool = True) -> Finding:
+    return Finding(code=code, message=message, hint=hint, place=place, refuses=refuses)

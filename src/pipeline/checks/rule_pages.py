@@ -1,0 +1,164 @@
+"""A page in Markdown for each rule of a set, made of what is there already. Spec: docs/spec/cli.md [CLI-30].
+
+Its METADATA says what it is, its settings how it is set, its samples and the cases that name it what it does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import yaml
+
+from pipeline.cases.case import Case
+from pipeline.policies.metadata import Rule
+
+INDEX: Final = "README.md"
+LONGEST: Final = 2_000  # characters of settings or of a case that a page shows; longer ones are read in their file
+OUTCOMES: Final = {
+    "allowed": "passes",
+    "denied": "refused",
+    "asked": "waits for approval",
+    "redacted": "masked",
+    "stripped": "taken out",
+    "labelled": "labelled",
+    "warned": "passes, with a warning",
+}
+"""What becomes of a sample, by the first word of its name [POL-13]."""
+
+_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>|])")
+_TICKS: Final = re.compile("`+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings that pages show: their title, what `data.cmf.defaults` is, and the file in which long ones are read."""
+
+    title: str
+    values: Mapping[str, Any]
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What pages are made of, besides METADATA.
+
+    Attributes:
+        maker: the command that makes the pages, which they name.
+        title: of the list of all rules; `about` is a sentence below it.
+        folders: policy directories, the later ones winning, with the samples.
+        sections: rule id → Markdown that goes into its page.
+        settings: shown in this order.
+        cases: those that name a rule are its examples.
+    """
+
+    maker: str
+    title: str
+    about: str = ""
+    folders: Sequence[Path]
+    sections: Mapping[str, str]
+    settings: Sequence[Settings]
+    cases: Sequence[Case]
+
+
+def pages(rules: Sequence[Rule], source: Source, out: Path) -> dict[Path, str]:
+    """Path → text of the page of each rule, `<out>/<category>/<rule>.md`, and of the list of all."""
+    made = {out / f"{rule.id}.md": "\n".join([*_page(rule, source, out), ""]) for rule in rules}
+    return {out / INDEX: "\n".join([*_list(rules, source), ""])} | made
+
+
+def made_by(maker: str) -> str:
+    """The line by which a page says who made it."""
+    return f"Made by `{maker}`: do not edit."
+
+
+def _list(rules: Sequence[Rule], source: Source) -> Iterator[str]:
+    yield f"# {source.title}"
+    yield ""
+    yield f"{made_by(source.maker)} {source.about}".rstrip()
+    yield ""
+    yield "| rule | what it holds to | severity | kinds | standards |"
+    yield "| --- | --- | --- | --- | --- |"
+    for rule in rules:
+        link, standards = f"[{rule.id}]({rule.id}.md)", ", ".join(map(_plain, rule.standards))
+        yield f"| {link} | {_plain(rule.title)} | {rule.severity} | {len(rule.kinds)} | {standards} |"
+
+
+def _page(rule: Rule, source: Source, out: Path) -> Iterator[str]:
+    yield f"# {rule.id}"
+    yield ""
+    yield made_by(source.maker)
+    yield ""
+    yield f"**{_plain(rule.title)}.** {' '.join(rule.description.split())}".rstrip()
+    yield ""
+    yield "| | |"
+    yield "| --- | --- |"
+    yield f"| code | `{rule.code}` |"
+    yield f"| severity | {rule.severity} |"
+    yield f"| mode | {rule.mode} |"
+    yield f"| effects | {', '.join(rule.effects)} |"
+    yield f"| kinds | {', '.join(sorted(rule.kinds))} |"
+    yield f"| capabilities | {', '.join(sorted(rule.capabilities)) or 'none'} |"
+    yield f"| text at once | {'all' if rule.stream_chars is None else f'{rule.stream_chars} characters'} |"
+    yield f"| standards | {', '.join(map(_plain, rule.standards)) or 'none'} |"
+    if rule.id in source.sections:
+        yield from ("", source.sections[rule.id])
+    for settings in source.settings:
+        yield from _settings(rule, settings)
+    yield from _samples(rule, source.folders, (out / rule.id).parent)
+    for case in source.cases:
+        if rule.id in case.rules:
+            yield from _case(case)
+
+
+def _settings(rule: Rule, settings: Settings) -> Iterator[str]:
+    category, name = rule.id.split("/")
+    own = settings.values.get(category)
+    values = own.get(name) if isinstance(own, Mapping) else None
+    if values is None:
+        return
+    text = json.dumps({"cmf": {"defaults": {category: {name: values}}}}, indent=2, ensure_ascii=False)
+    yield from ("", f"## {settings.title}", "")
+    if len(text) > LONGEST:
+        yield f"See `{settings.file}`."
+    else:
+        yield from _fenced("json", text)
+
+
+def _samples(rule: Rule, folders: Sequence[Path], page: Path) -> Iterator[str]:
+    home = next((folder for folder in reversed(folders) if (folder / rule.path).is_file()), None)
+    samples = sorted((home / rule.path).parent.glob("samples/*.json")) if home is not None else []
+    if not samples:
+        return
+    yield from ("", "## Samples", "", "| sample | what becomes of it |", "| --- | --- |")
+    for path in samples:
+        outcome, _, words = path.stem.partition("_")
+        where = quote(Path(os.path.relpath(path, page)).as_posix())
+        yield f"| [{_plain(words.replace('_', ' '))}]({where}) | {OUTCOMES.get(outcome, outcome)} |"
+
+
+def _case(case: Case) -> Iterator[str]:
+    shown = {key: item for key, item in case.spelled.items() if key != "name"}
+    text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100).rstrip()
+    yield from ("", f"## Case: {_plain(case.name)}", "")
+    yield from [f"See `{case.file}`."] if len(text) > LONGEST else _fenced("yaml", text)
+
+
+def _fenced(language: str, text: str) -> Iterable[str]:
+    """A block of code that nothing within it ends."""
+    fence = "`" * max([3, *(len(run) + 1 for run in _TICKS.findall(text))])
+    return f"{fence}{language}", text, fence
+
+
+def _plain(text: str) -> str:
+    """The text in one line, with nothing in it that Markdown would take for its own."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+__all__ = ["INDEX", "OUTCOMES", "Settings", "Source", "made_by", "pages"]

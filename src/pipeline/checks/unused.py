@@ -1,0 +1,316 @@
+"""What is in a policy set and has no effect: settings, capabilities, helpers, imports, variables, conditions.
+
+Spec: docs/spec/policies.md [POL-36]. Nothing here keeps a set from being loaded; it is for whoever writes one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cmf.enums import Capability
+from pipeline.checks.portability import DEFAULTS, Finding, effect_paths, field_schema, needed
+from pipeline.engines.base import Decided
+from pipeline.engines.embedded import EmbeddedEngine
+from pipeline.engines.survey import Call, Definition, Path, Place, Survey
+from pipeline.errors import PolicyError
+from pipeline.policies.metadata import Module, Rule
+from pipeline.policies.policy_files import Sources
+
+Locate = Callable[[Path], Place]
+"""From the path of a value in the data document to the place in a file where it is said."""
+
+_PROBE_SECONDS: Final = 5.0
+_TAB: Final = 4  # columns that the engine counts for a tab
+_COMMENT: Final = re.compile(r"#.*")
+_LANGUAGE: Final = ("rego.", "future.")
+
+
+def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Locate) -> list[Finding]:
+    """All that is found, by place."""
+    texts = {module.path: module.text for module in sources.modules}
+    found = [
+        *_settings(survey, sources.data, locate),
+        *(one for rule in rules for one in _capabilities(survey, rule)),
+        *_helpers(survey, sources.tests),
+        *(one for module in survey.modules for one in _imports(module, texts[module["path"]])),
+        *(one for definition in survey.definitions() for one in _variables(definition, texts)),
+        *(one for definition in survey.definitions() for one in _comparisons(definition, texts)),
+        *_conditions(survey, sources, texts),
+    ]
+    return sorted(found, key=lambda one: (one.place, one.code))
+
+
+def _finding(code: str, place: Place, message: str, hint: str) -> Finding:
+    return Finding(code=code, message=message, hint=hint, place=place, refuses=False)
+
+
+def callee(package: Path, call: Call) -> Path:
+    """The path of the function that a call means, if it is one of the set: a bare name is of its own package."""
+    steps = tuple(call.name.split("."))
+    return steps if steps[0] == "data" else (*package, *steps)
+
+
+# -- settings and capabilities -----------------------------------------------------------------------------------------
+
+
+def _settings(survey: Survey, data: Mapping[str, Any], locate: Locate) -> Iterator[Finding]:
+    """Settings that no rule reads, the outermost of them."""
+    read = {
+        path
+        for definition in survey.definitions()
+        # A name for a path is no reading of what is below it; what goes through the name is.
+        if not (isinstance(definition.known, Mapping) and "path" in definition.known)
+        for path in (survey.resolved(one.path) for one in definition.reads)
+        if path[: len(DEFAULTS)] == DEFAULTS
+    }
+    value: Any = data
+    for step in DEFAULTS[1:]:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    for path in _unread(DEFAULTS, value, read) if isinstance(value, Mapping) else ():
+        siblings = {one[: len(path)] for one in read if one[: len(path) - 1] == path[:-1] and len(one) >= len(path)}
+        near = difflib.get_close_matches(path[-1], [one[-1] for one in siblings], 1)
+        hint = f"did you mean {near[0]}?" if near else "take it out, or read it"
+        yield _finding("check.unused-setting", locate(path), f"no rule reads {'.'.join(path)}", hint)
+
+
+def _unread(path: Path, value: Any, read: set[Path]) -> Iterator[Path]:
+    if any(path[: len(one)] == one for one in read):
+        return
+    if len(path) > len(DEFAULTS) and not any(one[: len(path)] == path for one in read):
+        yield path
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _unread((*path, key), item, read)
+
+
+def _capabilities(survey: Survey, rule: Rule) -> Iterator[Finding]:
+    """What a rule may see and does not look at: every view of the set is shown it for nothing."""
+    needs = frozenset[Capability]().union(*(needed(survey, path) for path in effect_paths(rule)))
+    for capability in sorted(rule.capabilities - needs - {Capability.WRITE_HEADERS}):
+        message, hint = f"{rule.id} does not need {capability}", "take it out of the rule's capabilities"
+        yield _finding("check.unused-capability", Place(rule.path, 1, 1), message, hint)
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def _helpers(survey: Survey, tests: Sequence[Module]) -> Iterator[Finding]:
+    """Rules whose name says that they are for their own package, and that nothing there asks for."""
+    used = {other for number, rule in enumerate(survey.rules) for other in rule.uses if other != number}
+    for number, rule in enumerate(survey.rules):
+        name = rule.path[-1]
+        if number in used or not name.startswith("_") or not rule.definitions:
+            continue
+        if not any(re.search(rf"\b{re.escape(name)}\b", test.text) for test in tests):
+            yield _finding("check.unused-helper", rule.definitions[0].place, f"nothing asks for {name}", "take it out")
+
+
+def _imports(module: Mapping[str, Any], text: str) -> Iterator[Finding]:
+    code = "\n".join(_COMMENT.sub("", line) for line in text.splitlines())
+    for spelled in module["imports"]:
+        target, _, alias = spelled.removeprefix("import ").partition(" as ")
+        name = (alias or target.rpartition(".")[2]).strip()
+        rest = re.sub(rf"^\s*{re.escape(spelled)}\s*$", "", code, count=1, flags=re.MULTILINE)
+        if target.startswith(_LANGUAGE) or not name.isidentifier() or re.search(rf"\b{name}\b", rest):
+            continue
+        line = next((number for number, one in enumerate(code.splitlines(), 1) if one.strip() == spelled), 1)
+        place = Place(module["path"], line, 1)
+        yield _finding("check.unused-import", place, f"{name} is imported and not used", "take it out")
+
+
+def _variables(definition: Definition, texts: Mapping[str, str]) -> Iterator[Finding]:
+    """Variables that are declared and never looked at."""
+    source = _Source(texts[definition.place.module])
+    whole = source.definition(definition)
+    for body in definition.raw["bodies"]:
+        for statement in body["statements"]:
+            text = source.slice(statement["span"])
+            for name in statement["binds"]:
+                shown = re.escape(name)
+                declared = re.search(rf"\b{shown}\s*:=", text) or (
+                    statement["kind"] in ("in", "some") and re.search(rf"\b{shown}\b", text.partition(" in ")[0])
+                )
+                if declared and len(re.findall(rf"(?<![\w.]){shown}(?!\w)", whole)) == 1:
+                    place = Place(definition.place.module, statement["line"], statement["column"])
+                    hint = "write `_`, or take it out"
+                    yield _finding("check.unused-variable", place, f"{name} is given a value and not used", hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A module's text by the survey's offsets, which are in bytes."""
+
+    text: str
+
+    def slice(self, span: Sequence[int] | None) -> str:
+        return "" if span is None else self.text.encode()[span[0] : span[1]].decode()
+
+    def offset(self, place: Place) -> int:
+        lines = self.text.splitlines(keepends=True)
+        before, at = 0, 1
+        for character in lines[place.line - 1]:
+            if at >= place.column:
+                break
+            before += len(character.encode())
+            at += _TAB if character == "\t" else 1
+        return len("".join(lines[: place.line - 1]).encode()) + before
+
+    def definition(self, definition: Definition) -> str:
+        spans = [definition.raw["value"], *(one[key] for one in definition.raw["bodies"] for key in ("span", "value"))]
+        start = self.offset(definition.place)
+        return self.slice((start, max((span[1] for span in spans if span is not None), default=start)))
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+
+
+_CONSTANT: Final = r'"(?:[^"\\\\]|\\\\.)*"|-?[0-9]+(?:\.[0-9]+)?|true|false|null'
+_COMPARED: Final = re.compile(
+    rf"(?:(?P<path>input(?:\.\w+)+)\s*[!=]=\s*(?P<value>{_CONSTANT})"
+    rf"|(?P<first>{_CONSTANT})\s*[!=]=\s*(?P<second>input(?:\.\w+)+)"
+    rf"|(?P<member>input(?:\.\w+)+)\s+in\s+[{{\[](?P<values>(?:\s*(?:{_CONSTANT})\s*,?)+)[}}\]])"
+)
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int, float),
+    "number": (int, float),
+    "array": (),
+    "object": (),
+}
+
+
+def _comparisons(definition: Definition, texts: Mapping[str, str]) -> Iterator[Finding]:
+    """Fields that are compared with what they never are: a word of another list, a value of another type."""
+    source = _Source(texts[definition.place.module])
+    for body in definition.raw["bodies"]:
+        for statement in body["statements"]:
+            text = source.slice(statement["span"]).strip()
+            match = _COMPARED.fullmatch(text.removeprefix("not ").strip())
+            if match is None:
+                continue
+            field = match["path"] or match["second"] or match["member"]
+            spelled = match["values"] or match["value"] or match["first"]
+            schema = field_schema(tuple(field.split(".")[1:])) or {}
+            place = Place(definition.place.module, statement["line"], statement["column"])
+            for constant in re.findall(_CONSTANT, spelled):
+                hint = _unlike(schema, json.loads(constant)) or _unsaid(field, schema, json.loads(constant))
+                if hint is not None:
+                    yield _finding("check.wrong-value", place, f"{field} is never {constant}", hint)
+
+
+def _unlike(schema: Mapping[str, Any], value: Any) -> str | None:
+    """What to do where a field with this schema is never `value`; None where it can be."""
+    words = schema.get("enum")
+    if words is not None:
+        near = difflib.get_close_matches(str(value), words, 1)
+        return None if value in words else f"did you mean {near[0]}?" if near else f"one of {', '.join(words)}"
+    kind = str(schema.get("type"))
+    if kind not in _TYPES or (isinstance(value, _TYPES[kind]) and not (kind != "boolean" and isinstance(value, bool))):
+        return None
+    return f"it is of type {kind}"
+
+
+def _unsaid(field: str, schema: Mapping[str, Any], value: Any) -> str | None:
+    """What to do where a field of the extensions is absent while it is `value`, which is its default."""
+    is_left_out = field.startswith("input.extensions.") and not field.startswith(_WHOLE)
+    default = schema.get("default")
+    if is_left_out and default is not None and (default, type(default)) == (value, type(value)):
+        return "it is absent where that is so; write `not` of what it may not be"
+    return None
+
+
+_WHOLE: Final = ("input.extensions.security.object.", "input.extensions.security.data_policy.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """Conditions of one body that depend on nothing but the policies: if the last is not reached, none ever is."""
+
+    place: Place
+    body: int
+    package: str
+    text: str
+
+
+def _conditions(survey: Survey, sources: Sources, texts: Mapping[str, str]) -> Iterator[Finding]:
+    """Conditions that cannot hold whatever the input and the data are."""
+    packages = {module["path"]: module for module in survey.modules}
+    probes = [
+        probe
+        for definition in survey.definitions()
+        for body in definition.raw["bodies"]
+        for probe in _probes(survey, definition, body, packages[definition.place.module], texts)
+    ]
+    silent: set[tuple[str, int]] = set()
+    for probe, holds in zip(probes, _asked(probes, packages, sources), strict=True):
+        # Where one condition never holds, neither do those behind it.
+        if not holds and (probe.place.module, probe.body) not in silent:
+            silent.add((probe.place.module, probe.body))
+            hint = "correct it, or take it out with what it is in"
+            yield _finding("check.never-true", probe.place, "this never holds, whatever the input is", hint)
+
+
+def _probes(
+    survey: Survey, definition: Definition, body: Mapping[str, Any], module: Mapping[str, Any], texts: Mapping[str, str]
+) -> Iterator[_Probe]:
+    source = _Source(texts[definition.place.module])
+    known: set[str] = set()
+    kept: list[str] = []
+    for statement in body["statements"]:
+        if statement["kind"] == "some" or not set(statement["needs"]) <= known:
+            continue
+        if not _is_constant(survey, definition, statement["span"], source, tuple(module["package"])):
+            continue
+        known |= set(statement["binds"])
+        kept.append(source.slice(statement["span"]))
+        place = Place(definition.place.module, statement["line"], statement["column"])
+        yield _Probe(place, body["span"][0], ".".join(module["package"][1:]), "\n\t".join(kept))
+
+
+def _is_constant(survey: Survey, definition: Definition, span: Sequence[int], source: _Source, package: Path) -> bool:
+    if definition.uses_with:
+        return False
+    called = ((callee(package, one), one.place) for one in definition.calls)
+    mentioned = (
+        *((one.path, one.place) for one in definition.reads),
+        *((path, place) for path, place in called if survey.rule(path) is not None),
+    )
+    start, end = span
+    inside = [survey.resolved(path) for path, place in mentioned if start <= source.offset(place) < end]
+    rules = [survey.rule_of(path) for path in inside]
+    if any(rule is None for rule in rules):
+        return False
+    reached = survey.reachable([rule.path for rule in rules if rule is not None])
+    return all(
+        not one.uses_with and all(survey.rule_of(survey.resolved(read.path)) is not None for read in one.reads)
+        for rule in reached
+        for one in rule.definitions
+    )
+
+
+def _asked(probes: Sequence[_Probe], packages: Mapping[str, Mapping[str, Any]], sources: Sources) -> list[bool]:
+    """Whether each probe holds; what cannot be asked is taken to hold."""
+    if not probes:
+        return []
+    modules = [(module.path, module.text) for module in sources.modules]
+    names = []
+    for number, probe in enumerate(probes):
+        imports = "\n".join(packages[probe.place.module]["imports"])
+        text = f"package {probe.package}\n\n{imports}\n\n_cmf_probe_{number} if {{\n\t{probe.text}\n}}\n"
+        modules.append((f"cmf/probe_{number}.rego", text))
+        names.append(f"data.{probe.package}._cmf_probe_{number}")
+    try:
+        engine = EmbeddedEngine(modules, sources.data, names, use_compiled=False)
+    except PolicyError:
+        return [True] * len(probes)
+    answers = engine.evaluate(names, b"{}", [b"{}"] * len(names), timeout_seconds=_PROBE_SECONDS)
+    return [isinstance(answer, Decided) for answer in answers]
+
+
+__all__ = ["Locate", "callee", "findings"]

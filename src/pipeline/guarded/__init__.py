@@ -1,0 +1,1 @@
+"""Functions and models with judgement around them. Spec: docs/spec/guard.md."""

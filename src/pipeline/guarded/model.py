@@ -1,0 +1,180 @@
+"""A Python function as a model: a request goes in, a response comes out, both judged. Spec: guard.md [GRD-12] ff."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Final, get_type_hints
+
+from cmf import adapters
+from cmf.adapters.base import WireEvent
+from cmf.adapters.driver import ending
+from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ThinkingDelta
+from cmf.content import TextPart, ThinkingPart
+from cmf.frozen import thaw
+from cmf.message import Message
+from cmf.request import Request, Response
+from pipeline.context import Context
+from pipeline.emission import emit, emit_events
+from pipeline.errors import CallError
+from pipeline.events import CallFailed, Events
+from pipeline.guarded.python_values import UNKNOWN, Spelled, item_of, list_of, spelled
+from pipeline.guarded.wrapping import Given, Yielded
+from pipeline.runner import Outcome
+
+_log: Final = logging.getLogger("pipeline.guard")
+_EVENT_KEYS: Final = WireEvent.__annotations__.keys()
+
+
+class ModelFunction:
+    """One function that asks a model.
+
+    Args:
+        model: `<provider>:<model>` that it asks, whatever the request says; None takes the request's word.
+        dialect: the wire format that it takes and gives; None for `Request` and `Response`.
+
+    Raises:
+        UnknownFormatError: no format goes by that name.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, model: str | None = None, dialect: str | None = None) -> None:
+        self.model = model
+        self.dialect = dialect
+        self.adapter = adapters.get(dialect) if dialect is not None else None
+        self._function = function
+
+    @cached_property
+    def answer(self) -> Any:
+        """The declared type of what it gives."""
+        try:
+            return get_type_hints(self._function, include_extras=True).get("return", UNKNOWN)
+        except Exception:  # noqa: BLE001  (evaluating an annotation runs whatever it says)
+            return UNKNOWN
+
+
+class ModelCall:
+    """One call of it; see `pipeline.guarded.wrapping.Call`."""
+
+    def __init__(
+        self, asks: ModelFunction, context: Context, events: Events, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        self._asks = asks
+        self._events = events
+        self._named: tuple[str, ...] | None = None
+        self._body: Spelled | None = None
+        self._result: Spelled | None = None
+        self._streamed = self._bare = False
+        self.context = context
+        request = self._request(args, kwargs)
+        self.asked = request if asks.model is None else request.with_options(model=asks.model)
+
+    # -- before the call -----------------------------------------------------------------------------------------------
+
+    def _request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Request:
+        adapter = self._asks.adapter
+        if adapter is None:
+            given = [*args, *kwargs.values()]
+            if len(given) != 1 or not isinstance(given[0], Request):
+                raise CallError("it takes one Request", path="$", code="guard.not-a-request", hint="give nothing else")
+            self._named = tuple(kwargs) or None
+            return given[0]
+        if len(args) + bool(kwargs) != 1:
+            hint = "give one body, or its fields by name"
+            raise CallError("what goes beside the body would not be judged", code="guard.not-a-request", hint=hint)
+        self._named = () if kwargs else None
+        self._body = spelled(dict(kwargs) if kwargs else args[0], UNKNOWN, "$")
+        return adapter.from_wire_request(thaw(self._body.json), model=self._asks.model)
+
+    def admitted(self, outcome: Outcome) -> Given:
+        """The request as policy left it, in the form in which it was given."""
+        if outcome.request is None:
+            raise CallError(
+                "what was judged is not this request", code="guard.other-request", hint="look at the stages"
+            )
+        self.asked = outcome.request
+        labels = self.context.labels | outcome.labels
+        self.context = self.context.model_copy(update={"labels": labels, "history": self.asked})
+        if self._asks.dialect is None or self._body is None:
+            name = self._named[0] if self._named else None
+            return Given((outcome.request,), {}) if name is None else Given((), {name: outcome.request})
+        body = emit(outcome, self._asks.dialect)
+        return Given((), body) if self._named is not None else Given((self._body.made(body, "$"),), {})
+
+    # -- after the call ------------------------------------------------------------------------------------------------
+
+    def failed(self, error: BaseException) -> None:
+        """An event and a log line: names and types, no text of the error, which may quote content."""
+        kind = type(error).__name__
+        _log.warning("asking model %s failed: %s", self.asked.model, kind)
+        self._events.publish(CallFailed(called=self.asked.model or "", error=kind))
+
+    def answered(self, result: Any) -> Response | Message:
+        """The response, read from its wire form where it came in one; of a stream, what it adds up to."""
+        if isinstance(result, Yielded):
+            self._streamed = True
+            return self._folded(result)
+        adapter = self._asks.adapter
+        if adapter is None:
+            if not isinstance(result, Response | Message):
+                raise _no_response("give a Response or a Message")
+            return result
+        self._result = spelled(result, self._asks.answer, "$")
+        return adapter.from_wire_response(thaw(self._result.json), self.asked)
+
+    def _folded(self, result: Yielded) -> Response:
+        adapter = self._asks.adapter
+        if adapter is None:
+            last = result.items[-1] if result.items else None
+            response = last.partial if isinstance(last, StreamError) else getattr(last, "response", None)
+            if not isinstance(last, MessageComplete | StreamError) or response is None:
+                raise _no_response("end with a MessageComplete")
+            return response
+        self._result = spelled(result.items, list_of(item_of(self._asks.answer)), "$")
+        items = thaw(self._result.json)
+        self._bare = not all(isinstance(item, dict) and "data" in item and item.keys() <= _EVENT_KEYS for item in items)
+        events: list[WireEvent] = [_event(item) for item in items] if self._bare else items
+        return adapter.from_wire_response(adapter.fold_events(events), self.asked)
+
+    def released(self, outcome: Outcome) -> Any:
+        """What policy left of the response, in the form in which it came; a stream is made anew from it."""
+        if self._streamed:
+            return self._released_stream(outcome)
+        dialect = self._asks.dialect
+        value = outcome.value
+        if not isinstance(value, Response | Message):
+            raise _no_response("look at the stages")
+        if self._result is None or dialect is None:
+            return value
+        return self._result.made(emit(outcome, dialect), "$")
+
+    def _released_stream(self, outcome: Outcome) -> Yielded:
+        response = outcome.response
+        if response is None:
+            raise _no_response("look at the stages")
+        if self._result is None or self._asks.dialect is None:
+            return Yielded(_canonical_events(response))
+        events: list[Any] = list(emit_events(outcome, self._asks.dialect))
+        if self._bare:
+            events = [event["data"] for event in events if isinstance(event.get("data"), dict)]
+        return Yielded(self._result.made(events, "$"))
+
+
+def _event(data: Any) -> WireEvent:
+    kind = data.get("type") if isinstance(data, dict) else None
+    return {"event": kind, "data": data} if isinstance(kind, str) else {"data": data}
+
+
+def _canonical_events(response: Response) -> list[StreamEvent]:
+    events: list[StreamEvent] = []
+    for at, choice in enumerate(response.choices):
+        for part in choice.message.content:
+            if isinstance(part, TextPart):
+                events.append(TextDelta(text=part.text, choice=at))
+            elif isinstance(part, ThinkingPart):
+                events.append(ThinkingDelta(text=part.text, choice=at))
+    return events + ending(response)
+
+
+def _no_response(hint: str) -> CallError:
+    return CallError("what came back is not a response", path="$", code="guard.not-a-response", hint=hint)

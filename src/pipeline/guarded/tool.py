@@ -1,0 +1,309 @@
+"""A Python function as a tool: its arguments as a tool call, its result as a tool result. Spec: guard.md [GRD-7] ff."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
+from typing import Any, Final, get_type_hints
+
+from pydantic import ConfigDict, Field, create_model
+from ulid import ULID
+
+from cmf.content import OpaquePart, Part, ToolCallPart, ToolResultPart
+from cmf.enums import Role
+from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping, thaw
+from cmf.identity import TOOL_PREFIX
+from cmf.message import Message
+from cmf.tool_input import input_problem
+from cmf.tools import ToolDefinition
+from cmf.uris import tool_uri
+from cmf.value import to_json
+from pipeline.context import Context
+from pipeline.errors import CallError, ConfigError, ToolInputError
+from pipeline.events import CallFailed, Events, ToolInputInvalid
+from pipeline.guarded.python_values import UNKNOWN, Spelled, adapter_of, item_of, list_of, spelled
+from pipeline.guarded.wrapping import Given, Yielded
+from pipeline.runner import Outcome
+
+_log: Final = logging.getLogger("pipeline.guard")
+_LISTED: Final = (inspect.Parameter.VAR_POSITIONAL,)
+_OPEN: Final = inspect.Parameter.VAR_KEYWORD
+
+
+class ToolFunction:
+    """One function, as the tool that policy knows.
+
+    Args:
+        name: by default the function's own.
+        schema: what the arguments are held to right before the call; by default made from the annotations.
+        private: parameters that are no input of the tool (`self`, a connection): passed on, and seen by nobody.
+
+    Raises:
+        ConfigError: the function has no name, or no parameter of a private name.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+        schema: Mapping[str, Any] | None = None,
+        private: Collection[str] = (),
+    ) -> None:
+        found = name or getattr(function, "__name__", None)
+        if found is None:
+            raise ConfigError("this callable has no name", code="guard.no-name", hint="give `name`")
+        self.name: str = found
+        self.namespace = namespace
+        self.signature = inspect.signature(function)
+        self.private = frozenset(private)
+        if not self.private <= self.signature.parameters.keys():
+            raise ConfigError("a private parameter is not there", code="guard.no-parameter", hint="check its spelling")
+        self._function = function
+        self._schema = schema
+
+    @property
+    def uri(self) -> str:
+        """The tool's URI, as policy sees it."""
+        return tool_uri(self.name, self.namespace)
+
+    @cached_property
+    def hints(self) -> Mapping[str, Any]:
+        """The annotations, resolved; none where one cannot be. Read at the first call: by then all names are there."""
+        try:
+            return get_type_hints(self._function, include_extras=True)
+        except Exception:  # noqa: BLE001  (evaluating an annotation runs whatever it says)
+            return {}
+
+    @cached_property
+    def definition(self) -> ToolDefinition:
+        """The tool as it is offered to a model."""
+        described = inspect.getdoc(self._function)
+        return ToolDefinition(
+            name=self.name,
+            namespace=self.namespace,
+            description=described.partition("\n\n")[0] if described else None,
+            input_schema=freeze(self._schema if self._schema is not None else self._made_schema()),
+        )
+
+    def declared(self, parameter: inspect.Parameter) -> Any:
+        """The declared type of what a parameter holds; a default of None adds None to it."""
+        hint = self.hints.get(parameter.name, UNKNOWN)
+        if hint is UNKNOWN:
+            return UNKNOWN
+        return hint | None if parameter.default is None and isinstance(hint, type) else hint
+
+    def _made_schema(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        open_ended = False
+        for at, parameter in enumerate(self.signature.parameters.values()):
+            if parameter.name in self.private:
+                continue
+            if parameter.kind is _OPEN:
+                open_ended = True
+                continue
+            declared = self.declared(parameter)
+            kind = Any if adapter_of(declared) is None else declared
+            kind = list_of(kind) if parameter.kind in _LISTED else kind
+            needed = parameter.default is inspect.Parameter.empty and parameter.kind not in _LISTED
+            # Under an alias: a parameter may have a name that a model's field may not.
+            fields[f"p{at}"] = (kind, Field(alias=parameter.name) if needed else Field(None, alias=parameter.name))
+        config = ConfigDict(extra="allow" if open_ended else "forbid")
+        made: Any = create_model("Arguments", __config__=config, **fields)
+        schema: dict[str, Any] = made.model_json_schema()
+        for shown in schema.get("properties", {}).values():
+            shown.pop("default", None)  # the placeholder above, not the function's own
+        schema.pop("title", None)
+        return schema
+
+
+class ToolCall:
+    """One call of it; see `pipeline.guarded.wrapping.Call`."""
+
+    def __init__(
+        self, tool: ToolFunction, context: Context, events: Events, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        self._tool = tool
+        self._events = events
+        self._id = f"{TOOL_PREFIX}{ULID()}"
+        self.context = context.model_copy(update={"call_id": self._id})
+        self._bound = tool.signature.bind(*args, **kwargs)
+        self._bound.apply_defaults()
+        self._spelled: dict[str, Spelled] = {}
+        self._result: Spelled | None = None
+        self._streamed: Yielded | None = None
+        self.asked = Message(role=Role.ASSISTANT, content=(self._call_part(),))
+
+    # -- before the call -----------------------------------------------------------------------------------------------
+
+    def _call_part(self) -> ToolCallPart:
+        arguments: dict[str, Any] = {}
+        for name, value in self._bound.arguments.items():
+            if name in self._tool.private:
+                continue
+            parameter = self._tool.signature.parameters[name]
+            if parameter.kind is _OPEN:
+                open_ended = {key: self._spell(key, UNKNOWN, item) for key, item in value.items()}
+                if open_ended.keys() & arguments.keys():
+                    hint = "call it with another name"
+                    raise CallError("two arguments have the same name", code="guard.same-name", hint=hint)
+                arguments |= open_ended
+            elif parameter.kind in _LISTED:
+                arguments[name] = self._spell(name, list_of(self._tool.declared(parameter)), list(value))
+            else:
+                arguments[name] = self._spell(name, self._tool.declared(parameter), value)
+        return ToolCallPart(
+            tool_call_id=self._id,
+            name=self._tool.name,
+            namespace=self._tool.namespace,
+            arguments=frozen_mapping(arguments),
+        )
+
+    def _spell(self, name: str, declared: Any, value: Any) -> Any:
+        known = self._spelled[name] = spelled(value, declared, f"$.arguments.{name}")
+        return known.json
+
+    def admitted(self, outcome: Outcome) -> Given:
+        """What policy left of the arguments, held to the tool's schema [A8].
+
+        Raises:
+            ToolInputError: they do not fit it. CallError: what is left is another call, or cannot be made.
+        """
+        arguments = self._left(outcome)
+        problem = input_problem(self._tool.definition, thaw(arguments))
+        if problem is not None:
+            self._events.publish(ToolInputInvalid(path="content[0]", tool=self._tool.uri, problem=problem))
+            hint = "fit the tool's schema"
+            raise ToolInputError("the arguments do not fit the tool", path=f"$.arguments{problem[1:]}", hint=hint)
+        self.context = self.context.model_copy(update={"labels": self.context.labels | outcome.labels})
+        left = dict(arguments)
+        bound = self._bound.arguments
+        for parameter in self._tool.signature.parameters.values():
+            name = parameter.name
+            if name in self._tool.private or parameter.kind is _OPEN:
+                continue
+            if name not in left:
+                # Taken out by policy: the function's own default would be something that nobody judged.
+                raise CallError(
+                    "policy left an argument out",
+                    path=f"$.arguments.{name}",
+                    code="guard.no-argument",
+                    hint="drop only what has a default",
+                )
+            value = self._made(name, left.pop(name))
+            bound[name] = tuple(value) if parameter.kind in _LISTED else value
+        self._fill_open(left)
+        return Given(self._bound.args, self._bound.kwargs)
+
+    def _fill_open(self, left: dict[str, Any]) -> None:
+        name = next((each.name for each in self._tool.signature.parameters.values() if each.kind is _OPEN), None)
+        if name is not None and name not in self._tool.private:
+            self._bound.arguments[name] = {key: self._made(key, item) for key, item in left.items()}
+        elif left:
+            raise CallError(
+                "policy added an argument",
+                path=f"$.arguments.{min(left)}",
+                code="guard.more-arguments",
+                hint="rewrite only what the function takes",
+            )
+
+    def _made(self, name: str, json: Any) -> Any:
+        known = self._spelled.get(name)
+        return thaw(json) if known is None else known.made(json, f"$.arguments.{name}")
+
+    def _left(self, outcome: Outcome) -> FrozenDict:
+        parts = outcome.message.content if outcome.message is not None else ()
+        part = parts[0] if len(parts) == 1 else None
+        if (
+            not isinstance(part, ToolCallPart)
+            or (part.name, part.namespace) != (self._tool.name, self._tool.namespace)
+            or not isinstance(part.arguments, FrozenDict)
+            or part.arguments_raw is not None
+        ):
+            hint = "no stage may make another call of it"
+            raise CallError("what was judged is not this call", code="guard.other-call", hint=hint)
+        return part.arguments
+
+    # -- after the call ------------------------------------------------------------------------------------------------
+
+    def failed(self, error: BaseException) -> None:
+        """An event and a log line: names and types, no text of the error, which may quote content."""
+        kind = type(error).__name__
+        _log.warning("tool %s failed: %s", self._tool.uri, kind)
+        self._events.publish(CallFailed(called=self._tool.uri, error=kind))
+
+    def answered(self, result: Any) -> Message:
+        """The result as a message of role tool."""
+        declared = self._tool.hints.get("return", UNKNOWN)
+        content: Any
+        if isinstance(result, Yielded):
+            content = self._streamed_json(result, item_of(declared))
+        elif _are_parts(result):
+            content = (result,) if isinstance(result, Part) else tuple(result)
+            self._result = Spelled(result, None)
+        else:
+            self._result = spelled(result, declared, "$.result")
+            content = self._result.json
+        part = ToolResultPart(tool_call_id=self._id, tool_name=self._tool.name, content=content)
+        return Message(role=Role.TOOL, content=(part,))
+
+    def _streamed_json(self, result: Yielded, declared: Any) -> Any:
+        self._streamed = result
+        if result.items and result.returned is None and all(type(item) is str for item in result.items):
+            self._result = spelled("".join(result.items), UNKNOWN, "$.result")
+            return self._result.json
+        self._result = spelled(result.items, list_of(declared), "$.result")
+        if result.returned is None:
+            return self._result.json
+        self._returned = spelled(result.returned, UNKNOWN, "$.returned")
+        return {"yielded": self._result.json, "returned": self._returned.json}
+
+    def released(self, outcome: Outcome) -> Any:
+        """What policy left of the result, in its own type where it has one."""
+        parts = outcome.message.content if outcome.message is not None else ()
+        part = parts[0] if len(parts) == 1 else None
+        if not isinstance(part, ToolResultPart) or self._result is None:
+            hint = "no stage may make anything else of it"
+            raise CallError("what was judged is not this result", code="guard.other-result", hint=hint)
+        if self._streamed is not None:
+            return self._released_stream(self._streamed, self._result, _as_json(part.content))
+        if _are_parts(self._result.json):
+            return _released_parts(self._result.json, part.content)
+        return self._result.made(_as_json(part.content), "$.result")
+
+    def _released_stream(self, streamed: Yielded, known: Spelled, left: Any) -> Yielded:
+        if isinstance(known.json, str):
+            # Whole as it came: in the pieces in which it came. Else the pieces are no longer there.
+            return streamed if left == known.json else Yielded([known.made(left, "$.result")])
+        if streamed.returned is None:
+            return Yielded(known.made(left, "$.result"))
+        items, returned = left.get("yielded", FrozenList()), left.get("returned")
+        return Yielded(known.made(items, "$.result"), self._returned.made(returned, "$.returned"))
+
+
+def _are_parts(result: Any) -> bool:
+    if isinstance(result, Part):
+        return True
+    return isinstance(result, list | tuple) and bool(result) and all(isinstance(item, Part) for item in result)
+
+
+def _released_parts(result: Any, left: Any) -> Any:
+    """The parts, alone or in the sequence in which they came."""
+    parts = left if isinstance(left, tuple) else ()
+    if isinstance(result, Part):
+        if len(parts) != 1:
+            raise CallError(
+                "policy left no single part", path="$.result", code="guard.no-value", hint="edit the result, or deny it"
+            )
+        return parts[0]
+    return list(parts) if isinstance(result, list) else tuple(parts)
+
+
+def _as_json(content: Any) -> Any:
+    """A result's content as JSON; a JSON array that reads like parts is kept as parts."""
+    if not isinstance(content, tuple):
+        return content
+    return [part.value if isinstance(part, OpaquePart) else to_json(part) for part in content]

@@ -1,0 +1,258 @@
+"""Where a value occurs in a growing body of texts. Spec: docs/spec/provenance.md [PROV-4], [PROV-5], [PROV-10].
+
+An inverted index: each word and each pair of neighbouring words of each text, with its place, by group. Adding a text
+costs its length; looking a value up costs its length and the places of its rarest pair of words, and not the length of
+what was added before. (With single words, a phrase of common words was compared with every turn of a conversation.)
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from enum import StrEnum
+from heapq import nsmallest
+from itertools import chain, islice, pairwise
+from typing import Final, NamedTuple
+
+from pipeline.origins import spelling
+from pipeline.origins.equivalents import keys_in, kind_of
+
+MAX_PROBES: Final = 8  # pairs of words by which a value is looked up: its rarest
+MAX_CANDIDATES: Final = 2_048  # places per group that are compared with one value; past them the answer says so
+MAX_OTHERWISE: Final = 8  # the same for other spellings of it, which are many where it is itself found
+MAX_GRADED: Final = 4  # occurrences per group that are graded to report the best
+_PLACE_BITS: Final = 32  # a place is text number << 32 | character offset
+
+
+class Match(StrEnum):
+    """How a value stands in a text, best first."""
+
+    EXACT = "exact"
+    CONTAINED = "contained"
+    NORMALISED = "normalised"
+
+
+class Found(NamedTuple):
+    """A value in the texts of one group: the best match and where it is, and the first one."""
+
+    match: Match
+    origin: int
+    first_match: Match
+    first: int
+
+
+class Answer(NamedTuple):
+    """What was found, by group; `complete` is False where a limit ended the search early."""
+
+    found: dict[int, Found]
+    complete: bool
+
+
+class _Places:
+    """Where a word, or a pair of words, stands: places by group, ascending."""
+
+    __slots__ = ("groups", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.groups: dict[int, array[int]] = {}
+
+
+class _Text(NamedTuple):
+    group: int
+    origin: int
+    raw: str
+    normal: str
+    loose: bool = False
+    """Without its accents: no address is found in it."""
+
+
+_GRADES: Final = list(Match)
+_NOWHERE: Final = _Places()
+
+
+class Occurrences:
+    """Texts by group, each with the number of where it came from. Origins must not decrease. `work` counts steps."""
+
+    def __init__(self) -> None:
+        self.work = 0
+        self._texts: list[_Text] = []
+        self._words: dict[str, _Places] = {}
+        self._keys: dict[str, dict[int, list[int]]] = {}
+        self._wordless: dict[str, dict[int, list[int]]] = {}
+        self._read_for: dict[str, int] = {}
+
+    def add(self, group: int, origin: int, content: str | float) -> None:
+        """Remember a text or a number."""
+        raw = content if isinstance(content, str) else spelled(content)
+        folded = spelling.normal(raw)
+        if not folded:
+            return
+        number = len(self._texts)
+        words = self._read(_Text(group, origin, raw, raw if folded == raw else folded))
+        plain = spelling.unmarked(folded)
+        if plain != folded:
+            words += self._read(_Text(group, origin, raw, plain, loose=True))
+        keys = spelling.text_keys(raw)
+        if not isinstance(content, str) and (key := spelling.number_key(content)) is not None:
+            keys |= {key}
+        for key in keys:
+            self._keys.setdefault(key, {}).setdefault(group, []).append(number)
+        self.work += 1 + words + len(keys)
+
+    def _read(self, text: _Text) -> int:
+        """Remember where the words of a text stand; says how many there are."""
+        group, place = text.group, len(self._texts) << _PLACE_BITS
+        words = list(spelling.tokens(text.normal))
+        if not words:
+            self._wordless.setdefault(text.normal, {}).setdefault(group, []).append(len(self._texts))
+        self._texts.append(text)
+        held_by_word = self._words
+        pairs = [(f"{word} {after}", offset) for (word, offset), (after, _) in pairwise(words)]
+        for word, offset in chain(words, pairs):
+            held = held_by_word.get(word)
+            if held is None:
+                held_by_word[word] = held = _Places()
+            held.total += 1
+            places = held.groups.get(group)
+            if places is None:
+                held.groups[group] = places = array("Q")
+            places.append(place | offset)
+        return len(words)
+
+    def find(self, value: str | float) -> Answer:
+        """Where `value` occurs as a whole value."""
+        text = value if isinstance(value, str) else spelled(value)
+        keys = spelling.value_keys(text) if isinstance(value, str) else _key_of(value)
+        search = _Search(self, text)
+        for kind in {kind_of(key) for key in keys}:
+            if kind is not None:
+                self._read_equivalents(kind)
+        for key in sorted(keys):
+            search.take_all(self._keys.get(key, {}))
+        if isinstance(value, str) or not keys:
+            search.verbatim = spelling.is_case_bound(text)
+            folded = spelling.normal(text)
+            search.strict = spelling.is_address(folded)
+            self._look_up(search, folded)
+            if not search.strict:
+                plain = spelling.unmarked(folded)
+                for other in dict.fromkeys((plain, *spelling.alternates(plain))):
+                    if other != folded:
+                        self._look_up(search, other, MAX_OTHERWISE)
+        return Answer(search.found, search.complete)
+
+    def _read_equivalents(self, kind: str) -> None:
+        """Read each text once for all of `kind` that stands in it: only when it is first asked for."""
+        first = self._read_for.get(kind, 0)
+        self._read_for[kind] = len(self._texts)
+        for number in range(first, len(self._texts)):
+            text = self._texts[number]
+            self.work += 1
+            for key in () if text.loose else keys_in(kind, text.raw):
+                self._keys.setdefault(key, {}).setdefault(text.group, []).append(number)
+
+    def _look_up(self, search: _Search, folded: str, most: int = MAX_CANDIDATES) -> None:
+        probes = self._probes(folded)
+        if probes:
+            self._compare(search, folded, probes, most)
+        else:
+            search.take_all(self._wordless.get(folded, {}))
+
+    def _probes(self, folded: str) -> list[tuple[_Places, int]]:
+        """The places of the rarest pairs of words of a value, each with its offset in it; of its word if it has one."""
+        found: list[tuple[str, int]] = list(spelling.tokens(folded))
+        self.work += 1 + len(found)
+        if len(found) > 1:
+            pairs = pairwise(found)
+            found = [(f"{word} {after}", offset) for (word, offset), (after, _) in pairs]
+        first: dict[str, int] = {}
+        for word, offset in found:
+            first.setdefault(word, offset)
+        held = [(self._words.get(word, _NOWHERE), offset) for word, offset in first.items()]
+        return nsmallest(MAX_PROBES, held, key=lambda item: item[0].total)
+
+    def _compare(self, search: _Search, folded: str, probes: list[tuple[_Places, int]], most: int) -> None:
+        for group in min((held.groups for held, _ in probes), key=len):
+            self.work += 1
+            lists = [(held.groups[group], offset) for held, offset in probes if group in held.groups]
+            if len(lists) == len(probes):
+                places, offset = min(lists, key=lambda item: len(item[0]))
+                search.compare(group, folded, islice(places, most + 1), offset)
+
+    def text(self, number: int) -> _Text:
+        """A text that was added."""
+        return self._texts[number]
+
+
+class _Search:
+    """One look-up under way: the best of what was found so far, by group."""
+
+    def __init__(self, index: Occurrences, value: str) -> None:
+        self.found: dict[int, Found] = {}
+        self.complete = True
+        self.verbatim = False
+        self.strict = False
+        self._index = index
+        self._value = value
+
+    def take_all(self, groups: dict[int, list[int]]) -> None:
+        """Texts that are known to hold the value."""
+        for group, numbers in groups.items():
+            for number in numbers[:MAX_GRADED]:
+                if self._take(group, self._index.text(number)) is Match.EXACT:
+                    break
+
+    def compare(self, group: int, folded: str, places: Iterable[int], offset: int) -> None:
+        """Places at which one word of the value stands `offset` characters after where the value would start."""
+        taken = 0
+        for tried, place in enumerate(places):
+            if tried == MAX_CANDIDATES:
+                self.complete = False
+                return
+            self._index.work += 1
+            text = self._index.text(place >> _PLACE_BITS)
+            start = (place & ((1 << _PLACE_BITS) - 1)) - offset
+            if start < 0 or (text.loose and self.strict) or not text.normal.startswith(folded, start):
+                continue
+            if not spelling.stands_at(text.normal, start, start + len(folded)):
+                continue
+            grade = self._take(group, text)
+            taken += grade is not None
+            if grade is Match.EXACT or taken == MAX_GRADED:
+                return
+
+    def _take(self, group: int, text: _Text) -> Match | None:
+        self._index.work += 1
+        if text.raw == self._value:
+            match = Match.EXACT
+        elif spelling.stands_in(text.raw, self._value):
+            match = Match.CONTAINED
+        elif self.verbatim:
+            return None
+        else:
+            match = Match.NORMALISED
+        held = self.found.get(group)
+        here = (_GRADES.index(match), text.origin)
+        if held is None:
+            self.found[group] = Found(match, text.origin, match, text.origin)
+            return match
+        if here < (_GRADES.index(held.match), held.origin):
+            held = held._replace(match=match, origin=text.origin)
+        if (text.origin, here) < (held.first, (_GRADES.index(held.first_match), held.first)):
+            held = held._replace(first_match=match, first=text.origin)
+        self.found[group] = held
+        return match
+
+
+def spelled(number: float) -> str:
+    """A JSON number as text."""
+    return str(number)
+
+
+def _key_of(number: float) -> frozenset[str]:
+    key = spelling.number_key(number)
+    return frozenset() if key is None else frozenset({key})
+
+
+__all__ = ["Answer", "Found", "Match", "Occurrences", "spelled"]

@@ -1,0 +1,432 @@
+"""Where each value of a tool call came from: `input.origins` [C18]. Spec: docs/spec/provenance.md.
+
+An `Index` reads a conversation message by message and remembers which text came from whom and how far it is trusted.
+Asked about a call, it looks each value of the arguments up. It finds copies, not reasons: a value that was computed or
+reworded has no source, and one that also happens to stand in trusted text has a trusted one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from cmf.content import Part, PromptResultPart, ResourcePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from cmf.enums import Role
+from cmf.message import Message
+from cmf.request import Request
+from pipeline.claims import Calls, Claims, needs_record
+from pipeline.errors import ConfigError
+from pipeline.origins.field_paths import Mark, Path, escaped, leaves, shape
+from pipeline.origins.occurrences import Occurrences
+from pipeline.origins.result_fields import result_leaves
+from pipeline.origins.sources import (
+    CLAIM,
+    CLAIMED,
+    MAX_SOURCES,
+    SPEAKERS,
+    TRUSTED,
+    UNTRUSTED,
+    Group,
+    Origin,
+    ResultGroups,
+    as_origin,
+    fairly,
+)
+from pipeline.origins.spelling import addresses, pieces
+from pipeline.paths import steps_of
+from pipeline.profiles import AskedFor, Entity, Profile, Profiles, ResultProfile, Trust
+
+Texts: TypeAlias = Iterator[tuple[Group, str | float]]
+
+
+class _Everything:
+    """Holds every digest: for recordings, and for hosts that vouch for the history themselves."""
+
+    def __contains__(self, item: object) -> bool:
+        return True
+
+
+MAX_ADDRESSES: Final = 32  # addresses of one content argument that are looked up by themselves
+MAX_PIECES: Final = 64  # pieces of one control value; one of more is looked up as a whole only
+DELEGATION: Final = AskedFor(
+    patterns=(
+        r"(?<!\w)(?:do|perform|follow|complete|execute|carry out|handle|process|finish|take care of|work through)"
+        r"(?!\w)(?! (?:the )?(?:following|these))[^.?!]{0,60}?"
+        r"(?<!\w)(?:actions?|tasks?|instructions?|steps?|to-?dos?|to-?do list|check ?list)(?!\w)",
+    )
+)
+"""The words by which a user hands over to a text: "do the tasks on my list at …". Spec: [PROV-3]."""
+
+EVERYTHING: Final[Container[str]] = _Everything()
+NOTHING: Final[Container[str]] = frozenset()
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that was made: whose result is how far to be believed."""
+
+    name: str
+    namespace: str | None
+    profile: Profile | None
+    arguments: Any
+    unfounded: list[str] = field(default_factory=list)
+    """Texts that it was given and nothing trusted had: the result may merely repeat them."""
+    labels: frozenset[str] = frozenset()
+
+
+class _Said(NamedTuple):
+    """Who says what is being read."""
+
+    role: Role
+    speaker: Group
+
+
+class Index:
+    """The conversation so far, read once. Not to be shared between threads.
+
+    `profiles` say how far results are trusted; `known` holds the digests (`digests_of`) of what was judged here for
+    this subject and session: what an assistant or a tool is to have said, and whose digest it lacks, is a claim [C4].
+    """
+
+    def __init__(self, profiles: Profiles, known: Container[str] = NOTHING) -> None:
+        self._profiles = profiles
+        self._known = known
+        self._texts = Occurrences()
+        self._groups: dict[Group, int] = {}
+        self._group_list: list[Group] = []
+        self._claims = Claims()
+        self._length = 0
+        self._calls: Calls[_Call] = Calls()
+        self._user: list[tuple[int, str]] = []
+        self._asked: dict[str, tuple[int, list[int]]] = {}
+        self._untrusted: dict[Group, int] = {}
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def work(self) -> int:
+        """Steps taken so far, reading and answering: a measure that no clock disturbs."""
+        return self._texts.work
+
+    def digests_of(self, message: Message) -> tuple[str | None, ...]:
+        """What to record of each part of `message`, if it comes next, once it was judged; None where nothing need be.
+
+        A result's digest binds the call that it answers: one tool's result cannot be presented as another's.
+        """
+        return self._claims.copy().read(message)
+
+    def extend(self, message: Message, *, known: bool | Sequence[bool] | None = None) -> None:
+        """Read the next message. `known` (of all parts, or of each) overrides the record."""
+        number = self._length
+        for part, is_known in zip(message.content, self._known_parts(message, known), strict=True):
+            said = _Said(message.role, SPEAKERS[Role.ASSISTANT] if is_known else CLAIM)
+            for group, content in _READERS.get(type(part), Index._read_other)(self, part, said):
+                self._texts.add(self._number(group), number, content)
+                if group.trust != TRUSTED and group.kind != "assistant":
+                    self._untrusted.setdefault(group, number)
+        self._length += 1
+
+    def _known_parts(self, message: Message, known: bool | Sequence[bool] | None) -> Sequence[bool]:
+        if known is None and self._known is not EVERYTHING:
+            return [digest is None or digest in self._known for digest in self._claims.read(message)]
+        self._claims.pass_over(message)
+        if known is None or isinstance(known, bool):
+            return [known is not False or not needs_record(message.role, part) for part in message.content]
+        return known
+
+    def _read_text(self, part: Any, said: _Said) -> Texts:
+        if said.role is Role.USER:
+            self._user.append((self._length, part.text))
+        theirs = said.speaker is CLAIM and said.role in (Role.ASSISTANT, Role.TOOL)
+        yield CLAIM if theirs else SPEAKERS[said.role], part.text
+
+    def _read_call(self, part: Any, said: _Said) -> Texts:
+        call = _Call(part.name, part.namespace, self._profiles.find(part.name, part.namespace), part.arguments)
+        self._calls.add(part.tool_call_id, call)
+        labels: set[str] = set()
+        writes = call.profile is None or call.profile.writes
+        for path, content in _values(part):
+            sources = self._sources(content)[0] if self._group_list else []
+            labels.update(label for source in sources for label in source["labels"])
+            founded = any(source["trust"] == TRUSTED for source in sources)
+            if not founded and isinstance(content, str):
+                call.unfounded.append(content)
+            group = said.speaker._replace(tool=part.name, field=shape(path), written=writes and not founded)
+            yield group, content
+        call.labels = frozenset(labels) if writes else frozenset()
+
+    def _read_thinking(self, part: Any, said: _Said) -> Texts:
+        yield said.speaker, part.text
+
+    def _read_result(self, part: Any, said: _Said) -> Texts:
+        call = self._calls.answered(part)
+        name = part.tool_name or (call.name if call is not None else None)
+        rules = self._result_rules(part, call)
+        values = list(_result_values(part, rules.format))
+        if said.speaker is CLAIM:
+            for path, content in values:
+                yield CLAIM._replace(tool=name, field=shape(path)), content
+            return
+        groups = ResultGroups(rules, name, _result_labels(call), whole=part.is_error)
+        found = [(groups(path, str(content)), content) for path, content in values]
+        repeated = self._repeated(found, call.unfounded) if call is not None else frozenset()
+        for place, (group, content) in enumerate(found):
+            yield group._replace(trust=UNTRUSTED) if place in repeated else group, content
+
+    def _repeated(self, values: Sequence[tuple[Group, str | float]], asked: Sequence[str]) -> frozenset[int]:
+        """The places of trusted values that hold, or stand in, what the call was given from nowhere trusted."""
+        trusted = [place for place, (group, _) in enumerate(values) if group.trust == TRUSTED]
+        if not asked or not trusted:
+            return frozenset()
+        returned, given = Occurrences(), Occurrences()
+        for place in trusted:
+            returned.add(place, 0, values[place][1])
+        for text in asked:
+            given.add(0, 0, text)
+        held = [returned.find(text) for text in asked]
+        inside = {place: given.find(values[place][1]) for place in trusted}
+        self._texts.work += returned.work + given.work
+        if not all(answer.complete for answer in (*held, *inside.values())):
+            return frozenset(trusted)
+        within = {place for place, answer in inside.items() if answer.found}
+        return frozenset(within.union(*(answer.found for answer in held)))
+
+    def _read_resource(self, part: Any, said: _Said) -> Texts:
+        profile = self._profiles.for_uri(part.uri)
+        rules = profile.result if profile is not None else ResultProfile()
+        labels = tuple(sorted(profile.every_label)) if profile is not None else ()
+        trust = UNTRUSTED if rules.weakest is Trust.UNTRUSTED else TRUSTED
+        group = Group("resource", CLAIMED if said.speaker is CLAIM else trust, labels=labels)
+        for content in _strings(part):
+            yield group, content
+
+    def _read_prompt(self, part: Any, said: _Said) -> Texts:
+        named = self._profiles.named(Entity.prompt(part.prompt_name, None))
+        labels = frozenset[str]().union(*(found.profile.every_label for found in named))
+        group = Group("resource", CLAIMED if said.speaker is CLAIM else UNTRUSTED, labels=tuple(sorted(labels)))
+        for content in _strings(part):
+            yield group, content
+
+    def _read_other(self, part: Part, said: _Said) -> Texts:
+        own = said.role is Role.ASSISTANT or said.speaker is CLAIM
+        for content in _strings(part):
+            yield said.speaker if own else Group("resource", UNTRUSTED), content
+
+    def _result_rules(self, part: ToolResultPart, call: _Call | None) -> ResultProfile:
+        """The rules for a result; the strictest where its name and its call disagree."""
+        if call is None:
+            profile = self._profiles.find(part.tool_name) if part.tool_name and not part.tool_call_id else None
+        else:
+            profile = call.profile if part.tool_name in (None, call.name) else None
+        return profile.result if profile is not None else _NO_RULES
+
+    def _number(self, group: Group) -> int:
+        number = self._groups.setdefault(group, len(self._group_list))
+        if number == len(self._group_list):
+            self._group_list.append(group)
+        return number
+
+    # -- answering -------------------------------------------------------------------------------------------------
+
+    def origins(self, call: ToolCallPart) -> list[Origin]:
+        """One entry per value of the call's arguments, in order; before them what is known of the call as a whole.
+
+        Each has `path` (a JSON pointer into the arguments), `type`, `use` and `sources`. Spec: [PROV-1] to [PROV-3],
+        [PROV-11] and [PROV-12].
+        """
+        profile = self._profiles.find(call.name, call.namespace)
+        entries = [self._call_entry(profile), *self._read_before()]
+        if call.arguments is not None:
+            self._look_into(call.arguments, (), "", profile, entries)
+        elif call.arguments_raw:
+            entries.append(self._entry("", "raw", "control", call.arguments_raw))
+        return entries
+
+    def _look_into(
+        self, held: Any, path: tuple[str | int, ...], at: str, profile: Profile | None, entries: list[Origin]
+    ) -> None:
+        """Add the entries of all that is in `held`, which is at `path`, as a pointer `at`; a key before its item."""
+        keyed = isinstance(held, dict)
+        has_keys = keyed and bool(path)  # argument names are the tool's own words
+        items: Iterable[tuple[Any, Any]] = held.items() if keyed else enumerate(held)
+        for step, item in items:
+            under, pointed = (*path, step), f"{at}/{escaped(step) if keyed else step}"
+            holds = type(item) not in _LEAVES and isinstance(item, _HOLDING)
+            use = "control" if profile is None or (holds and not has_keys) else profile.use_of(under)
+            if has_keys:
+                entries.append(self._entry(pointed, "key", use, step))
+            if holds:
+                self._look_into(item, under, pointed, profile, entries)
+                continue
+            kind = _type_of(item)
+            entries.append(self._entry(pointed, kind, use, item))
+            if use == "control" and kind == "string" and self._group_list:
+                entries += self._pieces(pointed, item, entries[-1])
+            if use == "content" and kind == "string":
+                spans = islice(addresses(item), MAX_ADDRESSES)
+                entries += (
+                    self._entry(pointed, "address", use, item[start:end]) | {"span": [start, end]}
+                    for start, end in spans
+                )
+
+    def _pieces(self, path: str, text: str, whole: Origin) -> Iterator[Origin]:
+        """The entries of the pieces of a control value that nobody trusted says as a whole."""
+        if any(source["trust"] == TRUSTED for source in whole["sources"]):
+            return
+        spans = pieces(text)
+        for start, end in spans if len(spans) <= MAX_PIECES else ():
+            yield self._entry(path, "piece", "control", text[start:end]) | {"span": [start, end]}
+
+    def _entry(self, path: str, kind: str, use: str, content: Any) -> Origin:
+        if not self._group_list:  # nothing was read yet
+            return {"path": path, "type": kind, "use": use, "sources": []}
+        sources, complete, more = self._sources(content)
+        entry: Origin = {"path": path, "type": kind, "use": use, "sources": sources}
+        if not complete:
+            entry["complete"] = False
+        if more:
+            entry["more"] = more
+        return entry
+
+    def _read_before(self) -> list[Origin]:
+        """What others could have written and the model has read: one entry, or none while there is nothing."""
+        if not self._untrusted:
+            return []
+        read: dict[tuple[str, str, str | None], Origin] = {}
+        for group, message in self._untrusted.items():
+            source: Origin = {"kind": group.kind, "trust": group.trust, "message": message, "match": "read"}
+            if group.tool is not None:
+                source["tool"] = group.tool
+            held = read.setdefault((group.kind, group.trust, group.tool), source | {"labels": []})
+            held["labels"] = sorted({*held["labels"], *group.labels})
+        return [{"path": "", "type": "before", "use": "other", "sources": fairly(list(read.values()))}]
+
+    def _call_entry(self, profile: Profile | None) -> Origin:
+        """What the profile says of the call, and where the user asked for it, or to do what some text says."""
+        found: list[tuple[int, str]] = []
+        if profile is not None and profile.asked_for is not None:
+            asked = set(self._said_by_user(profile.asked_for))
+            delegated = set(self._said_by_user(DELEGATION)) - asked
+            found = [(number, "asked") for number in asked] + [(number, "delegated") for number in delegated]
+        sources: list[Origin] = [
+            {"kind": "user", "trust": TRUSTED, "message": number, "match": match, "labels": []}
+            for number, match in sorted(found)[-MAX_SOURCES:]
+        ]
+        known: Origin = {"profile": "unknown" if self._profiles else "none"}
+        if profile is not None:
+            askable = profile.asked_for is not None
+            known = {"profile": "known", "sink": profile.sink, "irreversible": profile.irreversible, "askable": askable}
+        return {"path": "", "type": "call", "use": "control", "sources": sources} | known
+
+    def _said_by_user(self, words: AskedFor) -> list[int]:
+        """The user's messages that say `words`: looked for once in each."""
+        key = repr(words)
+        read, found = self._asked.get(key, (0, []))
+        for number, text in self._user[read:]:
+            self._texts.work += 1
+            if words.is_said_in(text):
+                found.append(number)
+        self._asked[key] = (len(self._user), found)
+        return found
+
+    def _sources(self, content: Any) -> tuple[list[Origin], bool, int]:
+        """The sources of one value, whether the search was complete, and how many sources were left out."""
+        if isinstance(content, bool) or content is None:
+            return [], True, 0
+        answer = self._texts.find(content)
+        found = [(self._group_list[group], hit) for group, hit in answer.found.items()]
+        since = min((hit.first for group, hit in found if group.written), default=None)
+        sources = [as_origin(group, hit, since) for group, hit in found]
+        sources.sort(key=lambda source: (source["message"], source["kind"], source["trust"], source.get("field", "")))
+        kept = fairly(sources)
+        return kept, answer.complete, len(sources) - len(kept)
+
+
+def origins(
+    conversation: Request | Sequence[Message], call_path: str, profiles: Profiles, known: Container[str] = NOTHING
+) -> list[Origin]:
+    """The origins of the tool call at `call_path` (`messages[i].content[j]`), from the messages before its own.
+
+    For one call of a conversation that is not kept; whoever keeps one keeps an `Index`.
+
+    Raises:
+        ConfigError: `provenance.no-call`: there is no tool call at that path.
+    """
+    messages = conversation.messages if isinstance(conversation, Request) else conversation
+    match steps_of(call_path):
+        case (("messages", int(at)), ("content", int(place))) if at < len(messages):
+            parts = messages[at].content
+            part = parts[place] if place < len(parts) else None
+        case _:
+            part = None
+    if not isinstance(part, ToolCallPart):
+        raise ConfigError(
+            "no tool call is there", path=call_path, code="provenance.no-call", hint="give messages[i].content[j]"
+        )
+    index = Index(profiles, known)
+    for message in messages[:at]:
+        index.extend(message)
+    return index.origins(part)
+
+
+def _values(call: ToolCallPart) -> Iterator[tuple[Path, Any]]:
+    """The values of a call's arguments but null and booleans; argument names are the tool's own words."""
+    if call.arguments is None:
+        if call.arguments_raw:
+            yield (), call.arguments_raw
+        return
+    for path, content in leaves(call.arguments):
+        is_name = len(path) == 2 and path[1] is Mark.KEY
+        if not is_name and content is not None and not isinstance(content, bool):
+            yield path, content
+
+
+def _result_values(part: ToolResultPart, form: str) -> Iterator[tuple[Path, str | float]]:
+    """The values of a result with their paths; a text that cannot be read into fields has the empty path."""
+    for path, item in result_leaves(part, form):
+        if isinstance(item, Part):
+            yield from (((), content) for content in _strings(item))
+        elif isinstance(item, str | int | float) and not isinstance(item, bool):
+            yield path, item
+
+
+def _strings(part: Part) -> Iterator[str]:
+    """Every text of a part but encoded bytes, whatever kind it is."""
+    body = part.model_dump()
+    body.pop("content_type", None)
+    body.pop("blob", None)
+    if body.get("type") == "base64":
+        body.pop("data", None)
+    return (item for path, item in leaves(body) if isinstance(item, str) and path[-1] is not Mark.KEY)
+
+
+def _result_labels(call: _Call | None) -> frozenset[str]:
+    if call is None:
+        return frozenset()
+    return call.labels | (call.profile.result_labels if call.profile is not None else frozenset())
+
+
+def _type_of(content: Any) -> str:
+    if isinstance(content, str):
+        return "string" if content and not content.isspace() else "empty"
+    return "null" if content is None else "boolean" if isinstance(content, bool) else "number"
+
+
+_HOLDING: Final = (dict, list, tuple)
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+_NO_RULES: Final = ResultProfile()
+_READERS: Final[Mapping[type[Part], Callable[..., Texts]]] = {
+    TextPart: Index._read_text,
+    ThinkingPart: Index._read_thinking,
+    ToolCallPart: Index._read_call,
+    ToolResultPart: Index._read_result,
+    ResourcePart: Index._read_resource,
+    PromptResultPart: Index._read_prompt,
+}
+
+__all__ = ["EVERYTHING", "NOTHING", "Index", "Origin", "origins"]

@@ -1,0 +1,118 @@
+"""Signing OPA bundles as `opa sign` does, and writing them. Spec: docs/spec/policies.md [POL-54].
+
+What is signed here is verified by `pipeline.policies.bundle_signature` and by OPA; see there for what is digested.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import hmac
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from pipeline.errors import PolicyError
+from pipeline.policies.bundle_signature import ALGORITHMS, CURVES, HASHES, signed_form
+
+_DIGEST: Final = "SHA-256"
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """What signs a bundle: a private key in PEM without a passphrase, or the secret of an `HS…` algorithm.
+
+    `key_id` tells whoever verifies which of their keys is meant; `scope` is what the signature is for.
+    """
+
+    text: str = field(repr=False)
+    algorithm: str = "RS256"
+    key_id: str = ""
+    scope: str = ""
+
+
+def sign(files: Mapping[str, bytes], key: SigningKey) -> bytes:
+    """The content of `.signatures.json` for exactly these files.
+
+    Raises:
+        PolicyError: the key is none for the algorithm (`policy.bad-key`), a data file is none
+            (`policy.bad-signature`).
+    """
+    if key.algorithm not in ALGORITHMS:
+        _bad_key(f"algorithm {key.algorithm!r} is not known; there are {', '.join(ALGORITHMS)}")
+    header = {"alg": key.algorithm} | ({"kid": key.key_id} if key.key_id else {})
+    payload: dict[str, Any] = {
+        "files": [
+            {"name": name, "hash": hashlib.sha256(signed_form(name, content)).hexdigest(), "algorithm": _DIGEST}
+            for name, content in sorted(files.items())
+        ]
+    }
+    payload |= {name: held for name, held in (("keyid", key.key_id), ("scope", key.scope)) if held}
+    signed = f"{_part(header)}.{_part(payload)}"
+    mark = _encoded(_mark(key, signed.encode()))
+    return json.dumps({"signatures": [f"{signed}.{mark}"]}).encode()
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    """The files as a `.tar.gz`: the same bytes for the same files."""
+    raw = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as tar,
+    ):
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return raw.getvalue()
+
+
+def _mark(key: SigningKey, signed: bytes) -> bytes:
+    family, bits = key.algorithm[:2], key.algorithm[2:]
+    if family == "HS":
+        return hmac.digest(key.text.encode(), signed, f"sha{bits}")
+    private, chosen = _private(key.text), HASHES[bits]
+    if family == "ES":
+        curve, size = CURVES[bits]
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.curve.name != curve:
+            _bad_key(f"the key is not one of {curve}, as {key.algorithm} needs")
+        pair = utils.decode_dss_signature(private.sign(signed, ec.ECDSA(chosen)))
+        return b"".join(number.to_bytes(size) for number in pair)
+    if not isinstance(private, rsa.RSAPrivateKey):
+        _bad_key(f"the key is not one of RSA, as {key.algorithm} needs")
+    return private.sign(signed, _padding(family, chosen), chosen)
+
+
+def _padding(family: str, chosen: hashes.HashAlgorithm) -> padding.AsymmetricPadding:
+    return padding.PKCS1v15() if family == "RS" else padding.PSS(padding.MGF1(chosen), chosen.digest_size)
+
+
+def _private(text: str) -> object:
+    try:
+        return load_pem_private_key(text.encode(), password=None)
+    except (TypeError, ValueError, UnsupportedAlgorithm):
+        _bad_key("the key is no private key in PEM without a passphrase")
+
+
+def _bad_key(message: str) -> NoReturn:
+    raise PolicyError(message, hint="give the private key, and its --algorithm", code="policy.bad-key")
+
+
+def _part(value: Mapping[str, Any]) -> str:
+    return _encoded(json.dumps(value, separators=(",", ":")).encode())
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+__all__ = ["SigningKey", "packed", "sign"]

@@ -1,0 +1,223 @@
+"""The Rego that asks the rules of a set: written at load, never by hand. Spec: docs/spec/policies.md [POL-7] ff.
+
+References are static, because the compiled form of the embedded engine has no other, and because a rule that is not
+named here would not be asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cmf.enums import ViewKind
+from pipeline.decision import Effect
+from pipeline.policies.metadata import Module, Rule
+
+MAIN: Final = "cmf.main"
+"""The package of everything generated; no policy may use it or a package below it."""
+
+DECISION: Final = f"data.{MAIN}.decision"
+"""The general entrypoint: dispatches on `input.kind`."""
+
+BATCH: Final = f"{MAIN}.batch"
+"""The package that judges many views in one query; only an OPA server is given it [D6]."""
+
+EFFECT: Final = "cmf.effect"
+"""The package of the one function that the generated modules share."""
+
+_BANNER: Final = "# Generated when the policy set was loaded. Do not edit.\n"
+
+_TAGGED: Final = """\
+# METADATA
+# title: An effect with the rule that asked for it
+# description: What is no object stays a hit of its set, under a code of its own, so that a deny cannot vanish.
+# scope: document
+tagged(effect, rule) := object.union(effect, {"rule": rule}) if {
+	is_object(effect)
+} else := {"code": "policy.bad-effect", "reason": "A rule gave an effect that is no object.", "rule": rule}
+"""
+
+
+RULES_OF_A_PART: Final = 100
+"""More in one part, with what they use, might be more modules than a program of the compiled form can have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """How the rules for one kind of view are asked in parts, each by an entrypoint of its own [POL-29].
+
+    Attributes:
+        whole: the entrypoint that asks all of them.
+        slow: asks the rules that the embedded engine interprets, if only some are; None if there is no such part.
+        fast: ask the others, so many each that a program of the compiled form holds them; none where `whole` does.
+        local: ids of the rules, fast ones, whose verdict depends on `reads` alone.
+        rest: ask the fast rules that are not local; none if there are no such rules, or no local ones.
+        reads: the paths below `input` that the local rules read.
+    """
+
+    whole: str
+    slow: str | None
+    fast: tuple[str, ...]
+    local: frozenset[str]
+    rest: tuple[str, ...]
+    reads: tuple[tuple[str, ...], ...]
+
+
+def kind_entrypoint(kind: ViewKind) -> str:
+    """The entrypoint that asks the rules for one kind of view."""
+    return f"data.{MAIN}.{kind}.decision"
+
+
+def part_entrypoint(kind: ViewKind, part: str) -> str:
+    """The entrypoint that asks some of them."""
+    return f"data.{MAIN}.{kind}_{part}.decision"
+
+
+def is_generated(module: Module) -> bool:
+    """Whether a module was written by this one, as those of a bundle that was made here are."""
+    return module.path.startswith(("cmf/main/", "cmf/effect/")) and module.text.startswith(_BANNER)
+
+
+def main_modules(rules: Sequence[Rule]) -> list[Module]:
+    """The modules with one entrypoint a kind, and the general one. Spec: [POL-7], [POL-8]."""
+    modules = [_kind_module(kind, [rule for rule in rules if kind in rule.kinds]) for kind in ViewKind]
+    return [_module(EFFECT, _TAGGED), _general_module(), *modules]
+
+
+def part_module(kind: ViewKind, part: str, rules: Sequence[Rule]) -> Module:
+    """The module with the entrypoint that asks some of the rules for one kind of view."""
+    return _asking_module(f"{MAIN}.{kind}_{part}", rules)
+
+
+def _general_module() -> Module:
+    unknown = {"code": "policy.unknown-kind", "reason": "No policy judges this kind of part.", "rule": "main"}
+    lines = [f"default decision := {_decision_object({Effect.DENY: json.dumps([unknown])})}"]
+    lines += [f'decision := {kind_entrypoint(kind)} if input.kind == "{kind}"' for kind in ViewKind]
+    return _module(MAIN, "\n\n".join(lines) + "\n")
+
+
+def _kind_module(kind: ViewKind, rules: Sequence[Rule]) -> Module:
+    return _asking_module(f"{MAIN}.{kind}", rules)
+
+
+def _asking_module(package: str, rules: Sequence[Rule]) -> Module:
+    asked = {effect: [rule for rule in rules if effect in rule.effects] for effect in Effect}
+    asked = {effect: members for effect, members in asked.items() if members}
+    parts = [f"decision := {_decision_object({effect: effect.value for effect in asked})}"]
+    parts += [_contribution(effect, members) for effect, members in asked.items()]
+    return _module(package, "\n\n".join(parts) + "\n")
+
+
+def _contribution(effect: Effect, rules: Sequence[Rule]) -> str:
+    """What the rules put into one set. Mostly none of them does, and that is one comparison for all of them."""
+    if len(rules) == 1:
+        tagged = f'data.{EFFECT}.tagged(effect, "{rules[0].id}")'
+        return f"{effect} contains {tagged} if some effect in data.{rules[0].package}.{effect}"
+    tagged = f"data.{EFFECT}.tagged(effect, _{effect}_rules[number])"
+    sets = _array((f"data.{rule.package}.{effect}" for rule in rules), indent="\t")
+    return (
+        f"{effect} contains {tagged} if {{\n\tasked := {sets}\n\tasked != _no_{effect}\n"
+        "\tsome number, effects in asked\n\tsome effect in effects\n}\n\n"
+        f"_{effect}_rules := {_array(json.dumps(rule.id) for rule in rules)}\n\n"
+        f"_no_{effect} := {_array('set()' for _ in rules)}"
+    )
+
+
+def _array(members: Iterable[str], indent: str = "") -> str:
+    """One member a line: a line of Rego has 1,024 characters at most."""
+    return "".join(["[\n", *(f"{indent}\t{member},\n" for member in members), f"{indent}]"])
+
+
+def adapter_modules(entrypoint: str) -> list[Module]:
+    """The module that turns the answer of somebody's own entrypoint into a decision. Spec: [POL-10].
+
+    Understood are a boolean, an object with a boolean `allow`, and a set of denials; anything else, or no answer, is a
+    deny.
+    """
+    return [_module(EFFECT, _TAGGED), _module(MAIN, _ADAPTER.replace("ENTRYPOINT", entrypoint))]
+
+
+_ADAPTER: Final = """\
+decision := {
+	"deny": deny,
+	"require_approval": [],
+	"redact": [],
+	"rewrite": [],
+	"strip_tool": [],
+	"label": [],
+	"warn": [],
+}
+
+# Through JSON, so that the type of the answer is not assumed when this is compiled.
+_answer := json.unmarshal(json.marshal(ENTRYPOINT))
+
+deny contains _denial("policy.denied", "Policy refused this.") if _answer == false
+
+deny contains _denial("policy.denied", "Policy refused this.") if _answer.allow == false
+
+deny contains _denial("policy.denied", member) if {
+	is_array(_answer)
+	some member in _answer
+	is_string(member)
+}
+
+deny contains data.cmf.effect.tagged(member, "ENTRYPOINT") if {
+	is_array(_answer)
+	some member in _answer
+	not is_string(member)
+}
+
+deny contains _denial("policy.undefined", "Policy gave no answer.") if not _type
+
+deny contains _denial("policy.null", "Policy gave no answer but null.") if _type == "null"
+
+deny contains _denial("policy.bad-result", "Policy gave no answer that can be read.") if {
+	_type != "null"
+	not _readable
+}
+
+_type := type_name(_answer)
+
+_denial(code, reason) := {"code": code, "reason": reason, "rule": "ENTRYPOINT"}
+
+_readable if is_boolean(_answer)
+
+_readable if is_array(_answer)
+
+_readable if is_boolean(_answer.allow)
+"""
+
+
+def batch_module(entrypoints: Iterable[str], revision: str) -> Module:
+    """The module by which an OPA server judges many views at once. Spec: [POL-11].
+
+    Its input is {"shared": {…}, "items": [{"entrypoint", "view"}, …]}; its `answer` is {"revision", "results"}. A
+    result is an object with `value`, or without it where the entrypoint was undefined or is none of these.
+    """
+    branches = [
+        f'_result(item, document) := {{"value": value}} if {{\n\titem.entrypoint == "{entrypoint}"\n'
+        f"\tvalue := {entrypoint} with input as document\n}}"
+        for entrypoint in entrypoints
+    ]
+    text = "\n\n".join(
+        [
+            f'answer := {{"revision": "{revision}", "results": results}}',
+            "results := [result |\n\tsome item in input.items\n\tresult := _answered(item)\n]",
+            "_answered(item) := _result(item, object.union(input.shared, item.view))\n\n"
+            "_answered(item) := {} if not _result(item, object.union(input.shared, item.view))",
+            *branches,
+        ]
+    )
+    return _module(BATCH, text + "\n")
+
+
+def _decision_object(members: Mapping[Effect, str]) -> str:
+    body = "".join(f'\t"{effect}": {members.get(effect, "[]")},\n' for effect in Effect)
+    return f"{{\n{body}}}"
+
+
+def _module(package: str, text: str) -> Module:
+    path = package.replace(".", "/")
+    return Module(f"{path}/{package.split('.')[-1]}.rego", f"{_BANNER}package {package}\n\n{text}")

@@ -1,0 +1,346 @@
+"""Where policies come from: directories, OPA bundles, texts of a caller. Spec: docs/spec/policies.md [POL-1], [POL-2].
+
+What is read here is text and data; nothing of it is compiled, so that a set can be vetted in a process of its own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NoReturn, TypeAlias
+
+import yaml
+
+from cmf.codec import loads
+from cmf.errors import DecodeError
+from pipeline.errors import PolicyError
+from pipeline.policies import entrypoints
+from pipeline.policies.bundle_signature import Verification, verify
+from pipeline.policies.library import WORD, missing, shipped
+from pipeline.policies.metadata import Module, load_yaml, package_of
+
+Data: TypeAlias = dict[str, Any]
+Files: TypeAlias = dict[str, bytes]
+
+DATA_FILES: Final = ("data.json", "data.yaml", "data.yml")
+"""Only these are data, as in an OPA bundle; their directory is their path under `data`."""
+
+MANIFEST: Final = ".manifest"
+SIGNATURES: Final = ".signatures.json"
+
+MAX_SAFE_INTEGER: Final = 2**53 - 1  # beyond it engines disagree about a number [A3]
+MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024  # unpacked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What was read: `modules` and `tests` by path, and the merged data document."""
+
+    modules: tuple[Module, ...]
+    tests: tuple[Module, ...]
+    data: Data
+
+
+def read(
+    *places: str | Path | Mapping[str, bytes],
+    inline: Mapping[str, str] | None = None,
+    verification: Verification | None = None,
+) -> Sources:
+    """The sources in `places`, directories or bundles (`.tar.gz`); later ones add to and replace what came before.
+
+    Args:
+        places: at least one; also the contents of files by their paths, where they are in no directory. The word
+            `"shipped"` is the directory of the shipped ones.
+        inline: path → Rego of a caller who is no operator: it may add packages, and shadow none.
+        verification: keys by one of which all of it has to be signed, but for what is shipped.
+
+    Raises:
+        PolicyError: a file that cannot be used, a bundle whose signature does not hold; the code says which.
+    """
+    modules: dict[str, Module] = {}
+    tests: dict[str, Module] = {}
+    data: Data = {}
+    for place in places:
+        files = place if isinstance(place, Mapping) else _files(place_of(place), verification)
+        for path, content in files.items():
+            if path.endswith(".rego"):
+                (tests if path.endswith("_test.rego") else modules)[path] = Module(path, _text(content, path))
+        _merge(data, _data(files), "", replacing=True)
+    modules = {path: module for path, module in modules.items() if not entrypoints.is_generated(module)}
+    if not modules:
+        named = ", ".join(str(place) for place in places if not isinstance(place, Mapping))
+        raise PolicyError("there is no policy in it", path=named, hint="put a .rego file there", code="policy.empty")
+    _check_packages(modules.values())
+    library, settings = missing(modules.values(), data)
+    modules |= {module.path: module for module in library}
+    _merge(data, settings, "", replacing=True)
+    added = _inline(inline or {}, modules.values(), data)
+    ordered = sorted([*modules.values(), *added], key=lambda module: module.path)
+    return Sources(modules=tuple(ordered), tests=tuple(tests[path] for path in sorted(tests)), data=data)
+
+
+def place_of(place: str | Path) -> Path:
+    """The directory or bundle that `place` names. The word `shipped` is no directory; `./shipped`, as text, is one."""
+    return shipped() if place == WORD else Path(place)
+
+
+def _files(place: Path, verification: Verification | None) -> Files:
+    if place == shipped():
+        return _tree(place)  # signed or not as the package is, that this is part of
+    # With keys, a directory that is no bundle is one that nobody signed: whoever took its manifest away gains nothing.
+    return _bundle(place, verification) if verification is not None or _is_bundle(place) else _tree(place)
+
+
+def _check_packages(modules: Iterable[Module]) -> None:
+    for module in modules:
+        package = package_of(module)
+        if f"{package}.".startswith((f"{entrypoints.MAIN}.", f"{entrypoints.EFFECT}.")):
+            hint = "it is generated from the rules; name the package otherwise"
+            raise PolicyError(f"{package} is reserved", path=module.path, hint=hint, code="policy.reserved-name")
+
+
+_DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+_KEPT: Final = re.compile(r"system(?:\.|$)|cmf(?:$|\.(?!rules\.))")
+"""What a server reads as its own settings (`system.authz`, `system.log`), and what this project does or may one day."""
+
+
+def _inline(texts: Mapping[str, str], operator: Iterable[Module], data: Mapping[str, Any]) -> list[Module]:
+    """Modules of a caller: none may be, hold or lie in a package or a piece of data that is the operator's."""
+    taken = {tuple(package_of(module).split(".")): module.path for module in operator}
+    added = [Module(path, text) for path, text in texts.items()]
+    _check_packages(added)
+    for module in added:
+        name = package_of(module)
+        if _DOTTED.fullmatch(name) is None:  # `cmf["rules"]` is `cmf.rules`, and looks like another
+            hint = "write it as names with dots between them"
+            raise PolicyError("this package is not plain", path=module.path, hint=hint, code="policy.bad-package")
+        package = tuple(name.split("."))
+        clash = next((path for own, path in taken.items() if own[: len(package)] == package[: len(own)]), None)
+        if clash is None and (module.path in taken.values() or _has_data(data, package)):
+            clash = module.path
+        if clash is not None:
+            hint = "give it a package of its own"
+            message = f"{name} is the operator's"
+            raise PolicyError(message, path=module.path, hint=hint, code="policy.shadows-operator")
+        if _KEPT.match(name):
+            hint = "put rules below cmf.rules, and all else elsewhere"
+            raise PolicyError(f"{name} is reserved", path=module.path, hint=hint, code="policy.reserved-name")
+    return added
+
+
+def _has_data(data: Mapping[str, Any], package: tuple[str, ...]) -> bool:
+    value: Any = data
+    for step in package:
+        if not isinstance(value, Mapping) or step not in value:
+            return not isinstance(value, Mapping)
+        value = value[step]
+    return True
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def _is_bundle(place: Path) -> bool:
+    return place.is_file() or (place / MANIFEST).is_file() or (place / SIGNATURES).is_file()
+
+
+def _tree(place: Path) -> Files:
+    """The policies and data of a directory, by path; what is hidden is left alone."""
+    if not place.is_dir():
+        raise PolicyError("no such directory", path=str(place), hint="name a directory", code="policy.no-directory")
+    root = place.resolve()
+    return {path.relative_to(root).as_posix(): _content(path, root) for path in _visible(root)}
+
+
+def _visible(root: Path) -> Iterator[Path]:
+    for path in sorted(root.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+        if (path.name.endswith(".rego") or path.name in DATA_FILES) and not hidden and path.is_file():
+            yield path
+
+
+def _content(path: Path, root: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        where = path.relative_to(root).as_posix()
+        raise PolicyError("cannot be read", path=where, hint="check it", code="policy.unreadable") from error
+
+
+def _text(content: bytes, path: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PolicyError("cannot be read as UTF-8", path=path, hint="check it", code="policy.unreadable") from error
+
+
+# -- bundles -----------------------------------------------------------------------------------------------------------
+
+
+def bundle_files(place: Path) -> Files:
+    """Every file of an OPA bundle, manifest and signatures too, as they are: nothing is verified.
+
+    Raises:
+        PolicyError: a `.tar.gz` that is none (`policy.bad-bundle`), no such place (`policy.no-directory`).
+    """
+    if not place.exists():
+        raise PolicyError("no such bundle", path=str(place), hint="name one", code="policy.no-directory")
+    if place.is_file():
+        return _unpacked(place)
+    root = place.resolve()
+    return {
+        path.relative_to(root).as_posix(): _content(path, root) for path in sorted(root.rglob("*")) if path.is_file()
+    }
+
+
+def _bundle(place: Path, verification: Verification | None) -> Files:
+    """The policies and data of an OPA bundle, once its signature and manifest hold."""
+    files = bundle_files(place)
+    signatures = files.pop(SIGNATURES, None)
+    if verification is not None:
+        verify(files, signatures, verification)
+    elif signatures is not None:
+        hint = "say by which key to verify it"
+        raise PolicyError(
+            "the bundle is signed, and no key was given", path=str(place), hint=hint, code="policy.unverified"
+        )
+    _check_manifest(files)
+    wanted = {path: content for path, content in files.items() if path.endswith(".rego") or _is_data(path)}
+    return dict(sorted(wanted.items()))
+
+
+def _is_data(path: str) -> bool:
+    return PurePosixPath(path).name in DATA_FILES
+
+
+def _unpacked(place: Path) -> Files:
+    """The files of a `.tar.gz`; links, devices, names that lead out of it and bombs are refused."""
+    files: Files = {}
+    left = MAX_BUNDLE_BYTES
+    try:
+        with gzip.open(place) as packed:
+            # Read to a bound first: an archive says anything about its sizes.
+            raw = packed.read(MAX_BUNDLE_BYTES + 1)
+        if len(raw) > MAX_BUNDLE_BYTES:
+            _bad_bundle(place, f"it unpacks to more than {MAX_BUNDLE_BYTES} bytes")
+        with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
+            for member in archive:
+                name = str(PurePosixPath("/") / member.name).lstrip("/")
+                if member.isdir():
+                    continue
+                content = archive.extractfile(member) if member.isreg() else None
+                if content is None or ".." in PurePosixPath(name).parts or name in files:
+                    _bad_bundle(place, "it holds a link, a name twice or one that leads out of it")
+                files[name] = content.read(left + 1)
+                left -= len(files[name])
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise PolicyError(
+            "this is no bundle", path=str(place), hint="make it with `opa build`", code="policy.bad-bundle"
+        ) from error
+    return files
+
+
+def _check_manifest(files: Files) -> None:
+    manifest = _manifest(files.get(MANIFEST, b"{}"))
+    if manifest.get("wasm") or any(path.endswith(".wasm") for path in files):
+        _bad_bundle(MANIFEST, "it holds WebAssembly, which is not evaluated here")
+    if 0 in (manifest.get("rego_version"), *(manifest.get("file_rego_versions") or {}).values()):
+        _bad_bundle(MANIFEST, "it is Rego v0", hint="rewrite it with `opa fmt --write --v0-v1`")
+    roots = [tuple(filter(None, root.split("/"))) for root in manifest.get("roots") or [""]]
+    for path, content in files.items():
+        if path.endswith(".rego"):
+            inside = [tuple(package_of(Module(path, _text(content, path))).split("."))]
+        elif _is_data(path):
+            inside = _leaves(_data_value(_text(content, path), path), PurePosixPath(path).parent.parts)
+        else:
+            continue
+        if any(not any(leaf[: len(root)] == root for root in roots) for leaf in inside):
+            _bad_bundle(path, "it is outside of the roots that the manifest names")
+
+
+def _manifest(content: bytes) -> dict[str, Any]:
+    try:
+        value = loads(content)
+    except DecodeError:
+        value = None
+    if not isinstance(value, dict):
+        _bad_bundle(MANIFEST, "the manifest is no JSON object")
+    roots, versions = value.get("roots"), value.get("file_rego_versions")
+    is_list = roots is None or (isinstance(roots, list) and all(isinstance(root, str) for root in roots))
+    if not is_list or not (versions is None or isinstance(versions, dict)):
+        _bad_bundle(MANIFEST, "the manifest is not as OPA's")
+    return value
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    if isinstance(value, dict) and value:
+        return [leaf for key, item in value.items() for leaf in _leaves(item, (*path, key))]
+    return [path] if path or not isinstance(value, dict) else []
+
+
+def _bad_bundle(place: str | Path, message: str, hint: str = "make it again") -> NoReturn:
+    raise PolicyError(message, path=str(place), hint=hint, code="policy.bad-bundle")
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+def _data(files: Mapping[str, bytes]) -> Data:
+    own: Data = {}
+    for path, content in files.items():
+        if _is_data(path):
+            value: Any = _data_value(_text(content, path), path)
+            for step in reversed(PurePosixPath(path).parent.parts):
+                value = {step: value}
+            _merge(own, value, path, replacing=False)
+    return own
+
+
+def _data_value(text: str, path: str) -> Data:
+    try:
+        value = loads(text) if path.endswith(".json") else load_yaml(text)
+    except (DecodeError, yaml.YAMLError) as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", -1) + 1
+        hint = "one value, no key twice"
+        raise PolicyError("not strict JSON or YAML", path=path, line=line, hint=hint, code="policy.bad-data") from error
+    if not isinstance(value, dict):
+        raise PolicyError("data is not an object", path=path, hint="write `key: value`", code="policy.bad-data")
+    _check_json(value, path)
+    return value
+
+
+def _check_json(value: Any, path: str) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                _bad_data(path, f"a key is {type(key).__name__}, not text")
+            _check_json(item, path)
+    elif isinstance(value, list):
+        for item in value:
+            _check_json(item, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value) or abs(value) > MAX_SAFE_INTEGER:
+            _bad_data(path, "a number is beyond ±2^53, where engines disagree")
+    elif not (value is None or isinstance(value, str | bool)):
+        _bad_data(path, f"a value is {type(value).__name__}, which JSON has not")
+
+
+def _bad_data(path: str, message: str) -> NoReturn:
+    raise PolicyError(message, path=path, hint="write it as text", code="policy.bad-data")
+
+
+def _merge(target: Data, source: Data, path: str, *, replacing: bool) -> None:
+    for key, item in source.items():
+        if isinstance(item, dict) and isinstance(target.get(key), dict):
+            _merge(target[key], item, path, replacing=replacing)
+        elif key in target and not replacing:
+            hint = "say each thing in one file"
+            raise PolicyError(f"{key!r} is said in two files", path=path, hint=hint, code="policy.bad-data")
+        else:
+            target[key] = item

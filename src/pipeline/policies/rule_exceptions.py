@@ -1,0 +1,153 @@
+"""Exceptions from rules: for whom or what, until when, and who answers for them. Spec: docs/spec/exceptions.md.
+
+They are data of the policy set, `data.cmf.exceptions`, so that they have its revision and its signature. A hit that one
+covers keeps its verdict and is on record, but is not enforced. Nothing here reads a clock: the session's facts bring
+the moment.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final, NoReturn
+
+from cmf.uris import matches
+from pipeline.context import Context
+from pipeline.decision import BAD_EFFECT, Hit
+from pipeline.errors import PolicyError
+from pipeline.excused import Excused
+from pipeline.moments import micros
+from pipeline.policies.overrides import Override
+
+PATH: Final = "data.cmf.exceptions"
+PATTERNS: Final = ("subject", "uri", "session")
+_REQUIRED: Final = ("rule", "until", "owner", "reason")
+_KEYS: Final = frozenset({*_REQUIRED, *PATTERNS})
+_DAY: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleException:
+    """One exception. It holds to the end of `until` in UTC, for what matches all the patterns that it has."""
+
+    rule: str
+    until: date
+    owner: str
+    reason: str
+    subject: str | None = None
+    uri: str | None = None
+    session: str | None = None
+
+    @property
+    def expires_at(self) -> int:
+        """The first moment at which it does nothing any more, in microseconds since the epoch."""
+        first = datetime(self.until.year, self.until.month, self.until.day, tzinfo=UTC) + _DAY
+        return micros(first)
+
+    def holds_for(self, subject: str | None, session: str | None, moment: int) -> bool:
+        """Whether it is about a run of that subject in that session, at that moment; 0 is one that nobody knows."""
+        return 0 < moment < self.expires_at and _fits(self.subject, subject) and _fits(self.session, session)
+
+    def lifts(self, hit: Hit, uri: str | None) -> bool:
+        """Whether it lifts that hit on a view with that URI."""
+        return hit.rule == self.rule and _fits(self.uri, uri)
+
+    @property
+    def excused(self) -> Excused:
+        """What is on record of each hit that it lifts."""
+        return Excused(owner=self.owner, until=self.until.isoformat())
+
+
+def read(data: Mapping[str, Any], rules: Collection[str]) -> tuple[RuleException, ...]:
+    """The exceptions that `data` holds, expired ones included; none where it says nothing of any.
+
+    Args:
+        data: the data document of a policy set.
+        rules: the ids of its rules.
+
+    Raises:
+        PolicyError: one is not as [EXC-1] asks (`policy.bad-exception`): half an exception is no exception.
+    """
+    return tuple(_exception(place, entry, rules) for place, entry in enumerate(_spelled(data)))
+
+
+def problems(data: Mapping[str, Any], rules: Collection[str]) -> list[PolicyError]:
+    """All that keeps `data` from being read, where `read` says the first of it; empty if nothing does."""
+    found: list[PolicyError] = []
+    try:
+        for place, entry in enumerate(_spelled(data)):
+            try:
+                _exception(place, entry, rules)
+            except PolicyError as error:
+                found.append(error)
+    except PolicyError as error:
+        found.append(error)
+    return found
+
+
+def _spelled(data: Mapping[str, Any]) -> Sequence[Any]:
+    own = data.get("cmf")
+    spelled = own.get("exceptions") if isinstance(own, Mapping) else None
+    if spelled is None:
+        return ()
+    if not isinstance(spelled, list):
+        _refuse(PATH, "not a list", "write a list of {rule, subject or uri or session, until, owner, reason}")
+    return spelled
+
+
+def _exception(place: int, entry: Any, rules: Collection[str]) -> RuleException:
+    where = f"{PATH}[{place}]"
+    if not isinstance(entry, Mapping):
+        _refuse(where, "not an object", f"write {', '.join(_REQUIRED)} and what it is for")
+    for key in entry:
+        if key not in _KEYS:
+            _refuse(where, f"{key!r} is not known", f"one of {', '.join(sorted(_KEYS))}")
+    for key in (*_REQUIRED, *(name for name in PATTERNS if name in entry)):
+        if not isinstance(entry.get(key), str) or not entry[key].strip():
+            _refuse(where, f"{key} is no text" if key in entry else f"{key} is missing", f"write `{key}`")
+    if not any(name in entry for name in PATTERNS):
+        _refuse(where, "it is for everybody and everything", "name a subject, uri or session, or switch the rule off")
+    if entry["rule"] not in rules:
+        near = difflib.get_close_matches(entry["rule"], rules, 1)
+        hint = f"did you mean {near[0]}?" if near else "name a rule of this set, as <category>/<rule>"
+        _refuse(where, f"there is no rule {entry['rule']}", hint)
+    try:
+        until = datetime.strptime(entry["until"], "%Y-%m-%d").replace(tzinfo=UTC).date()
+    except ValueError:
+        _refuse(where, "until is no date", "write the last day on which it holds: 2026-12-31")
+    if until == date.max:
+        _refuse(where, "until is not the end of anything", "write a day on which somebody looks at it again")
+    return RuleException(**{**entry, "until": until})
+
+
+def _refuse(where: str, message: str, hint: str) -> NoReturn:
+    raise PolicyError(message, path=where, hint=hint, code="policy.bad-exception")
+
+
+class Excuses:
+    """What holds for one run, `active`: by the context's subject and session, and at its moment."""
+
+    def __init__(self, known: Sequence[RuleException | Override], context: Context, moment: int) -> None:
+        subject = context.subject.id if context.subject is not None else None
+        self.active = tuple(one for one in known if one.holds_for(subject, context.session, moment))
+
+    def __call__(self, hits: Iterable[Hit], uri: str | None) -> tuple[Hit, ...]:
+        """The hits on a view with this URI, those that are excused marked with who answers for that."""
+        return tuple(self._marked(hit, uri) for hit in hits) if self.active else tuple(hits)
+
+    def _marked(self, hit: Hit, uri: str | None) -> Hit:
+        # A rule whose effect cannot be carried out is refused by us, not by the rule.
+        if not hit.enforced or hit.code == BAD_EFFECT:
+            return hit
+        one = next((one for one in self.active if one.lifts(hit, uri)), None)
+        return hit if one is None else replace(hit, excused=one.excused)
+
+
+def _fits(pattern: str | None, value: str | None) -> bool:
+    """Whether there is no pattern, or a value that it matches: what is not known matches nothing."""
+    return pattern is None or (value is not None and matches(value, pattern))
+
+
+__all__ = ["PATH", "Excuses", "RuleException", "problems", "read"]

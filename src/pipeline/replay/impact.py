@@ -1,0 +1,145 @@
+"""What other policies would have done to what is on file: entry by entry, and in all. Spec: docs/spec/replay.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from cmf.codec import dumps
+from pipeline.decision import Action, Decision, Effect, Hit
+from pipeline.errors import ReplayError
+from pipeline.replay.file import Entry, read_entry
+from pipeline.replay.replay import Replay, agrees
+
+MAX_IDS: Final = 10_000  # named of each kind of change; all are counted
+_GOES_OUT: Final = frozenset({Action.FORWARD, Action.FORWARD_MODIFIED})
+_STOPS: Final = frozenset({Effect.DENY, Effect.REQUIRE_APPROVAL})
+
+
+class Change(StrEnum):
+    """What a change of policies is to one entry."""
+
+    NEWLY_DENIED = "newly_denied"  # it went out, and now is refused or waits for a person
+    NEWLY_ALLOWED = "newly_allowed"
+    CHANGED_EFFECT = "changed_effect"  # the same goes out or not, but something else is done about it
+    UNCHANGED = "unchanged"
+    NOT_REPLAYABLE = "not_replayable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What came of one entry: `rules` made the difference; `reason` is why nothing can be said."""
+
+    id: str
+    change: Change
+    subject: str = ""
+    rules: tuple[str, ...] = ()
+    views: int = 0
+    reason: str = ""
+
+
+def compare(line: bytes, base: Replay, head: Replay) -> Compared:
+    """What the change from `base` to `head` is to the entry that `line` holds. Never raises because of the line."""
+    try:
+        entry = read_entry(line)
+    except ReplayError as error:
+        return Compared(id="", change=Change.NOT_REPLAYABLE, reason=f"{error.message} [{error.code}]")
+    try:
+        before = base.judged(entry)
+        if base.revision == entry.decision["revision"] and entry.mode == "enforce" and not agrees(entry, before):
+            raise ReplayError("these policies said something else then", code="replay.differs")
+        after = before if head is base else head.judged(entry)
+    except ReplayError as error:
+        reason = f"{error.message} [{error.code}]"
+        return Compared(id=entry.id, change=Change.NOT_REPLAYABLE, subject=entry.subject, reason=reason)
+    return _compared(entry, before, after)
+
+
+def _compared(entry: Entry, before: Decision, after: Decision) -> Compared:
+    went, goes = before.action in _GOES_OUT, after.action in _GOES_OUT
+    old, new = _by_what_they_do(before), _by_what_they_do(after)
+    if went and not goes:
+        change, differing = Change.NEWLY_DENIED, [hit for key, hit in new.items() if key not in old and _stops(hit)]
+    elif goes and not went:
+        change, differing = Change.NEWLY_ALLOWED, [hit for key, hit in old.items() if key not in new and _stops(hit)]
+    elif before.action is not after.action or before.verdict is not after.verdict or old.keys() != new.keys():
+        change = Change.CHANGED_EFFECT
+        differing = [{**old, **new}[key] for key in old.keys() ^ new.keys()]
+    else:
+        change, differing = Change.UNCHANGED, []
+    return Compared(
+        id=entry.id,
+        change=change,
+        subject=entry.subject,
+        rules=tuple(sorted({hit.rule for hit in differing})),
+        views=len(after.views),
+    )
+
+
+def _stops(hit: Hit) -> bool:
+    return hit.enforced and hit.effect in _STOPS
+
+
+_Key: TypeAlias = tuple[str, str, str, str, str, bytes]
+
+
+def _by_what_they_do(decision: Decision) -> dict[_Key, Hit]:
+    """The hits, by all of them that matters to the traffic: not by the words that explain them."""
+    return {
+        (view.path, hit.rule, hit.code, hit.effect.value, hit.mode.value, dumps(dict(hit.fields))): hit
+        for view in decision.views
+        for hit in view.hits
+    }
+
+
+@dataclass(slots=True)
+class Impact:
+    """What came of all entries: counts, and by kind of change the rules, the subjects and the ids."""
+
+    entries: int = 0
+    views: int = 0
+    counts: Counter[Change] = field(default_factory=Counter)
+    rules: dict[Change, Counter[str]] = field(default_factory=dict)
+    subjects: dict[Change, Counter[str]] = field(default_factory=dict)
+    ids: dict[Change, list[str]] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, one: Compared) -> None:
+        """Count one entry."""
+        self.entries += 1
+        self.views += one.views
+        self.counts[one.change] += 1
+        if one.change is Change.UNCHANGED:
+            return
+        if one.change is Change.NOT_REPLAYABLE:
+            self.reasons[one.reason] += 1
+        else:
+            self.rules.setdefault(one.change, Counter()).update(one.rules)
+            self.subjects.setdefault(one.change, Counter())[one.subject] += 1
+        ids = self.ids.setdefault(one.change, [])
+        if one.id and len(ids) < MAX_IDS:
+            ids.append(one.id)
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole as JSON."""
+        changed = (Change.NEWLY_DENIED, Change.NEWLY_ALLOWED, Change.CHANGED_EFFECT)
+        shown: dict[str, Any] = {"entries": self.entries, "views": self.views}
+        for change in changed:
+            shown[change.value] = {
+                "count": self.counts[change],
+                "rules": dict(self.rules.get(change, Counter()).most_common()),
+                "subjects": dict(self.subjects.get(change, Counter()).most_common()),
+                "ids": self.ids.get(change, []),
+            }
+        shown[Change.UNCHANGED.value] = {"count": self.counts[Change.UNCHANGED]}
+        shown[Change.NOT_REPLAYABLE.value] = {
+            "count": self.counts[Change.NOT_REPLAYABLE],
+            "reasons": dict(self.reasons.most_common()),
+            "ids": self.ids.get(Change.NOT_REPLAYABLE, []),
+        }
+        return shown
+
+
+__all__ = ["Change", "Compared", "Impact", "compare"]

@@ -1,0 +1,202 @@
+"""How long decisions take on judged inputs on file, and which rules take longest. Spec: docs/spec/replay.md."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Any, Final
+
+from pipeline.assembly import embedded_engine
+from pipeline.engines.base import Engine, EngineResult
+from pipeline.engines.embedded import EmbeddedEngine
+from pipeline.errors import ReplayError
+from pipeline.policy_set import PolicySet
+from pipeline.profiles import Profiles
+from pipeline.replay.file import Entry
+from pipeline.replay.replay import Replay
+
+SAMPLED_VIEWS: Final = 200  # of each kind, on which the rules are timed one by one
+PERCENTILES: Final = (50, 95, 99)
+_TIMEOUT_SECONDS: Final = 10.0
+_MIN_ROUNDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was measured.
+
+    Attributes:
+        decisions: how many were timed, of how many entries; `skipped` entries cannot be replayed.
+        decision_us: percentile → microseconds from canonical traffic to outcome. evaluate_us: of that, in the engine.
+        rules_us: rule → microseconds that it takes for a view of its kinds, on average; the slowest first.
+    """
+
+    revision: str
+    entries: int
+    skipped: int
+    decisions: int
+    decision_us: Mapping[int, float]
+    evaluate_us: Mapping[int, float]
+    rules_us: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as JSON; what `cmf bench --baseline` reads."""
+        return {
+            "revision": self.revision,
+            "entries": self.entries,
+            "skipped": self.skipped,
+            "decisions": self.decisions,
+            "decision_us": {f"p{percent}": round(value, 1) for percent, value in self.decision_us.items()},
+            "evaluate_us": {f"p{percent}": round(value, 1) for percent, value in self.evaluate_us.items()},
+            "rules_us": {rule: round(value, 2) for rule, value in self.rules_us.items()},
+        }
+
+
+def measure(
+    policies: PolicySet,
+    entries: Iterable[Entry],
+    *,
+    rounds: int,
+    profiles: Profiles | None = None,
+    told: Callable[[int], None] = lambda _: None,
+) -> Figures:
+    """The figures of judging each entry `rounds` times, after once that does not count; on one core.
+
+    Raises:
+        PolicyError: the set cannot be used.
+    """
+    seen = _Seen()
+    # The bare engine: one that remembers verdicts would be asked about each entry once.
+    replay = Replay(policies, profiles=profiles, engine=_Watched(embedded_engine(policies), seen))
+    decisions: list[int] = []
+    evaluations: list[int] = []
+    judged = skipped = 0
+    for entry in entries:
+        try:
+            seen.listening = True
+            replay.judged(entry)
+            seen.listening = False
+        except ReplayError:
+            skipped += 1
+            continue
+        judged += 1
+        for _ in range(rounds):
+            begin = perf_counter_ns()
+            seen.evaluate_ns = 0
+            replay.judged(entry)
+            decisions.append(perf_counter_ns() - begin)
+            evaluations.append(seen.evaluate_ns)
+        told(1)
+    return Figures(
+        revision=policies.revision,
+        entries=judged,
+        skipped=skipped,
+        decisions=len(decisions),
+        decision_us=_percentiles(decisions),
+        evaluate_us=_percentiles(evaluations),
+        rules_us=_rules(policies, seen, max(rounds, _MIN_ROUNDS)) if judged else {},
+    )
+
+
+def regressions(figures: Mapping[str, Any], baseline: Mapping[str, Any], allowed: float) -> list[str]:
+    """What is slower than `baseline` by more than `allowed` (0.1 is ten percent): p50 and p95 of decisions.
+
+    Raises:
+        KeyError, TypeError: the baseline is not what `Figures.to_json` gives.
+    """
+    found = []
+    for name in ("p50", "p95"):
+        before, after = float(baseline["decision_us"][name]), float(figures["decision_us"][name])
+        if after > before * (1 + allowed):
+            found.append(f"{name} {after:.1f} µs, was {before:.1f} µs (+{100 * (after / before - 1):.0f} %)")
+    return found
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the engine took, and a sample of what it was asked: (entrypoint, shared, view)."""
+
+    listening: bool = False
+    evaluate_ns: int = 0
+    calls: list[tuple[str, bytes, bytes]] = field(default_factory=list)
+    _counted: Counter[str] = field(default_factory=Counter)
+
+    def note(self, entrypoint: str, shared: bytes, view: bytes) -> None:
+        if self.listening and self._counted[entrypoint] < SAMPLED_VIEWS:
+            self._counted[entrypoint] += 1
+            self.calls.append((entrypoint, shared, view))
+
+
+class _Watched(Engine):
+    """An engine whose questions are noted."""
+
+    def __init__(self, engine: Engine, seen: _Seen) -> None:
+        self._engine = engine
+        self._seen = seen
+
+    @property
+    def revision(self) -> str:
+        return self._engine.revision
+
+    def evaluate(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
+    ) -> list[EngineResult]:
+        for entrypoint, view in zip(entrypoints, views, strict=True):
+            self._seen.note(entrypoint, shared, view)
+        begin = perf_counter_ns()
+        results = self._engine.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
+        self._seen.evaluate_ns += perf_counter_ns() - begin
+        return results
+
+    async def aevaluate(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
+    ) -> list[EngineResult]:
+        return self.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+def _percentiles(nanoseconds: Sequence[int]) -> dict[int, float]:
+    ordered = sorted(nanoseconds)
+    return {
+        percent: ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] / 1e3 if ordered else 0.0
+        for percent in PERCENTILES
+    }
+
+
+def _rules(policies: PolicySet, seen: _Seen, rounds: int) -> dict[str, float]:
+    """Microseconds a view by rule: each is asked by itself, with the views of its kinds."""
+    asked = {rule.id: [f"data.{rule.package}.{effect.value}" for effect in rule.effects] for rule in policies.rules}
+    modules = [(module.path, module.text) for module in policies.modules]
+    engine = EmbeddedEngine(modules, policies.data, [name for names in asked.values() for name in names])
+    views: dict[str, list[tuple[bytes, bytes]]] = defaultdict(list)
+    for entrypoint, shared, view in seen.calls:
+        views[entrypoint].append((shared, view))
+    taken: dict[str, float] = {}
+    for kind in {kind for rule in policies.rules for kind in rule.kinds}:
+        for rule in policies.rules_for(kind):
+            for shared, view in views.get(policies.entrypoint(kind), ()):
+                taken[rule.id] = taken.get(rule.id, 0.0) + _fastest(engine, asked[rule.id], shared, view, rounds)
+    counts = {
+        rule.id: sum(len(views.get(policies.entrypoint(kind), ())) for kind in rule.kinds) for rule in policies.rules
+    }
+    each = {rule: spent / counts[rule] / 1e3 for rule, spent in taken.items()}
+    return dict(sorted(each.items(), key=lambda one: -one[1]))
+
+
+def _fastest(engine: EmbeddedEngine, names: Sequence[str], shared: bytes, view: bytes, rounds: int) -> int:
+    """The least time of several: what else the machine does only adds to it."""
+    best = 0
+    for turn in range(rounds):
+        begin = perf_counter_ns()
+        for name in names:
+            engine.evaluate([name], shared, [view], timeout_seconds=_TIMEOUT_SECONDS)
+        spent = perf_counter_ns() - begin
+        best = spent if turn == 0 else min(best, spent)
+    return best
+
+
+__all__ = ["Figures", "measure", "regressions"]

@@ -1,0 +1,234 @@
+"""When two spellings are the same value, and where a value ends."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.pipeline.conversations import index_of, says, sources, trusts
+
+from pipeline.origins import equivalents, spelling
+
+
+def finds(text: str, value: str | float) -> bool:
+    return trusts(index_of(says("user", text)), value) == {"trusted"}
+
+
+@pytest.mark.spec("PROV-4")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("write to john.smith@bank.com", "smith@bank.com"),
+        ("write to smith@bank.com.au", "smith@bank.com"),
+        ("write to bob@evil.com", "@evil.com"),
+        ("see http://bank.com.evil.org", "http://bank.com"),
+        ("see http://bank.com/evil", "http://bank.com"),
+        ("see http://bank.com/a", "http://bank.com/A"),
+        ("see http://bank.com/a", "https://bank.com/a"),
+        ("see http://good@evil.com/", "http://good"),
+        ("see http://good.com/evil", "/evil"),
+        ("john, doe. Company com", "john@doe.company.com"),
+        ("pay 1,150", "150"),
+        ("pay 1,150", 1),
+        ("pay 1.50", 50),
+        ("at 12:30", 30),
+        ("debt of -5", 5),
+        ("debt of -5", "5"),
+        ("agent 007", 7),
+        ("on 2022-03-04", 2022),
+        ("jean-pierre", "jean"),
+        ("evil_name", "evil"),
+        ("concatenate", "cat"),
+        ("CH93 0076 2011 6238 5295 8", "CH9300762011623852958"),
+        ("123456789", "1234567.89"),
+        ("tel 555 1234", "5551235"),
+        ("e\u0301vil", "e"),
+        ("a........b", "a"),
+        ("something", ""),
+        ("a b", " "),
+        ("!!!", "!!"),
+    ],
+)
+def test_a_piece_or_another_spelling_is_not_the_value(text: str, value: str | float) -> None:
+    assert not finds(text, value)
+
+
+@pytest.mark.spec("PROV-4")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("write to <Ann@Bank.com>, please.", "ann@bank.com"),
+        ("at Le Baratin's tonight", "le  baratin"),
+        ("see www.a.com!", "http://www.a.com/"),
+        ("see https://A.com:443", "a.com"),
+        ("see https://a.com/%7Eann?q=1.", "https://a.com/~ann?q=1"),
+        ("to CH93 0076 2011 6238 5295 7 AND MORE", "CH9300762011623852957"),
+        ("to GB29NWBK60161331926819", "gb29 nwbk 6016 1331 9268 19"),
+        ("card 4237-4252-7456-2574", "4237425274562574"),
+        ("call (555) 123-4567", "5551234567"),
+        ("pay $1,000.50", 1000.5),
+        ("pay 100.00", 100),
+        ("pay 100", 100.0),
+        ("debt of -5.0", -5),
+        ("pay 1,000", "1000"),
+        ("12345678901234567890123", 12345678901234567890123),
+        ("the \uff21\uff42\uff43 one", "abc"),
+        ("Stra\u00dfe 5", "STRASSE 5"),
+        ("a\nb  c", "b c"),
+        ("\u4f1a\u8bae\u5ba4\u4e8c\u53f7", "\u8bae\u5ba4"),
+        ("!!!", "!!!"),
+        ("**general**", "general"),
+        ("0", 0.0),
+        ("x" * 70_000 + " y", "x" * 70_000),
+    ],
+)
+def test_the_same_value_is_found_however_it_is_spelled(text: str, value: str | float) -> None:
+    assert finds(text, value)
+
+
+@pytest.mark.spec("PROV-13")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("buy two of them", 2),
+        ("pay 1.250,50", 1250.5),
+        ("at $64k a year", 64000),
+        ("that is 2.5k", 2500),
+        ("pay $5", "USD"),
+        ("five euros", "EUR"),
+        ("on March 12th, 2026", "2026-03-12"),
+        ("on 12 March", "2026-03-12"),
+        ("on 3/12/2026", "2026-03-12"),
+        ("on 12.03.26", "2026-03-12"),
+        ("on 3/12", "2026-03-12"),
+        ("on 2026-03-12", "March 12"),
+        ("at 4pm", "16:00"),
+        ("at 16:00:00", "4 p.m."),
+        ("at 12:15 am", "00:15"),
+        ("at noon", "12:00"),
+        ("order W481", "#W481"),
+        ("tell bob", "@bob"),
+        ("open config.yaml", "./config.yaml"),
+        ("to 12 High St, Leeds", "12 High St."),
+        ("as Event-Manager", "event_manager"),
+        ("as event manager", "event-manager"),
+        ("take 400 mg", "400mg"),
+        ("take 400mg", "400 mg"),
+        ("at \u00c9glise, Besan\u00e7on", "eglise"),
+        ("at Eglise", "\u00c9glise"),
+        ("O\u2019Hara", "o'hara"),
+    ],
+)
+def test_the_same_is_found_in_other_words_and_signs(text: str, value: str | float) -> None:
+    assert finds(text, value)
+
+
+@pytest.mark.spec("PROV-13")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("buy two of them", 3),
+        ("pay 1.250,50", 50),
+        ("on March 12th, 2025", "2026-03-12"),
+        ("on March 12", "2026-03-13"),
+        ("on 13/40/2026", "2026-03-12"),
+        ("at 4pm", "04:00"),
+        ("at 14 pm", "14:00"),
+        ("at 25:10", "01:10"),
+        ("pay $5", "EUR"),
+        ("write to jos\u00e9@x.com", "jose@x.com"),
+        ("write to jose@x.com", "jos\u00e9@x.com"),
+        ("bob@evil.com", "#bob"),
+        ("event", "event_manager"),
+        ("x" * 70, "2026-03-12T00:00:00" * 4),
+    ],
+)
+def test_what_is_only_alike_is_not_found(text: str, value: str | float) -> None:
+    assert not finds(text, value)
+
+
+@pytest.mark.spec("PROV-13")
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "\u017fep 5",
+                "\u017f\u0131x",
+                "1" + ".000" * 2000,
+                ",5",
+                "9" * 5000,
+                "k",
+                "\u0661\u0662:30",
+                "pm",
+                "31/12/",
+                "99",
+                " ",
+                "noon",
+            ]
+        ),
+        max_size=6,
+    ).map("".join)
+)
+def test_nothing_that_others_write_breaks_the_reading(text: str) -> None:
+    for kind in ("number", "currency", "date", "time"):
+        assert all(equivalents.kind_of(key) == kind for key in equivalents.keys_in(kind, text))
+    assert spelling.pieces(text) is not None
+    assert spelling.value_keys(text) is not None
+
+
+@pytest.mark.spec("PROV-14")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("a@x.com, b@y.com;c", ["a@x.com", "b@y.com", "c"]),
+        ("Ann Abel <ann@x.com>, bob@y.com", ["Ann Abel", "ann@x.com", "bob@y.com"]),
+        ("2026-03-12T16:00:00Z", ["2026-03-12", "16:00:00"]),
+        ("March 12, 2026 at 4 pm", ["March 12, 2026", "4 pm"]),
+        ("2026-03-12T00:00:00", ["2026-03-12"]),
+        ("src/app/main.py", ["src/app", "main.py"]),
+        ("src/../main.py", []),
+        ("https://x.com/a, https://y.com/b", []),
+        ("x.com/a", []),
+        ("a", []),
+        ("call at 4 pm on 2026-03-12 for me", []),
+        ("4 pm" * 30, []),
+    ],
+)
+def test_a_value_falls_into_the_pieces_it_is_made_of(value: str, expected: list[str]) -> None:
+    assert [value[start:end] for start, end in spelling.pieces(value)] == expected
+
+
+@pytest.mark.spec("PROV-4")
+def test_matches_are_graded() -> None:
+    index = index_of(says("user", "Ann"), says("system", "ask Ann, please"))
+
+    assert sources(index, "Ann") == [("user", "trusted", 0, "exact"), ("system", "trusted", 1, "contained")]
+    assert [match for *_, match in sources(index, "ann")] == ["normalised", "normalised"]
+
+
+@pytest.mark.spec("PROV-4")
+@given(st.text(max_size=20))
+def test_normal_text_is_normal(text: str) -> None:
+    once = spelling.normal(text)
+
+    assert spelling.normal(once) == once
+
+
+@pytest.mark.spec("PROV-4")
+@given(
+    st.from_regex(r"[a-z][a-z0-9@._/-]{0,10}[a-z]", fullmatch=True),
+    st.sampled_from([" ", "\n", ", ", " (", ' "']),
+    st.sampled_from([" ", "\t", "!", ") ", '" ', ". ", "? "]),
+)
+def test_a_value_between_spaces_and_marks_stands_as_a_whole(value: str, before: str, after: str) -> None:
+    assert spelling.stands_in(f"x{before}{value}{after}x", value)
+
+
+@pytest.mark.spec("PROV-4")
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**9), max_value=10**9))
+def test_a_number_has_one_key_however_it_is_written(number: object) -> None:
+    spelled = f"{number:f}"
+
+    assert spelling.number_key(spelled) == spelling.number_key(spelled + "000")
+    assert spelling.number_key("1" + "0" * 99) is None
+    assert spelling.number_key("x") is None

@@ -1,0 +1,166 @@
+"""Judged inputs on file: written, read back, and refused where they are not what they should be."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.pipeline.replaying import asks, judged, said
+
+from cmf.codec import dumps
+from cmf.request import Response
+from pipeline import Context, policy_set
+from pipeline.errors import ReplayError
+from pipeline.policies.overrides import Override
+from pipeline.policy_input import SessionFacts
+from pipeline.policy_set import PolicySet
+from pipeline.replay.file import append, find, lines, read_entry
+from pipeline.sessions import MemorySessions
+
+SHIPPED = policy_set.load(policy_set.shipped())
+ENTRY = judged(asks("hello"), SHIPPED, context={"subject": {"id": "ann"}, "session": "s1"})
+
+
+def refused(line: bytes) -> ReplayError:
+    with pytest.raises(ReplayError) as caught:
+        read_entry(line)
+    return caught.value
+
+
+def changed(**fields: Any) -> bytes:
+    return dumps({**ENTRY.to_json(), **fields})
+
+
+@pytest.mark.spec("RPL-2")
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"CONTENT",
+        b"[]",
+        b"{}",
+        b'{"schema": 1}',
+        changed(schema="1"),
+        changed(kind="CONTENT"),
+        changed(traffic={"messages": "CONTENT"}),
+        changed(context={"subject": "CONTENT"}),
+        changed(session={"labels": 7}),
+        changed(history="CONTENT"),
+        changed(id=7),
+        changed(decision={}),
+        changed(decision={**ENTRY.decision, "views": [{"path": "", "hits": [{"rule": 7}]}]}),
+        changed(decision={**ENTRY.decision, "revision": None}),
+    ],
+)
+def test_a_line_that_does_not_fit_is_an_error_without_content(line: bytes) -> None:
+    error = refused(line)
+
+    assert error.code == "replay.invalid"
+    assert error.hint
+    assert "CONTENT" not in str(error)
+
+
+@pytest.mark.spec("RPL-2")
+def test_a_line_of_another_schema_is_told_from_a_bad_one() -> None:
+    assert refused(changed(schema=2)).code == "replay.newer-schema"
+
+
+@pytest.mark.spec("RPL-2")
+def test_a_file_that_is_not_there_or_breaks_off_is_an_error(tmp_path: Path) -> None:
+    whole = gzip.compress(dumps(ENTRY.to_json()) + b"\n")
+    (tmp_path / "cut.jsonl.gz").write_bytes(whole[:-10])
+
+    for name in ("none.jsonl", "cut.jsonl.gz"):
+        with pytest.raises(ReplayError) as caught:
+            list(lines(tmp_path / name))
+        assert caught.value.code == "replay.unreadable"
+
+
+@pytest.mark.spec("RPL-3")
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ReplayError) as caught:
+        append(tmp_path / "no" / "such.jsonl", ENTRY)
+
+    assert caught.value.code == "replay.unwritable"
+
+
+@pytest.mark.spec("RPL-1")
+@pytest.mark.spec("RPL-3")
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_what_is_appended_is_read_back_whatever_its_packing(tmp_path: Path, name: str) -> None:
+    other = judged(asks("other"), SHIPPED)
+    for entry in (ENTRY, other):
+        append(tmp_path / name, entry)
+
+    assert [read_entry(line) for line in lines(tmp_path / name)] == [ENTRY, other]
+    assert find(tmp_path / name, other.id) == other
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    with pytest.raises(ReplayError, match="unknown-id"):
+        find(tmp_path / name, "dec_none")
+
+
+@pytest.mark.spec("RPL-3")
+def test_lines_of_many_writers_stay_whole(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: append(tmp_path / "a.jsonl", ENTRY), range(64)))
+
+    assert [read_entry(line) for line in lines(tmp_path / "a.jsonl")] == [ENTRY] * 64
+
+
+@pytest.mark.spec("RPL-1")
+@settings(max_examples=40)
+@given(
+    text=st.text(max_size=20),
+    labels=st.frozensets(st.text(min_size=1, max_size=5), max_size=3),
+    subject=st.text(min_size=1, max_size=8),
+)
+def test_every_run_is_read_back_as_it_was(text: str, labels: frozenset[str], subject: str) -> None:
+    sessions = MemorySessions()
+    context = Context.model_validate({"subject": {"id": subject}, "session": "s", "labels": sorted(labels)})
+    sessions.add_labels(context, labels)
+    known = {"subject": {"id": subject}, "session": "s", "labels": sorted(labels)}
+
+    entry = judged(asks(text), _nothing(), context=known, sessions=sessions)
+
+    assert entry.session.labels == labels
+    assert read_entry(dumps(entry.to_json())) == entry
+
+
+@pytest.mark.spec("RPL-1")
+def test_the_history_before_a_reply_is_on_file() -> None:
+    reply = Response.model_validate({"choices": [{"message": said("hi", "assistant")}]})
+    context = {"session": "s", "history": {"messages": [said("hello")]}}
+
+    entry = judged(reply, SHIPPED, context=context)
+
+    assert json.loads(dumps(entry.to_json()))["context"]["history"]["messages"][0]["role"] == "user"
+    assert read_entry(dumps(entry.to_json())) == entry
+
+
+@pytest.mark.spec("RPL-1")
+def test_every_fact_of_a_session_is_on_file() -> None:
+    approvals = {"asked", "approvals"}  # one list on file
+
+    known = {field.name for field in dataclasses.fields(SessionFacts)} - approvals | {"approvals"}
+
+    override = Override(id="o", rule="a/b", actor="ann", second="bob", expires_at=1, session="s")
+    full = dataclasses.replace(ENTRY.session, active_model="a:b", overrides=(override,))
+    assert set(dataclasses.replace(ENTRY, session=full).to_json()["session"]) == known
+
+
+_loaded: list[PolicySet] = []
+
+
+def _nothing() -> PolicySet:
+    """The shipped set with everything off: quick."""
+    if not _loaded:
+        off = {rule.id: "off" for rule in SHIPPED.rules}
+        _loaded.append(policy_set.load(policy_set.shipped(), modes=off))
+    return _loaded[0]
