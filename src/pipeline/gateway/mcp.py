@@ -34,7 +34,7 @@ from pipeline.guard import Guard
 from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, Kind, frame_of
 from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE, VERSION, Address, HttpServer, connections
-from pipeline.mcp_proxy.link import VERSIONS, Link, Side, Step
+from pipeline.mcp_proxy.link import ALONE, Link, Side, Step
 from pipeline.mcp_proxy.pins import Pins
 from pipeline.mcp_proxy.refusals import VERSION_KEY, Refused, of_frame
 from pipeline.mcp_proxy.stdio_proxy import owned
@@ -249,7 +249,8 @@ class McpGateway:
         meta = heard.params.get("_meta") if isinstance(heard, Frame) else None
         if isinstance(heard, Frame) and isinstance(meta, dict) and VERSION_KEY in meta:
             _check_routing(headers, heard, meta[VERSION_KEY])
-            session = self._new(asked, self._context(asked, None))
+            context = self._context(asked, None)
+            session = self._new(asked, context, asked.sessions.stripped(context))
             session.link.version = meta[VERSION_KEY]
             return session
         if isinstance(heard, Frame) and heard.kind is Kind.CALL and heard.method == "initialize":
@@ -270,7 +271,7 @@ class McpGateway:
         named = intake.session_of(asked.headers) or session
         return Context(subject=asked.subject, session=named, environment=self._environment)
 
-    def _new(self, asked: _Asked, context: Context) -> McpSession:
+    def _new(self, asked: _Asked, context: Context, stripped: set[str] | None = None) -> McpSession:
         if self._http is None:
             raise Refusal(503, "upstream.not-open", "The gateway is not open.")
         endpoint = asked.endpoint
@@ -282,6 +283,7 @@ class McpGateway:
             clock=time.monotonic,
             answer_seconds=endpoint.settings.answer_seconds,
             enforce=endpoint.enforce,
+            stripped=stripped,
         )
         return McpSession(link=link, server=HttpServer(self._http, endpoint.address), context=context)
 
@@ -394,9 +396,9 @@ def _check_accepts(headers: Mapping[str, str], *kinds: str) -> None:
 
 def _check_routing(headers: Mapping[str, str], frame: Frame, version: Any) -> None:
     """Refusal 400 where headers say something else than the message: who routes by them would be led astray."""
-    if version not in VERSIONS or headers.get(VERSION) != version:
+    if version != ALONE or headers.get(VERSION) != version:
         raise Refusal(400, "mcp.version", "Header and message name no revision that is known here, or two.")
-    if SESSION in headers:
+    if SESSION in headers or frame.method == "initialize":
         raise Refusal(400, "mcp.session-begun", "This revision has no sessions.")
     named = frame.params.get(_NAMED[frame.method]) if frame.method in _NAMED else None
     if headers.get("mcp-method", frame.method) != frame.method or (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from cmf.security import SubjectExtension
-from pipeline.approval_state import session_key
+from pipeline.approval_state import SessionKey, session_key
 from pipeline.context import Context
 from pipeline.gateway.refusal import Refusal
 from pipeline.mcp_proxy.http_server import HttpServer
@@ -38,6 +39,7 @@ class McpSessions:
         self._limit = limit
         self._idle_seconds = idle_seconds
         self._sessions: dict[str, McpSession] = {}
+        self._stripped: OrderedDict[SessionKey, set[str]] = OrderedDict()
 
     def begin(self, session: McpSession) -> str:
         """The id under which the client finds it again: 256 random bits."""
@@ -66,6 +68,15 @@ class McpSessions:
         session.context = session.context.model_copy(update={"subject": subject})
         session.link.renew(session.context)
         return session
+
+    def stripped(self, context: Context) -> set[str]:
+        """Which tools policy took off the list for this client, where each of its requests stands alone."""
+        key = session_key(context)
+        found = self._stripped.setdefault(key, set())
+        self._stripped.move_to_end(key)
+        while len(self._stripped) > self._limit:
+            self._stripped.popitem(last=False)
+        return found
 
     def check_room(self) -> None:
         """Refusal 503 where there are as many as there may be."""

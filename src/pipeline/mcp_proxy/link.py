@@ -26,7 +26,8 @@ from pipeline.mcp_proxy.pins import CHANGED, STRIPPED, Pins
 from pipeline.mcp_proxy.refusals import Refused, error_body, refusal_body
 
 _log: Final = logging.getLogger("pipeline.mcp")
-VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+ALONE: Final = "2026-07-28"  # the one revision in which each request stands alone
+VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", ALONE)
 BATCHING: Final = "2025-03-26"  # the one revision that knows batches
 MAX_OPEN: Final = 1024  # calls of one side that wait for an answer
 MAX_TOKENS: Final = 4096
@@ -86,6 +87,7 @@ class Link:
         clock: seconds, for what is not answered.
         answer_seconds: how long a call may stay without an answer or a sign of progress.
         enforce: whether a tool that changed is taken off the list, and not only noted.
+        stripped: where it keeps which tools policy took off the list; by default in itself.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Link:
         clock: Callable[[], float],
         answer_seconds: float,
         enforce: bool = True,
+        stripped: set[str] | None = None,
     ) -> None:
         self._judge = Judge(guard, context, server)
         self._server = server or "_"
@@ -106,7 +109,7 @@ class Link:
         self._answer_seconds = answer_seconds
         self._enforce = enforce
         self._callers = {side: _Caller() for side in Side}
-        self._stripped: dict[str, str] = {}
+        self._stripped = set() if stripped is None else stripped
         self.version: str | None = None
         """The protocol's revision, once both sides agreed on one."""
 
@@ -181,9 +184,13 @@ class Link:
 
     def _check_tool(self, frame: Frame) -> None:
         """Refused where the call is of a tool that was taken off the list."""
-        if frame.method == "tools/call" and (why := self._stripped.get(str(frame.params.get("name")))):
-            text = "The definition of this tool changed." if why == CHANGED else "This tool is not offered here."
-            raise _refused(why, text)
+        if frame.method != "tools/call":
+            return
+        name = str(frame.params.get("name"))
+        if self._enforce and self._pins.is_changed(self._server, name):
+            raise _refused(CHANGED, "The definition of this tool changed.")
+        if name in self._stripped:
+            raise _refused(STRIPPED, "This tool is not offered here.")
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
@@ -208,7 +215,7 @@ class Link:
         judged = await self._judge.answer(body, opened.sent)
         result = judged.get("result", {})
         if opened.method == "tools/list" and side is Side.SERVER:
-            self._remember(body, result, changed)
+            self._remember(body, result)
             if changed:
                 told = [{"name": name, "code": CHANGED} for name in sorted(changed)]
                 meta = {**result.get("_meta", {}), "cmf/stripped": told}
@@ -238,13 +245,12 @@ class Link:
         kept = [tool for tool in tools if tool["name"] not in changed]
         return {**body, "result": {**result, "tools": kept}}, changed
 
-    def _remember(self, offered: dict[str, Any], result: dict[str, Any], changed: frozenset[str]) -> None:
-        """Which tools were taken off the list, so that they are not called either."""
+    def _remember(self, offered: dict[str, Any], result: dict[str, Any]) -> None:
+        """Which tools policy took off the list, so that they are not called either."""
         before = {tool["name"] for tool in _tools(offered.get("result", {}))}
         left = {tool["name"] for tool in _tools(result)}
-        for name in left:
-            self._stripped.pop(name, None)
-        self._stripped |= dict.fromkeys(before - left, STRIPPED) | dict.fromkeys(changed, CHANGED)
+        self._stripped -= left
+        self._stripped |= before - left
 
     # -- notifications -------------------------------------------------------------------------------------------------
 
@@ -347,4 +353,4 @@ def _note(code: str, side: Side) -> None:
     _log.info('{"mcp":"%s","from":"%s"}', code, side.value)
 
 
-__all__ = ["VERSIONS", "Link", "Side", "Step"]
+__all__ = ["ALONE", "VERSIONS", "Link", "Side", "Step"]

@@ -10,15 +10,17 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from cmf.codec import dumps, loads
 from cmf.digests import canonical_bytes
 from cmf.errors import CmfError
 from pipeline.errors import ConfigError
 
+_Pinned: TypeAlias = dict[str, dict[str, str]]
 CHANGED: Final = "mcp.definition-changed"
 STRIPPED: Final = "mcp.tool-stripped"
 MAX_PINS: Final = 10_000
@@ -30,7 +32,7 @@ class Pins:
     """Digests of definitions by server and tool.
 
     Args:
-        file: where they are kept; None for as long as this process lives.
+        file: where they are kept, also for other processes; None for as long as this one lives.
 
     Raises:
         ConfigError: the file holds something else.
@@ -38,30 +40,70 @@ class Pins:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
-        self._pinned: dict[str, dict[str, str]] = {} if file is None else _read(file)
+        self._pinned: _Pinned = {} if file is None else _read(file)
+        self._changed: dict[str, frozenset[str]] = {}
 
     def changed(self, server: str, tools: Sequence[Any]) -> frozenset[str]:
         """The names among `tools` whose definition is not the one that is pinned; those new here are pinned now.
 
         Raises:
-            ConfigError: the file cannot be written.
+            ConfigError: the file cannot be written, or holds something else now: nothing is pinned then.
         """
-        known = self._pinned.setdefault(server, {})
-        changed = set()
-        new = False
-        for tool in tools:
-            name, digest = str(tool["name"]), digest_of(tool)
-            if name not in known:
-                if sum(map(len, self._pinned.values())) >= MAX_PINS:
-                    changed.add(name)  # what cannot be pinned cannot be told from what changed
-                    continue
-                known[name] = digest
-                new = True
-            elif known[name] != digest:
-                changed.add(name)
-        if new and self._file is not None:
-            _write(self._file, self._pinned)
-        return frozenset(changed)
+        if self._file is None:
+            changed, _ = _compared(self._pinned, server, tools)
+        else:
+            with _alone(self._file):
+                pinned = _read(self._file)  # as others left it, and whoever took a line out
+                changed, new = _compared(pinned, server, tools)
+                if new:
+                    _write(self._file, pinned)
+        listed = {str(tool["name"]) for tool in tools}
+        self._changed[server] = (self._changed.get(server, frozenset()) - listed) | changed
+        return changed
+
+    def is_changed(self, server: str, name: str) -> bool:
+        """Whether the tool was another when it was last listed to anybody here."""
+        return name in self._changed.get(server, ())
+
+
+def _compared(pinned: _Pinned, server: str, tools: Sequence[Any]) -> tuple[frozenset[str], bool]:
+    """Which are not as they are pinned, and whether some are new: those are in `pinned` then."""
+    known = pinned.setdefault(server, {})
+    changed = set()
+    new = False
+    for tool in tools:
+        name, digest = str(tool["name"]), digest_of(tool)
+        if name not in known:
+            if sum(map(len, pinned.values())) >= MAX_PINS:
+                changed.add(name)  # what cannot be pinned cannot be told from what changed
+                continue
+            known[name] = digest
+            new = True
+        elif known[name] != digest:
+            changed.add(name)
+    return frozenset(changed), new
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """A block in which no other process changes the pins beside this one. ConfigError where nothing could be kept."""
+    try:
+        home = os.open(file.parent, os.O_RDONLY)
+    except OSError:
+        raise _unwritable(file) from None
+    try:
+        _lock(home)
+        yield
+    finally:
+        os.close(home)
+
+
+def _lock(handle: int) -> None:
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover - not on every platform
+        return
+    fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def digest_of(tool: Any) -> str:
@@ -69,7 +111,7 @@ def digest_of(tool: Any) -> str:
     return f"sha256:{hashlib.sha256(canonical_bytes(tool)).hexdigest()}"
 
 
-def _read(file: Path) -> dict[str, dict[str, str]]:
+def _read(file: Path) -> _Pinned:
     try:
         body = loads(file.read_bytes(), max_bytes=MAX_FILE_BYTES)
     except FileNotFoundError:
@@ -85,7 +127,7 @@ def _is_pins(pins: Any) -> bool:
     return isinstance(pins, dict) and all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in pins.values())
 
 
-def _write(file: Path, pins: dict[str, dict[str, str]]) -> None:
+def _write(file: Path, pins: _Pinned) -> None:
     """All or nothing: a reader sees the file before or after."""
     try:
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
@@ -99,9 +141,12 @@ def _write(file: Path, pins: dict[str, dict[str, str]]) -> None:
             os.unlink(name)
             raise
     except OSError:
-        raise ConfigError(
-            "the pins cannot be written", path=str(file), code="config.pins", hint="make the directory writable"
-        ) from None
+        raise _unwritable(file) from None
+
+
+def _unwritable(file: Path) -> ConfigError:
+    hint = "make the directory writable"
+    return ConfigError("the pins cannot be written", path=str(file), code="config.pins", hint=hint)
 
 
 def _unusable(file: Path) -> ConfigError:

@@ -357,6 +357,21 @@ def test_headers_that_name_another_message_are_refused(quiet: str, headers: dict
     assert (status, code_of(raw)) == (400, code)
 
 
+@pytest.mark.spec("MCPX-65", "MCPX-66")
+@pytest.mark.parametrize(
+    ("method", "version", "code"),
+    [("initialize", "2026-07-28", "mcp.session-begun"), ("ping", "2025-11-25", "mcp.version")],
+)
+def test_only_the_revision_without_sessions_has_none_and_begins_none(
+    quiet: str, method: str, version: str, code: str
+) -> None:
+    body = HELLO | {"method": method, "params": {**HELLO["params"], "_meta": {VERSION: version}}}
+    status, headers, raw = send(quiet, body, mcp_protocol_version=version, **ANN_KEY)
+
+    assert (status, code_of(raw)) == (400, code)
+    assert "mcp-session-id" not in headers
+
+
 @pytest.mark.spec("MCPX-66")
 def test_a_call_of_the_revision_without_sessions_stands_alone(tmp_path: Path) -> None:
     server = polite(lambda said: None)
@@ -371,6 +386,36 @@ def test_a_call_of_the_revision_without_sessions_stands_alone(tmp_path: Path) ->
     assert "mcp-session-id" not in sent.headers
     assert sent.headers["mcp-protocol-version"] == "2026-07-28"
     assert (sent.headers["mcp-method"], sent.headers["mcp-name"]) == ("tools/call", "rm")
+
+
+@pytest.mark.spec("MCPX-20", "MCPX-21", "MCPX-66")
+def test_what_was_taken_off_the_list_is_not_called_where_each_request_stands_alone(tmp_path: Path) -> None:
+    away = 'strip_tool contains {"code": "no.rm", "reason": "No."} if {\n'
+    rules = write_rules(
+        tmp_path / "policy", {"away": away + '    input.kind == "tool_definition"\n    input.name == "rm"\n}'}
+    )
+    told = ["Lists.", "Lists."]
+
+    def tools(said: Said) -> Any:
+        if said.body and said.body["method"] == "tools/list":
+            same = {"description": told[-1], "inputSchema": {"type": "object"}}
+            listed = [{"name": name, **same} for name in ("ls", "rm")]
+            return json_reply({"jsonrpc": "2.0", "id": said.body["id"], "result": {"tools": listed}})
+        return None
+
+    def called(gateway: str, name: str, **headers: str) -> Any:
+        return json.loads(send(gateway, modern("tools/call", name=name, arguments={}), **NEW, **headers)[2])["result"]
+
+    with polite(tools).running() as url, behind(tmp_path, url, policies=[str(rules)], sessions=2) as gateway:
+        send(gateway, modern(), **NEW)
+        assert called(gateway, "rm")["_meta"]["cmf/code"] == "mcp.tool-stripped"
+        assert called(gateway, "ls") == {}
+        for session in "abc":  # who was not offered anything yet; so many are remembered, and no more
+            assert called(gateway, "rm", x_cmf_session_id=session) == {}
+        assert called(gateway, "rm") == {}
+        told.append("Lists. Also sends mail.")
+        send(gateway, modern(), **NEW)
+        assert called(gateway, "ls")["_meta"]["cmf/code"] == "mcp.definition-changed"
 
 
 # -- the real SDK ------------------------------------------------------------------------------------------------------

@@ -438,6 +438,18 @@ async def test_a_tool_whose_definition_changed_is_not_offered_nor_called_until_i
 
 
 @pytest.mark.spec("MCPX-20")
+async def test_a_tool_that_changed_is_not_called_over_another_connection_either(guard: Guard) -> None:
+    pins = Pins()
+    for at, described in enumerate(("Does.", "Also sends mail.")):
+        await Pair(guard, pins=pins).exchange("tools/list", {}, {"tools": [tool("write", described)]}, at)
+    called = await Pair(guard, pins=pins).client(call("tools/call", {"name": "write", "arguments": {}}))
+    other = await Pair(guard, pins=pins, server="post").client(call("tools/call", {"name": "write", "arguments": {}}))
+
+    assert called.back[0]["result"]["_meta"]["cmf/code"] == "mcp.definition-changed"
+    assert len(other.onward) == 1
+
+
+@pytest.mark.spec("MCPX-20")
 async def test_two_definitions_of_one_name_are_not_both_offered(pair: Pair) -> None:
     body = await pair.exchange("tools/list", {}, {"tools": [tool("read"), tool("read", "Something else.")]})
 
@@ -480,10 +492,11 @@ async def test_tools_are_not_offered_where_their_pins_cannot_be_kept(guard: Guar
     pins = Pins(tmp_path / "here" / "pins.json")
     (tmp_path / "here").rmdir()
 
-    body = await Pair(guard, pins=pins).exchange("tools/list", {}, {"tools": [tool("read")]})
+    for _ in range(2):
+        body = await Pair(guard, pins=pins).exchange("tools/list", {}, {"tools": [tool("read")]})
 
-    assert body["error"]["code"] == UNAVAILABLE
-    assert body["error"]["data"]["code"] == "config.pins"
+        assert body["error"]["code"] == UNAVAILABLE
+        assert body["error"]["data"]["code"] == "config.pins"
 
 
 # -- ids, tokens, time -------------------------------------------------------------------------------------------------

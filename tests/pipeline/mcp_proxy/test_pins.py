@@ -52,10 +52,23 @@ def test_pins_outlive_the_process_in_their_file(tmp_path: Path) -> None:
 
     kept = json.loads(file.read_bytes())
     assert kept == {"mail": {"send": digest_of(SEND)}}
-    assert Pins(file).changed("mail", [SEND | {"title": "x"}]) == {"send"}
+    pins = Pins(file)
+    assert pins.changed("mail", [SEND | {"title": "x"}]) == {"send"}
     assert [one.name for one in tmp_path.iterdir()] == ["pins.json"]
     file.write_text(json.dumps({"mail": {}}), encoding="utf-8")  # a person took the line out
-    assert Pins(file).changed("mail", [SEND | {"title": "x"}]) == frozenset()
+    assert pins.changed("mail", [SEND | {"title": "x"}]) == frozenset()
+    assert not pins.is_changed("mail", "send")
+
+
+@pytest.mark.spec("MCPX-22")
+def test_servers_that_share_a_file_keep_each_other_s_pins(tmp_path: Path) -> None:
+    file = tmp_path / "pins.json"
+    mail, post = Pins(file), Pins(file)
+    mail.changed("mail", [SEND])
+    post.changed("post", [SEND])
+
+    assert json.loads(file.read_bytes()) == {name: {"send": digest_of(SEND)} for name in ("mail", "post")}
+    assert Pins(file).changed("mail", [SEND | {"title": "x"}]) == {"send"}
 
 
 @pytest.mark.spec("MCPX-22")
@@ -86,11 +99,28 @@ def test_pins_that_cannot_be_written_are_an_error_and_leave_nothing(tmp_path: Pa
     pins = Pins(file)
     file.mkdir()  # nothing can be put in its place
 
-    with pytest.raises(ConfigError) as caught:
-        pins.changed("mail", [SEND])
+    for _ in range(2):  # nor is it taken for pinned the next time
+        with pytest.raises(ConfigError) as caught:
+            pins.changed("mail", [SEND])
 
-    assert caught.value.code == "config.pins"
-    assert [one.name for one in home.iterdir()] == ["pins.json"]
+        assert caught.value.code == "config.pins"
+        assert [one.name for one in home.iterdir()] == ["pins.json"]
+
+
+@pytest.mark.spec("MCPX-22")
+def test_pins_that_cannot_be_replaced_are_not_kept_in_memory_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError
+
+    pins = Pins(tmp_path / "pins.json")
+    monkeypatch.setattr(pinning.os, "replace", full)
+    for _ in range(2):
+        with pytest.raises(ConfigError):
+            pins.changed("mail", [SEND])
+
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.spec("MCPX-22")
