@@ -153,17 +153,20 @@ def load_sources(policies: str | Path | Sequence[str | Path] | None, verificatio
 
 
 @contextmanager
-def open_sessions(url: str) -> Iterator[SessionStore]:
-    """The sessions at `url`, until the end of the block: `sqlite:////path/to/file`, or `redis://host:port/0`.
+def open_sessions(place: str, *, made: bool = True) -> Iterator[SessionStore]:
+    """The sessions of a store, until the end of the block.
+
+    `place` is the path of a SQLite file, or a URL: `sqlite:////path/to/file`, `postgresql://host/database`,
+    `redis://host:port/0`. `made`: whether a file that is missing is made.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: the store cannot be opened.
     """
-    if url.partition(":")[0] in ("redis", "rediss", "unix"):
+    if place.startswith(("redis://", "rediss://", "unix://")):
         from pipeline.redis_sessions import RedisSessions  # each store brings its client
 
         try:
-            shared = RedisSessions(url)
+            shared = RedisSessions(place)
         except ValueError:
             raise ConfigError("this is no address of a Redis server", hint="write redis://host:port/0") from None
         try:
@@ -172,8 +175,11 @@ def open_sessions(url: str) -> Iterator[SessionStore]:
             shared.close()
     else:
         from pipeline.store.database import Store
+        from pipeline.store.engine import check_is_there
 
-        with Store(url) as store:
+        if not made:
+            check_is_there(place)
+        with Store.named(place, keyless=True) as store:  # sessions put nothing on record
             yield store.sessions()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -92,7 +92,8 @@ FromOrSeen = Annotated[
 KindOrSeen = Annotated[
     Kind | None, typer.Option("--kind", help="Whether FILE is a request or a response; by default told by its shape.")
 ]
-StoreOption = Annotated[str, typer.Option("--store", help="Where sessions are kept: sqlite:////… or redis://….")]
+_STORE_HELP: Final = "Where sessions are kept: a SQLite file, or a URL: sqlite:////…, postgresql://…, redis://…."
+StoreOption = Annotated[str, typer.Option("--store", help=_STORE_HELP)]
 SealKey = Annotated[Path | None, typer.Option("--seal-key", help="A file with the seal key, 64 hexadecimal digits.")]
 Person = Annotated[str, typer.Option("--as", help="Who you are: a subject's id, and not the one who asked.")]
 
@@ -134,9 +135,7 @@ def evaluate(
         Path | None, typer.Option("--bundle-key", metavar="FILE", help="Who has to have signed the policies.")
     ] = None,
     algorithm: AlgorithmOption = Algorithm.RS256,
-    store: Annotated[
-        str | None, typer.Option("--store", help="Where sessions are kept: sqlite:////… or redis://….")
-    ] = None,
+    store: Annotated[str | None, typer.Option("--store", help=_STORE_HELP)] = None,
     session: Annotated[str | None, typer.Option("--session", help="The session's id.")] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Who asks: an id.")] = None,
     seal_key: SealKey = None,

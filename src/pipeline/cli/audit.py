@@ -160,7 +160,8 @@ def _evidence(store: str) -> Iterator[Evidence]:
 
 
 @contextmanager
-def _indexing(store: str) -> Iterator[Store]:
+def looking_through(store: str) -> Iterator[Store]:
+    """A block with a store that is there, to be looked through: no record is put there, so no key is asked for."""
     with reading(store):  # a file that is missing is not made
         pass
     with Store.named(store, keyless=True) as opened:
@@ -169,7 +170,7 @@ def _indexing(store: str) -> Iterator[Store]:
 
 @contextmanager
 def _search(store: str) -> Iterator[Search]:
-    with _indexing(store) as opened:
+    with looking_through(store) as opened:
         search = Search(opened.engine, opened.writer)
         search.catch_up()
         yield search
@@ -185,7 +186,7 @@ def _finding(store: str, text: str, *, at_once: int = _AT_ONCE) -> Iterator[Iter
         return
     from pipeline.review.catalog import Catalog
 
-    with _indexing(store) as opened:
+    with looking_through(store) as opened:
         catalog = Catalog(opened)
         catalog.catch_up()
         yield reversed(catalog.all_of(catalog.select(query)))

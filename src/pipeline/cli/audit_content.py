@@ -16,6 +16,7 @@ import typer
 
 from cmf.security import SubjectExtension
 from pipeline.audit.query import parse
+from pipeline.cli.audit import looking_through
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import opened_store
 from pipeline.display import visible
@@ -45,8 +46,8 @@ def ask(place: str, key: Path | None, record: str, *, person: str, reason: str) 
 
 def asks(place: str) -> None:
     """Print what was asked for and not granted yet."""
-    with one_line_errors(), _contents(place, None) as contents:
-        for one in contents.eyes.asks():
+    with one_line_errors(), looking_through(place) as store:
+        for one in store.contents().eyes.asks():
             typer.echo(visible(f"{one.id}  {_moment(one.at)}  {one.record}  by {one.actor}: {one.reason}"))
 
 
@@ -59,8 +60,8 @@ def grant(place: str, key: Path | None, asked: str, *, person: str, reason: str,
 
 def grants(place: str) -> None:
     """Print the grants that hold."""
-    with one_line_errors(), _contents(place, None) as contents:
-        for one in contents.eyes.grants():
+    with one_line_errors(), looking_through(place) as store:
+        for one in store.contents().eyes.grants():
             scope = [one.record, one.subject and f"subject {one.subject}", one.session and f"session {one.session}"]
             what = ", ".join(part for part in scope if part)
             typer.echo(visible(f"{one.id}  until {_moment(one.expires_at)}  {one.actor}: {what}  by {one.second}"))
@@ -129,7 +130,7 @@ def override(
 
 def overrides(place: str) -> None:
     """Print the overrides that hold."""
-    with one_line_errors(), _store(place, None) as store:
+    with one_line_errors(), looking_through(place) as store:
         for one in store.overrides().read():
             by = f"by {one.actor} and {one.second}"
             typer.echo(visible(f"{one.id}  until {_moment(one.expires_at)}  {one.rule}: {_scope(one)}  {by}"))
@@ -189,8 +190,8 @@ def hold(place: str, key: Path | None, *, person: str, reason: str, subject: str
 
 def holds(place: str) -> None:
     """Print the holds that hold."""
-    with one_line_errors(), _contents(place, None) as contents:
-        for one in contents.holds():
+    with one_line_errors(), looking_through(place) as store:
+        for one in store.contents().holds():
             whose = "everybody" if one.subject is None else one.subject.removeprefix("id:")
             which = "all sessions" if one.session is None else f"session {one.session}"
             typer.echo(visible(f"{one.id}  {_moment(one.at)}  {whose}, {which}  by {one.actor}: {one.reason}"))

@@ -19,7 +19,9 @@ class Needed(StrEnum):
     OFF = "off"
 
 
-Place = Annotated[str, typer.Argument(metavar="STORE", help="The database: a SQLite file, or postgresql://…")]
+Place = Annotated[
+    str, typer.Argument(metavar="STORE", help="The database: a SQLite file, sqlite:////… or postgresql://…")
+]
 KeyFile = Annotated[
     Path | None, typer.Option("--key", metavar="PEM", help="The key that signs; by default beside a SQLite file.")
 ]

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from pipeline.cli.auditing import Place
 from pipeline.cli.replaying import FiguresAs
 
 
@@ -21,7 +22,6 @@ class Conversation(StrEnum):
     AISDK = "aisdk"
 
 
-Place = Annotated[str, typer.Argument(metavar="STORE", help="The database: a SQLite file, or postgresql://…")]
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The conversation's id: sess_….")]
 OutputAs = Annotated[FiguresAs, typer.Option("--format", help="How to write it.")]
 

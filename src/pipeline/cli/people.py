@@ -24,7 +24,6 @@ from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.context import Context
 from pipeline.declassification import ALL_ON_RECORD, declassify
 from pipeline.display import escaped_json, visible
-from pipeline.errors import StoreError
 from pipeline.moments import instant_of
 from pipeline.sessions import SessionStore
 
@@ -109,10 +108,7 @@ def _approvals(store: str, seal_key: Path | None) -> Iterator[Approvals]:
 @contextmanager
 def _opened(store: str) -> Iterator[SessionStore]:
     """The sessions of a store that is there: who decides makes none, as a misspelt name otherwise would."""
-    file = store.removeprefix("sqlite:///")
-    if file != store and not Path(file).exists():
-        raise StoreError("there is no store here", path=file, hint="check the name: what judges makes it")
-    with open_sessions(store) as sessions:
+    with open_sessions(store, made=False) as sessions:
         yield sessions
 
 

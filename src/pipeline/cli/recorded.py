@@ -13,18 +13,19 @@ from pipeline.errors import ConfigError
 from pipeline.replay.file import Entry, find, read_entry
 from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store
-from pipeline.store.engine import is_url
+from pipeline.store.engine import file_of
 from pipeline.store.evidence import StoreEvidence
 
 _SQLITE: Final = b"SQLite format 3\x00"
 
 
 def is_store(place: str) -> bool:
-    """Whether a database is there, a file or a server, and no file of judged inputs."""
-    if is_url(place):
+    """Whether a database is there, a file or a server, and no file of judged inputs; ConfigError: another URL."""
+    file = file_of(place)
+    if file is None:
         return True
     try:
-        with Path(place).open("rb") as opened:
+        with file.open("rb") as opened:
             return opened.read(len(_SQLITE)) == _SQLITE
     except OSError:
         return False

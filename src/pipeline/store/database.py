@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from sqlalchemy.engine import URL
+
 from cmf.identity import Clock
 from pipeline.audit.exporting import EVERY_SECONDS, Exporter, HeadSink
 from pipeline.audit.heads import Signer
@@ -13,7 +15,7 @@ from pipeline.errors import ConfigError
 from pipeline.record import Record
 from pipeline.sessions import wall_clock
 from pipeline.store.contents import ContentRules, Contents
-from pipeline.store.engine import BUSY_SECONDS, is_url, open_engine
+from pipeline.store.engine import BUSY_SECONDS, address_of, open_engine
 from pipeline.store.ledger import Ledger
 from pipeline.store.log import Log
 from pipeline.store.overrides import MAY, StoreOverrides
@@ -35,7 +37,7 @@ class Store:
     """An open database, migrated. Close it once; what waits is finished first.
 
     Args:
-        url: see `open_engine`; `Store.at(path)` for a SQLite file, `Store.named(place)` for what a user names.
+        url: see `open_engine`; or `Store.at(path)` for a SQLite file, `Store.named(place)` for what a user names.
         busy_seconds: how long one transaction waits for another process' (SQLite).
         max_waiting: writes that may wait before StoreBusy. max_batch: writes that share one commit, at most.
         key: the file of the Ed25519 key that signs the heads of the log of records; by default beside the database,
@@ -48,7 +50,7 @@ class Store:
 
     def __init__(
         self,
-        url: str,
+        url: str | URL,
         *,
         busy_seconds: float = BUSY_SECONDS,
         max_waiting: int = MAX_WAITING,
@@ -73,7 +75,7 @@ class Store:
     @classmethod
     def at(cls, file: str | Path, *, key: Path | None = None, heads: HeadSink | None = None) -> Store:
         """The store in a SQLite file, which is made if it is missing."""
-        return cls(f"sqlite:///{Path(file).absolute()}", key=key, heads=heads)
+        return cls(address_of(Path(file)), key=key, heads=heads)
 
     @classmethod
     def named(
@@ -85,9 +87,8 @@ class Store:
         heads: HeadSink | None = None,
         heads_seconds: float = EVERY_SECONDS,
     ) -> Store:
-        """The store at a path, or at `postgresql://…`, which needs a key."""
-        url = str(place) if is_url(place) else f"sqlite:///{Path(place).absolute()}"
-        return cls(url, key=key, keyless=keyless, heads=heads, heads_seconds=heads_seconds)
+        """The store at a path or URL, see `address_of`; a server needs a key."""
+        return cls(address_of(place), key=key, keyless=keyless, heads=heads, heads_seconds=heads_seconds)
 
     def sessions(self, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS) -> SqlSessions:
         """The sessions in it; they live as long as the store."""

@@ -6,6 +6,7 @@ Spec: docs/spec/recorder.md.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,10 +31,29 @@ _AGAIN_SECONDS: Final = 0.01
 _WRITERS: Final = 0x636D66_73746F72  # the number of the lock that writers of a PostgreSQL database hold in turn
 _TOGETHER: Final = (64, 16, 4, 1)  # rows in one statement: few statements, and each soon known to the driver
 _ROOM: Final = "0" * 64 * 1024  # as many bytes as a few records take, with their head and indexes
+_SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*://")  # what a URL begins with, and no path of a file does
+_NAMED_BY: Final = "write a path, sqlite:////path/to/file, or postgresql://host/database"
 _BEGIN: Final = "cmf_begin"  # execution option: how a transaction of SQLite begins
 
 
-def open_engine(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
+def address_of(place: str | Path) -> URL:
+    """The address of a database as its user names it: by a URL, or by the path of a SQLite file.
+
+    Raises:
+        ConfigError: a URL of another kind.
+    """
+    if isinstance(place, str) and _SCHEME.match(place):
+        return _target(place)
+    return URL.create("sqlite", database=str(Path(place).absolute()))
+
+
+def file_of(place: str | Path) -> Path | None:
+    """The SQLite file that a user names by its path or URL; None where it is a server. ConfigError as `address_of`."""
+    target = address_of(place)
+    return None if _is_shared(target) else Path(str(target.database))
+
+
+def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
     """An engine on a database that is migrated and ready; a missing SQLite file is made, readable by its owner alone.
 
     Args:
@@ -78,24 +98,28 @@ def _shared(target: URL, busy_seconds: float, *, more: str = "") -> Engine:
 def open_to_read(place: str | Path) -> Engine:
     """An engine that cannot write: nothing of the database, or beside it, is changed by who only looks.
 
-    `place` is a SQLite file, or `postgresql://…`.
+    `place` is a path or URL, as `address_of` takes it.
 
     Raises:
-        StoreError: there is no such database, or it has another schema than this code knows (`store.other-schema`).
+        ConfigError: a URL of another kind. StoreError: there is no such database, or it has another schema than this
+            code knows (`store.other-schema`).
     """
-    if is_url(place):
-        engine = _shared(_target(str(place)), BUSY_SECONDS, more=" -c default_transaction_read_only=on")
+    file = file_of(place)
+    if file is None:
+        engine = _shared(address_of(place), BUSY_SECONDS, more=" -c default_transaction_read_only=on")
     else:
-        if not Path(place).exists():
-            raise StoreError("there is no store here", path=str(place), hint="check the name: what records makes it")
-        absolute = quote(str(Path(place).absolute()))
-        to_read = f"sqlite:///file:{absolute}?mode=ro&uri=true"
+        check_is_there(place)
+        absolute = quote(str(file.absolute()))
+        to_read = URL.create("sqlite", database=f"file:{absolute}", query={"mode": "ro", "uri": "true"})
         engine = sqlalchemy.create_engine(to_read, connect_args={"timeout": BUSY_SECONDS})
     try:
         with engine.connect() as connection:
             found = _revision(connection)
     except SQLAlchemyError as error:
-        raise unavailable("the store cannot be opened", error, _named(engine.url, str(place))) from error
+        raise unavailable("the store cannot be opened", error, _named(engine.url, str(file))) from error
+    if found is None:
+        hint = "check the name; what an older version made is brought up to date by what records there"
+        raise StoreError("there is no store in this database", path=_named(engine.url, str(file)), hint=hint)
     if found != SCHEMA:
         both = f"the store has schema {found}, this code knows {SCHEMA}"
         raise StoreError(
@@ -104,9 +128,15 @@ def open_to_read(place: str | Path) -> Engine:
     return engine
 
 
-def is_url(place: str | Path) -> bool:
-    """Whether this names a server, and no file."""
-    return isinstance(place, str) and place.startswith(("postgresql://", "postgresql+psycopg://"))
+def check_is_there(place: str | Path) -> None:
+    """Return where the store is a server, or a file that is there: who only looks makes none under a misspelt name.
+
+    Raises:
+        ConfigError: a URL of another kind. StoreError: there is no such file.
+    """
+    file = file_of(place)
+    if file is not None and not file.exists():
+        raise StoreError("there is no store here", path=str(place), hint="check the name: what records makes it")
 
 
 def _named(target: URL, file: str | None = None) -> str:
@@ -118,17 +148,17 @@ def _is_shared(target: URL) -> bool:
     return target.get_backend_name() == "postgresql"
 
 
-def _target(url: str) -> URL:
+def _target(url: str | URL) -> URL:
     try:
         target = make_url(url)
     except ArgumentError:
-        raise ConfigError("this is no database URL", hint="write sqlite:////path/to/file") from None
+        raise ConfigError("this is no database URL", hint=_NAMED_BY) from None
     if target.drivername in ("postgresql", "postgresql+psycopg"):
         if not target.database:
             raise ConfigError("the store needs a database", hint="write postgresql://host/database")
         return target.set(drivername="postgresql+psycopg")
     if target.get_backend_name() != "sqlite":
-        raise ConfigError("the store is SQLite or PostgreSQL", hint="write sqlite:////path/to/file")
+        raise ConfigError("the store is SQLite or PostgreSQL", hint=_NAMED_BY)
     if target.database in (None, "", ":memory:"):
         raise ConfigError("the store needs a file", hint="sessions that may be lost are `MemorySessions`")
     return target

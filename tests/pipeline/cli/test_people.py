@@ -95,6 +95,27 @@ def test_a_store_that_is_not_there_is_said_and_none_is_made(store: str, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.spec("CLI-24")
+def test_every_command_takes_a_store_by_its_path_and_by_its_url(database: Store, tmp_path: Path) -> None:
+    url = database.engine.url.render_as_string(hide_password=False)
+    file = tmp_path / "odd name?#%20é.sqlite3"
+    places = [url]
+    if database.engine.dialect.name == "sqlite":
+        places = [url, str(file)]
+        Store.at(file).close()
+
+    for place in places:
+        for command in ("verify", "holds", "overrides"):
+            done = cmf("audit", command, place)
+            assert done.exit_code == 0, (done.output, command)
+        assert cmf("ledger", "list", place).exit_code == cmf("approvals", "list", "--store", place).exit_code == 0
+        refuses(cmf("case", "from-record", "dec_1", "--records", place), 2, "--by and --reason")
+    assert {one.name for one in tmp_path.iterdir() if one.name.startswith("odd")} <= {file.name}
+
+    for command in (["audit", "tail"], ["ledger", "list"], ["approvals", "list", "--store"]):
+        refuses(cmf(*command, "mysql://host/x"), 2, "config.invalid", "write a path")
+
+
 @pytest.mark.spec("CLI-21")
 @pytest.mark.spec("CLI-23")
 def test_nobody_approves_their_own_and_nobody_twice(judge: Run, store: str) -> None:

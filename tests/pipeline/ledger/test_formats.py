@@ -140,8 +140,7 @@ def test_each_conversation_is_told_by_its_cost_and_its_calls(database: Store, tm
     busy, dear = ledger.open("id:ann", "busy"), ledger.open("id:bob", "dear")
     added(ledger, busy, call("a"), call("b"), call("c"), result("a", failed=True), result("b", failed=True))
     added(ledger, dear, used("anthropic:claude", 2), used("other:model", 1))
-    url = database.engine.url.render_as_string(hide_password=False)
-    place = str(tmp_path / "store.sqlite3") if url.startswith("sqlite") else url
+    place = database.engine.url.render_as_string(hide_password=False)
 
     told = [
         json.loads(line) for line in cmf("tally", place, "--prices", prices, "--format", "json").stdout.splitlines()
