@@ -41,14 +41,15 @@ class Postgres:
             open_engine(self.url(self._template)).dispose()
         return self.url(self.empty(self._template))
 
-    def empty(self, template: str = "template1") -> str:
-        """The name of a new database: empty, or a copy."""
+    def empty(self, template: str = "template0") -> str:
+        """The name of a new database: empty, or a copy. Its order of texts is a language's, as most servers have it."""
         name = f"t{ULID()}".lower()
         engine = sqlalchemy.create_engine(
             self.url().replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
         )
         with engine.connect() as connection:
-            connection.exec_driver_sql(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+            of_language = "LOCALE_PROVIDER icu ICU_LOCALE 'en'"
+            connection.exec_driver_sql(f'CREATE DATABASE "{name}" TEMPLATE "{template}" {of_language}')
         engine.dispose()
         return name
 

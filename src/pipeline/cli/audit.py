@@ -26,7 +26,7 @@ from pipeline.errors import AuditError, StoreError
 from pipeline.moments import instant_of, micros
 from pipeline.sessions import wall_clock
 from pipeline.store.database import Store
-from pipeline.store.engine import open_to_read
+from pipeline.store.engine import check_is_store, open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, newest, rows_after
 from pipeline.store.policies import kept_policies
@@ -162,8 +162,7 @@ def _evidence(store: str) -> Iterator[Evidence]:
 @contextmanager
 def looking_through(store: str) -> Iterator[Store]:
     """A block with a store that is there, to be looked through: no record is put there, so no key is asked for."""
-    with reading(store):  # a file that is missing is not made
-        pass
+    check_is_store(store)
     with Store.named(store, keyless=True) as opened:
         yield opened
 

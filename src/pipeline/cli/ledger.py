@@ -20,7 +20,7 @@ from pipeline.ledger.costs import Cost, cost_of
 from pipeline.ledger.formats import read_conversation, write_conversation
 from pipeline.moments import instant_of
 from pipeline.store.database import Store
-from pipeline.store.engine import open_to_read
+from pipeline.store.engine import check_is_store
 from pipeline.store.ledger import Ledger
 from pipeline.store.tallies import tallies
 
@@ -125,7 +125,7 @@ def _cost_shown(cost: Cost) -> dict[str, Any]:
 @contextmanager
 def _opened(store: str) -> Iterator[Ledger]:
     with one_line_errors():
-        open_to_read(store).dispose()  # a file that is missing is not made
+        check_is_store(store)
         with Store.named(store, keyless=True) as opened:
             yield opened.ledger()
 

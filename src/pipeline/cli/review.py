@@ -16,7 +16,7 @@ from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.site import Site
 from pipeline.review.web import build_site
 from pipeline.store.database import Store
-from pipeline.store.engine import open_to_read
+from pipeline.store.engine import check_is_store
 
 MIN_SECRET = 16
 
@@ -40,7 +40,7 @@ def run(
     if (person is None) == (proxy_secret is None):
         fail("say who you are with --as NAME, or who the proxy is with --proxy-secret FILE", Exit.USAGE)
     with one_line_errors():
-        open_to_read(store).dispose()  # a file that is missing is not made
+        check_is_store(store)
         opens = None if seal_key is None else read_seal_key(seal_key)
         trusted = [PublicKey.at(file) for file in keys] or None
         secret = "" if proxy_secret is None else _secret(proxy_secret)

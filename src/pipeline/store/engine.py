@@ -24,7 +24,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from pipeline.errors import ConfigError, StoreError
 from pipeline.store.tables import METADATA
 
-SCHEMA: Final = "0006"  # the newest migration; a test compares it with the folder
+SCHEMA: Final = "0007"  # the newest migration; a test compares it with the folder
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
 _AGAIN_SECONDS: Final = 0.01
@@ -104,6 +104,26 @@ def open_to_read(place: str | Path) -> Engine:
         ConfigError: a URL of another kind. StoreError: there is no such database, or it has another schema than this
             code knows (`store.other-schema`).
     """
+    engine, found = _looked_into(place)
+    if found != SCHEMA:
+        newer = found > SCHEMA
+        hint = "use the version that wrote it" if newer else "`cmf ledger list` brings it up to this one"
+        both = f"the store has schema {found}, this code knows {SCHEMA}"
+        raise StoreError(both, path=str(place), code="store.other-schema", hint=hint)
+    return engine
+
+
+def check_is_store(place: str | Path) -> None:
+    """Return where there is a store, of this schema or another; nothing is made, and nothing migrated, by mistake.
+
+    Raises:
+        ConfigError: a URL of another kind. StoreError: there is none, or it cannot be read.
+    """
+    _looked_into(place)[0].dispose()
+
+
+def _looked_into(place: str | Path) -> tuple[Engine, str]:
+    """An engine that cannot write, and the schema of the store that it found."""
     file = file_of(place)
     if file is None:
         engine = _shared(address_of(place), BUSY_SECONDS, more=" -c default_transaction_read_only=on")
@@ -120,12 +140,7 @@ def open_to_read(place: str | Path) -> Engine:
     if found is None:
         hint = "check the name; what an older version made is brought up to date by what records there"
         raise StoreError("there is no store in this database", path=_named(engine.url, str(file)), hint=hint)
-    if found != SCHEMA:
-        both = f"the store has schema {found}, this code knows {SCHEMA}"
-        raise StoreError(
-            both, code="store.other-schema", hint="use the version that wrote it, or open it with this one"
-        )
-    return engine
+    return engine, found
 
 
 def check_is_there(place: str | Path) -> None:

@@ -28,8 +28,16 @@ METADATA: Final = MetaData()
 _SEQUENCE: Final = BigInteger().with_variant(Integer, "sqlite")
 
 
+# Compared by its beginning, or in an order that is told: bytewise on every database, as SQLite has it.
+_BYTEWISE: Final = Text().with_variant(Text(collation="C"), "postgresql")
+
+
 def _text(name: str, *, nullable: bool = False) -> Column[str]:
     return Column(name, Text, nullable=nullable)
+
+
+def _word(name: str, *, nullable: bool = False) -> Column[str]:
+    return Column(name, _BYTEWISE, nullable=nullable)
 
 
 def _moment(name: str, *, nullable: bool = False) -> Column[int]:
@@ -168,14 +176,14 @@ RECORDS: Final = Table(
     "records",
     METADATA,
     Column("seq", _SEQUENCE, primary_key=True, autoincrement=True),
-    Column("id", Text, nullable=False, unique=True),
-    _text("kind"),
+    Column("id", _BYTEWISE, nullable=False, unique=True),
+    _word("kind"),
     _moment("at"),
-    _text("subject"),
-    _text("session", nullable=True),
-    _text("verdict"),
-    _text("action"),
-    _text("revision"),
+    _word("subject"),
+    _word("session", nullable=True),
+    _word("verdict"),
+    _word("action"),
+    _word("revision"),
     Column("body", LargeBinary, nullable=True),  # absent where it was erased; the digest stays [AUD-40]
     _text("digest"),
     _text("log", nullable=True),  # absent in what was kept before there was a log
@@ -213,8 +221,8 @@ RECORD_FACTS: Final = Table(
     "record_facts",
     METADATA,
     Column("seq", BigInteger, nullable=False),
-    _text("name"),
-    _text("value"),
+    _word("name"),
+    _word("value"),
     PrimaryKeyConstraint("seq", "name", "value"),
     Index("record_facts_value", "name", "value", "seq"),
 )

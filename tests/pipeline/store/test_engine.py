@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ import sqlalchemy
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from tests.pipeline.postgres_server import Postgres
 from tests.pipeline.run_records import made_record
+from typer.testing import CliRunner
 
+from pipeline.cli.commands import app
 from pipeline.errors import ConfigError, StoreError
-from pipeline.store.engine import MIGRATIONS, SCHEMA, insert_rows, open_engine, upgrade
+from pipeline.store.engine import MIGRATIONS, SCHEMA, insert_rows, open_engine, open_to_read, upgrade
 from pipeline.store.records import row_of
 from pipeline.store.tables import METADATA, RECORDS
 
@@ -102,6 +106,49 @@ def test_an_empty_database_and_the_oldest_one_become_what_the_code_describes(tmp
 
 
 @pytest.mark.spec("REC-13")
+def test_a_server_has_the_same_tables_whether_they_are_made_or_migrated(postgres: Postgres) -> None:
+    made, migrated, of_0006 = (postgres.url(postgres.empty()) for _ in range(3))
+    for place, first in ((migrated, "0001"), (of_0006, "0006")):
+        older = sqlalchemy.create_engine(place.replace("postgresql:", "postgresql+psycopg:"))
+        with older.begin() as connection:
+            upgrade(connection, first)
+            if place == of_0006:  # as a database was that began with that version: without the order of bytes
+                connection.exec_driver_sql('ALTER TABLE records ALTER COLUMN subject TYPE text COLLATE "default"')
+        older.dispose()
+
+    first, *others = (_catalogue(place) for place in (made, migrated, of_0006))
+
+    assert others == [first, first]
+    assert any(one.startswith("records.subject text C ") for one in first)
+
+
+@pytest.mark.spec("CLI-24")
+def test_an_older_store_is_brought_up_to_date_by_what_may_write_there_and_another_database_by_nothing(
+    tmp_path: Path,
+) -> None:
+    older, foreign = tmp_path / "older.sqlite3", tmp_path / "foreign.sqlite3"
+    for file, made in ((older, "0006"), (foreign, None)):
+        engine = sqlalchemy.create_engine(url(file))
+        with engine.begin() as connection:
+            if made:
+                upgrade(connection, made)
+            else:
+                connection.exec_driver_sql("CREATE TABLE theirs (a)")
+        engine.dispose()
+
+    with pytest.raises(StoreError, match="schema 0006") as refused:
+        open_to_read(older)
+    assert (refused.value.code, refused.value.path) == ("store.other-schema", str(older))
+    assert CliRunner().invoke(app, [*(refused.value.hint or "").split("`")[1].split()[1:], str(older)]).exit_code == 0
+    open_to_read(older).dispose()
+
+    done = CliRunner().invoke(app, ["ledger", "list", str(foreign)])
+    assert (done.exit_code, "no store in this database" in done.stderr) == (5, True)
+    with closing(sqlite3.connect(foreign)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
+
+
+@pytest.mark.spec("REC-13")
 def test_the_newest_migration_is_the_one_that_the_code_knows() -> None:
     assert ScriptDirectory(str(MIGRATIONS)).get_current_head() == SCHEMA
 
@@ -147,6 +194,23 @@ def _shapes(engine: sqlalchemy.Engine) -> dict[str, object]:
         )
         for table in METADATA.tables
     }
+
+
+def _catalogue(place: str) -> set[str]:
+    """All that a server says of our tables once they were opened: columns, constraints, indexes, sequences, by name."""
+    engine = open_engine(place)
+    asked = (
+        "SELECT concat_ws(' ', table_name || '.' || column_name, data_type, collation_name, is_nullable,"
+        " column_default, ordinal_position) FROM information_schema.columns WHERE table_schema = 'public'",
+        "SELECT concat_ws(' ', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM pg_constraint"
+        " WHERE connamespace = 'public'::regnamespace",
+        "SELECT indexname || ' ' || indexdef FROM pg_indexes WHERE schemaname = 'public'",
+        "SELECT sequencename FROM pg_sequences",
+    )
+    with engine.connect() as connection:
+        said = {str(one) for words in asked for one in connection.exec_driver_sql(words).scalars()}
+    engine.dispose()
+    return said
 
 
 def _described(directory: Path) -> dict[str, object]:
