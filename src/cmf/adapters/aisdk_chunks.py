@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cmf.adapters.aisdk_fold import DONE, hashable, open_key
+from cmf.adapters.aisdk_fold import DONE, Fold, hashable, open_key
 from cmf.adapters.base import WireEvent
+from cmf.adapters.fields import object_in
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.frozen import same_json
 
 _SPOKEN: Final = ("text", "reasoning")
 
@@ -19,7 +21,8 @@ def chunks(
 
     Args:
         body: the UI message, or `{"error": …}`.
-        notes: what the fold had listed beside it: errors and chunks that no message holds are sent again.
+        notes: what the fold had listed beside it: errors, chunks that no message holds, and those of parts that hold
+            less than was said are sent again.
         finish_reason: the wire's word for why the model stopped.
         whole: the answer came to its end, so that `finish` and `[DONE]` may be said.
     """
@@ -43,14 +46,22 @@ def _chunks(body: Mapping[str, Any], notes: Mapping[str, Any]) -> Iterator[dict[
         start["messageMetadata"] = body["metadata"]
     yield start
     stepping = False
-    for part in parts:
+    told = object_in(notes, "told")
+    unended: set[Any] = set()  # kinds of text that are still open
+    for at, part in enumerate(parts):
         if part.get("type") == "step-start":
             if stepping:
                 yield {"type": "finish-step"}
             stepping = True
             yield {"type": "start-step"}
+        elif as_told := _as_told(part, told.get(str(at))):
+            if part.get("type") in unended:
+                yield {"type": "finish-step"}  # what it goes on with is open no more
+            yield from as_told
         else:
             yield from _part(part)
+        if part.get("state") == "streaming":
+            unended.add(part.get("type"))
     for name in ("chunks", "errors"):
         listed = notes.get(name)
         yield from (dict(chunk) for chunk in (listed if isinstance(listed, list) else ()) if isinstance(chunk, dict))
@@ -58,6 +69,20 @@ def _chunks(body: Mapping[str, Any], notes: Mapping[str, Any]) -> Iterator[dict[
         yield {"type": "finish-step"}
     if isinstance(notes.get("abort"), dict):
         yield dict(notes["abort"])
+
+
+def _as_told(part: Mapping[str, Any], told: Any) -> list[dict[str, Any]]:
+    """The chunks that a part came in, with its text in the first delta; none where they no longer make this part."""
+    chunks: list[dict[str, Any]] = []
+    text = part.get("text")
+    for chunk in told if isinstance(told, list) else ():
+        chunks.append(dict(chunk) if isinstance(chunk, dict) else {})
+        if chunks[-1].get("type") in ("text-delta", "reasoning-delta"):
+            chunks[-1]["delta"], text = text, ""
+    growing = Fold()
+    for chunk in chunks:
+        growing.add(chunk)
+    return chunks if same_json(growing.body["parts"], [part]) else []
 
 
 def _part(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -2,13 +2,13 @@
 
 The fold builds what the SDK's own client would hold at the end. What such a client forgets or never keeps (an error, a
 superseded input, a transient chunk, a delta without its start) is listed under `cmf_stream`, which ends in the
-response's `extra`: nothing of a stream goes by unseen.
+response's `extra`: nothing of a stream goes by unseen. A part that holds less than its chunks said is there with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from cmf.adapters.base import WireEvent
 from cmf.codec import dumps, loads_object
@@ -27,6 +27,9 @@ _OWN_KEYS: Final = frozenset(
         "approved", "reason", "title", "toolMetadata", "preliminary",
     }
 )  # fmt: skip
+_Heard: TypeAlias = dict[str, Any] | None  # what a chunk went into: a part, the message, or nothing
+_DELTAS: Final = ("text-delta", "reasoning-delta", "tool-input-delta")
+_MARKS: Final = ("text-start", "text-end", "reasoning-end")
 
 
 class Fold:
@@ -39,7 +42,8 @@ class Fold:
         self._unused: dict[tuple[str, Any], dict[str, Any]] = {}
         self._tools: dict[Any, dict[str, Any]] = {}
         self._inputs: dict[Any, str] = {}
-        self._seen: list[dict[str, Any]] = []
+        self._told: dict[int, list[dict[str, Any]]] = {}  # by identity of the part: the chunks that made it
+        self._odd: set[int] = set()  # the parts whose chunks said more
         self._finished = self._started = False
 
     # -- chunk by chunk -----------------------------------------------------------------------------------------------
@@ -60,13 +64,29 @@ class Fold:
             self._copy(data, kind)
         elif handler is None:
             self._note("chunks", data)
-        elif not handler(self, data):
+        elif (part := handler(self, data)) is None:
             self._note("dropped", data)
-        elif kind not in ("text-delta", "reasoning-delta", "tool-input-delta"):
-            self._seen.append(data)
+        else:
+            self._remember(part, data, str(kind))
 
     def _note(self, name: str, chunk: Any) -> None:
         self.notes.setdefault(name, []).append(chunk)
+
+    def _remember(self, part: dict[str, Any], chunk: dict[str, Any], kind: str) -> None:
+        """Keep a chunk beside what it made; of a run of deltas one, and of text none that the part itself holds."""
+        told = self._told.setdefault(id(part), [])
+        last = told[-1] if told else {}
+        if kind in ("text-delta", "reasoning-delta"):
+            chunk = {key: item for key, item in chunk.items() if key != "delta"}
+            if chunk == last:
+                return
+        elif kind == "tool-input-delta":
+            text = chunk["inputTextDelta"]
+            if {**last, "inputTextDelta": text} == chunk:
+                last["inputTextDelta"].append(text)
+                return
+            chunk = {**chunk, "inputTextDelta": [text]}
+        told.append(chunk)
 
     def _copy(self, chunk: dict[str, Any], kind: str) -> None:
         """A chunk that is a part as it stands; a later one of the same id takes its place."""
@@ -76,55 +96,56 @@ class Fold:
         parts = self.body["parts"]
         same = [at for at, part in enumerate(parts) if part["type"] == kind and _same_id(part, chunk)]
         if kind.startswith("data-") and same:
-            self._note("superseded", parts[same[0]])
-            parts[same[0]] = chunk
+            old, parts[same[0]] = parts[same[0]], chunk
+            self._told[id(chunk)] = [*self._told.get(id(old), [old]), chunk]
+            self._odd.add(id(chunk))
         else:
             parts.append(chunk)
 
-    def start(self, chunk: dict[str, Any]) -> bool:
+    def start(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The message begins: its id, its metadata."""
         self._started = True
         if "messageId" in chunk:
             self.body["id"] = chunk["messageId"]
         return self.metadata(chunk)
 
-    def metadata(self, chunk: dict[str, Any]) -> bool:
+    def metadata(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """Metadata is merged, object by object."""
         found = chunk.get("messageMetadata")
         if found is not None:
             self.body["metadata"] = _merged(self.body.get("metadata"), found)
-        return True
+        return self.body
 
-    def finish(self, chunk: dict[str, Any]) -> bool:
+    def finish(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The answer is whole."""
         self._finished = True
         if "finishReason" in chunk:
             self.notes["finishReason"] = chunk["finishReason"]
         return self.metadata(chunk)
 
-    def begin_step(self, _: dict[str, Any]) -> bool:
+    def begin_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """Another call of the model begins."""
         self.body["parts"].append({"type": "step-start"})
-        return True
+        return self.body
 
-    def end_step(self, _: dict[str, Any]) -> bool:
+    def end_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """What is still open is closed for good."""
         self._open.clear()
-        return True
+        return self.body
 
-    def fail(self, chunk: dict[str, Any]) -> bool:
+    def fail(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The server's error; the client is told, the message does not hold it."""
         self._note("errors", chunk)
-        return True
+        return self.body
 
-    def abort(self, chunk: dict[str, Any]) -> bool:
+    def abort(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The user stopped it."""
         self.notes["abort"] = chunk
-        return True
+        return self.body
 
     # -- text and reasoning -------------------------------------------------------------------------------------------
 
-    def open(self, chunk: dict[str, Any]) -> bool:
+    def open(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """A text or reasoning part begins."""
         kind = str(chunk["type"]).removesuffix("-start")
         part: dict[str, Any] = {"type": kind}
@@ -134,83 +155,80 @@ class Fold:
         key = (kind, hashable(chunk.get("id")))
         self.body["parts"].append(part)
         self._open[key] = part
-        self._unused[key] = chunk
+        self._unused[key] = part
         _take(part, "providerMetadata", chunk)
-        return True
+        return part
 
-    def extend(self, chunk: dict[str, Any]) -> bool:
+    def extend(self, chunk: dict[str, Any]) -> _Heard:
         """Some more of it."""
         if not isinstance(chunk.get("delta"), str):
-            return False
+            return None
         part = self._spoken(chunk, "-delta") or self._begun(chunk)
         part["text"] += chunk["delta"]
         if chunk.keys() - {"type", "id", "delta", "providerMetadata"}:
-            self._note("superseded", chunk)
+            self._odd.add(id(part))
         self._replaced(part, chunk)
-        return True
+        return part
 
-    def close(self, chunk: dict[str, Any]) -> bool:
+    def close(self, chunk: dict[str, Any]) -> _Heard:
         """It is whole."""
         part = self._spoken(chunk, "-end")
-        if part is None:
-            return False
-        part["state"] = "done"
-        self._replaced(part, chunk)
-        self._open = {key: one for key, one in self._open.items() if one is not part}
-        return True
+        if part is not None:
+            part["state"] = "done"
+            self._replaced(part, chunk)
+            self._open = {key: one for key, one in self._open.items() if one is not part}
+        return part
 
-    def _spoken(self, chunk: dict[str, Any], suffix: str) -> dict[str, Any] | None:
+    def _spoken(self, chunk: dict[str, Any], suffix: str) -> _Heard:
         """The part that the chunk goes on with; one with a strange id is kept to be seen."""
-        key = open_key(self._open, str(chunk["type"]).removesuffix(suffix), chunk.get("id"))
-        if key is None:
+        if (key := open_key(self._open, str(chunk["type"]).removesuffix(suffix), chunk.get("id"))) is None:
             return None
+        part = self._open[key]
         if key[1] == hashable(chunk.get("id")):
             self._unused.pop(key, None)
         else:
-            self._note("superseded", {"id": chunk.get("id")})
-        return self._open[key]
+            self._odd.add(id(part))
+        return part
 
     def _begun(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The part of a delta that nothing began, as in a stream that is resumed."""
-        own = {"id": chunk["id"]} if "id" in chunk else {}
         kind = str(chunk["type"]).removesuffix("-delta")
-        self.open({"type": f"{kind}-start", **own})
+        part = self.open({**chunk, "type": f"{kind}-start"})
         del self._unused[kind, hashable(chunk.get("id"))]
-        if own:
-            self._note("superseded", own)
-        part: dict[str, Any] = self.body["parts"][-1]
+        self._odd.add(id(part))
         return part
 
     def _replaced(self, part: dict[str, Any], chunk: dict[str, Any]) -> None:
         old, new = part.get("providerMetadata"), chunk.get("providerMetadata")
         if old is not None and new is not None and not same_json(old, new):
-            self._note("superseded", {"providerMetadata": old})
+            self._odd.add(id(part))
         _take(part, "providerMetadata", chunk)
 
     # -- tools --------------------------------------------------------------------------------------------------------
 
-    def tool_start(self, chunk: dict[str, Any]) -> bool:
+    def tool_start(self, chunk: dict[str, Any]) -> _Heard:
         """A call begins; its input is still to come."""
         return self._tool(chunk, state="input-streaming", input=None)
 
-    def tool_delta(self, chunk: dict[str, Any]) -> bool:
+    def tool_delta(self, chunk: dict[str, Any]) -> _Heard:
         """Some of a call's input, as text of JSON."""
         call_id, text = chunk.get("toolCallId"), chunk.get("inputTextDelta")
-        if not isinstance(call_id, str) or call_id not in self._tools or not isinstance(text, str):
-            return False
+        part = self._tools.get(call_id) if isinstance(call_id, str) else None
+        if part is None or not isinstance(text, str):
+            return None
         self._inputs[call_id] = self._inputs.get(call_id, "") + text
         if chunk.keys() - {"type", "toolCallId", "inputTextDelta"}:
-            self._note("superseded", chunk)
-        return True
+            self._odd.add(id(part))
+        return part
 
-    def tool_input(self, chunk: dict[str, Any]) -> bool:
+    def tool_input(self, chunk: dict[str, Any]) -> _Heard:
         """The whole input of a call."""
         if "input" not in chunk:
-            return False
+            return None
         self._compare_input(chunk)
         return self._tool(chunk, state="input-available", input=chunk["input"])
 
-    def tool_input_error(self, chunk: dict[str, Any]) -> bool:
+    def tool_input_error(self, chunk: dict[str, Any]) -> _Heard:
         """An input that the call's schema refuses."""
         self._compare_input(chunk)
         part = self._tools.get(hashable(chunk.get("toolCallId")))
@@ -220,85 +238,80 @@ class Fold:
 
     def _compare_input(self, chunk: dict[str, Any]) -> None:
         """The deltas are another spelling of the input; where they are not, they are kept to be seen."""
-        text = self._inputs.pop(hashable(chunk.get("toolCallId")), None)
-        given = chunk.get("input")
+        call_id, given = hashable(chunk.get("toolCallId")), chunk.get("input")
+        text = self._inputs.pop(call_id, None)
         if text is None or text == given:
             return
         spelt = loads_object(text)
         if not (spelt is not None and same_json(spelt, given)) and not (text == "" and given == {}):
-            self._note("superseded", {"inputText": text})
+            self._odd.add(id(self._tools[call_id]))
 
-    def tool_output(self, chunk: dict[str, Any]) -> bool:
+    def tool_output(self, chunk: dict[str, Any]) -> _Heard:
         """What the tool returned; of several outputs the last is final."""
-        if "output" not in chunk:
-            return False
-        part = self._answered(chunk)
+        part = self._answered(chunk) if "output" in chunk else None
         if part is None:
-            return False
+            return None
         if "output" in part and not same_json(part["output"], chunk["output"]):
-            self._note("superseded", {"output": part["output"]})
+            self._odd.add(id(part))
         given = {"input": part.get("input")}
         return self._tool(
             chunk, state="output-available", output=chunk["output"], preliminary=chunk.get("preliminary"), **given
         )
 
-    def tool_output_error(self, chunk: dict[str, Any]) -> bool:
+    def tool_output_error(self, chunk: dict[str, Any]) -> _Heard:
         """The tool failed."""
         part = self._answered(chunk)
         if part is None:
-            return False
+            return None
         given = {"input": part.get("input"), "rawInput": part.get("rawInput")}
         return self._tool(chunk, state="output-error", errorText=chunk.get("errorText"), **given)
 
-    def tool_denied(self, chunk: dict[str, Any]) -> bool:
+    def tool_denied(self, chunk: dict[str, Any]) -> _Heard:
         """The user did not let it run."""
         part = self._answered(chunk)
-        if part is None:
-            return False
-        part["state"] = "output-denied"
-        return True
+        if part is not None:
+            part["state"] = "output-denied"
+        return part
 
-    def approval_asked(self, chunk: dict[str, Any]) -> bool:
+    def approval_asked(self, chunk: dict[str, Any]) -> _Heard:
         """The user is asked whether it may run."""
         part = self._tools.get(hashable(chunk.get("toolCallId")))
         if part is None or "approvalId" not in chunk:
-            return False
+            return None
         rest = {key: item for key, item in chunk.items() if key not in ("type", "toolCallId", "approvalId")}
         part["state"] = "approval-requested"
         part["approval"] = {"id": chunk["approvalId"], **rest}
-        return True
+        return part
 
-    def approval_given(self, chunk: dict[str, Any]) -> bool:
+    def approval_given(self, chunk: dict[str, Any]) -> _Heard:
         """The user has answered."""
         for part in self._tools.values():
             approval = part.get("approval")
             if isinstance(approval, dict) and approval.get("id") == chunk.get("approvalId"):
                 part["state"] = "approval-responded"
                 approval |= {key: item for key, item in chunk.items() if key not in ("type", "approvalId")}
-                return True
-        return False
+                return part
+        return None
 
-    def _answered(self, chunk: dict[str, Any]) -> dict[str, Any] | None:
+    def _answered(self, chunk: dict[str, Any]) -> _Heard:
         """The part of the call that is answered; one without a name where the call is in an earlier message."""
         call_id = chunk.get("toolCallId")
         if not isinstance(call_id, str):
             return None
         part = self._tools.get(call_id)
         if part is None:
-            part = {"type": "dynamic-tool", "toolName": "", "toolCallId": call_id}
-            self._tools[call_id] = part
+            part = self._tools[call_id] = {"type": "dynamic-tool", "toolName": "", "toolCallId": call_id}
             self.body["parts"].append(part)
         return part
 
-    def _tool(self, chunk: dict[str, Any], *, dynamic: bool | None = None, state: str, **fields: Any) -> bool:
-        call_id = chunk.get("toolCallId")
+    def _tool(self, chunk: dict[str, Any], *, dynamic: bool | None = None, state: str, **fields: Any) -> _Heard:
+        call_id, name = chunk.get("toolCallId"), chunk.get("toolName")
         if not isinstance(call_id, str):
-            return False
+            return None
         part = self._tools.get(call_id)
         if part is None:
-            name = chunk.get("toolName")
             if not isinstance(name, str):
-                return False
+                return None
             if dynamic if dynamic is not None else chunk.get("dynamic") is True:
                 part = {"type": "dynamic-tool", "toolName": name, "toolCallId": call_id}
             else:
@@ -316,17 +329,17 @@ class Fold:
             _take(part, key, chunk)
         answered = state in ("output-available", "output-error")
         _take(part, "resultProviderMetadata" if answered else "callProviderMetadata", chunk, "providerMetadata")
-        return True
+        return part
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def whole(self) -> dict[str, Any]:
         """The body: a UI message, or `{"error": …}` for a stream that is nothing but an error."""
-        for call_id, text in self._inputs.items():
-            self._note("superseded", {"toolCallId": call_id, "inputText": text})
-        for chunk in self._unused.values():
-            self._note("superseded", chunk)
-        self._note_lost()
+        self._odd |= {id(part) for part in (*self._unused.values(), *(self._tools[name] for name in self._inputs))}
+        self._find_lost()
+        told = {str(at): self._history(part) for at, part in enumerate(self.body["parts"]) if id(part) in self._odd}
+        if told:
+            self.notes["told"] = told
         errors = self.notes.get("errors")
         body = self.body
         if errors and not body["parts"] and not self._started and isinstance(errors[0].get("errorText"), str):
@@ -337,22 +350,27 @@ class Fold:
             body[PARTIAL] = True
         return body
 
-    def _note_lost(self) -> None:
-        """List the chunks with text that neither the message nor the notes hold any more."""
-        if not self._seen:
-            return
-        kept = set(_strings(self.body)) | set(_strings(self.notes))
-        names = {part["type"].removeprefix("tool-") for part in self.body["parts"]}
-        ids = {key[1] for key in self._all_ids()}
-        for chunk in self._seen:
-            texts = {text for text in _strings(chunk) if text not in _OWN_KEYS} - {chunk["type"]} - kept - names - ids
-            if texts:
+    def _find_lost(self) -> None:
+        """Find the chunks with text that neither the message nor the notes hold any more."""
+        kept = {*_strings(self.body), *_strings(self.notes), *_OWN_KEYS}
+        kept |= {part["type"].removeprefix("tool-") for part in self.body["parts"]}
+        told = [(part, chunk) for part in (self.body, *self.body["parts"]) for chunk in self._told.get(id(part), ())]
+        kept |= {hashable(chunk.get("id")) for _, chunk in told if chunk["type"] in _MARKS}
+        for part, chunk in told:
+            if chunk["type"] in _DELTAS or kept.issuperset(_strings({**chunk, "type": None})):
+                continue
+            if part is self.body:
                 self._note("superseded", chunk)
+            else:
+                self._odd.add(id(part))
 
-    def _all_ids(self) -> Iterator[tuple[str, Any]]:
-        for chunk in self._seen:
-            if chunk["type"] in ("text-start", "text-end", "reasoning-end"):
-                yield (chunk["type"], hashable(chunk.get("id")))
+    def _history(self, part: dict[str, Any]) -> list[dict[str, Any]]:
+        """The chunks that made a part, a run of deltas as one."""
+        told = self._told[id(part)]
+        for chunk in told:
+            if chunk["type"] == "tool-input-delta":
+                chunk["inputTextDelta"] = "".join(chunk["inputTextDelta"])
+        return told
 
 
 def open_key(found: Mapping[tuple[str, Any], Any], kind: str, own_id: Any) -> tuple[str, Any] | None:
@@ -398,7 +416,7 @@ def _strings(value: Any) -> Iterator[str]:
             stack += item
 
 
-_HANDLERS: Final[dict[str, Callable[[Fold, dict[str, Any]], bool]]] = {
+_HANDLERS: Final[dict[str, Callable[[Fold, dict[str, Any]], _Heard]]] = {
     "start": Fold.start,
     "message-metadata": Fold.metadata,
     "finish": Fold.finish,

@@ -19,7 +19,7 @@ from cmf.content import (
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import CmfError
 from cmf.frozen import same_spelling
-from cmf.request import ErrorInfo, Response
+from cmf.request import Choice, ErrorInfo, Response
 from cmf.value import replace
 from tests.cmf.adapters.aisdk_bodies import AISDK, STEP, read, shown, text, tool, ui
 from tests.cmf.adapters.streams import unmarked
@@ -167,7 +167,7 @@ def test_what_a_client_would_forget_is_shown_all_the_same(chunks: list[dict[str,
 def test_only_what_a_client_can_use_is_sent_on() -> None:
     transient = {"type": "data-a", "data": 1, "transient": True}
     unknown = {"type": "hologram", "data": 2}
-    orphan = {"type": "text-delta", "id": "none", "delta": "x"}
+    orphan = {"type": "tool-input-delta", "toolCallId": "none", "inputTextDelta": "x"}
 
     sent = [event.get("data") for event in AISDK.to_wire_events(folded(transient, unknown, orphan))]
 
@@ -282,7 +282,56 @@ def test_a_strange_id_belongs_to_the_only_open_part_of_its_kind() -> None:
     )
 
     assert response.message.content == (TextPart(text="hi"),)
-    assert {"data": {"type": "text-delta", "id": "text", "delta": "hi"}} in AISDK.to_wire_events(response)
+    assert {"data": {"type": "text-delta", "id": "b", "delta": "hi"}} in AISDK.to_wire_events(response)
+
+
+CALL: dict[str, Any] = {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {"a": 1}}
+RESULT: dict[str, Any] = {"type": "tool-output-available", "toolCallId": "c", "output": "end"}
+
+
+@pytest.mark.spec("AISDK-7")
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [{"type": "text-start", "id": "a", "providerMetadata": {"p": {"x": "1"}}},
+         {"type": "text-delta", "id": "b", "delta": "hi"}, {"type": "text-delta", "id": "b", "delta": " you"},
+         {"type": "text-delta", "id": "c", "delta": "!", "odd": 1},
+         {"type": "text-end", "id": "d", "providerMetadata": {"p": {"x": "2"}}}],
+        [{"type": "reasoning-delta", "id": "lost", "delta": "hm"}],
+        [{"type": "text-start", "id": "unused"}],
+        [{**CALL, "type": "tool-input-error", "errorText": "no", "dynamic": True}, RESULT],
+        [{**CALL, "type": "tool-input-error", "errorText": "no"}, {**RESULT, "type": "tool-output-error",
+          "errorText": "again"}],
+        [CALL, {**RESULT, "output": "so far", "preliminary": True}, RESULT],
+        [{**CALL, "type": "tool-input-start"}, {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '{"b'},
+         {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '":2}'}, CALL],
+        [{"type": "data-a", "id": "d", "data": n} for n in range(3)],
+        [{"type": "text-delta", "id": "lost", "delta": "a"}, {"type": "finish-step"},
+         {"type": "text-delta", "id": "lost", "delta": "b"}],
+    ],
+)  # fmt: skip
+def test_a_part_that_holds_less_than_was_said_is_sent_on_as_it_came(chunks: list[dict[str, Any]]) -> None:
+    body = AISDK.fold_events(events(START, *chunks, FINISH, "[DONE]"))
+
+    assert "told" in body["cmf_stream"]
+    assert AISDK.fold_events(AISDK.to_wire_events(AISDK.from_wire_response(body))) == body
+
+
+@pytest.mark.spec("AISDK-7")
+@pytest.mark.parametrize("kept", [None, {"0": "x"}, {"0": ["x"]}, {"0": [5]}, {"0": [RESULT]}])
+def test_an_edited_part_is_not_sent_on_as_it_came(kept: Any) -> None:
+    """Nor is one whose chunks somebody made up: what they fold to has to be the very part."""
+    said = [CALL, {**RESULT, "output": HIDDEN}, RESULT]
+    response = AISDK.from_wire_response(AISDK.fold_events(events(START, *said, FINISH)))
+    call, result = response.message.content
+    edited = replace(response.message, content=(call, replace(result, content="***")))
+    extra = response.extra if kept is None else {"aisdk": {"stream": {"told": kept}}}
+
+    sent = json.dumps(AISDK.to_wire_events(replace(response, choices=(Choice(message=edited),), extra=extra)))
+
+    assert HIDDEN not in sent
+    assert '"end"' not in sent
+    assert '"***"' in sent
 
 
 @pytest.mark.spec("AISDK-9")
