@@ -36,6 +36,7 @@ ENFORCEMENT := src/pipeline/runner.py,src/pipeline/judging.py,src/pipeline/settl
   src/pipeline/gateway/mcp.py,src/pipeline/gateway/mcp_answers.py,src/pipeline/gateway/mcp_sessions.py,src/pipeline/gateway/mcp_settings.py,$\
   src/pipeline/integrations/turn.py,src/pipeline/integrations/asking.py,src/pipeline/integrations/httpx.py,src/pipeline/integrations/asgi.py,$\
   src/pipeline/integrations/langchain.py,src/pipeline/integrations/pydantic_ai.py,$\
+  src/pipeline/integrations/litellm.py,src/pipeline/integrations/openai_agents.py,$\
   src/pipeline/gateway/exchange.py,src/pipeline/gateway/intake.py,src/pipeline/gateway/http_upstream.py,$\
   src/pipeline/gateway/window.py,src/pipeline/gateway/window_events.py,src/pipeline/gateway/reply.py,src/pipeline/gateway/health.py
 

@@ -23,6 +23,8 @@ from pipeline.stage import Traffic
 _FORMAT: Final = "openai_chat"
 _CHAT: Final = frozenset({"completion", "acompletion"})
 _HOOKS: Final = frozenset({"pre_call", "post_call"})
+_RUNS: Final = _HOOKS | {"pre_mcp_call"}  # calls of MCP tools come to the same hook, which refuses them
+_DROPS_CHANGES: Final = ("run_in_parallel", "scan_raw_request")
 # LiteLLM's own parameters that say nothing to a model: its bookkeeping, time, place and retries. Others add words after
 # the hook (a continuing message, a system prompt, a template, a kept prompt) or ask other models.
 _SILENT: Final = frozenset(
@@ -64,10 +66,22 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
         def __init__(self, guardrail_name: str = "cmf", **options: Any) -> None:
             hooks = options.pop("event_hook", None) or sorted(_HOOKS)
             named = {str(getattr(one, "value", one)) for one in ([hooks] if isinstance(hooks, str) else hooks)}
-            if not named >= _HOOKS or options.pop("default_on", True) is False or options.get("run_in_parallel"):
-                hint = "mode: [pre_call, post_call], default_on: true, not run_in_parallel"
+            dropped = any(options.get(one) for one in _DROPS_CHANGES)
+            if not named >= _HOOKS or options.pop("default_on", True) is False or dropped:
+                hint = "mode: [pre_call, post_call], default_on: true, no run_in_parallel, no scan_raw_request"
                 raise ConfigError("something would go unjudged", code="integration.settings", hint=hint)
             super().__init__(guardrail_name=guardrail_name, event_hook=sorted(named), default_on=True, **options)
+
+        def __init_subclass__(cls, **_: Any) -> None:
+            hint = "use the class itself, and say in policy what should be different"
+            raise ConfigError("streams would go unjudged", code="integration.settings", hint=hint)
+
+        def should_run_guardrail(self, data: Any, event_type: Any) -> bool:  # noqa: ARG002
+            """Whatever LiteLLM's own switches say (`stream_scope`, keys that opted out): policy makes exceptions."""
+            return str(getattr(event_type, "value", event_type)) in _RUNS
+
+        def stream_scope_allows(self, data: object, event_type: Any) -> bool:  # noqa: ARG002
+            return True
 
         async def async_pre_call_hook(
             self,

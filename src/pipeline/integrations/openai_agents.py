@@ -30,7 +30,9 @@ def run_config(guard: Guard, **options: Any) -> RunConfig:
 
     Args:
         guard: judges; the block around the run (`guard.session(…)`) says who asks.
-        options: further ones of `agents.RunConfig`. A `model` or `model_provider` among them is guarded.
+        options: further ones of `agents.RunConfig`. A `model` or `model_provider` among them is guarded. Traces are
+            without words and tool results unless `trace_include_sensitive_data=True` says that they may have them
+            as nobody judged them.
 
     Raises:
         ConfigError: no guard, or the package is not there. An agent whose `model` is an object that is not guarded is
@@ -42,6 +44,7 @@ def run_config(guard: Guard, **options: Any) -> RunConfig:
     if isinstance(options.get("model"), agents.Model):
         options["model"] = guarded_model(guard, options["model"])
     inner = options.pop("model_provider", None)
+    options.setdefault("trace_include_sensitive_data", False)
 
     async def only_guarded(data: Any) -> Any:
         its = data.agent.model if options.get("model") is None else None
@@ -160,7 +163,15 @@ class _Judged:
             "input": body["input"],
             "tools": [tool for tool, _ in kept if tool is not None],
             "handoffs": [handoff for _, handoff in kept if handoff is not None],
+            "tracing": self._without_data(given["tracing"]),
         }
+
+    @staticmethod
+    def _without_data(tracing: Any) -> Any:
+        """The model's own span would carry its answer out before that was judged."""
+        from agents.models.interface import ModelTracing
+
+        return ModelTracing.ENABLED_WITHOUT_DATA if tracing.include_data() else tracing
 
     def _offered(self, given: dict[str, Any]) -> list[tuple[Any, Any]]:
         return [(tool, None) for tool in given["tools"]] + [(None, handoff) for handoff in given["handoffs"]]

@@ -17,6 +17,7 @@ from cmf.frozen import FrozenDict, freeze, frozen_mapping, thaw
 from cmf.message import Message
 from cmf.request import Choice, Request, Response
 from cmf.tools import ToolDefinition
+from pipeline.decision import Action
 from pipeline.guard import Guard
 from pipeline.integrations.asking import aaround, as_json, checked, missing, unsayable
 from pipeline.outcome import Outcome
@@ -316,7 +317,9 @@ def _bare(message: Any, parts: list[Any]) -> Any:
 def _response(answer: Any) -> Response:
     parts = tuple(piece for part in answer.parts for _, piece in _pieces(part))
     message = Message(role=Role.ASSISTANT, content=parts)
-    return Response(choices=(Choice(message=message),), model=answer.model_name)
+    details = answer.provider_details
+    extra = FrozenDict(freeze({"pydantic_ai": as_json({"provider_details": details})})) if details else None
+    return Response(choices=(Choice(message=message),), model=answer.model_name, extra=extra)
 
 
 def _answer(outcome: Outcome, answer: Any) -> Any:
@@ -336,6 +339,8 @@ def _answer(outcome: Outcome, answer: Any) -> Any:
         else:
             parts.append(known[at][0])
         known = known[at + 1 :]
+    if outcome.decision.action is Action.FORWARD_MODIFIED:  # details may say again what is not said any more
+        return replace(answer, parts=parts, provider_details=None)
     return replace(answer, parts=parts)
 
 

@@ -113,7 +113,9 @@ async def test_tool_calls_are_denied_rewritten_and_wait(made: tuple[Guard, Appro
 
 
 @pytest.mark.spec("INT-32")
-@pytest.mark.parametrize("kind", ["aembedding", "aimage_generation", "atranscription", "acreate_batch", "aresponses"])
+@pytest.mark.parametrize(
+    "kind", ["aembedding", "aimage_generation", "atranscription", "acreate_batch", "aresponses", "call_mcp_tool"]
+)
 async def test_a_kind_of_call_that_is_not_judged_is_refused(rail: Any, kind: str) -> None:
     with pytest.raises(GuardrailRaisedException) as caught:
         await rail.async_pre_call_hook(ANN, None, {"model": "m", "input": "hi"}, kind)
@@ -167,15 +169,37 @@ async def test_an_outage_is_no_verdict(tmp_path: Any) -> None:
 @pytest.mark.spec("INT-30")
 @pytest.mark.parametrize(
     "settings",
-    [{"event_hook": "pre_call"}, {"event_hook": ["logging_only"]}, {"default_on": False}, {"run_in_parallel": True}],
+    [
+        {"event_hook": "pre_call"},
+        {"event_hook": ["logging_only"]},
+        {"default_on": False},
+        {"run_in_parallel": True},
+        {"scan_raw_request": True},
+    ],
 )
 def test_settings_under_which_something_goes_unjudged_are_refused(made: Any, settings: dict[str, Any]) -> None:
     made_class = cmf_litellm.guardrail_class(made[0])
     with pytest.raises(ConfigError, match="unjudged"):
         made_class(guardrail_name="cmf", **settings)
     assert made_class(guardrail_name="cmf", event_hook=["pre_call", "post_call"]).default_on
+    with pytest.raises(ConfigError, match="streams would go unjudged"):
+        type("Own", (made_class,), {})
     with pytest.raises(ConfigError, match="no guard"):
         cmf_litellm.guardrail_class(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("INT-30", "INT-32")
+def test_nothing_of_litellms_own_switches_it_off(made: Any) -> None:
+    from litellm.types.guardrails import GuardrailEventHooks as When
+
+    rail = cmf_litellm.guardrail_class(made[0])(guardrail_name="cmf", stream_scope="non_streaming")
+    off = {"disable_global_guardrails": True, "opted_out_global_guardrails": ["cmf"]}
+    data = asks("hi", stream=True, metadata={"user_api_key_metadata": off})
+
+    assert [when.value for when in When if rail.should_run_guardrail(data, when)] == [
+        "pre_call", "post_call", "pre_mcp_call",
+    ]  # fmt: skip
+    assert rail.stream_scope_allows(data, When.post_call)
 
 
 @pytest.mark.spec("INT-31")

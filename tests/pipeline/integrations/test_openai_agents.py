@@ -170,6 +170,39 @@ async def test_a_runs_configuration_guards_every_model_of_the_run(guard: Guard) 
     assert len(asked) == 1
 
 
+@pytest.mark.spec("INT-22")
+async def test_no_trace_has_what_was_not_judged(guard: Guard) -> None:
+    heard: list[Any] = []
+
+    class Heard(testing.ScriptedModel):  # type: ignore[misc, name-defined]
+        async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+            heard.append(kwargs["tracing"])
+            return await super().get_response(*args, **kwargs)
+
+    def asked() -> Any:
+        return Heard([[testing.function_call("query", {}, call_id="c1")], [testing.assistant_message("It is 1234.")]])
+
+    spans: list[str] = []
+    processor = SimpleNamespace(on_span_end=lambda span: spans.append(json.dumps(span.export(), default=str)))
+    for name in ("on_trace_start", "on_trace_end", "on_span_start", "shutdown", "force_flush"):
+        setattr(processor, name, lambda *_: None)
+    agents.set_trace_processors([processor])
+    agents.set_tracing_disabled(False)
+    try:
+        own = agents.Agent(name="a", tools=[tool("query", [], "PIN 1234")])
+        config = cmf_agents.run_config(guard, model=asked())
+        await agents.Runner.run(own, "PIN 1234", run_config=config)
+        await agents.Runner.run(agent_of(guard, asked(), tool("query", [])), "hi")
+        told = cmf_agents.run_config(guard, trace_include_sensitive_data=True)
+    finally:
+        agents.set_tracing_disabled(True)
+
+    assert any('"function"' in span for span in spans)
+    assert not any("1234" in span for span in spans)
+    assert not any(one.include_data() for one in heard)
+    assert told.trace_include_sensitive_data
+
+
 @pytest.mark.spec("INT-24")
 async def test_an_agent_with_a_model_of_its_own_is_refused_under_that_configuration(guard: Guard) -> None:
     model = testing.ScriptedModel([[testing.assistant_message("hello")]])
@@ -248,8 +281,10 @@ async def test_an_item_that_is_no_value_of_the_package_is_refused(guard: Guard) 
         cmf_agents._json_of(object())
 
     assert caught.value.code == "integration.unsayable"
+    assert cmf_agents._json_of({"type": "message"}) == {"type": "message"}
     model = cmf_agents.guarded_model(guard, testing.ScriptedModel([]))
     assert model.get_retry_advice(SimpleNamespace(error=ValueError())) is None
+    await model.close()
 
 
 @pytest.mark.spec("INT-24")

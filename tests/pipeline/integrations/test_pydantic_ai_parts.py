@@ -123,6 +123,23 @@ async def test_what_a_tool_says_that_it_gives_back_is_judged(seeing: Guard) -> N
     assert played.heard == []
 
 
+@pytest.mark.spec("INT-20")
+async def test_the_details_of_an_answer_are_judged_and_go_where_it_was_changed(seeing: Guard, guard: Guard) -> None:
+    def detailed(text: str, details: str) -> Played:
+        played = Played()
+        answer = ModelResponse(parts=[TextPart(text)], provider_details={"logprobs": [details]})
+        played.model = FunctionModel(lambda *_: answer)
+        return played
+
+    with pytest.raises(Denied):
+        await detailed("hi", "forbidden").asked(seeing)
+    kept = await detailed("hi", "hi").asked(Guard())
+    masked = await detailed("PIN 1234", "1234").asked(guard)
+
+    assert kept.provider_details == {"logprobs": ["hi"]}
+    assert (masked.text, masked.provider_details) == ("PIN [MASKED]", None)
+
+
 @pytest.mark.spec("INT-25")
 async def test_settings_that_policy_changed_are_not_passed_over(tmp_path: Path) -> None:
     where = "/properties/extra/pydantic_ai/settings/user"
