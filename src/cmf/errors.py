@@ -173,6 +173,12 @@ SHAPE_WORDS: Final = {
     "missing": "this field is missing",
     "missing_keyword_only_argument": "this field is missing",
     "dataclass_type": "this has to be an object",
+    "model_attributes_type": "this has to be an object",
     "tuple_type": "this has to be a list",
+    "frozen_set_type": "this has to be a list",
+    "string_unicode": "this is no Unicode text",
+    "union_tag_not_found": "this does not say its content_type",
+    "union_tag_invalid": "unknown tag",  # of a wrong tag pydantic quotes content
+    "unexpected_positional_argument": "fields have names: write name=value",
 }
 """What pydantic says in words of Python, in words of JSON."""

@@ -123,7 +123,8 @@ def replace(original: _Slotted, **fields: Any) -> _Slotted:
 
 def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
     """The first finding of pydantic as one of ours: location and reason, never the input."""
-    first = error.errors(include_url=False, include_input=False)[0]
+    errors = error.errors(include_url=False, include_input=False)
+    first = next((one for one in errors if one["type"] == "unexpected_positional_argument"), errors[0])
     path = root
     after_index = False
     for step in first["loc"]:
@@ -139,10 +140,9 @@ def shape_error(error: pydantic.ValidationError, root: str = "$") -> ShapeError:
     more = error.error_count() - 1
     also = f" (and {more} more)" if more else ""
     title = error.title if error.title.isidentifier() else "value"
-    said = SHAPE_WORDS.get(first["type"]) or first["msg"].removeprefix("Value error, ")
-    why = "unknown tag" if first["type"] == "union_tag_invalid" else said  # of a wrong tag pydantic quotes content
-    message = f"{title}: {why}{also}"
-    return ShapeError(message, path=path, code=f"shape.{first['type'].replace('_', '-')}")
+    why = SHAPE_WORDS.get(first["type"]) or first["msg"].removeprefix("Value error, ")
+    hint = "write [TextPart(text=…)]" if path == "Message.content" and first["type"] == "tuple_type" else ""
+    return ShapeError(f"{title}: {why}{also}", path=path, code=f"shape.{first['type'].replace('_', '-')}", hint=hint)
 
 
 # -- the JSON form -----------------------------------------------------------------------------------------------------

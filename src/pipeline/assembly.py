@@ -78,13 +78,18 @@ class Config:
     seal_key: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Words are taken as text too; one that there is not is a ConfigError, and so is no judgement at all."""
+        """Words are taken as text too; one that there is not is a ConfigError, and so is a number that cannot be."""
         _one_of("mode", self.mode, (Mode.ENFORCE, Mode.OBSERVE))
         object.__setattr__(self, "mode", Mode(self.mode))
         for name, words in _WORDS.items():
             _one_of(name, getattr(self, name), words)
+        for name in _ABOVE_ZERO:
+            _above_zero(name, getattr(self, name))
+        if self.max_verdicts:
+            _above_zero("max_verdicts", self.max_verdicts)
 
 
+_ABOVE_ZERO: Final = ("timeout_seconds", "content_days", "approval_seconds")
 _WORDS: Final[dict[str, tuple[str, ...]]] = {
     name: get_args(kind) for name, kind in get_type_hints(Config).items() if get_origin(kind) is Literal
 }
@@ -93,6 +98,11 @@ _WORDS: Final[dict[str, tuple[str, ...]]] = {
 def _one_of(name: str, word: object, words: Sequence[str]) -> None:
     if word not in words:
         raise ConfigError("there is no such setting", path=name, hint=f"use {' or '.join(words)}", code="config.word")
+
+
+def _above_zero(name: str, number: object) -> None:
+    if number is not None and (not isinstance(number, int | float) or isinstance(number, bool) or not number > 0):
+        raise ConfigError("this is no number above 0", path=name, hint="write one", code="config.number")
 
 
 Policies = str | Path | PolicySet | Sequence[str | Path] | None
@@ -208,7 +218,9 @@ def build_engine(policies: PolicySet, name: EngineName | Engine, config: Config)
         return _remembering(embedded_engine(policies), policies, config)
     if name == "opa":
         if config.opa_url is None:
-            raise ConfigError("engine `opa` needs a server", code="config.no-opa-url", hint="give --opa-url")
+            raise ConfigError(
+                "engine `opa` needs a server", code="config.no-opa-url", hint="give --opa-url, or Config(opa_url=…)"
+            )
         from pipeline.engines.opa_server import OpaServerEngine  # brings aiohttp, which only this road needs
 
         server = OpaServerEngine(

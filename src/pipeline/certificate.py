@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ _KEY: Final = secrets.token_bytes(32)  # of this process: a certificate is never
 MAX_UNSPENT: Final = 65_536  # certificates that wait to be used; past it the oldest is forgotten, and so refused
 MAX_AGE_SECONDS: Final = 600.0  # what was judged longer ago has to be judged again: policy and session went on
 _unspent: dict[str, float] = {}  # run → when its certificate was made, on the monotonic clock
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
+    os.register_at_fork(after_in_child=_unspent.clear)  # else both processes would let the same value out
 
 
 class Bound(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from cmf import adapters
 from cmf.adapters.base import WireEvent
@@ -34,7 +34,7 @@ def emit_events(outcome: Outcome, target: str) -> list[WireEvent]:
     Raises:
         EmissionError: as `emit` does; also for what is no response.
     """
-    if outcome.value is not None and outcome.response is None:
+    if _checked(outcome).value is not None and outcome.response is None:
         raise EmissionError("only a response is streamed", code="emit.no-stream", hint="use emit")
     adapter = adapters.get(target)
     events: list[WireEvent] = _emitted(outcome, lambda value: adapter.to_wire_events(with_wire_model(value)))
@@ -42,18 +42,35 @@ def emit_events(outcome: Outcome, target: str) -> list[WireEvent]:
 
 
 def _emitted(outcome: Outcome, encode: Callable[[Any], Any]) -> Any:
-    value = outcome.value
+    value = _checked(outcome).value
     if value is None:
         raise EmissionError("policy let nothing through", code="emit.refused", hint="read the decision")
     problem = problem_with(outcome.certificate, bound(outcome), value)
     if problem or outcome.certificate is None:
-        raise EmissionError("the value was not judged as it stands", code=problem, hint="run it through the pipeline")
+        raise _unfit(problem)
     body = encode(value)
     if not spend(outcome.certificate):
-        raise EmissionError(
-            "the value went out already", code="emit.spent-certificate", hint="run it through the pipeline again"
-        )
+        raise _unfit("emit.spent-certificate")
     return body
+
+
+def _checked(outcome: object) -> Outcome:
+    if not isinstance(outcome, Outcome):
+        hint = "give what guard.check or guard.run returned"
+        raise EmissionError("only an outcome goes out", code="emit.no-outcome", hint=hint)
+    return outcome
+
+
+def _unfit(code: str) -> EmissionError:
+    """For a certificate under which nothing goes out; most people meet one that was used before."""
+    said = _USED.get(code, "the value was not judged as it stands")
+    return EmissionError(said, code=code, hint="run it through the pipeline" + (" again" if code in _USED else ""))
+
+
+_USED: Final = {
+    "emit.spent-certificate": "the value went out already",
+    "emit.stale-certificate": "the value was judged too long ago",
+}
 
 
 def _encode(value: Any, target: str) -> Any:

@@ -85,6 +85,8 @@ class Pipeline:
         settings = config or Config()
         if not isinstance(settings, Config):
             raise ConfigError("this is no Config", path="config", hint="write Config(…)", code="config.word")
+        if not isinstance(profiles, Profiles | None):
+            raise ConfigError("these are no Profiles", path="profiles", hint="Profiles.load(file)", code="config.word")
         self.events = Events()
         self._settings = settings
         self._policies, self._engine_name = policies, engine

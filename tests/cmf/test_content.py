@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
@@ -93,6 +94,24 @@ def test_a_body_that_does_not_fit_is_an_error_and_never_text(part: Any, path: st
     error = refused(part)
 
     assert (error.path, error.code) == (path, code)
+
+
+@pytest.mark.spec("MSG-6")
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Message(role="user", content="hi"), "has to be a list at Message.content; write [TextPart(text=…)]"),  # type: ignore[arg-type]
+        (lambda: Message(role="user", content=[{"text": "hi"}]), "does not say its content_type at Message.content[0]"),  # type: ignore[list-item]
+        (lambda: Message(role="user", content=["hi"]), "has to be an object at Message.content[0]"),  # type: ignore[list-item]
+        (lambda: TextPart("hi"), "fields have names: write name=value"),  # type: ignore[call-arg, misc]
+        (lambda: TextPart(text="\ud800"), "is no Unicode text at TextPart.text"),
+    ],
+)
+def test_what_everybody_gets_wrong_first_is_said_in_our_words(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(ShapeError) as caught:
+        make()
+
+    assert said in str(caught.value)
 
 
 @pytest.mark.spec("MSG-6")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -56,6 +57,34 @@ def test_a_certificate_is_good_for_one_emission(guard: Guard) -> None:
     emit(outcome, "canonical")
 
     assert refused(outcome) == "emit.spent-certificate"
+    with pytest.raises(EmissionError, match="went out already; run it through the pipeline again"):
+        emit(outcome, "canonical")
+
+
+@pytest.mark.spec("PIPE-6")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_lets_nothing_out_that_its_parent_may(guard: Guard) -> None:
+    outcome = guard.run(request())
+
+    child = os.fork()
+    if child == 0:
+        try:
+            emit(outcome, "canonical")
+        except EmissionError:
+            os._exit(7)
+        os._exit(0)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert emit(outcome, "canonical")
+
+
+@pytest.mark.spec("PIPE-6")
+@pytest.mark.parametrize("out", [emit, emission.emit_events])
+def test_what_is_no_outcome_is_not_sent(guard: Guard, out: Any) -> None:
+    for other in (request(), guard.decide(request()), None):
+        with pytest.raises(EmissionError) as caught:
+            out(other, "openai_chat")
+        assert caught.value.code == "emit.no-outcome"
 
 
 @pytest.mark.spec("PIPE-6")

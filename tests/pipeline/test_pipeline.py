@@ -232,6 +232,7 @@ def test_what_went_on_is_an_event_once(policies: Path, remembers: bool) -> None:
         lambda: Config(on_record_failure="shrug"),  # type: ignore[arg-type]
         lambda: Config(content="some"),  # type: ignore[arg-type]
         lambda: Pipeline(config={"mode": "observe"}),  # type: ignore[arg-type]
+        lambda: Guard(profiles="profiles.yaml"),  # type: ignore[arg-type]
     ],
 )
 def test_a_word_that_a_setting_does_not_have_is_said_before_anything_runs(made: Any) -> None:
@@ -239,6 +240,25 @@ def test_a_word_that_a_setting_does_not_have_is_said_before_anything_runs(made: 
         made()
 
     assert caught.value.code == "config.word"
+
+
+@pytest.mark.spec("PIPE-18")
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"timeout_seconds": 0},
+        {"timeout_seconds": float("nan")},
+        {"approval_seconds": "60"},
+        {"content_days": -1},
+        {"max_verdicts": True},
+    ],
+)
+def test_a_number_that_cannot_be_is_said_before_anything_runs(setting: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config(**setting)
+
+    assert (caught.value.code, caught.value.path) == ("config.number", *setting)
+    assert Config(max_verdicts=0, content_days=0.5).content_days == 0.5
 
 
 @pytest.mark.spec("PIPE-18")
