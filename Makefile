@@ -28,7 +28,7 @@ ENFORCEMENT := src/pipeline/runner.py,src/pipeline/judging.py,src/pipeline/settl
   src/pipeline/guarded/wrapping.py,src/pipeline/guarded/tool.py,src/pipeline/guarded/model.py,src/pipeline/guarded/python_values.py,src/pipeline/model_swap.py,$\
   src/pipeline/references.py,src/pipeline/policies/rule_exceptions.py,src/pipeline/excused.py,src/pipeline/policies/overrides.py,src/pipeline/store/overrides.py,$\
   src/pipeline/data_policy.py,src/pipeline/registry.py,src/pipeline/ingestion.py,src/pipeline/retention.py,src/pipeline/context.py,src/pipeline/origins/result_fields.py,src/pipeline/gateway/access.py,src/pipeline/gateway/admission.py,src/pipeline/gateway/identity.py,src/pipeline/gateway/key_sets.py,src/pipeline/gateway/links.py,src/pipeline/gateway/tokens.py,src/pipeline/store/held.py,$\
-  src/pipeline/audit/tree.py,src/pipeline/audit/heads.py,src/pipeline/audit/evidence.py,src/pipeline/audit/verification.py,src/pipeline/audit/bundle.py,$\
+  src/pipeline/audit/tree.py,src/pipeline/audit/erasures.py,src/pipeline/audit/heads.py,src/pipeline/audit/evidence.py,src/pipeline/audit/verification.py,src/pipeline/audit/bundle.py,$\
   src/pipeline/audit/exporting.py,src/pipeline/store/log.py,src/pipeline/store/evidence.py,src/pipeline/kept_content.py,src/pipeline/store/contents.py,src/pipeline/store/acts.py,src/pipeline/store/second_eyes.py,src/pipeline/store/policies.py,src/pipeline/gateway/tally.py,$\
   src/pipeline/mcp_proxy/frames.py,src/pipeline/mcp_proxy/lines.py,src/pipeline/mcp_proxy/link.py,src/pipeline/mcp_proxy/judging.py,$\
   src/pipeline/mcp_proxy/pins.py,src/pipeline/mcp_proxy/refusals.py,src/pipeline/mcp_proxy/http_server.py,src/pipeline/mcp_proxy/stdio_proxy.py,$\

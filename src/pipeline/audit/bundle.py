@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from cmf.codec import dumps, loads
+from pipeline.audit.erasures import READ, Erasures
 from pipeline.audit.evidence import FIELDS, Evidence, Kept, Leaf, LogRow, StoredHead, leaf_of
 from pipeline.audit.heads import Head, PublicKey
 from pipeline.audit.tree import Proofs, consistent, included
 from pipeline.audit.verification import (
-    ERASURE,
-    Erasures,
     LogState,
     Problem,
     Report,
@@ -154,10 +153,11 @@ class _Writing:
         some = False
         for leaf in self._evidence.leaves(log):
             hashes.append(leaf_of(leaf.row))
-            is_wanted = selection.wanted(leaf)
+            # An erasure says which bytes may be gone, a hold which may not, in whatever log, and an opening whose log
+            # it is: without them less would be proved.
+            is_wanted = selection.wanted(leaf) or leaf.kind in READ
             some |= is_wanted
-            # The opening says whose log it is, an erasure which bytes may be gone: without them less would be proved.
-            if is_wanted or not leaf.place or leaf.kind == ERASURE:
+            if is_wanted or not leaf.place:
                 chosen.append(leaf)
         proofs = Proofs(hashes)
         older = [head.size for head in self._exported if head.log == log and head.size < len(hashes)]
@@ -173,7 +173,7 @@ class _Writing:
         if proof is not None:
             line["proof"] = [step.hex() for step in proof]
         if self._contents and leaf.content is not None:
-            line["content"] = [base64.b64encode(one).decode() for one in leaf.content]
+            line["content"] = [base64.b64encode(one).decode() for one in (leaf.content.salt, leaf.content.body)]
         return dumps(line)
 
     def _write(self, name: str, lines: Iterable[bytes]) -> int:
@@ -228,6 +228,9 @@ class Bundle:
         known = {row.id for row in self.log_rows}
         return (leaf for name, leaf, _ in self._lines() if name not in known)
 
+    def holds(self) -> None:
+        """Nobody erases here."""
+
     def orphans(self) -> Iterable[str]:
         """None: content stands in the line of its record."""
         return ()
@@ -253,8 +256,11 @@ def _read_line(line: bytes) -> _Line | None:
         row = {name: found[name] for name in FIELDS}
         body = None if found["body"] is None else found["body"].encode()
         proof = [bytes.fromhex(step) for step in found.get("proof", ())]
-        kept = [base64.b64decode(one, validate=True) for one in found.get("content", ())]
-        leaf = Leaf(int(found["place"]), int(found["seq"]), row, body, Kept(*kept) if kept else None)
+        kept = None
+        if "content" in found:
+            salt, content = (base64.b64decode(one, validate=True) for one in found["content"])
+            kept = Kept(salt, content)
+        leaf = Leaf(int(found["place"]), int(found["seq"]), row, body, kept)
         return found["log"], leaf, proof
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -310,7 +316,7 @@ def verify_bundle(file: Path, *, exported: Iterable[Head] = (), keys: Sequence[P
 def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[PublicKey] | None) -> Report:
     problems: list[Problem] = []
     heads: dict[str, Head] = {}
-    erasures = Erasures(has_contents=bundle.has_contents)
+    erasures = Erasures(bundle)
     trusted = by_id(keys)
     for row in bundle.logs():
         key = key_of(row, trusted)
@@ -332,8 +338,8 @@ def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[P
             problems.append(Problem("record.changed", log or "", leaf.place, leaf.id, said))
         else:
             problems += erasures.see(head.log, leaf)
-            if leaf.body is not None and leaf.kind == ERASURE:
-                erasures.read(leaf.body)
+            if leaf.body is not None and leaf.kind in READ:
+                erasures.read(leaf, leaf.body)
         if log in places:
             places[log].append(leaf.place)
     problems += erasures.problems()

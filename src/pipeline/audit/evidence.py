@@ -35,27 +35,39 @@ def commitment_of(salt: bytes, body: bytes) -> str:
     return hashlib.sha256(salt + body).hexdigest()
 
 
-def committed_in(record: bytes | None) -> str | None:
-    """The commitment that a record's body names; None where it names none."""
+class Committed(NamedTuple):
+    """What a record says of its content: the commitment, and the moment at which it has to be gone, if there is one."""
+
+    commitment: str
+    expires_at: int | None
+
+
+def committed_in(record: bytes | None) -> Committed | None:
+    """What a record's body says of its content; None where it names no commitment."""
     if record is None or b'"commitment"' not in record:
         return None
     try:
-        said = loads(record).get("content", {}).get("commitment")
+        said = loads(record).get("content", {})
+        commitment, expires_at = said.get("commitment"), said.get("expires_at")
     except (DecodeError, AttributeError):
-        said = None
-    return said if isinstance(said, str) else None
+        return None
+    return Committed(commitment, expires_at) if isinstance(commitment, str) else None
 
 
 class Kept(NamedTuple):
-    """Content as it lies beside its record. A database without types of its own may hold anything here."""
+    """Content as it lies beside its record. A database without types of its own may hold anything here.
+
+    `filed`: the subject, session and time that a database has it under, and when it is to go; None in a bundle.
+    """
 
     salt: bytes
     body: bytes
+    filed: tuple[str, str | None, int, int | None] | None = None
 
     @property
     def commitment(self) -> str:
         """What a record would say that is to be of this; empty for what is no content at all."""
-        return commitment_of(*self) if type(self.salt) is type(self.body) is bytes else ""
+        return commitment_of(self.salt, self.body) if type(self.salt) is type(self.body) is bytes else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,14 @@ class Leaf:
         if self.body is None:
             return True
         return type(self.body) is bytes and hashlib.sha256(self.body).hexdigest() == self.row["digest"]
+
+
+class Held(NamedTuple):
+    """A hold that holds, as a store has it for whoever erases: its id, and whose content; None stands for all."""
+
+    id: str
+    subject: str | None
+    session: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +152,10 @@ class Evidence(Protocol):
         """The records of no log, or of one that is not among `logs`, by number."""
         ...
 
+    def holds(self) -> Iterable[Held] | None:
+        """The holds that hold, as whoever erases sees them; None where nobody erases here, as in a bundle."""
+        ...
+
     def orphans(self) -> Iterable[str]:
         """The ids of records that are not there, and that content is kept to."""
         ...
@@ -139,7 +163,9 @@ class Evidence(Protocol):
 
 __all__ = [
     "FIELDS",
+    "Committed",
     "Evidence",
+    "Held",
     "Kept",
     "Leaf",
     "LogRow",

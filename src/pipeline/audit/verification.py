@@ -8,38 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cmf.codec import loads
-from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, committed_in, leaf_of, strays_noted
+from pipeline.audit.erasures import READ, Erasures, Problem
+from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, leaf_of, strays_noted
 from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.audit.tree import Tree
 
-ERASURE: Final = "erasure"  # the kind of record that says whose bytes are gone
 _HASH: Final = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong.
-
-    Attributes:
-        code: what kind of thing; see `docs/spec/audit.md`.
-        log: which log; empty for a record that is in none.
-        place: where in the log, counted from 0; None where it is no one place.
-        record: the id of the record that is there now, if one is.
-        said: what is wrong, for a reader.
-    """
-
-    code: str
-    log: str
-    place: int | None
-    record: str | None
-    said: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The problem as JSON objects."""
-        return {name: getattr(self, name) for name in ("code", "log", "place", "record", "said")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,67 +101,6 @@ def key_of(row: LogRow, trusted: Mapping[str, PublicKey] | None) -> PublicKey | 
         return None
 
 
-class _Place(NamedTuple):
-    """Which record, and where; without its bytes, of which there may be many."""
-
-    log: str
-    place: int
-    record: str
-
-
-class Erasures:
-    """What is gone, and what erasures that are vouched for say is gone: records' bytes, and contents apart from them.
-
-    What names it may come after it, or stand in another log: so all of it is said at the end.
-
-    Args:
-        has_contents: whether the evidence has contents; without them it says nothing that they are not there.
-    """
-
-    def __init__(self, *, has_contents: bool) -> None:
-        self._has_contents = has_contents
-        self._records: set[str] = set()
-        self._contents: set[str] = set()
-        self._bodies_gone: list[_Place] = []
-        self._contents_gone: list[_Place] = []
-        self._contents_here: list[_Place] = []
-
-    def read(self, erasure: bytes) -> None:
-        """Take note of what the body of an erasure says."""
-        said = loads(erasure)
-        self._records |= set(said["records"])
-        self._contents |= set(said.get("contents", ()))
-
-    def see(self, log: str, leaf: Leaf) -> Sequence[Problem]:
-        """Take note of a record that is as it was signed; its content is a problem that is not what it commits to."""
-        committed = committed_in(leaf.body)
-        if committed is None and leaf.content is None and leaf.body is not None:
-            return ()  # nearly all of them, where no content is kept
-        at = _Place(log, leaf.place, leaf.id)
-        if leaf.body is None:
-            self._bodies_gone.append(at)
-        if leaf.content is None:
-            if committed is not None and self._has_contents:
-                self._contents_gone.append(at)
-        elif leaf.content.commitment != committed:
-            return (Problem("content.changed", *at, "what is kept of it is not what it commits to"),)
-        else:
-            self._contents_here.append(at)
-        return ()
-
-    def problems(self) -> Iterator[Problem]:
-        """What is gone though no erasure names it, and what is there though one does."""
-        for at in self._bodies_gone:
-            if at.record not in self._records:
-                yield Problem("record.erased", *at, "its body is gone, and no record says why")
-        for at in self._contents_gone:
-            if at.record not in self._contents:
-                yield Problem("content.missing", *at, "what was kept of it is gone, and no record says why")
-        for at in self._contents_here:
-            if at.record in self._contents:
-                yield Problem("content.erased", *at, "what was kept of it is there, and a record says that it is gone")
-
-
 @dataclass(slots=True)
 class _Known:
     """What is known of one log before its records are read, and what was learnt from them."""
@@ -203,7 +119,7 @@ class _Check:
         self._exported = exported
         self._keys = by_id(keys)
         self._problems: list[Problem] = []
-        self._erasures = Erasures(has_contents=evidence.has_contents)
+        self._erasures = Erasures(evidence)
         self._noted: list[tuple[str, Mapping[str, Any]]] = []
         self._before: list[Mapping[str, Any]] = []
 
@@ -326,8 +242,8 @@ class _Check:
 
     def _read(self, known: _Known, leaf: Leaf, body: bytes) -> None:
         """Take note of what the log itself says of logs, and of what was erased."""
-        if leaf.kind == ERASURE:
-            self._erasures.read(body)
+        if leaf.kind in READ:
+            self._erasures.read(leaf, body)
             return
         said = loads(body)
         row = known.row
@@ -390,7 +306,7 @@ class _Check:
             self._found("record.stray", "", None, first, said)
 
 
-_READ: Final = frozenset({"log", ERASURE})
+_READ: Final = READ | {"log"}
 
 
 class _Places:
@@ -424,4 +340,4 @@ class _Places:
             self._next = next(self._leaves, None)
 
 
-__all__ = ["ERASURE", "Erasures", "LogState", "Problem", "Report", "by_id", "key_of", "verify"]
+__all__ = ["LogState", "Problem", "Report", "by_id", "key_of", "verify"]

@@ -292,7 +292,8 @@ def is_held() -> ColumnElement[bool]:
 
 def _checked(row: Any) -> bytes:
     content = Kept(row.salt, row.body)
-    if content.commitment != committed_in(row.record):
+    committed = committed_in(row.record)
+    if committed is None or content.commitment != committed.commitment:
         raise AuditError(
             "this is not what was judged", path=f"records[{row.seq}]", code="content.changed", hint="see the backup"
         )

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Select, or_, select
 
-from pipeline.audit.evidence import FIELDS, Kept, Leaf, LogRow, StoredHead
+from pipeline.audit.evidence import FIELDS, Held, Kept, Leaf, LogRow, StoredHead
 from pipeline.audit.heads import Head
 from pipeline.store.engine import snapshot
-from pipeline.store.tables import CONTENTS, HEADS, LOGS, RECORDS
+from pipeline.store.tables import CONTENTS, HEADS, HOLDS, LOGS, RECORDS
 
 _AT_ONCE: Final = 2_000  # rows fetched together
 _LEAF: Final = select(
@@ -21,6 +21,7 @@ _LEAF: Final = select(
     RECORDS.c.body,
     CONTENTS.c.salt,
     CONTENTS.c.body.label("content"),
+    *(CONTENTS.c[name].label(f"filed_{name}") for name in ("subject", "session", "at", "expires_at")),
 ).select_from(RECORDS.outerjoin(CONTENTS, CONTENTS.c.record == RECORDS.c.id))
 
 
@@ -68,6 +69,11 @@ class StoreEvidence:
         of_none = or_(RECORDS.c.log.is_(None), RECORDS.c.place.is_(None), RECORDS.c.log.not_in(known))
         return map(_leaf, self._rows(_LEAF.where(of_none).order_by(RECORDS.c.seq)))
 
+    def holds(self) -> Iterator[Held]:
+        """The holds that hold, as whoever erases sees them."""
+        live = select(HOLDS.c.id, HOLDS.c.subject, HOLDS.c.session).where(HOLDS.c.released_at.is_(None))
+        return (Held(*row.values()) for row in self._rows(live.order_by(HOLDS.c.id)))
+
     def orphans(self) -> Iterator[str]:
         """The ids of records that are not there, and that content is kept to."""
         without = select(CONTENTS.c.record).where(CONTENTS.c.record.not_in(select(RECORDS.c.id)))
@@ -83,8 +89,8 @@ class StoreEvidence:
 
 
 def _leaf(row: Any) -> Leaf:
-    place, seq, *fields, body, salt, content = row.values()
-    kept = None if salt is None and content is None else Kept(salt, content)
+    place, seq, *fields, body, salt, content, subject, session, at, expires_at = row.values()
+    kept = None if salt is None and content is None else Kept(salt, content, (subject, session, at, expires_at))
     return Leaf(place if type(place) is int else -1, seq, dict(zip(FIELDS, fields, strict=True)), body, kept)
 
 

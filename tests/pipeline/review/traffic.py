@@ -46,7 +46,7 @@ def record(
     skipped: Sequence[str] = (),
     effect: Effect | None = None,
     mode: Mode = Mode.ENFORCE,
-    content: bytes | None = None,
+    content: bytes | Content | None = None,
     excused: Excused | None = None,
 ) -> Record:
     """The record of a decision about one tool call, and about the parts that were skipped."""
@@ -89,7 +89,7 @@ def record(
         timestamp=NOON + timedelta(minutes=minute),
         input_digest="a" * 64,
         timings={"run_ns": 1_200_000},
-        content=None if content is None else Content.of(content),
+        content=Content.of(content) if isinstance(content, bytes) else content,
     )
     return record_of(decision, context, run)
 
