@@ -33,7 +33,9 @@ from pipeline.policies.metadata import Module, Rule
 from pipeline.policies.policy_files import DATA_FILES, Sources
 from pipeline.policy_set import BuiltinErrors, PolicySet
 
-WARNINGS: Final = frozenset({"policy.negated-reference", "policy.may-vanish", "check.rule-off", "check.never-hit"})
+WARNINGS: Final = frozenset(
+    {"policy.negated-reference", "policy.may-vanish", "check.rule-off", "check.never-hit", "policy.unknown-data"}
+)
 """What may well be meant; all else that is found is wrong."""
 
 _SAMPLE_SECONDS: Final = 5.0
@@ -92,8 +94,8 @@ def check(job: Job) -> Report:
     found += _unparsed(Sources(modules=(), tests=sources.tests, data={}))
     rules = _rules(modules)
     found += _banned(survey)
-    found += portability.findings(survey, sources.data, rules, strict=job.builtin_errors == "strict")
-    found += members.findings(survey, sources.modules, sources.data, rules)
+    found += portability.findings(survey, sources.modules, sources.data, rules, strict=job.builtin_errors == "strict")
+    found += members.findings(survey, sources.modules, rules)
     unheard = unused.findings(survey, sources, rules, lambda path: _said(job.places, path))
     # A setting that no file says came with the library, which need not read all of it.
     found += [one for one in unheard if one.code != "check.unused-setting" or one.place.line]

@@ -1,29 +1,23 @@
-"""Members of a rule's sets that lack what every effect needs, and names that nothing defines. Spec: [POL-55]."""
+"""Members of a rule's sets that lack what their effect needs. Spec: [POL-55]."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from pipeline.checks.portability import Finding, effect_paths
-from pipeline.engines.survey import Definition, Path, Place, Survey, data_at
+from pipeline.engines.survey import Definition, Path, Place, Survey
 from pipeline.policies.metadata import Module, Rule
 
 _NEEDED: Final = ("code", "reason")
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`|#[^\n]*|[{}\[\]():,|]', re.DOTALL)
 
 
-def findings(
-    survey: Survey, modules: Sequence[Module], data: Mapping[str, Any], rules: Sequence[Rule]
-) -> list[Finding]:
+def findings(survey: Survey, modules: Sequence[Module], rules: Sequence[Rule]) -> list[Finding]:
     """All that is found, by place."""
     texts = {module.path: module.text.encode() for module in modules}
-    found = [
-        *(one for rule in rules for path in effect_paths(rule) for one in _members(survey, path, texts)),
-        *_nameless(survey, data),
-    ]
+    found = [one for rule in rules for path in effect_paths(rule) for one in _members(survey, path, texts)]
     return sorted(found, key=lambda one: (one.place, one.code))
 
 
@@ -73,28 +67,6 @@ def _keys(text: str) -> set[str] | None:
             keys.add(last[1:-1])
         last = token
     return keys
-
-
-def _nameless(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Variables that nothing gives a value: the engine takes them for rules of the package, which are not there."""
-    packages = {module["path"]: tuple(module["package"]) for module in survey.modules}
-    for definition in survey.definitions():
-        package = packages[definition.place.module]
-        # The value of a rule with `else` is read outside of the body that gives its variables their values.
-        bound = {name for body in definition.raw["bodies"] for one in body["statements"] for name in one["binds"]}
-        for read in definition.reads:
-            path = read.path
-            if path[: len(package)] != package or len(path) == len(package) or path[len(package)] in bound:
-                continue
-            below = any(rule.path[: len(path)] == path for rule in survey.rules)
-            if below or survey.rule_of(path) is not None or data_at(data, path[1:]) is not None:
-                continue
-            name = path[len(package)]
-            known = {rule.path[len(package)] for rule in survey.rules if rule.path[: len(package)] == package}
-            near = difflib.get_close_matches(name, sorted(known), 1)
-            hint = f"did you mean {near[0]}?" if near else f"give it a value: `{name} := …`, or `some {name} in …`"
-            message = f"nothing gives {name} a value"
-            yield Finding(code="policy.unknown-name", message=message, hint=hint, place=read.place, refuses=False)
 
 
 __all__ = ["findings"]

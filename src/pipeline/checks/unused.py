@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from cmf.enums import Capability
 from pipeline.checks.portability import DEFAULTS, Finding, effect_paths, field_schema, needed
+from pipeline.decision import Effect
 from pipeline.engines.base import Decided
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.survey import Call, Definition, Path, Place, Survey
@@ -36,7 +37,7 @@ def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Lo
     found = [
         *_settings(survey, sources.data, locate),
         *(one for rule in rules for one in _capabilities(survey, rule)),
-        *_helpers(survey, sources.tests),
+        *_helpers(survey, sources.tests, rules),
         *(one for module in survey.modules for one in _imports(module, texts[module["path"]])),
         *(one for definition in survey.definitions() for one in _variables(definition, texts)),
         *(one for definition in survey.definitions() for one in _comparisons(definition, texts)),
@@ -99,15 +100,18 @@ def _capabilities(survey: Survey, rule: Rule) -> Iterator[Finding]:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def _helpers(survey: Survey, tests: Sequence[Module]) -> Iterator[Finding]:
-    """Rules whose name says that they are for their own package, and that nothing there asks for."""
+def _helpers(survey: Survey, tests: Sequence[Module], rules: Sequence[Rule]) -> Iterator[Finding]:
+    """Rules that nothing asks for: those whose name says that they are for their own package, and all of a rule's."""
     used = {other for number, rule in enumerate(survey.rules) for other in rule.uses if other != number}
+    packages = {("data", *rule.package.split(".")) for rule in rules}
     for number, rule in enumerate(survey.rules):
         name = rule.path[-1]
-        if number in used or not name.startswith("_") or not rule.definitions:
+        is_own = name.startswith("_") or (rule.path[:-1] in packages and name not in set(Effect))
+        if number in used or not is_own or not rule.definitions:
             continue
         if not any(re.search(rf"\b{re.escape(name)}\b", test.text) for test in tests):
-            yield _finding("check.unused-helper", rule.definitions[0].place, f"nothing asks for {name}", "take it out")
+            hint = "take it out" if name.startswith("_") else f"take it out; the sets of a rule are {', '.join(Effect)}"
+            yield _finding("check.unused-helper", rule.definitions[0].place, f"nothing asks for {name}", hint)
 
 
 def _imports(module: Mapping[str, Any], text: str) -> Iterator[Finding]:

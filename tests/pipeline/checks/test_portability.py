@@ -59,12 +59,16 @@ LIB = {"cmf/lib/lib.rego": "package cmf.lib\n\nf(x) if x == 1\n\ng(x) := input.s
         ("input.extensions.agent.turn > 3", "policy.no-capability", "read_agent"),
         ('input.extensions.http.headers["x"]', "policy.no-capability", "read_headers"),
         ("lib.g(`calls`) > 3", "policy.no-capability", "read_agent"),
+        ("input.name == nobody", "policy.unknown-name", "`nobody := …`"),
+        ("\tcount([x | x := _alway]) > 0", "policy.unknown-name", "did you mean _always?"),
+        ("not lib.f(nobody)", "policy.unknown-name", "`nobody := …`"),
     ],
 )
 def test_what_would_be_heard_otherwise_is_refused_with_its_place(write: Write, body: str, code: str, hint: str) -> None:
     rego = rule(body)
     rego[PLACE] += (
-        '\n_pattern := `a**`\n\n_joined := concat("", [_pattern, "b"])\n\n_sometimes := 1 if input.content\n'
+        '\n_always := 1\n\n_pattern := `a**`\n\n_joined := concat("", [_pattern, "b"])\n'
+        "\n_sometimes := 1 if input.content\n"
         "\n_settings := data.cmf.defaults.test.rule\n"
     )
     defaults = {"cmf/defaults/data.json": '{"test": {"rule": {"pattern": "a**"}}}'}
@@ -110,6 +114,50 @@ def test_a_member_of_a_local_under_a_negation_is_told_and_not_refused(write: Wri
     policies = policy_set.load(write(rule("some x in input.properties.xs\nnot lib.f(x.y)") | LIB))
 
     assert [(one.code, one.place.line) for one in policies.findings] == [("policy.negated-reference", 16)]
+
+
+@pytest.mark.spec("POL-25")
+@pytest.mark.parametrize(
+    ("name", "near"), [("require_aproval", "require_approval"), ("redactions", "redact"), ("denied", "deny")]
+)
+def test_a_set_that_is_called_almost_as_an_effect_is_refused(write: Write, name: str, near: str) -> None:
+    extra = f"\n{name} contains 1 if input.content\n\n_hosts contains 2 if input.content\n"
+
+    error = refusal(write({PLACE: GOOD + extra}))
+    used = write({PLACE: f"{GOOD}{extra}\nwarn contains {{}} if count({name}) > 1\n"}, name="used")
+
+    assert (error.code, error.line, error.hint) == (
+        "policy.unknown-effect",
+        GOOD.count("\n") + 2,
+        f"did you mean {near}?",
+    )
+    assert policy_set.load(used).rules
+
+
+@pytest.mark.spec("POL-25")
+@pytest.mark.parametrize(
+    ("condition", "message", "hint"),
+    [
+        ("input.name in data.acme.tols", "neither a rule nor data is data.acme.tols", "did you mean tools?"),
+        ("input.name in acme.tools.names", "neither a rule nor data is data.acme.tools.names", "take it out"),
+        ("data.other.thing.more", "neither a rule nor data is data.other", "take it out"),
+        (
+            "input.name == data.cmf.rules.test.rule.limit",
+            "nor data is data.cmf.rules.test.rule.limit",
+            "did you mean _limit?",
+        ),
+        ("acme.tools[_] == data.acme[input.name]", None, ""),
+        ("data.cmf.rules.test.rule._limit == 1", None, ""),
+    ],
+)
+def test_data_that_nobody_gave_are_told(write: Write, condition: str, message: str | None, hint: str) -> None:
+    text = GOOD.replace("input.properties.marked", condition).replace("deny", "import data.acme\n\ndeny", 1)
+    files = {PLACE: f"{text}\n_limit := 1\n", "acme/data.json": '{"tools": ["a"]}'}
+
+    found = [one for one in policy_set.load(write(files)).findings if one.code == "policy.unknown-data"]
+
+    assert len(found) == (message is not None)
+    assert all(one.message.endswith(message or "") and hint in one.hint and one.place.line == 14 for one in found)
 
 
 @pytest.mark.spec("POL-26")

@@ -162,7 +162,7 @@ def test_capabilities_helpers_imports_and_variables_without_a_use_are_found(writ
         + DENY.format(
             "x := input.name\n\tsome k, v in input.arguments\n\tsome y\n\tinput.properties[y] == v\n\tlib.answer == 42"
         )
-        + "\n_nobody if input.content\n\n_itself if not _nobody\n"
+        + "\n_nobody if input.content\n\n_itself if not _nobody\n\nallow if input.content\n"
     )
 
     assert found(write, text, capabilities="read_labels, write_headers") == [
@@ -171,6 +171,7 @@ def test_capabilities_helpers_imports_and_variables_without_a_use_are_found(writ
         ("check.unused-variable", 5, "x is given a value and not used"),
         ("check.unused-variable", 6, "k is given a value and not used"),
         ("check.unused-helper", 14, "nothing asks for _itself"),
+        ("check.unused-helper", 16, "nothing asks for allow"),
     ]
 
 
