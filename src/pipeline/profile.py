@@ -168,7 +168,7 @@ class AskedFor(Value):
         text = text[:MAX_ASKED_CHARACTERS]
         if any(matches(pattern, text) for pattern in self.patterns):
             return True
-        return says_any(self.verbs, text) and (not self.objects or says_any(self.objects, text))
+        return says_any(self.verbs, text, acts=True) and (not self.objects or says_any(self.objects, text))
 
 
 @value

@@ -1,14 +1,17 @@
 """Words and figures that say the same: numbers, currencies, dates, times of day, as keys. Spec: [PROV-13].
 
-A date or time is read in English and ISO spellings, and where day and month can be told in two ways, in both. A year
-that is not said is every year's, and so is one that is not asked for.
+A date or time is read in English and ISO spellings, and where day and month, or morning and evening, can be told in two
+ways, in both. A year that is not said is every year's, and so is one that is not asked for.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from itertools import islice
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 _ONES: Final = (
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -30,12 +33,33 @@ _WORD_KEYS: Final[dict[str, str]] = {
     "noon": "time:12:00",
     "midnight": "time:00:00",
 }
-_NUMBER_WORD: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(f'{_ONES} {_TENS}'.split())})(?![\w-])", re.I)
+_VALUES: Final[dict[str, Decimal]] = {
+    **{word: Decimal(number) for number, word in enumerate(_ONES.split(), 1)},
+    **{word: Decimal(number * 10) for number, word in enumerate(_TENS.split(), 2)},
+    "a": Decimal(1),
+    "an": Decimal(1),
+    "half": Decimal("0.5"),
+    "couple": Decimal(2),
+    "pair": Decimal(2),
+}
+_SCALES: Final = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 1_000_000}
+_MOST: Final = Decimal(10) ** 15  # larger numbers are not read from words
+_ONE_WORD: Final = rf"(?:{'|'.join(f'{_ONES} {_TENS} couple pair'.split())})"
+_NUMBER_WORDS: Final = re.compile(
+    rf"(?<![\w.,-])(?:(?:half\s+a|an?|\d{{1,9}}(?:\.\d{{1,6}})?)(?=\s+(?:{'|'.join(_SCALES)})(?!\w))|{_ONE_WORD}|dozen)"
+    rf"(?![\w])(?:[\s-]+(?:and\s+)?(?:{'|'.join(_SCALES)}|{_ONE_WORD})(?!\w))*",
+    re.I,
+)
 _CURRENCY_NAMES: Final = [word for words in _CURRENCIES.values() for word in words.split() if word.isalpha()]
 _CURRENCY_WORD: Final = re.compile(
     rf"[$\u20ac\u00a3\u00a5\u20b9]|(?<![^\W\d_])(?:{'|'.join(_CURRENCY_NAMES)})(?!\w)", re.I
 )
 _DECIMAL_COMMA: Final = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:\.\d{3}){1,4}|\d{1,12}),\d{1,2}(?![.,]?\w)")
+_SPACED: Final = re.compile(
+    r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u202f'\u2019]\d{3}){1,4}(?:[.,](?P<rest>\d{1,2}))?"
+    r"(?![.,'\u2019]?\w)(?! \d{3}(?!\d))"
+)
+"""Thousands set apart by a space or an apostrophe."""
 _THOUSANDS: Final = re.compile(r"(?<![\w.,])(\d{1,9})(?:\.(\d{1,3}))?\s?k(?!\w)", re.I)
 
 _TIME_WORD: Final = re.compile(r"(?<!\w)(?:noon|midnight)(?!\w)", re.I)
@@ -45,6 +69,9 @@ _MONTH: Final = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
     r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?![a-z])\.?"
 )
+_CHUNK: Final = re.compile(r"[^\s<>\"'`(){}\[\],;|]+")
+MAX_LINKS: Final = 256  # links and paths of one text that are taken apart
+MAX_STEPS: Final = 12  # steps of one that is
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _YEAR: Final = r"(?:,?\s{1,3}(?P<year>[12]\d{3})(?![\d:]))?"
 _ISO_DATE: Final = re.compile(r"(?<![\w.-])(?P<year>[12]\d{3})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})(?!\d)")
@@ -52,11 +79,20 @@ _DAY_FIRST: Final = re.compile(rf"(?<![\w.,]){_DAY}(?:\s{{1,3}}of)?[\s-]{{1,3}}{
 _MONTH_FIRST: Final = re.compile(rf"(?<!\w){_MONTH}[\s-]{{1,3}}{_DAY}(?![\w:]){_YEAR}", re.I)
 _NUMERIC: Final = re.compile(r"(?<![\w./-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})(?![\w/-])")
 _SHORT: Final = re.compile(r"(?<![\w./-])(\d{1,2})/(\d{1,2})(?![\w/-])")
+_DAY_DOT_MONTH: Final = re.compile(r"(?<![\w./-])(\d{1,2})\.\s?(\d{1,2})\.(?![\w/-])")
 _TIME: Final = re.compile(
-    r"(?<![\d:.,])(?P<hour>\d{1,2})(?:[:h](?P<minute>[0-5]\d)(?::[0-5]\d(?:\.\d{1,9})?)?)?"
+    r"(?<![\d:.,])(?P<hour>\d{1,2})"
+    r"(?:(?:[:h]|\.(?=\d\d\s{0,2}(?:[ap]\.?m|uhr|hrs?|h)\b))(?P<minute>[0-5]\d)(?::[0-5]\d(?:\.\d{1,9})?)?)?"
     r"(?:\s{0,2}(?P<half>[ap])\.?m\b\.?)?(?![\d:])",
     re.I,
 )
+_HOUR: Final = rf"\d{{1,2}}|{'|'.join(_ONES.split()[:12])}"
+_CLOCK: Final = re.compile(
+    rf"(?<!\w)(?:(?P<past>half\s+past|quarter\s+past|quarter\s+to)\s+(?P<hour>{_HOUR})|(?P<clock>{_HOUR})\s+o['\u2019]?clock"
+    rf"|(?:at|by|from|until|till)\s+(?P<bare>{_HOUR})(?![:.,]\d|\s{{0,2}}[ap]\.?m\b|[%/-]))(?!\w)",
+    re.I,
+)
+"""Times as they are told by the clock: whether in the morning or in the evening is not said."""
 _BESIDE: Final = re.compile(r"(?:[T\s,]|at|on|Z|UTC|[+-]\d\d:?\d\d\Z)*", re.I)
 """What may stand around a date and a time that are one moment."""
 
@@ -88,13 +124,49 @@ def keys_in(kind: str, text: str) -> set[str]:
 
 
 def _numbers_in(text: str) -> set[str]:
-    found = _words_in(_NUMBER_WORD, text)
+    found = {key for match in _NUMBER_WORDS.finditer(text) for key in _number_words(match[0])}
     for match in _DECIMAL_COMMA.finditer(text) if "," in text else ():
         whole, _, rest = match[0].partition(",")
         found.add(_number(whole.replace(".", ""), rest))
+    for match in _SPACED.finditer(text):
+        whole = match[0][: match.start("rest") - match.start() - 1] if match["rest"] else match[0]
+        found.add(_number(re.sub(r"\D", "", whole), match["rest"] or ""))
     for match in _THOUSANDS.finditer(text):
         found.add(_number(match[1] + (match[2] or "").ljust(3, "0"), ""))
     return found
+
+
+def _number_words(phrase: str) -> Iterator[str]:
+    """The numbers of a phrase that is made of number words: "two hundred and fifty", "half a dozen"."""
+    total, current, said = Decimal(0), Decimal(0), False
+    for word in phrase.casefold().replace("-", " ").split():
+        scale = _SCALES.get(word)
+        value = _VALUES.get(word, Decimal(word) if word[0].isdecimal() else None)
+        if scale is not None:
+            current = min((current if said else Decimal(1)) * scale, _MOST)
+            if scale >= 1000:
+                total, current = min(total + current, _MOST), Decimal(0)
+        elif value is not None and not (said and word == "a"):
+            if said and not _goes_on(current, value):
+                yield _plain(total + current)
+                total, current = Decimal(0), Decimal(0)
+            current += value
+        said = said or word != "and"
+    if total + current < _MOST:
+        yield _plain(total + current)
+
+
+def _goes_on(current: Decimal, value: Decimal) -> bool:
+    """Whether a word adds to the number so far: "twenty five", "two hundred and fifty"."""
+    if current == 0:
+        return value < 1000
+    if value < 10:
+        return current % 10 == 0 and current % 100 != 10
+    return value < 100 and current % 100 == 0
+
+
+def _plain(number: Decimal) -> str:
+    return _number(*f"{number:f}".partition(".")[::2])
 
 
 def _currencies_in(text: str) -> set[str]:
@@ -111,7 +183,48 @@ def _dates_in(text: str) -> set[str]:
 
 def _times_in(text: str) -> set[str]:
     found = {f"time:{hour:02}:{minute:02}" for _, _, hour, minute in _times(text)}
+    for match in _TIME.finditer(text):
+        if not match["half"] and match["minute"] and match["hour"][0] != "0":
+            found |= _either_half(match["hour"], int(match["minute"]))
+    for match in _CLOCK.finditer(text):
+        past = (match["past"] or "").casefold()
+        minute = 0 if not past else 30 if past.startswith("half") else -15 if past.endswith("to") else 15
+        found |= _either_half(match["hour"] or match["clock"] or match["bare"], minute)
     return found | _words_in(_TIME_WORD, text)
+
+
+def _either_half(said: str, minute: int) -> set[str]:
+    """A time of the clock, in the morning and in the evening; a negative minute is one before the hour."""
+    hour = int(_VALUES[said]) if (said := said.casefold()) in _VALUES else int(said) if said.isdecimal() else 0
+    if not 1 <= hour <= 12:
+        return set()
+    minutes = [(hour % 12 + half) * 60 + minute for half in (0, 12)]
+    return {f"time:{at // 60 % 24:02}:{at % 60:02}" for at in minutes}
+
+
+def _parts_in(text: str) -> set[str]:
+    """What is told by links and paths: pieces of the path of a link, values of its query, the end of a file's path.
+
+    Apart from these, as folders, where a path begins: what lies beside a file was not named by naming the file.
+    """
+    found: set[str] = set()
+    chunks = (match[0] for match in _CHUNK.finditer(text)) if "/" in text else iter(())
+    for chunk in islice((chunk for chunk in chunks if "/" in chunk), MAX_LINKS):
+        link = chunk.rstrip(".,;:!?*_")
+        path, _, rest = link.partition("?")
+        path, _, fragment = path.partition("#")
+        steps = path.partition("://")[2].split("/")[1:] if "://" in path else path.split("/")
+        if ".." in steps or len(steps) > MAX_STEPS:
+            continue
+        for start in range(len(steps)):
+            for end in range(start + 1, len(steps) + 1):
+                kind = "part" if "://" in path or end == len(steps) else "folder"
+                found.add(f"{kind}:{'/'.join(steps[start:end])}")
+        values = [piece.partition("=")[2] for piece in rest.partition("#")[0].split("&")] if "://" in path else []
+        found.update(f"part:{unquote(value)}" for value in values)
+        if fragment.isdecimal() and "://" not in path:
+            found |= {f"part:{path}", f"part:{fragment}"}  # owner/repository#1
+    return found - {"part:", "folder:"}
 
 
 def _words_in(words: re.Pattern[str], text: str) -> set[str]:
@@ -125,6 +238,7 @@ _READERS: Final[Mapping[str, Callable[[str], set[str]]]] = {
     "currency": _currencies_in,
     "date": _dates_in,
     "time": _times_in,
+    "part": _parts_in,
 }
 
 
@@ -176,6 +290,8 @@ def _dates(text: str) -> Iterator[_Date]:
         yield from _valid(match, year, int(match[3]), int(match[1]))
     for match in _SHORT.finditer(text):
         yield from _valid(match, None, int(match[1]), int(match[2]))
+        yield from _valid(match, None, int(match[2]), int(match[1]))
+    for match in _DAY_DOT_MONTH.finditer(text):
         yield from _valid(match, None, int(match[2]), int(match[1]))
 
 

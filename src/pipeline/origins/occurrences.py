@@ -142,6 +142,14 @@ class Occurrences:
                         self._look_up(search, other, MAX_OTHERWISE)
         return Answer(search.found, search.complete)
 
+    def find_part(self, value: str, *, folder: bool = False) -> Answer:
+        """Which links and paths tell `value`: a piece, or where one begins if a `folder` is asked about."""
+        self._read_equivalents("part")
+        search = _Search(self, value)
+        for kind in ("part", "folder") if folder else ("part",):
+            search.take_all(self._keys.get(f"{kind}:{value}", {}))
+        return Answer(search.found, search.complete)
+
     def _read_equivalents(self, kind: str) -> None:
         """Read each text once for all of `kind` that stands in it: only when it is first asked for."""
         first = self._read_for.get(kind, 0)

@@ -18,8 +18,9 @@ from cmf.message import Message
 from cmf.request import Request
 from pipeline.claims import Calls, Claims, needs_record
 from pipeline.errors import ConfigError
+from pipeline.origins.control_values import ControlValues
 from pipeline.origins.field_paths import Mark, Path, escaped, leaves, shape
-from pipeline.origins.occurrences import Occurrences
+from pipeline.origins.occurrences import Answer, Occurrences
 from pipeline.origins.result_fields import result_leaves
 from pipeline.origins.sources import (
     CLAIM,
@@ -33,8 +34,9 @@ from pipeline.origins.sources import (
     ResultGroups,
     as_origin,
     fairly,
+    is_trusted,
 )
-from pipeline.origins.spelling import addresses, pieces
+from pipeline.origins.spelling import addresses
 from pipeline.paths import steps_of
 from pipeline.profiles import AskedFor, Entity, Profile, Profiles, ResultProfile, Trust
 
@@ -48,8 +50,8 @@ class _Everything:
         return True
 
 
+MAX_STEPS: Final = 65_536  # of one call, after which its other values are looked up as they are only
 MAX_ADDRESSES: Final = 32  # addresses of one content argument that are looked up by themselves
-MAX_PIECES: Final = 64  # pieces of one control value; one of more is looked up as a whole only
 DELEGATION: Final = AskedFor(
     patterns=(
         r"(?<!\w)(?:do|perform|follow|complete|execute|carry out|handle|process|finish|take care of|work through)"
@@ -94,6 +96,7 @@ class Index:
         self._profiles = profiles
         self._known = known
         self._texts = Occurrences()
+        self._until = 0
         self._groups: dict[Group, int] = {}
         self._group_list: list[Group] = []
         self._claims = Claims()
@@ -241,6 +244,7 @@ class Index:
         """
         profile = self._profiles.find(call.name, call.namespace)
         entries = [self._call_entry(profile), *self._read_before()]
+        self._until = self.work + MAX_STEPS
         if call.arguments is not None:
             self._look_into(call.arguments, (), "", profile, entries)
         elif call.arguments_raw:
@@ -265,8 +269,8 @@ class Index:
                 continue
             kind = _type_of(item)
             entries.append(self._entry(pointed, kind, use, item))
-            if use == "control" and kind == "string" and self._group_list:
-                entries += self._pieces(pointed, item, entries[-1])
+            if use == "control" and kind in ("string", "number"):
+                entries[-1:] = self._told_otherwise(pointed, item, entries[-1])
             if use == "content" and kind == "string":
                 spans = islice(addresses(item), MAX_ADDRESSES)
                 entries += (
@@ -274,18 +278,18 @@ class Index:
                     for start, end in spans
                 )
 
-    def _pieces(self, path: str, text: str, whole: Origin) -> Iterator[Origin]:
-        """The entries of the pieces of a control value that nobody trusted says as a whole."""
-        if any(source["trust"] == TRUSTED for source in whole["sources"]):
-            return
-        spans = pieces(text)
-        for start, end in spans if len(spans) <= MAX_PIECES else ():
-            yield self._entry(path, "piece", "control", text[start:end]) | {"span": [start, end]}
+    def _told_otherwise(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
+        """The entries of a control value whose own is `whole`: more than that only where nobody trusted says it."""
+        settled = is_trusted(whole) or "complete" in whole or not self._group_list
+        if settled or self.work > self._until:
+            return [whole]
+        return ControlValues(self._texts, self._entry).entries(path, content, whole)
 
-    def _entry(self, path: str, kind: str, use: str, content: Any) -> Origin:
+    def _entry(self, path: str, kind: str, use: str, content: Any, *others: Answer) -> Origin:
+        """The entry of a value, with the sources of what else was looked up for it."""
         if not self._group_list:  # nothing was read yet
             return {"path": path, "type": kind, "use": use, "sources": []}
-        sources, complete, more = self._sources(content)
+        sources, complete, more = self._sources(content, *others)
         entry: Origin = {"path": path, "type": kind, "use": use, "sources": sources}
         if not complete:
             entry["complete"] = False
@@ -334,17 +338,18 @@ class Index:
         self._asked[key] = (len(self._user), found)
         return found
 
-    def _sources(self, content: Any) -> tuple[list[Origin], bool, int]:
+    def _sources(self, content: Any, *others: Answer) -> tuple[list[Origin], bool, int]:
         """The sources of one value, whether the search was complete, and how many sources were left out."""
         if isinstance(content, bool) or content is None:
             return [], True, 0
-        answer = self._texts.find(content)
-        found = [(self._group_list[group], hit) for group, hit in answer.found.items()]
+        answers = (self._texts.find(content), *others)
+        hits = {group: hit for answer in reversed(answers) for group, hit in answer.found.items()}
+        found = [(self._group_list[group], hit) for group, hit in hits.items()]
         since = min((hit.first for group, hit in found if group.written), default=None)
         sources = [as_origin(group, hit, since) for group, hit in found]
         sources.sort(key=lambda source: (source["message"], source["kind"], source["trust"], source.get("field", "")))
         kept = fairly(sources)
-        return kept, answer.complete, len(sources) - len(kept)
+        return kept, all(answer.complete for answer in answers), len(sources) - len(kept)
 
 
 def origins(

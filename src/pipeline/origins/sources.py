@@ -112,6 +112,11 @@ def as_origin(group: Group, hit: Found, written: int | None) -> Origin:
     return source | {"labels": list(group.labels)}
 
 
+def is_trusted(entry: Origin) -> bool:
+    """Whether someone trusted said the value of an entry."""
+    return any(source["trust"] == TRUSTED for source in entry["sources"])
+
+
 def fairly(sources: list[Origin]) -> list[Origin]:
     """At most MAX_SOURCES of `sources`, in order, the first of each trust before the rest."""
     if len(sources) <= MAX_SOURCES:
@@ -136,4 +141,5 @@ __all__ = [
     "ResultGroups",
     "as_origin",
     "fairly",
+    "is_trusted",
 ]

@@ -29,11 +29,16 @@ _DOMAIN: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]+(?::\d
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.I)
 _PORTS: Final = {"http": ":80", "https": ":443"}
 _DIGIT: Final = re.compile(r"[0-9]")
-_ITEM: Final = re.compile(r"[^,;\n]+")
+_SPACED: Final = re.compile(r"\S+")
+MAX_CUTS: Final = 8  # slashes at which one path is cut
+_BETWEEN: Final = re.compile(r"[,;\n]|(?<=\s)(?:and|&)(?=\s)")
 _NAMED: Final = re.compile(r'"?([^<>"]*[^<>"\s])"?\s*<([^<>\s]+)>')
 MAX_ALTERED: Final = 128  # characters of a value that is looked up in other spellings too
 MAX_NAME: Final = 64  # characters of a name whose words may be joined in another way
 _MARK: Final = re.compile("[\u0300-\u036f]+")
+_STROKED: Final = str.maketrans(
+    {"\u00f8": "o", "\u0142": "l", "\u0111": "d", "\u0131": "i", "\u00e6": "ae", "\u0153": "oe"}
+)
 _TURNED: Final = str.maketrans("\u2018\u2019\u02bc\u2010\u2011", "'''--")
 _SIGILS: Final = "#@$\u20ac\u00a3"
 _ENDS: Final = ".,;:!?\"'"
@@ -60,7 +65,7 @@ def unmarked(folded: str) -> str:
     """Normal text without the accents of its letters: as one types what one has no keys for."""
     if folded.isascii():
         return folded
-    return unicodedata.normalize("NFC", _MARK.sub("", unicodedata.normalize("NFD", folded)))
+    return unicodedata.normalize("NFC", _MARK.sub("", unicodedata.normalize("NFD", folded))).translate(_STROKED)
 
 
 def is_address(text: str) -> bool:
@@ -104,17 +109,32 @@ def pieces(text: str) -> list[tuple[int, int]]:
             found += [named.span(1), named.span(2)] if named is not None else [(start, end)]
         if len(found) > 1:
             return found
-    at = text.rfind("/")
-    is_path = 0 < at < len(text) - 1 and not is_address(text) and ".." not in text and "//" not in text
-    return [(0, at), (at + 1, len(text))] if is_path and not any(map(str.isspace, text)) else []
+    return list(next(cuts(text, (0, len(text))), []))
+
+
+def cuts(text: str, span: tuple[int, int]) -> Iterator[list[tuple[int, int]]]:
+    """Into which folder and file, or folder and path in it, a path that stands at `span` may be cut: the last first."""
+    path = text[slice(*span)]
+    if is_address(path) or ".." in path or "//" in path or any(map(str.isspace, path)):
+        return
+    slashes = [at for at in range(1, len(path) - 1) if path[at] == "/"]
+    for at in reversed(slashes[-MAX_CUTS:]):
+        yield [(span[0], span[0] + at), (span[0] + at + 1, span[1])]
+
+
+def word_spans(text: str, span: tuple[int, int]) -> list[tuple[int, int]]:
+    """Where the words between white space stand."""
+    return [match.span() for match in _SPACED.finditer(text, *span)]
 
 
 def _listed(text: str) -> Iterator[tuple[int, int]]:
-    for match in _ITEM.finditer(text):
-        item = match[0].strip()
+    begin = 0
+    for end, after in [*(match.span() for match in _BETWEEN.finditer(text)), (len(text), 0)]:
+        item = text[begin:end].strip()
         if item:
-            start = match.start() + match[0].index(item)
+            start = text.index(item, begin)
             yield start, start + len(item)
+        begin = after
 
 
 def tokens(text: str) -> Iterator[tuple[str, int]]:
@@ -335,6 +355,7 @@ def _account_end(text: str, match: re.Match[str]) -> int | None:
 __all__ = [
     "addresses",
     "alternates",
+    "cuts",
     "is_address",
     "is_case_bound",
     "normal",
@@ -346,4 +367,5 @@ __all__ = [
     "tokens",
     "unmarked",
     "value_keys",
+    "word_spans",
 ]

@@ -1,7 +1,8 @@
 """Whether a text says a word, in one of its forms and not to forbid it. Spec: docs/spec/profiles.md [PRF-5], [PRF-11].
 
-English: endings, the irregular verbs that acts are asked for with, a particle that stands apart ("call it off"). For
-other languages a profile lists each form, or an expression.
+English: endings, the irregular verbs that acts are asked for with, words that stand apart ("call it off", "set a
+reminder"), things that have the name of an act ("my mail"). For other languages a profile lists each form, or an
+expression.
 """
 
 from __future__ import annotations
@@ -57,7 +58,16 @@ _IRREGULAR: Final[dict[str, str]] = {
 }
 _PARTICLES: Final = frozenset(["away", "back", "down", "in", "off", "on", "out", "over", "up"])
 _BETWEEN: Final = r"(?:\s+(?!and\b|or\b|but\b|then\b)[\w'\u2019-]+){0,3}?"
-"""What may stand between a verb and its particle: "call the meeting off"."""
+"""What may stand between a verb and what goes with it: "call the meeting off", "set a reminder"."""
+
+_TOLD: Final = re.compile(
+    r"(?<!\w)(?:(?:check|read|see|view|show|list|find|search|open|any|summari[sz]e|summary\s+of|go(?:ing)?\s+(?:over|through)"
+    r"|look(?:ing)?\s+(?:at|through|into|in|over))(?:\s+(?:an?|me|us|some|any|every|each))?"
+    r"|what(?:['\u2019]s|\s+is)\s+on)"
+    r"(?:\s+(?:all|of|the|my|our|your|his|her|their|this|that|these|those|new|unread|recent|latest|last|first)){0,4}\s+\Z",
+    re.IGNORECASE,
+)
+"""Before a word that can be an act and a thing, it says that the thing is meant: "read my mail"."""
 
 _FORBIDDING: Final = re.compile(
     r"(?<!\w)(?:(?:do|does|should|must|shall|may)(?:\s+not|n['\u2019]?t)|never|without|avoid|refrain\s+from"
@@ -70,14 +80,22 @@ _NOT_FORBIDDING: Final = re.compile(
 _REACH: Final = 60  # characters before a word that are read for what forbids it
 
 
-def says_any(words: tuple[str, ...], text: str) -> bool:
-    """Whether `text` says one of the words or phrases, in any form, at a place where it is not forbidden."""
-    return any(matches(inflected(word), text) for word in words)
+def says_any(words: tuple[str, ...], text: str, *, acts: bool = False) -> bool:
+    """Whether `text` says one of the words or phrases, in any form, at a place where it is not forbidden.
+
+    If they are `acts`, a word that tells of a thing does not count, and what goes with a verb may stand apart from it.
+    """
+    return any(matches(inflected(word, apart=acts), text, acts=acts and " " not in word) for word in words)
 
 
-def matches(pattern: str, text: str) -> bool:
+def matches(pattern: str, text: str, *, acts: bool = False) -> bool:
     """Whether the expression, case ignored, is found in `text` at a place that nothing before it forbids."""
-    return any(not is_forbidden(text, found.start()) for found in _compiled(pattern).finditer(text))
+    starts = (found.start() for found in _compiled(pattern).finditer(text))
+    return any(not is_forbidden(text, at) and not (acts and _is_thing(text, at)) for at in starts)
+
+
+def _is_thing(text: str, at: int) -> bool:
+    return _TOLD.search(text, max(0, at - _REACH), at) is not None
 
 
 def is_forbidden(text: str, at: int) -> bool:
@@ -87,8 +105,11 @@ def is_forbidden(text: str, at: int) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def inflected(phrase: str) -> str:
-    """An expression for a phrase: its first word in any English form, its last in the plural too."""
+def inflected(phrase: str, *, apart: bool = False) -> str:
+    """An expression for a phrase: its first word in any English form, its last in the plural too.
+
+    With `apart` three words may stand behind the first ("set a reminder"); with a particle they always may.
+    """
     first, *rest = phrase.split() or [phrase]
     stem = re.escape(first)
     forms = [f"{stem}(?:s|es|d|ed|ing)?", *map(re.escape, _IRREGULAR.get(first.lower(), "").split())]
@@ -98,10 +119,11 @@ def inflected(phrase: str) -> str:
         forms.append(f"{re.escape(first[:-1])}ing")
     if first[-1] == "y":
         forms.append(f"{re.escape(first[:-1])}(?:ies|ied)")
-    apart = _BETWEEN if len(rest) == 1 and rest[0].lower() in _PARTICLES else ""
-    plural = "(?:s|es)?" if rest and rest[-1][-1].isalpha() and not apart else ""
+    particle = len(rest) == 1 and rest[0].lower() in _PARTICLES
+    between = _BETWEEN if rest and (apart or particle) else ""
+    plural = "(?:s|es)?" if rest and rest[-1][-1].isalpha() and not particle else ""
     joined = "".join(rf"(?:\s+|-){re.escape(word)}" for word in rest)
-    return rf"(?<!\w)(?:{'|'.join(forms)}){apart}{joined}{plural}(?!\w)"
+    return rf"(?<!\w)(?:{'|'.join(forms)}){between}{joined}{plural}(?!\w)"
 
 
 @lru_cache(maxsize=4096)

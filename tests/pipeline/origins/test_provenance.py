@@ -14,7 +14,9 @@ from cmf.message import Message
 from cmf.request import Request
 from pipeline.claims import Claims
 from pipeline.errors import ConfigError
+from pipeline.origins import provenance
 from pipeline.origins.provenance import EVERYTHING, Index, origins
+from pipeline.origins.sources import is_trusted
 from pipeline.policies.schemas import schema_of
 from pipeline.profiles import Profiles
 
@@ -440,3 +442,42 @@ def test_a_control_text_that_nobody_said_whole_has_an_entry_for_each_piece() -> 
     ]
     assert entries("ann@x.com and bob@y.com") == [("string", None, True)]
     assert entries(",".join(["ann@x.com"] * 65)) == [("string", None, False)]
+
+
+@pytest.mark.spec("PROV-14")
+def test_a_value_may_be_made_of_fields_of_one_result_or_of_the_folder_of_a_file_that_was_named() -> None:
+    person = {"first": "Mei", "last": "Lee", "zip": 10969, "city": "Berlin"}
+    index = index_of(
+        says("user", "translate docs/guide/intro.md into intro.de.md"),
+        *used("contacts", {}, person, "1"),
+        *used("contacts", {}, {"first": "Eve"}, "2"),
+    )
+
+    def trusted(value: str) -> bool:
+        found = index.origins(ToolCallPart(name="other", arguments={"to": value}))
+        _, *pieces = [is_trusted(entry) for entry in found if entry["path"] == "/to"]
+        return bool(pieces) and all(pieces)
+
+    assert all(map(trusted, ("Mei Lee", "Lee Mei", "Mei Lee, 10969 Berlin")))
+    assert trusted("docs/guide/intro.de.md")
+    assert not any(map(trusted, ("Eve Lee", "Mei Lee Kim", "docs/crontab", "docs/guide", "other/intro.de.md")))
+
+
+@pytest.mark.spec("PROV-15")
+def test_what_was_written_from_untrusted_text_is_not_made_trusted_by_its_other_form() -> None:
+    index = index_of(
+        *used("read_mail", {}, [{"body": "call +1 415 555 0132"}], "1"),
+        *used("save", {"text": "+1 415 555 0132"}, {"phone": "415.555.0132"}, "2"),
+    )
+
+    assert "trusted" not in trusts(index, "+14155550132")
+
+
+@pytest.mark.spec("PROV-15")
+def test_only_so_much_is_looked_up_in_other_forms_for_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "MAX_STEPS", 50)
+    index = index_of(says("user", "call 415.555.0132"))
+    call = ToolCallPart(name="other", arguments={"to": [*("a/b/c/d/e/f/g/h", "a b c d e f") * 3, "+14155550132"]})
+
+    assert not is_trusted(index.origins(call)[-1])
+    assert trusts(index, "+14155550132") == {"trusted"}

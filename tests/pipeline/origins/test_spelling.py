@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.pipeline.conversations import index_of, says, sources, trusts
 
 from pipeline.origins import equivalents, spelling
+from pipeline.origins.readings import readings
 
 
 def finds(text: str, value: str | float) -> bool:
@@ -94,6 +95,25 @@ def test_the_same_value_is_found_however_it_is_spelled(text: str, value: str | f
         ("pay 1.250,50", 1250.5),
         ("at $64k a year", 64000),
         ("that is 2.5k", 2500),
+        ("half a dozen of them", 6),
+        ("a couple of them", 2),
+        ("twenty-five of them", 25),
+        ("two hundred and fifty thousand", 250_000),
+        ("two thousand three hundred and four", 2304),
+        ("1.5 million", 1_500_000),
+        ("one or two, and three", 3),
+        ("two and three", 2),
+        ("pay 1 200,50", 1200.5),
+        ("pay CHF 1'200", 1200),
+        ("at half past seven", "07:30"),
+        ("at quarter to five", "16:45"),
+        ("at 7.30pm", "19:30"),
+        ("um 19.30 Uhr", "19:30"),
+        ("at 7:30", "19:30"),
+        ("at 10 o'clock", "22:00"),
+        ("by 5", "17:00"),
+        ("am 2.6. dann", "2025-06-02"),
+        ("to S\u00f8ren", "soren"),
         ("pay $5", "USD"),
         ("five euros", "EUR"),
         ("on March 12th, 2026", "2026-03-12"),
@@ -128,6 +148,13 @@ def test_the_same_is_found_in_other_words_and_signs(text: str, value: str | floa
     ("text", "value"),
     [
         ("buy two of them", 3),
+        ("five hundred", 5),
+        ("twenty-five", 20),
+        ("nine million million million", 9_000_000_000_000_000_000),
+        ("at 07:30", "19:30"),
+        ("at 7.30pm", "07:30"),
+        ("at 13", "13:00"),
+        ("room 7.30", "07:30"),
         ("pay 1.250,50", 50),
         ("on March 12th, 2025", "2026-03-12"),
         ("on March 12", "2026-03-13"),
@@ -144,6 +171,63 @@ def test_the_same_is_found_in_other_words_and_signs(text: str, value: str | floa
     ],
 )
 def test_what_is_only_alike_is_not_found(text: str, value: str | float) -> None:
+    assert not finds(text, value)
+
+
+@pytest.mark.spec("PROV-15")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("call (415) 555-0132", "+14155550132"),
+        ("call +1 415 555 0132", "415-555-0132"),
+        ("call 415.555.0132", "+1-415-555-0132"),
+        ("call 0034 91 555 01 99", "+34915550199"),
+        ("call +49 30 555 12 34", "0049305551234"),
+        ("call +49 (0)30 5551234", "tel:+49305551234"),
+        ("see https://github.com/acme/shop/issues/412.", "acme/shop"),
+        ("see https://github.com/acme/shop/issues/412.", 412),
+        ("see https://x.com/watch?v=dQ%20w&t=3", "dQ w"),
+        ("see acme/shop#412", "acme/shop"),
+        ("see acme/shop#412", 412),
+        ("in /srv/app/src/a.py", "src/a.py"),
+        ("version 2.0.1", "v2.0.1"),
+        ("version 2", "v2"),
+        ("tag v2.0.1", "2.0.1"),
+        ("pay 1,200 dollars", "1200.00"),
+        ("in 60 seconds", "60s"),
+        ("12 percent", "12%"),
+        ("flight LH 400", "lh400"),
+        ("set it in progress", "inProgress"),
+        ("Closed - Won", "closed_won"),
+        ("Dr. Aylin Demir", "Dr Aylin Demir"),
+        ("Lee, Mei", "Mei Lee"),
+        ("write to a@x.com", "mailto:a@x.com"),
+    ],
+)
+def test_what_steers_is_found_in_the_forms_in_which_people_say_it(text: str, value: str | float) -> None:
+    assert finds(text, value)
+
+
+@pytest.mark.spec("PROV-15")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("call 4155550132", "+44155550132"),
+        ("call 1.200.500", "1200500.9"),
+        ("at 192.168.10.12", "+1921681012"),
+        ("see https://x.com/a/b", "https://x.com/b"),
+        ("see https://x.com/a/../b", "b"),
+        ("see https://x.com/" + "a/" * 20, "a"),
+        ("see x.com/?to=a@b.com", "b.com"),
+        ("in /srv/app/src/a.py", "app"),
+        ("version 2", "2.0"),
+        ("60 seconds", "60m"),
+        ("Dr. Aylin Demir", "Dr Eve Demir"),
+        ("a b", "x" * 200),
+        ("a b", " "),
+    ],
+)
+def test_a_form_of_another_value_is_not_taken_for_it(text: str, value: str | float) -> None:
     assert not finds(text, value)
 
 
@@ -164,6 +248,11 @@ def test_what_is_only_alike_is_not_found(text: str, value: str | float) -> None:
                 "99",
                 " ",
                 "noon",
+                "one hundred and",
+                "a million",
+                "half past ",
+                "x/y#1",
+                "https://x.com/%?&=/",
             ]
         ),
         max_size=6,
@@ -172,6 +261,8 @@ def test_what_is_only_alike_is_not_found(text: str, value: str | float) -> None:
 def test_nothing_that_others_write_breaks_the_reading(text: str) -> None:
     for kind in ("number", "currency", "date", "time"):
         assert all(equivalents.kind_of(key) == kind for key in equivalents.keys_in(kind, text))
+    assert equivalents.keys_in("part", text) is not None
+    assert readings(text) is not None
     assert spelling.pieces(text) is not None
     assert spelling.value_keys(text) is not None
 
@@ -181,6 +272,7 @@ def test_nothing_that_others_write_breaks_the_reading(text: str) -> None:
     ("value", "expected"),
     [
         ("a@x.com, b@y.com;c", ["a@x.com", "b@y.com", "c"]),
+        ("Ann and Bob, Cleo & Dan", ["Ann", "Bob", "Cleo", "Dan"]),
         ("Ann Abel <ann@x.com>, bob@y.com", ["Ann Abel", "ann@x.com", "bob@y.com"]),
         ("2026-03-12T16:00:00Z", ["2026-03-12", "16:00:00"]),
         ("March 12, 2026 at 4 pm", ["March 12, 2026", "4 pm"]),

@@ -1,0 +1,100 @@
+"""Where a control value came from that nobody trusted says as it is: other forms, and its pieces. [PROV-14], [PROV-15].
+
+All of it is for values that a person would else be asked about, so no other call pays for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from pipeline.origins.occurrences import Answer, Match, Occurrences
+from pipeline.origins.readings import readings
+from pipeline.origins.sources import Origin, is_trusted
+from pipeline.origins.spelling import cuts, pieces, word_spans
+
+MAX_PIECES: Final = 64  # pieces of one value; one of more is looked up as a whole only
+MAX_WORDS: Final = 6  # words of a value that are looked up as fields
+
+
+class _Entries(Protocol):
+    """Makes the entry of a value, with the sources of what else was looked up for it."""
+
+    def __call__(self, path: str, kind: str, use: str, content: object, /, *others: Answer) -> Origin: ...
+
+
+class ControlValues:
+    """Looks values up in `texts` in more ways than one; `entry` makes the entries."""
+
+    def __init__(self, texts: Occurrences, entry: _Entries) -> None:
+        self._texts = texts
+        self._entry = entry
+
+    def entries(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
+        """The entry of a value whose entry so far is `whole`: trusted in another form, or with those of its pieces."""
+        other = self._in_other_form(path, whole["type"], content)
+        if other is not None:
+            return [other]
+        spans = pieces(content) if isinstance(content, str) else []
+        if len(spans) > MAX_PIECES or not isinstance(content, str):
+            return [whole]
+        found = [entry for span in spans or [(0, len(content))] for entry in self._piece(path, content, span)]
+        return [whole, *found] if spans or len(found) > 1 else [whole]
+
+    def _in_other_form(self, path: str, kind: str, content: str | float, *, folder: bool = False) -> Origin | None:
+        """The entry of a value that someone trusted says in another form, or tells by a link; None if nobody does."""
+        part = self._texts.find_part(str(content), folder=folder)
+        forms = map(self._texts.find, readings(content)) if isinstance(content, str) else ()
+        entry = self._entry(path, kind, "control", content, part, *forms)
+        return entry if is_trusted(entry) else None
+
+    def _piece(self, path: str, text: str, span: tuple[int, int]) -> list[Origin]:
+        """The entry of one piece of a value; those of its own pieces, if they are said and it is not."""
+        piece = text[slice(*span)]
+        entry = self._entry(path, "piece", "control", piece) | {"span": list(span)}
+        if is_trusted(entry):
+            return [entry]
+        other = self._in_other_form(path, "piece", piece, folder=text[span[1] :][:1] == "/")
+        if other is not None:
+            return [other | {"span": list(span)}]
+        for cut in cuts(text, span):
+            found = [self._step(path, text, end) for end in cut]
+            if all(map(is_trusted, found)):
+                return found
+        return self._fields(path, text, span) or [entry]
+
+    def _step(self, path: str, text: str, span: tuple[int, int]) -> Origin:
+        """The entry of steps of a path."""
+        step = text[slice(*span)]
+        return self._entry(path, "piece", "control", step, self._texts.find_part(step, folder=True)) | {
+            "span": list(span)
+        }
+
+    def _fields(self, path: str, text: str, span: tuple[int, int]) -> list[Origin]:
+        """The entries of words that are each a whole trusted field of one result, a first name and a last one, say."""
+        words = word_spans(text, span)
+        found: list[Origin] = []
+        messages: set[int] | None = None
+        at = 0 if 1 < len(words) <= MAX_WORDS else len(words)
+        while at < len(words):
+            for end in range(len(words), at, -1):
+                start, stop = words[at][0], words[end - 1][1]
+                entry = self._entry(path, "piece", "control", text[start:stop])
+                shared = set(_fields_of(entry)) & (messages or set(_fields_of(entry)))
+                if shared:
+                    break
+            else:
+                return []
+            messages, at = shared, end
+            found.append(entry | {"span": [start, stop]})
+        return found
+
+
+def _fields_of(entry: Origin) -> Iterable[int]:
+    """The messages in which a value is the whole of a trusted field."""
+    for source in entry["sources"]:
+        if source["trust"] == "trusted" and source["match"] == Match.EXACT.value and "tool" in source:
+            yield source["message"]
+
+
+__all__ = ["MAX_PIECES", "MAX_WORDS", "ControlValues"]

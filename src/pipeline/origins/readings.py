@@ -1,0 +1,109 @@
+"""Other forms in which a value may have been said, for values that nobody said as they are. Spec: [PROV-15].
+
+Each is looked up like the value itself. They are for what steers a call and would else be asked about; so nothing here
+is worth a look in the common case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+MAX_CHARACTERS: Final = 128  # of a value that has other forms
+_PHONE: Final = re.compile(r"\+?[0-9()][0-9 ().-]{5,28}[0-9]")
+_DOTTED: Final = re.compile(r"[0-9.]+\.[0-9]{1,3}")
+"""A decimal, a version or an address of the network, and no telephone number."""
+_AMERICAN: Final = re.compile(r"1?([2-9][0-9]{2})([2-9][0-9]{2})([0-9]{4})")
+_VERSION: Final = re.compile(r"(v?)([0-9]+(?:\.[0-9]+)*(?:[-+.][0-9A-Za-z.-]+)?)", re.I)
+_AMOUNT: Final = re.compile(r"[$\u20ac\u00a3]? ?([0-9]+(?:,[0-9]{3})*\.[0-9]{2})")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CAMEL: Final = re.compile(r"[A-Za-z]+[a-z0-9][A-Z][A-Za-z0-9]*")
+_WORDS: Final = re.compile(r"[^\W\d_]+(?:[_ -][^\W\d_]+)+")
+_NAME: Final = re.compile(r"([^\W\d_][\w'\u2019.-]*(?: [^\W\d_][\w'\u2019.-]*){0,2}) ([^\W\d_][\w'\u2019-]*)")
+_CODE: Final = re.compile(r"([A-Za-z]{1,5})[ -]?([0-9]{1,8}[A-Za-z]?)")
+_TITLE: Final = re.compile(r"(?:dr|prof|mr|mrs|ms|mx|miss|sir)(?:\. ?| )(?=\S)", re.I)
+_CALLED: Final = re.compile(r"(?:mailto|tel|sms):(?=[^/])", re.I)
+_QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(%|[^\W\d_]+)")
+_UNITS: Final = [
+    names.split(",")
+    for names in (
+        "s,sec,secs,second,seconds",
+        "min,mins,minute,minutes",
+        "h,hr,hrs,hour,hours",
+        "d,day,days",
+        "%,percent,per cent",
+        "mg,milligram,milligrams",
+        "g,gram,grams",
+        "kg,kilo,kilos,kilogram,kilograms",
+        "ml,milliliter,milliliters,millilitre,millilitres",
+        "l,liter,liters,litre,litres",
+        "km,kilometer,kilometers,kilometre,kilometres",
+    )
+]
+_UNIT: Final = {name: names for names in _UNITS for name in names}
+
+
+def readings(value: str) -> list[str | float]:
+    """Other forms of a short value: none of them another value to anybody who would say it."""
+    text = value.strip()
+    if not text or len(text) > MAX_CHARACTERS:
+        return []
+    found = dict.fromkeys(_forms(text))
+    found.pop(value, None)
+    return list(found)
+
+
+def _forms(text: str) -> Iterator[str | float]:
+    called = _CALLED.match(text)
+    if called is not None:
+        text = text[called.end() :]
+        yield text
+    yield from _phones(text)
+    amount = _AMOUNT.fullmatch(text)
+    if amount is not None:
+        yield float(amount[1].replace(",", ""))
+    version = _VERSION.fullmatch(text)
+    if version is not None and (version[1] or "." in text):
+        yield f"version {version[2]}"
+        if "." in text:
+            yield version[2] if version[1] else f"v{text}"
+    quantity = _QUANTITY.fullmatch(text)
+    if quantity is not None:
+        names = _UNIT.get(quantity[2].lower(), ())
+        yield from (f"{quantity[1]} {name}" for name in names)
+    code = _CODE.fullmatch(text)
+    if code is not None:
+        yield from (f"{code[1]}{between}{code[2]}" for between in ("", " ", "-"))
+    yield from _names(text)
+
+
+def _phones(text: str) -> Iterator[str]:
+    """The same telephone number with or without the mark of its country, as E.123 and North America have it."""
+    if not _PHONE.fullmatch(text) or (_DOTTED.fullmatch(text) and text.count(".") != 2):
+        return
+    digits = re.sub("[^0-9]", "", text)
+    abroad = digits if text[0] == "+" else digits[2:] if digits.startswith("00") else None
+    if abroad is not None:
+        yield from (f"+{abroad}", f"00{abroad}", *(f"+{abroad[:at]}0{abroad[at:]}" for at in (1, 2, 3)))
+    american = _AMERICAN.fullmatch(digits)
+    if american is not None and (text[0] == "+" or len(digits) == 10):
+        yield from ("".join(american.groups()), "1" + "".join(american.groups()), ".".join(american.groups()))
+
+
+def _names(text: str) -> Iterator[str]:
+    """Names of people and of states: without a title, family name first, words in humps."""
+    title = _TITLE.match(text)
+    if title is not None:
+        text = text[title.end() :]
+        yield text
+    if _CAMEL.fullmatch(text):
+        yield _HUMP.sub(" ", text)
+    elif _WORDS.fullmatch(text):
+        yield re.sub("[_ -]", " - ", text)
+    name = _NAME.fullmatch(text)
+    if name is not None:
+        yield f"{name[2]}, {name[1]}"
+
+
+__all__ = ["readings"]
