@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from typing import Final
 
-from pipeline.context import Context
+from pipeline.context import Context, as_context
 
 _KNOWN: Final[ContextVar[Mapping[object, Context]]] = ContextVar("pipeline.ambient")
 
@@ -23,9 +23,11 @@ def ambient(owner: object) -> Context | None:
 
 def within(context: Context | None, outer: Context | None) -> Context:
     """`context`, with subject and session from around it where it has none, and the labels of both."""
-    if context is None or outer is None:
-        return context or outer or Context()
-    return context.model_copy(
+    if context is None:
+        return outer or Context()
+    if outer is None:
+        return as_context(context)
+    return as_context(context).model_copy(
         update={
             "subject": outer.subject if context.subject is None else context.subject,
             "session": outer.session if context.session is None else context.session,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from cmf.codec import dumps, loads
 from cmf.digests import content_digest
@@ -87,6 +87,11 @@ class Judging:
         holds: Holds = "entry",
         context: Context | None = None,
     ) -> None:
+        if holds not in get_args(Holds):
+            hint = f"use {', '.join(get_args(Holds))}"
+            raise ConfigError("lines hold no such thing", path="holds", hint=hint, code="config.word")
+        if not isinstance(context, Context | None):
+            raise ConfigError("this is no Context", path="context", hint="write Context(…)", code="config.word")
         self._replay = Replay(policies, profiles=Profiles.load(profiles) if profiles is not None else None)
         self._holds = holds
         self._context = context or Context()
@@ -101,8 +106,7 @@ class Judging:
             entry = read_entry(line) if self._holds == "entry" else self._bare(line)
             decision = self._replay.judged(entry)
         except ReplayError as error:
-            reason = f"{error.message} [{error.code}]"
-            return Judged(id=entry.id if entry is not None else "", reason=reason)
+            return Judged(id=entry.id if entry is not None else "", reason=str(error))
         return Judged(
             id=entry.id,
             verdict=decision.verdict.value,

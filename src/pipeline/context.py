@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+from cmf.errors import ShapeError
 from cmf.extensions import AgentExtension, Extensions, Headers, HttpExtension, MCPExtension, RequestExtension
 from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.message import Message
@@ -67,6 +68,22 @@ class Context(Value):
     call_id: Str | None = None
     released: int | None = None
     recorded: Headers = FrozenDict()
+
+
+def as_context(given: object) -> Context:
+    """The context itself. TypeError for anything else, None too: what is known would be lost without a word."""
+    if not isinstance(given, Context):
+        raise TypeError(f"a context is a Context, no {type(given).__name__}; write `Context(subject=…, session=…)`")
+    return given
+
+
+def as_subject(given: SubjectExtension | Mapping[str, Any]) -> SubjectExtension:
+    """Who asks, of a value or its fields. ShapeError, at `subject`, for what is neither."""
+    try:
+        return SubjectExtension.model_validate(dict(given) if isinstance(given, Mapping) else given)
+    except ShapeError as error:
+        error.hint = error.hint or "write {'id': …, 'roles': […]}"
+        raise error.at("subject") from None
 
 
 class Known(NamedTuple):

@@ -19,7 +19,7 @@ from cmf.security import SubjectExtension
 from cmf.tools import ToolDefinition
 from pipeline.ambient import Block, ambient, within
 from pipeline.assembly import Config, EngineName, Policies
-from pipeline.context import Context
+from pipeline.context import Context, as_subject
 from pipeline.decision import Decision
 from pipeline.errors import CallError, ConfigError, SessionError
 from pipeline.events import Events
@@ -440,8 +440,7 @@ class Guard:
         known = within(context, ambient(self._own))
         given: dict[str, Any] = {}
         if subject is not None:
-            plain = dict(subject) if isinstance(subject, Mapping) else subject
-            given["subject"] = SubjectExtension.model_validate(plain)
+            given["subject"] = as_subject(subject)
         if session is not None:
             given["session"] = session
         return known.model_copy(update=given)

@@ -17,7 +17,7 @@ from pipeline.approval_state import session_key
 from pipeline.aside import OF_THE_PROCESS, Aside, is_given_up, to_its_end
 from pipeline.asking import Answer
 from pipeline.assembly import Config, EngineName, Policies, build_engine, build_runner, vetted
-from pipeline.context import Context
+from pipeline.context import Context, as_context
 from pipeline.decision import Effect
 from pipeline.engines.base import Engine
 from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, where_from
@@ -188,7 +188,7 @@ class Pipeline:
 
     def _run(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
         begin = perf_counter_ns()
-        known, refused = self._in_session(_traffic(value), known)
+        known, refused = self._in_session(_traffic(value, known), known)
         ran = refused or self._judged(value, known, approval_id)
         if self._recording is not None and not self._recording.keep(value, known, ran, perf_counter_ns() - begin):
             ran = self._unrecorded(value, ran)
@@ -221,7 +221,7 @@ class Pipeline:
 
     async def _arun(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
         begin = perf_counter_ns()
-        known, refused = await self._choosing(self._in_session, _traffic(value), known)
+        known, refused = await self._choosing(self._in_session, _traffic(value, known), known)
         if refused is None:
             ran = await self._ajudged(value, known, approval_id, begin)
         else:
@@ -437,8 +437,11 @@ def _keeping(settings: Config) -> KeepingContent | None:
     return KeepingContent(settings.history, mask, settings.content_days)
 
 
-def _traffic(value: Traffic) -> Traffic:
+def _traffic(value: Traffic, known: Context) -> Traffic:
     if not isinstance(value, Message | Request | Response):
-        hint = "`cmf.adapters.get(FORMAT).from_wire_request(body)` reads a provider's body"
+        hint = (
+            "`Request(messages=…)` takes several, `cmf.adapters.get(FORMAT).from_wire_request(body)` a provider's body"
+        )
         raise TypeError(f"a message, request or response is judged, no {type(value).__name__}; {hint}")
+    as_context(known)
     return value

@@ -74,6 +74,22 @@ def test_bare_traffic_of_another_shape_and_cells_that_are_no_text_are_rows_too(
     assert "CONTENT" not in wrong.reason
 
 
+@pytest.mark.spec("BAT-2")
+def test_a_reason_says_where_and_what_to_do(tmp_path: Path, rules: PolicySet) -> None:
+    file = jsonl(tmp_path / "f.jsonl", [b'{"role": "user", "content": "hi"}'])
+
+    assert [row.reason for row in judge([file], rules)] == [
+        "no entry; of bare traffic, say what it `holds` [replay.invalid]"
+    ]
+    assert [row.reason for row in judge([file], rules, holds="message")] == [
+        "Message: this has to be a list at $.content [replay.invalid]"
+    ]
+    for wrong in ({"holds": "openai_chat"}, {"holds": "message", "context": {}}):
+        with pytest.raises(ConfigError) as caught:
+            list(judge([file], rules, **wrong))  # type: ignore[arg-type]
+        assert caught.value.code == "config.word"
+
+
 @pytest.mark.spec("BAT-6")
 def test_a_file_that_is_not_whole_or_has_no_such_column_is_an_error(tmp_path: Path, rules: PolicySet) -> None:
     whole = parquet(tmp_path / "f.parquet", ["x"])

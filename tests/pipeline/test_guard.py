@@ -9,7 +9,18 @@ import pytest
 from tests.pipeline.conftest import Rules, write_rules
 
 from cmf import Extensions, Message, Request, SecurityExtension, TextPart, ToolCallPart, ToolResultPart
-from pipeline import ApprovalRequired, Config, ConfigError, Denied, Guard, PolicyError, PolicyUnavailable, as_stage
+from cmf.errors import ShapeError
+from pipeline import (
+    ApprovalRequired,
+    Config,
+    ConfigError,
+    Denied,
+    Guard,
+    Pipeline,
+    PolicyError,
+    PolicyUnavailable,
+    as_stage,
+)
 from pipeline.policy_set import load, shipped
 
 DENY = 'deny contains {"code": "test.no", "reason": "You may not."} if contains(input.content, "no")'
@@ -172,3 +183,17 @@ def test_a_guard_says_what_it_judges_by_and_what_it_cannot_be_made_of(guarded: R
         Guard(store=tmp_path / "cmf.db")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="from_wire_request"):
         guard.decide([{"role": "user", "content": "x"}])  # type: ignore[arg-type]
+
+
+def test_who_asks_has_to_be_said_so_that_it_is_understood(guarded: Rules) -> None:
+    guard, pipeline = guarded({"deny": DENY}), Pipeline()
+
+    for judge in (guard.run, pipeline.run):
+        with pytest.raises(TypeError, match=r"no dict; write `Context\(subject=…"):
+            judge(says("x"), context={"subject": {"id": "ann"}})  # type: ignore[operator, arg-type]
+    with guard.session("s"), pytest.raises(TypeError, match="no dict"):
+        guard.run(says("x"), context={"session": "s"})  # type: ignore[arg-type]
+    for subject, path in (("ann", "subject"), ({"id": "ann", "role": "x"}, "subject.role")):
+        with pytest.raises(ShapeError, match=r"write \{'id': …, 'roles': \[…\]\}") as caught:
+            guard.decide(says("x"), subject=subject)  # type: ignore[arg-type]
+        assert caught.value.path == path

@@ -142,9 +142,10 @@ def read_entry(line: bytes) -> Entry:
         if not isinstance(body, dict):
             raise ShapeError("not an object", path="$")
         if body.get("schema") != VERSION:
-            code = "replay.newer-schema" if isinstance(body.get("schema"), int) else "replay.invalid"
+            if not isinstance(body.get("schema"), int):
+                raise ReplayError("no entry", hint="of bare traffic, say what it `holds`", code="replay.invalid")
             hint = "use the version that wrote it"
-            raise ReplayError(f"not of schema {VERSION}", path="schema", hint=hint, code=code)
+            raise ReplayError(f"not of schema {VERSION}", path="schema", hint=hint, code="replay.newer-schema")
         history = history_trust(body["history"])
         if history is None or not isinstance(body["id"], str):
             raise ShapeError("not what it should be", path="history")
