@@ -1,7 +1,7 @@
 //! The embedded Rego engine of cmf-pipeline [docs/spec/engines.md].
 //!
 //! `policy_set` and `programs` compile, `batch` evaluates. `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be
-//! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `folding` evaluates ahead, and
+//! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors, `folding` evaluates ahead, and
 //! `dialect` patterns those of OPA; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
 //! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` writes
 //! what Python holds, `json_text` its texts; `input`, `template` and `context` write policy inputs from views.
@@ -28,6 +28,7 @@ pub mod outline;
 pub mod patterns;
 pub mod policy_set;
 pub mod prescan;
+pub mod prints;
 pub mod programs;
 pub mod repair;
 pub mod stack;

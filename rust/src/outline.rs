@@ -30,7 +30,8 @@ pub struct Call {
     pub name: String,
     pub arguments: usize,
     pub span: Span,
-    pub is_statement: bool,
+    /// All of the call, where it is a condition by itself.
+    pub statement: Option<Span>,
     /// What is known of each argument before any evaluation.
     pub arguments_known: Vec<Known>,
 }
@@ -206,7 +207,7 @@ impl<'a> Walker<'a> {
                 self.expr(collection);
             }
             Literal::Expr { expr, .. } => match expr.as_ref() {
-                Expr::Call { fcn, params, .. } => self.call(fcn, params, true),
+                Expr::Call { span, fcn, params, .. } => self.call(fcn, params, Some(span)),
                 _ => self.expr(expr),
             },
             Literal::NotExpr { expr, .. } => self.negated(expr),
@@ -283,7 +284,7 @@ impl<'a> Walker<'a> {
                 }
                 self.comprehension(query, &[key, value]);
             }
-            Expr::Call { fcn, params, .. } => self.call(fcn, params, false),
+            Expr::Call { fcn, params, .. } => self.call(fcn, params, None),
             Expr::UnaryExpr { span, expr, .. } => {
                 self.found.minus.get_or_insert_with(|| span.clone());
                 if constant(expr).is_none() {
@@ -312,7 +313,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn call(&mut self, fcn: &Expr, params: &[Ref<Expr>], is_statement: bool) {
+    fn call(&mut self, fcn: &Expr, params: &[Ref<Expr>], statement: Option<&Span>) {
         let path = fixed_path(fcn).unwrap_or_default();
         let name = self.names.call_name(&path);
         let is_inside = self.hoisting && !std::mem::replace(&mut self.outermost, false);
@@ -325,7 +326,7 @@ impl<'a> Walker<'a> {
             name,
             arguments: params.len(),
             span: first_span(fcn).clone(),
-            is_statement,
+            statement: statement.cloned(),
             arguments_known: params.iter().map(|param| known(param, self.names)).collect(),
         });
         if let (Some(path), [document, _, default]) = (looked_up, params) {

@@ -7,7 +7,7 @@ use crate::json::{self, JsonFault};
 use crate::programs::{self, Program, Texts, Wanted};
 use crate::stack::{on_large_stack, NO_STACK};
 use crate::vet::Graph;
-use crate::{builtins, hoist, prescan, repair, watch};
+use crate::{builtins, hoist, prescan, prints, repair, watch};
 use regorus::unstable::{Expr, Module, Ref, Source, Span};
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, Value};
@@ -32,6 +32,8 @@ pub struct Options {
     pub check_every: u64,
     pub max_input_bytes: usize,
     pub max_result_bytes: usize,
+    /// For a tool that shows what `print` says; else it is taken out of what is read.
+    pub keeps_prints: bool,
 }
 
 impl Default for Options {
@@ -42,6 +44,7 @@ impl Default for Options {
             check_every: 1_000,
             max_input_bytes: 8 << 20,
             max_result_bytes: 8 << 20,
+            keeps_prints: false,
         }
     }
 }
@@ -211,9 +214,24 @@ pub(crate) fn check_modules(modules: &[(String, String)]) -> Result<(), PolicyFa
     Ok(())
 }
 
+/// An engine that has read the modules, without what they `print`.
 pub(crate) fn engine_of(modules: &[(String, String)], options: Options) -> Result<Engine, PolicyFault> {
+    let mut engine = read_as_written(modules, options.strict_builtin_errors)?;
+    if options.keeps_prints {
+        return Ok(engine);
+    }
+    match prints::taken_out(engine.get_modules(), modules) {
+        Some(silent) => read_as_written(&silent, options.strict_builtin_errors),
+        None => Ok(engine),
+    }
+}
+
+pub(crate) fn read_as_written(
+    modules: &[(String, String)],
+    strict_builtin_errors: bool,
+) -> Result<Engine, PolicyFault> {
     let mut engine = Engine::new();
-    engine.set_strict_builtin_errors(options.strict_builtin_errors);
+    engine.set_strict_builtin_errors(strict_builtin_errors);
     engine.set_gather_prints(true);
     for (path, text) in modules {
         engine

@@ -3,7 +3,7 @@
 use crate::failure::{Outcome, PolicyFault};
 use crate::policy_set::{Options, PolicySet};
 use crate::tooling::Refusal;
-use crate::{builtins, patterns, survey, watch};
+use crate::{builtins, patterns, prints, survey, watch};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -51,7 +51,7 @@ struct PyPolicySet {
 impl PyPolicySet {
     #[new]
     #[pyo3(signature = (modules, data, entrypoints, *, strict_builtin_errors=true, use_compiled=true, check_every=1_000,
-                        max_input_bytes=8_388_608, max_result_bytes=8_388_608))]
+                        max_input_bytes=8_388_608, max_result_bytes=8_388_608, keeps_prints=false))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -63,8 +63,16 @@ impl PyPolicySet {
         check_every: u64,
         max_input_bytes: usize,
         max_result_bytes: usize,
+        keeps_prints: bool,
     ) -> PyResult<Self> {
-        let options = Options { strict_builtin_errors, use_compiled, check_every, max_input_bytes, max_result_bytes };
+        let options = Options {
+            strict_builtin_errors,
+            use_compiled,
+            check_every,
+            max_input_bytes,
+            max_result_bytes,
+            keeps_prints,
+        };
         py.detach(|| PolicySet::compile(&modules, &data, &entrypoints, options))
             .map(|set| Self { set })
             .map_err(refused)
@@ -110,6 +118,11 @@ impl PyPolicySet {
         report.map(|json| PyBytes::new(py, &json)).map_err(refused_tool)
     }
 
+    #[pyo3(signature = (calls, timeout_ms=10_000))]
+    fn printed(&self, py: Python<'_>, calls: Vec<(String, Vec<u8>)>, timeout_ms: u64) -> PyResult<Vec<Vec<String>>> {
+        py.detach(|| self.set.printed(&calls, Duration::from_millis(timeout_ms))).map_err(refused_tool)
+    }
+
     #[getter]
     fn forms(&self) -> Vec<(String, Option<String>)> {
         self.set.forms()
@@ -134,7 +147,7 @@ fn quiet_panics() {
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{
-        builtins, patterns, quiet_panics, refused, survey, PyBytes, PyModule, PyModuleMethods, PyResult, Python,
+        builtins, patterns, prints, quiet_panics, refused, survey, PyBytes, PyModule, PyModuleMethods, PyResult, Python,
     };
     use pyo3::{pyfunction, Bound};
 
@@ -161,6 +174,12 @@ mod _native {
     fn survey_modules(py: Python<'_>, modules: Vec<(String, String)>) -> PyResult<Bound<'_, PyBytes>> {
         let written = py.detach(|| survey::survey(&modules)).map_err(refused)?;
         Ok(PyBytes::new(py, &written))
+    }
+
+    /// The modules without what is for their authors alone, what they `print`; RefusedError if they cannot be read.
+    #[pyfunction]
+    fn without_prints(py: Python<'_>, modules: Vec<(String, String)>) -> PyResult<Vec<(String, String)>> {
+        py.detach(|| prints::without_prints(&modules)).map_err(refused)
     }
 
     /// What keeps a pattern from being used here as in OPA, and what to write instead; None if nothing does.

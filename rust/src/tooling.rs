@@ -61,6 +61,24 @@ impl PolicySet {
         .unwrap_or_else(|| Err(failed(NO_STACK)))
     }
 
+    /// What `print` says while each entrypoint is evaluated on its input, in order: `path:line: text`.
+    pub fn printed(&self, calls: &[(String, Vec<u8>)], timeout: Duration) -> Result<Vec<Vec<String>>, Refusal> {
+        let said = on_large_stack(|| calls.iter().map(|(name, input)| self.printed_by(name, input, timeout)).collect());
+        said.unwrap_or_else(|| Err(failed(NO_STACK)))
+    }
+
+    fn printed_by(&self, entrypoint: &str, input: &[u8], timeout: Duration) -> Result<Vec<String>, Refusal> {
+        let mut engine = self.interpreter.clone();
+        engine.set_input(self.input(input)?);
+        engine.set_execution_timer_config(timer(timeout));
+        watch::start(Instant::now().checked_add(timeout), self.options.strict_builtin_errors);
+        let result = watch::shielded(|| engine.eval_rule(entrypoint.to_owned()));
+        watch::finish();
+        // As for coverage: what was said before a failure was said.
+        result.ok_or_else(|| failed("engine.panic"))?.ok();
+        engine.take_prints().map_err(|_| failed("engine.error"))
+    }
+
     fn input(&self, bytes: &[u8]) -> Result<Value, Refusal> {
         json::parse_object(bytes, self.options.max_input_bytes)
             .map_err(|fault| Refusal::Evaluation(Failure::new(fault.code, format!("byte {}", fault.offset))))

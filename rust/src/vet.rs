@@ -6,6 +6,7 @@ use crate::distinct::keys_are_distinct;
 use crate::failure::PolicyFault;
 use crate::names::{constant, dotted, head_of, Head, Names, Step};
 use crate::outline::{mentions, Call, Mentions};
+use crate::prints::PRINT;
 use regorus::unstable::{Expr, Module, Ref, Rule, Span};
 use regorus::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -206,7 +207,7 @@ impl Graph {
         if call.arguments == arity {
             return Ok(());
         }
-        if call.arguments == arity + 1 && call.is_statement {
+        if call.arguments == arity + 1 && call.statement.is_some() {
             return Err(out_parameter(call));
         }
         let message = format!("{} takes {arity} arguments, not {}", call.name, call.arguments);
@@ -323,12 +324,14 @@ fn out_parameter(call: &Call) -> PolicyFault {
 /// Refuses a call of what is no user's function and not on the list.
 pub fn check_builtin(call: &Call) -> Result<(), PolicyFault> {
     match builtins::standing(&call.name) {
+        // Only a tool that wants to be told reads it at all.
+        Standing::Banned if call.name == PRINT && call.statement.is_some() => Ok(()),
         Standing::Allowed { .. } if call.name == builtins::WALK && call.arguments == 2 => Ok(()),
         Standing::Allowed { .. } if call.name == builtins::WALK => {
             Err(fault("policy.arity", &call.span, "write `walk(x, [path, value])`"))
         }
         Standing::Allowed { arity } if arity == call.arguments => Ok(()),
-        Standing::Allowed { arity } if arity + 1 == call.arguments && call.is_statement => Err(fault(
+        Standing::Allowed { arity } if arity + 1 == call.arguments && call.statement.is_some() => Err(fault(
             "policy.out-parameter",
             &call.span,
             format!("write `x := {}(…)` for an output argument", call.name),

@@ -26,6 +26,7 @@ class PolicySet:
         check_every: int = 1_000,
         max_input_bytes: int = 8_388_608,
         max_result_bytes: int = 8_388_608,
+        keeps_prints: bool = False,
     ) -> None: ...
     @property
     def forms(self) -> list[tuple[str, str | None]]:
@@ -46,11 +47,17 @@ class PolicySet:
     def coverage(self, calls: list[tuple[str, bytes]], timeout_ms: int = 10_000) -> bytes:
         """[{"path", "covered", "not_covered"}] as JSON."""
 
+    def printed(self, calls: list[tuple[str, bytes]], timeout_ms: int = 10_000) -> list[list[str]]:
+        """By call what `print` says, each as `path:line: text`; nothing unless the set `keeps_prints`."""
+
 def allowed_builtins() -> list[str]:
     """The builtins that a policy may call, sorted."""
 
 def survey(modules: list[tuple[str, str]]) -> bytes:
     """What the modules read, call and are made of: {"modules": […], "rules": […]} as JSON."""
+
+def without_prints(modules: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The same modules with `true` and spaces in place of each `print(…)`."""
 
 def foreign_pattern(pattern: str) -> tuple[str, str] | None:
     """What keeps a pattern from being used as in OPA, and what to write instead; None if nothing does."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, get_args, get_origin, get_type_hints
+from typing import Final, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from pipeline import policy_set
 from pipeline.checks.vetting import Recipe, vet
@@ -30,6 +30,8 @@ from pipeline.sessions import SessionStore
 from pipeline.stage import Stage, StageCall
 
 EngineName = Literal["embedded", "opa"]
+EngineChoice: TypeAlias = EngineName | Engine
+"""An engine by its name, or one of the host's own with the policies in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +208,7 @@ def embedded_engine(policies: PolicySet) -> EmbeddedEngine:
     )
 
 
-def build_engine(policies: PolicySet, name: EngineName | Engine, config: Config) -> Engine:
+def build_engine(policies: PolicySet, name: EngineChoice, config: Config) -> Engine:
     """The engine called `name` with `policies` in it; one that is there already is taken as it is.
 
     Raises:
@@ -236,7 +238,7 @@ def _remembering(engine: Engine, policies: PolicySet, config: Config) -> Engine:
 
 def build_runner(
     policies: Policies,
-    engine: EngineName | Engine,
+    engine: EngineChoice,
     config: Config,
     *,
     stages: Sequence[Stage | StageCall] = (),

@@ -18,7 +18,7 @@ from cmf.message import Message
 from cmf.security import SubjectExtension
 from cmf.tools import ToolDefinition
 from pipeline.ambient import Block, ambient, within
-from pipeline.assembly import Config, EngineName, Policies
+from pipeline.assembly import Config, EngineChoice, Policies
 from pipeline.context import Context, as_subject
 from pipeline.decision import Decision
 from pipeline.errors import CallError, ConfigError, SessionError
@@ -50,7 +50,7 @@ class Guard:
 
     Args:
         policies: a directory, several, a loaded set, or None for the shipped policies; see `load_policies`.
-        engine: `embedded` (in this process) or `opa` (a server: `config.opa_url`).
+        engine: `embedded` (in this process), `opa` (a server: `config.opa_url`), or your own with these policies.
         config: mode, deadline and the rest.
         stages: what runs before policy is asked; see `pipeline.stage`.
         sessions: where sessions are kept; by default in this process.
@@ -66,7 +66,7 @@ class Guard:
         self,
         policies: Policies = None,
         *,
-        engine: EngineName = "embedded",
+        engine: EngineChoice = "embedded",
         config: Config | None = None,
         stages: Sequence[Stage | StageCall] = (),
         sessions: SessionStore | None = None,

@@ -16,10 +16,9 @@ from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import session_key
 from pipeline.aside import OF_THE_PROCESS, Aside, is_given_up, to_its_end
 from pipeline.asking import Answer
-from pipeline.assembly import Config, EngineName, Policies, build_engine, build_runner, vetted
+from pipeline.assembly import Config, EngineChoice, Policies, build_engine, build_runner, vetted
 from pipeline.context import Context, as_context
 from pipeline.decision import Effect
-from pipeline.engines.base import Engine
 from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, where_from
 from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded, PoliciesChanged, PoliciesRefused
 from pipeline.history import Histories, History
@@ -75,7 +74,7 @@ class Pipeline:
         stages: Sequence[Stage | StageCall] = (),
         *,
         policies: Policies = None,
-        engine: EngineName | Engine = "embedded",
+        engine: EngineChoice = "embedded",
         config: Config | None = None,
         sessions: SessionStore | None = None,
         profiles: Profiles | None = None,

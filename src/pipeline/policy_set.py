@@ -19,7 +19,7 @@ from cmf.frozen import FrozenDict
 from pipeline.checks import portability
 from pipeline.checks.portability import Finding
 from pipeline.decision import Effect, Mode
-from pipeline.engines.survey import Survey
+from pipeline.engines.survey import Survey, without_prints
 from pipeline.errors import PolicyError
 from pipeline.policies import entrypoints, rule_exceptions
 from pipeline.policies.bundle_signature import Verification
@@ -44,8 +44,8 @@ class PolicySet:
     """A loaded policy set.
 
     Attributes:
-        modules: the files of the set and, after them, the generated ones.
-        sources: what it was made of, tests included.
+        modules: the files of the set without what they print and, after them, the generated ones.
+        sources: what it was made of, tests included, as written.
         data: the data of all files, merged and frozen.
         rules: all rules, those that are `off` included.
         entrypoints: the Rego references that an engine is asked by.
@@ -178,7 +178,7 @@ def build(
         of_session = {kind: _session_reads([rule for rule in on if kind in rule.kinds], survey) for kind in ViewKind}
     found = portability.findings(survey, sources.modules, sources.data, rules, strict=builtin_errors == "strict")
     _refuse_first(found)
-    modules = (*sources.modules, *generated)
+    modules = (*_silent(sources.modules), *generated)
     frozen = FrozenDict(sources.data)
     sources = replace(sources, data=frozen)
     return PolicySet(
@@ -196,6 +196,11 @@ def build(
         exceptions=rule_exceptions.read(frozen, {rule.id for rule in rules}),
         revision=_revision(modules, frozen, builtin_errors),
     )
+
+
+def _silent(modules: Sequence[Module]) -> list[Module]:
+    """The modules as every engine is to have them: what they print is content, and is for their authors alone."""
+    return [Module(*one) for one in without_prints([(module.path, module.text) for module in modules])]
 
 
 def _survey(sources: Sources) -> Survey:

@@ -11,11 +11,11 @@ from typing import Literal, TypeAlias
 
 from cmf.codec import dumps
 from cmf.errors import CmfError
-from pipeline.assembly import Config, EngineName, Policies
+from pipeline.assembly import Config, EngineChoice, Policies
 from pipeline.cases.case import Case, Expectation, ViewExpectation, WireExpectation
+from pipeline.checks.printing import Printed
 from pipeline.decision import Action, Decision, ViewDecision
 from pipeline.emission import emit
-from pipeline.engines.base import Engine
 from pipeline.errors import PipelineError
 from pipeline.pipeline import Pipeline
 from pipeline.profiles import Profiles
@@ -28,12 +28,16 @@ Status: TypeAlias = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """What came of one case: `problems` are the expectations that did not hold, one line each."""
+    """What came of one case: `problems` are the expectations that did not hold, one line each.
+
+    `printed` is what policies said meanwhile, for whoever wants to be told.
+    """
 
     case: Case
     status: Status
     problems: tuple[str, ...] = ()
     decision: Decision | None = None
+    printed: tuple[Printed, ...] = ()
 
     @property
     def rules(self) -> frozenset[str]:
@@ -45,9 +49,7 @@ class CaseResult:
 class CaseRunner:
     """Judges cases under one policy set; each case has a session of its own."""
 
-    def __init__(
-        self, policies: Policies, config: Config | None = None, *, engine: EngineName | Engine = "embedded"
-    ) -> None:
+    def __init__(self, policies: Policies, config: Config | None = None, *, engine: EngineChoice = "embedded") -> None:
         self._policies = policies
         self._engine = engine
         self._config = config or Config()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pipeline.checks.printing import Printed, printed, prints
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.survey import Survey
@@ -23,7 +24,8 @@ _TODO: Final = "todo_"
 class Checked:
     """What came of one test: `problem` is empty if it held, else why it did not, as a code or a few words.
 
-    One that is `skipped` was not run: its name begins with `todo_`, as OPA has it.
+    One that is `skipped` was not run: its name begins with `todo_`, as OPA has it. One that did not hold has what it
+    and the policies `printed`.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Checked:
     line: int
     problem: str = ""
     skipped: bool = False
+    printed: tuple[Printed, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -67,7 +70,9 @@ def run_tests(policies: PolicySet, wanted: Callable[[Module], bool] = lambda _: 
             yield Checked(name.removeprefix("data."), place.module, place.line, skipped=True)
             continue
         (result,) = engine.evaluate([name], b"{}", [b"{}"], timeout_seconds=TEST_SECONDS)
-        yield Checked(name.removeprefix("data."), place.module, place.line, _problem(result))
+        problem = _problem(result)
+        said = tuple(printed(policies, [(name, {})], tests)) if problem and prints(policies, tests) else ()
+        yield Checked(name.removeprefix("data."), place.module, place.line, problem, printed=said)
 
 
 def _problem(result: EngineResult) -> str:

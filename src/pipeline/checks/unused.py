@@ -17,7 +17,7 @@ from pipeline.checks.portability import DEFAULTS, Finding, effect_paths, field_s
 from pipeline.decision import Effect
 from pipeline.engines.base import Decided
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.engines.survey import Call, Definition, Path, Place, Survey
+from pipeline.engines.survey import Call, Definition, Path, Place, Survey, without_prints
 from pipeline.errors import PolicyError
 from pipeline.policies.metadata import Module, Rule
 from pipeline.policies.policy_files import Sources
@@ -41,7 +41,7 @@ def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Lo
         *(one for module in survey.modules for one in _imports(module, texts[module["path"]])),
         *(one for definition in survey.definitions() for one in _variables(definition, texts)),
         *(one for definition in survey.definitions() for one in _comparisons(definition, texts)),
-        *_conditions(survey, sources, texts),
+        *_conditions(survey, sources, dict(without_prints([*texts.items()]))),  # as the survey has read them
     ]
     return sorted(found, key=lambda one: (one.place, one.code))
 

@@ -18,6 +18,7 @@ from pipeline.decision import Effect
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.survey import Definition, Path, Place, Survey, SurveyedRule
 from pipeline.errors import EngineError, PolicyError
+from pipeline.policies.entrypoints import is_generated
 from pipeline.policies.metadata import Rule
 from pipeline.policy_set import PolicySet
 
@@ -108,8 +109,8 @@ class Why:
 
     def __init__(self, policies: PolicySet) -> None:
         self._policies = policies
-        self._texts = {module.path: module.text.encode() for module in policies.sources.modules}
-        self._survey = Survey([(module.path, module.text) for module in policies.sources.modules])
+        self._texts = {module.path: module.text.encode() for module in policies.modules}
+        self._survey = Survey([(module.path, module.text) for module in policies.modules if not is_generated(module)])
         self._bodies = _generated(self._survey, self._texts)
         modules = [(module.path, module.text) for module in policies.modules]
         beside = [(f"{_NAME}/{number}.rego", text) for number, text in enumerate(_modules(self._survey, self._bodies))]

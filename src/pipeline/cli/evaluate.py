@@ -11,13 +11,16 @@ import typer
 
 from cmf.adapters import loss
 from cmf.codec import dumps
-from pipeline.assembly import Config, load_policies, open_sessions
+from pipeline.assembly import Config, build_engine, load_policies, open_sessions
+from pipeline.checks.printing import Printed, printed, prints
 from pipeline.cli import rendering
 from pipeline.cli.changes import show_changes
 from pipeline.cli.policy_places import Places, chosen
 from pipeline.cli.reading import Exit, one_line_errors, read_context, read_seal_key, read_wire
 from pipeline.decision import Action
+from pipeline.display import visible
 from pipeline.emission import emit
+from pipeline.engines.tap import Tap
 from pipeline.guard import Guard, is_outage
 from pipeline.policies.bundle_signature import Key, Verification
 from pipeline.replay.file import append, entry_of
@@ -64,7 +67,8 @@ def run(
             signer = Verification({"key": Key.at(bundle_key, algorithm=algorithm)}, key_id="key")
         loaded = load_policies(policies, entrypoint=entrypoint, verification=signer)
         sessions = cast("SessionStore", watched)
-        guard = opened.enter_context(Guard(loaded, engine=name, config=config, sessions=sessions))
+        tap = Tap(build_engine(loaded, name, config)) if prints(loaded) else None
+        guard = opened.enter_context(Guard(loaded, engine=tap or name, config=config, sessions=sessions))
         with one_line_errors(str(context or "")):
             known = read_context(context)
         with one_line_errors(file):
@@ -79,6 +83,8 @@ def run(
         if record is not None:
             entry = entry_of(traffic, known, noted.session, outcome.decision, seen=noted.seen)
             append(record, Masking().masked(entry) if without_secrets else entry)
+        if tap is not None:
+            show_printed(printed(loaded, tap.asked), Places(loaded, policies))
     with one_line_errors(file), loss.collecting() as losses:
         wire = emit(outcome, target) if outcome.value is not None else None
     if as_json:
@@ -89,6 +95,12 @@ def run(
             with one_line_errors(file):
                 show_changes(traffic, outcome.value, target)
     raise typer.Exit(int(exit_code(outcome)))
+
+
+def show_printed(said: Sequence[Printed], places: Places) -> None:
+    """What policies printed, for their author; where they say so first."""
+    for one in said:
+        typer.echo(f"{places.file(one.path)}:{one.line}: {visible(one.text)}", err=True)
 
 
 def as_document(outcome: Outcome, wire: Any) -> dict[str, Any]:

@@ -110,12 +110,16 @@ class Places:
         # Data alone goes over the shipped rules, so that is where a rule is if it is nowhere else.
         self._directories = [policy_set.shipped(), *(directories or ())]
 
+    def file(self, path: str) -> str:
+        """The file that a module's path names; see `file_of`."""
+        return file_of(path, self._directories)
+
     def of(self, hit: Hit) -> str:
         """`file:line` of the definition that gave `hit`; empty for what is no rule of the set."""
         path = self._rules.get(hit.rule)
         if path is None:
             return ""
-        return f"{file_of(path, self._directories)}:{_line(self._modules[path], hit)}"
+        return f"{self.file(path)}:{_line(self._modules[path], hit)}"
 
 
 def file_of(path: str, directories: Sequence[Path]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from cmf.codec import dumps
@@ -19,6 +20,7 @@ from pipeline.assembly import embedded_engine, load_policies
 from pipeline.cases.case import Case, read_cases
 from pipeline.cases.run import CaseResult, CaseRunner
 from pipeline.checks.policy_tests import Checked, run_tests
+from pipeline.checks.printing import Printed, printed, prints
 from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit, write_sarif
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.progress import progress
@@ -117,17 +119,17 @@ def judge(directory: Path, places: Sequence[Path], select: str | None = None, *,
     if not chosen and not tests:
         hint = f"write some in {directory / 'cases'}" if select is None else f"no name holds {select!r}"
         fail(f"{directory}: no cases; {hint}", Exit.USAGE)
-    engine = embedded_engine(loaded) if counts_lines else None
+    engine = embedded_engine(loaded) if counts_lines or prints(loaded) else None
     tap = None if engine is None else Tap(engine)
     runner = CaseRunner(loaded) if tap is None else CaseRunner(loaded, engine=tap)
     try:
         with progress("judging", len(chosen)) as told:
-            timed = [_timed(runner, case, told) for case in chosen]
+            timed = [_timed(runner, case, loaded, tap, told) for case in chosen]
     finally:
         runner.close()
     hit = {rule for result, _ in timed for rule in result.rules}
     asked = [rule.id for rule in loaded.rules if rule.mode is not Mode.OFF]
-    lines = tuple(_lines(engine, tap, places)) if engine is not None and tap is not None else ()
+    lines = tuple(_lines(engine, tap, places)) if counts_lines and engine is not None and tap is not None else ()
     coverage = Coverage(asked=len(asked), never=tuple(rule for rule in asked if rule not in hit), lines=lines)
     return Report(cases=timed, tests=tests, coverage=coverage)
 
@@ -153,11 +155,15 @@ def _own_tests(policies: PolicySet, places: Sequence[Path]) -> Iterator[Checked]
         yield dataclasses.replace(test, path=file_of(test.path, places))
 
 
-def _timed(runner: CaseRunner, case: Case, told: Callable[[int], None]) -> _Timed:
+def _timed(runner: CaseRunner, case: Case, policies: PolicySet, tap: Tap | None, told: Callable[[int], None]) -> _Timed:
+    asked = 0 if tap is None else len(tap.asked)
     start = time.perf_counter()
     result = runner.run(case)
+    took = time.perf_counter() - start
+    if tap is not None and result.status == "failed" and prints(policies):
+        result = dataclasses.replace(result, printed=tuple(printed(policies, tap.asked[asked:])))
     told(1)
-    return result, time.perf_counter() - start
+    return result, took
 
 
 def _watch(once: Callable[[], Exit], places: Sequence[Path]) -> None:
@@ -207,12 +213,14 @@ def _text(report: Report, *, shows_coverage: bool) -> None:
             out.print(Text(f"    {visible(problem)}", "red"))
         for line in _hits(result) if result.status == "failed" else ():
             out.print(Text(f"    {visible(line)}", "dim"))
+        _print(out, result.printed)
     for test in report.tests:
         if not test.passed:
             style, mark = _MARKS[_status(test)]
             out.print(Text.assemble((mark, style), f" {test.name}", (f"  {test.path}:{test.line}", "dim")))
         if test.problem:
             out.print(Text(f"    {visible(test.problem)}", "red"))
+        _print(out, test.printed)
     coverage = report.coverage
     counts = Counter(result.status for result, _ in report.cases)
     out.print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped", end="; ")
@@ -227,6 +235,11 @@ def _text(report: Report, *, shows_coverage: bool) -> None:
             of = len(one.reached) + len(one.missed)
             missed = f"    {one.file}: {len(one.reached)} of {of} lines reached, not {_spelled(one.missed)}"
             out.print(Text(missed, "yellow"))
+
+
+def _print(out: Console, said: Sequence[Printed]) -> None:
+    for one in said:
+        out.print(Text(f"    {Path(one.path).name}:{one.line}: {visible(one.text)}", "cyan"))
 
 
 def _spelled(lines: Sequence[int]) -> str:

@@ -16,8 +16,8 @@ from cmf.errors import DecodeError
 from pipeline import _native
 from pipeline.decision import Effect
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
-from pipeline.engines.survey import HINTS, allowed_builtins
-from pipeline.errors import EngineError, PolicyError
+from pipeline.engines.survey import allowed_builtins, policy_error
+from pipeline.errors import EngineError
 
 OFFLOAD_BYTES: Final = 32 * 1024
 """Larger batches are judged on another thread: below, the hop costs more than the work would hold up the loop."""
@@ -40,6 +40,7 @@ class EmbeddedEngine:
         strict_builtin_errors: a builtin error makes the view failed; otherwise undefined, as in ordinary OPA.
         use_compiled: False judges everything with the interpreter.
         check_every: one decision in so many is made by both forms; 0 for none.
+        keeps_prints: for `printed`; else what policies `print` is taken out of them [ENG-19].
 
     Raises:
         PolicyError: the set may not run: the code says why, path, line and column where.
@@ -55,6 +56,7 @@ class EmbeddedEngine:
         use_compiled: bool = True,
         check_every: int = CHECK_EVERY,
         revision: str | None = None,
+        keeps_prints: bool = False,
     ) -> None:
         document = data if isinstance(data, bytes) else dumps(data)
         self._revision = revision or revision_of(modules, document)
@@ -66,11 +68,10 @@ class EmbeddedEngine:
                 strict_builtin_errors=strict_builtin_errors,
                 use_compiled=use_compiled,
                 check_every=check_every,
+                keeps_prints=keeps_prints,
             )
         except _native.RefusedError as error:
-            code, message, path, line, column = error.args
-            hint = HINTS.get(code, "")
-            raise PolicyError(message, path=path, line=line, column=column, hint=hint, code=code) from None
+            raise policy_error(error) from None
 
     @property
     def revision(self) -> str:
@@ -142,6 +143,17 @@ class EmbeddedEngine:
             raise _engine_error(error) from None
         files: list[dict[str, Any]] = loads(report)
         return files
+
+    def printed(self, calls: Sequence[tuple[str, bytes]], *, timeout_seconds: float = 10.0) -> list[list[str]]:
+        """By (entrypoint, input) what `print` says meanwhile, each as `path:line: text`.
+
+        Raises:
+            EngineError: an input is refused.
+        """
+        try:
+            return self._set.printed(list(calls), _milliseconds(timeout_seconds))
+        except _native.RefusedError as error:
+            raise _engine_error(error) from None
 
 
 def revision_of(modules: Sequence[tuple[str, str]], data: bytes) -> str:

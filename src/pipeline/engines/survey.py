@@ -36,6 +36,26 @@ HINTS: Final = {
 """What to do about a refusal, by its code."""
 
 
+def policy_error(error: _native.RefusedError) -> PolicyError:
+    """The refusal of a set, as the engine says it, with what to do about it."""
+    code, message, path, line, column = error.args
+    return PolicyError(message, path=path, line=line, column=column, hint=HINTS.get(code, "correct it"), code=code)
+
+
+def without_prints(modules: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """(path, text) of each module with `true` and spaces in place of `print(…)`: all else stays where it is [ENG-19].
+
+    Raises:
+        PolicyError: a module is no Rego.
+    """
+    if not any("print" in text for _, text in modules):
+        return list(modules)
+    try:
+        return _native.without_prints(list(modules))
+    except _native.RefusedError as error:
+        raise policy_error(error) from None
+
+
 class Place(NamedTuple):
     """Where in the policies something is; line and column count from 1."""
 
@@ -115,9 +135,7 @@ class Survey:
         try:
             document: dict[str, Any] = loads(_native.survey(list(modules)))
         except _native.RefusedError as error:
-            code, message, path, line, column = error.args
-            hint = HINTS.get(code, "correct it")
-            raise PolicyError(message, path=path, line=line, column=column, hint=hint, code=code) from None
+            raise policy_error(error) from None
         self.modules: Sequence[Mapping[str, Any]] = document["modules"]
         self.rules = tuple(_rule(entry) for entry in document["rules"])
         self._index = {rule.path: number for number, rule in enumerate(self.rules)}

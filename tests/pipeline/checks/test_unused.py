@@ -56,6 +56,7 @@ def found(
         "some x in [1, 2]\n\tx > 2",
         "every x in [1, 2] { x > 1 }",
         'to_number("a") == 1',
+        'print("so far", input.content)\n\t1 > 2',
     ],
 )
 def test_what_never_holds_is_found(write: Write, condition: str) -> None:
