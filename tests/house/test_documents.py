@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +36,20 @@ def test_the_readme_s_python_runs_as_it_stands(code: str, tmp_path: Path) -> Non
     assert done.stdout.splitlines() == promised
 
 
+@pytest.mark.parametrize("page", ["profiles", "review"])
+def test_the_python_of_a_page_runs_in_order(page: str, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / "profiles.yaml", tmp_path)
+    known: dict[str, Any] = {}
+
+    with chdir(tmp_path):
+        for block in _blocks(ROOT / "docs" / f"{page}.md", "python"):
+            exec(block, known)
+        if "site" in known:
+            known["site"].store.close()
+
+    assert known
+
+
 @pytest.mark.native
 def test_the_readme_s_commands_print_what_it_shows(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
@@ -49,6 +66,32 @@ def test_every_link_to_a_file_leads_to_one(document: Path) -> None:
     local = [target for target in targets if "://" not in target and not target.startswith("mailto:")]
 
     assert [target for target in local if not (document.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_into_a_page_leads_to_a_heading(document: Path) -> None:
+    named = re.findall(r"\]\(([^)#:\s]*)#([^)\s]+)\)", BLOCK.sub("", document.read_text(encoding="utf-8")))
+
+    lost = [(page, heading) for page, heading in named if heading not in _headings(document.parent / page, document)]
+    assert lost == []
+
+
+def _headings(page: Path, document: Path) -> set[str]:
+    """What leads to each heading of a page, as forges make it of the heading's words."""
+    text = BLOCK.sub("", (page if page.is_file() else document).read_text(encoding="utf-8"))
+    said = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", words.lower()).replace(" ", "-") for words in said}
+
+
+def test_every_page_is_linked_from_another() -> None:
+    linked = {
+        (document.parent / match["target"]).resolve()
+        for document in DOCUMENTS
+        for match in LINK.finditer(document.read_text(encoding="utf-8"))
+    }
+
+    pages = [page for page in DOCUMENTS if page.is_relative_to(ROOT / "docs")]
+    assert [str(page) for page in pages if not linked & {page.resolve(), page.parent.resolve()}] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
