@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
-from urllib.parse import urlsplit
 
 from ulid import ULID
 
@@ -21,6 +20,7 @@ from pipeline.cli.serve import log_to_standard_error
 from pipeline.context import Context
 from pipeline.decision import Mode
 from pipeline.gateway.config_file import secret_of
+from pipeline.gateway.mcp_settings import endpoint
 from pipeline.gateway.settings import Secret
 from pipeline.guard import Guard
 from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES
@@ -121,9 +121,10 @@ def _check(wanted: Wanted) -> None:
 
 
 def _address(wanted: Wanted, url: str) -> Address:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None or parts.fragment:
-        fail("the URL is http:// or https://, without a key in it", Exit.USAGE)
+    try:
+        endpoint(url)
+    except ValueError as error:
+        fail(f"the URL cannot be used: {error}", Exit.USAGE)
     headers = {}
     if wanted.key_env is not None:
         headers["authorization"] = f"Bearer {secret_of(Secret(env=wanted.key_env))}"

@@ -17,6 +17,7 @@ import typer
 import yaml
 
 from cmf.codec import dumps
+from pipeline.audit.heads import Signer
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.errors import ConfigError
 from pipeline.gateway import workers
@@ -26,7 +27,7 @@ from pipeline.gateway.identity import hash_of, new_key
 from pipeline.gateway.running import admin_app, log_to_standard_error, run
 from pipeline.gateway.server import address_of, allow_files, listening, server_of
 from pipeline.gateway.service import assembled, built
-from pipeline.gateway.settings import Settings
+from pipeline.gateway.settings import Audit, Settings
 
 _BINDING: Final = {
     errno.EADDRINUSE: "end what listens there, or give another port (--port, 0 for any)",
@@ -85,22 +86,35 @@ def check(config: Path) -> None:
             settings = loaded.settings.model_copy(update=scratched)
             with built(settings), reviewed(settings):
                 pass
-        _can_be_kept(loaded.settings.store)
+        _can_be_kept(loaded.settings.store, "store")
+        _check_audit(loaded.settings.audit)
     routes, upstreams = len(loaded.settings.routes), len(loaded.settings.upstreams)
     typer.echo(f"ok: {routes} route{'s'[: routes != 1]}, {upstreams} upstream{'s'[: upstreams != 1]}")
 
 
-def _can_be_kept(store: str | Path) -> None:
+def _can_be_kept(file: str | Path, setting: str) -> None:
     """Nothing if this user could open that file, or make it; a server is not asked."""
-    if isinstance(store, str):
+    if isinstance(file, str):
         return
-    home = store.parent
+    home = file.parent
     if not home.is_dir():
-        raise ConfigError("the store's directory is not there", path=str(home), hint=f"mkdir -p {home}")
-    for place in (home, *([store] if store.exists() else ())):
+        raise ConfigError(f"the directory of `{setting}` is not there", path=str(home), hint=f"mkdir -p {home}")
+    for place in (home, *([file] if file.exists() else ())):
         if not os.access(place, os.R_OK | os.W_OK):
-            hint = "give it to the user who serves, or name another `store`"
-            raise ConfigError("this user cannot write the store", path=str(place), hint=hint)
+            hint = f"give it to the user who serves, or name another `{setting}`"
+            raise ConfigError(f"this user cannot write `{setting}`", path=str(place), hint=hint)
+
+
+def _check_audit(audit: Audit) -> None:
+    """Nothing if records could be signed and their heads exported; ConfigError if not. No key is made."""
+    if audit.heads_file is not None:
+        _can_be_kept(audit.heads_file, "audit.heads_file")
+    if audit.key_file is None:
+        return
+    if audit.key_file.exists():
+        Signer.at(audit.key_file)
+    else:
+        _can_be_kept(audit.key_file, "audit.key_file")
 
 
 def make_key(name: str, subject: str, roles: Sequence[str]) -> None:

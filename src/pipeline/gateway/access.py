@@ -5,12 +5,11 @@ from __future__ import annotations
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cmf.security import SubjectExtension
-from pipeline.gateway.sections import Name, Seconds, Secret, Section
+from pipeline.gateway.sections import Name, Seconds, Secret, Section, address
 
 # Signatures with a public key alone: whoever can check a token cannot make one, and `none` is no signature.
 Algorithm = Literal[
@@ -40,7 +39,7 @@ class Key(Section):
 
 
 def _fetched(url: str) -> str:
-    parts = urlsplit(url)
+    parts = address(url)
     if not parts.hostname or parts.username is not None or parts.fragment:
         raise ValueError("write https://host/path")
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):

@@ -18,7 +18,6 @@ import pydantic
 import yaml
 from pydantic import BaseModel
 
-from cmf.errors import ShapeError
 from pipeline.errors import ConfigError
 from pipeline.gateway import config_words
 from pipeline.gateway.environment import key_in, upstreams
@@ -63,8 +62,6 @@ def load(file: Path, environment: Mapping[str, str] | None = None) -> Loaded:
         settings = Settings.model_validate(body)
     except pydantic.ValidationError as error:
         raise _refused(error, file, sources, text, body) from None
-    except ShapeError as error:
-        raise ConfigError(error.message, path=str(file), hint="`subject` of a key: {id: …, roles: […]}") from None
     return Loaded(settings=settings, sources=sources)
 
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import yaml
 
+from cmf.errors import CmfError
+
 Step = int | str
 ELSE: Final = "`cmf schema config` has all that may stand there"
 
@@ -23,6 +25,7 @@ _WORDS: Final = {
     "missing": ("it is missing", "write it"),
 }
 _SECRET: Final = ("a secret never stands in settings", "write {env: NAME} or {file: PATH}")
+_SUBJECT: Final = "write {id: ci, roles: [agent]}"
 _HASH: Final = ("this is no hash of a key", "`cmf config key` makes a key and its hash")
 
 
@@ -55,12 +58,17 @@ def said_of(finding: Mapping[str, Any], steps: Sequence[Step], value: Any) -> tu
     name = next((step for step in reversed(steps) if isinstance(step, str)), "")
     if kind in ("model_type", "dict_type") and finding["msg"].endswith("Secret"):
         return _SECRET
+    if name == "stream" and kind == "literal_error":
+        return "this is no way to stream", "write buffer, or {window: 256}"
     if kind in ("literal_error", "enum"):
         return _one_of(str(context.get("expected", "")), value)
     if kind == "string_pattern_mismatch":
         if name == "hash":
             return _HASH
         return "this cannot be written so", f"it has to match {context.get('pattern', '')}"
+    if isinstance(error := context.get("error"), CmfError):
+        why = error.message.rpartition(": ")[2].replace("Input should be a valid frozenset", "this is no list")
+        return f"{why} ({error.path.removeprefix('$.')})", _SUBJECT
     if kind in ("value_error", "assertion_error"):
         why = str(finding["msg"]).removeprefix("Value error, ")
         return why[:1].lower() + why[1:], ELSE

@@ -139,9 +139,17 @@ PATHS: Final = {
     "/api/tags": Endpoint(does=Does.MODELS, dialect=OLLAMA, method="GET"),
 }
 _GEMINI_PATH: Final = re.compile(
-    r"/v1(?:beta)?/models/([A-Za-z0-9._@%-]{1,200}):(generateContent|streamGenerateContent|countTokens)"
+    r"/v1(?:beta)?/models/([A-Za-z0-9._@%:-]{1,200}):(generateContent|streamGenerateContent|countTokens)"
 )
+_GEMINI_METHOD: Final = re.compile(r"/models/[^/]+:[a-z]+[A-Z][A-Za-z]*$")
 _MODEL: Final = re.compile(r"[A-Za-z0-9._@:/-]{1,200}")
+_ENDS: Final = (
+    *((path, path.partition("/v1")[2]) for path in PATHS if path.startswith("/v1/")),
+    ("/v1beta/models/<model>:generateContent", ":generateContent"),
+    ("/v1beta/models/<model>:streamGenerateContent", ":streamGenerateContent"),
+    ("/api/chat", "/api/chat"),
+    ("/api/chat", "/chat"),
+)  # what is served, and how a path ends that was meant to be it
 _NOT_SERVED: Final = {
     "embeddings": "Embeddings are",
     "files": "Files are",
@@ -151,6 +159,10 @@ _NOT_SERVED: Final = {
     "audio": "Audio is",
     "realtime": "Realtime sessions are",
     "completions": "Bare completions are",
+    "generate": "Bare completions are",
+    "embed": "Embeddings are",
+    "embedContent": "Embeddings are",
+    "batchEmbedContents": "Embeddings are",
     "assistants": "Assistants are",
     "conversations": "Conversations that a provider keeps are",
 }
@@ -168,7 +180,7 @@ def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[st
     match = _GEMINI_PATH.fullmatch(path)
     if match is None:
         return None
-    model, method = unquote(match[1]), match[2]
+    model, method = unquote(match[1]).removeprefix("models/"), match[2]  # the same model, and one name for it
     if not _MODEL.fullmatch(model):
         return None
     if method == "countTokens":
@@ -185,8 +197,12 @@ def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[st
 
 
 def nothing_there(path: str) -> Refusal:
-    """Why nothing is served at a path: what it is for by name, where that is known."""
-    words = path.strip("/").split("/")
+    """Why nothing is served at a path: the path that was meant, or what it is for by name, where that is known."""
+    meant = next((one for one, end in _ENDS if path.rstrip("/").endswith(end)), None)
+    if meant is not None:
+        message = f"Nothing is served at this path. It ends like {meant}, which is: look at the client's base URL."
+        return Refusal(404, "route.unknown", message)
+    words = path.strip("/").replace(":", "/").split("/")
     known = next((_NOT_SERVED[word] for word in words if word in _NOT_SERVED), None)
     if known is not None:
         return Refusal(404, "route.not-served", f"{known} not judged here, and so not served.")
@@ -199,7 +215,7 @@ def dialect_near(path: str) -> Dialect:
         return MESSAGES
     if path.startswith("/api/"):
         return OLLAMA
-    return GEMINI if path.startswith("/v1beta/") else CHAT
+    return GEMINI if path.startswith("/v1beta/") or _GEMINI_METHOD.search(path) else CHAT
 
 
 # -- answers that are no model's ---------------------------------------------------------------------------------------

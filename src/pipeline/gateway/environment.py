@@ -36,10 +36,16 @@ def upstreams(environment: Mapping[str, str]) -> Iterator[Named]:
         if transport not in ("", "http", "https"):
             continue
         keyed, at, place = rest.rpartition("@")
-        host = urlsplit(f"//{place}").hostname
-        plain = transport == "http" or (not transport and host in _HERE)
+        plain = transport == "http" or (not transport and _host_in(place) in _HERE)
         url = f"{'http' if plain else 'https'}://{place.rstrip('/')}"
         yield Named(variable, name.lower(), _DIALECTS[kind], url, bool(at and keyed))
+
+
+def _host_in(place: str) -> str | None:
+    try:
+        return urlsplit(f"//{place}").hostname
+    except ValueError:
+        return None  # settings say what is wrong with it
 
 
 def key_in(variable: str, text: str) -> str:

@@ -196,7 +196,7 @@ class _Run:
     async def _admitted(self) -> tuple[Request, Any]:
         """The request as it goes out, and its body; on record, before anybody is asked."""
         upstream = self._place.upstream
-        model = f"{upstream.provider}:{self._place.model or self._request.model}"
+        model = f"{upstream.provider}:{self._model()}"
         admitted = raised(await self._road.guard.arun(replace(self._request, model=model), context=self._context))
         if admitted.request is None:
             raise Refusal(503, "pipeline.no-request", "What was judged is no request.")
@@ -208,6 +208,14 @@ class _Run:
             return admitted.request, emit(admitted, upstream.target)
         except CmfError as error:  # the upstream's format cannot say it
             raise _NextPlace(of_unreadable(error)) from None
+
+    def _model(self) -> str:
+        """What its upstream calls the model; _NextPlace for a second name of one, which no route or rule knows."""
+        named = self._place.model or str(self._request.model)
+        if self._place.model is None and self._place.upstream.target == "gemini" and named.startswith("models/"):
+            message = "This upstream's models are named without `models/`."
+            raise _NextPlace(Refusal(400, "request.model", message, headers={"x-should-retry": "false"}))
+        return named
 
     def _window(self, known: Context) -> Window | None:
         mode, endpoint = self._road.route.stream, self._asked.endpoint

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
 from pipeline.decision import Mode
-from pipeline.gateway.sections import Seconds, Secret, Section
+from pipeline.gateway.sections import Seconds, Secret, Section, address
 
 PATH: Final = "/mcp/"  # below it, servers by their names
 
 
-def _endpoint(url: str) -> str:
-    parts = urlsplit(url)
+def endpoint(url: str) -> str:
+    """The address of a server, as it is; ValueError, and why, for what is none."""
+    parts = address(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("write http://host/path or https://host/path")
     if parts.username is not None or parts.fragment:
@@ -26,7 +26,7 @@ def _endpoint(url: str) -> str:
 class McpServer(Section):
     """A server over streamable HTTP, served at `/mcp/<its name>`."""
 
-    url: Annotated[str, AfterValidator(_endpoint)]
+    url: Annotated[str, AfterValidator(endpoint)]
     key: Secret | None = None
     policies: tuple[Path, ...] | None = None
     mode: Mode | None = None
@@ -38,4 +38,4 @@ class McpServer(Section):
     sessions: Annotated[int, Field(ge=1, le=65_536)] = 1_024
 
 
-__all__ = ["PATH", "McpServer"]
+__all__ = ["PATH", "McpServer", "endpoint"]

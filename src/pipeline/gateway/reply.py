@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pipeline.decision import Decision
 from pipeline.gateway.intake import ClientGone, Event, Send
+
+_UNFIT: Final = re.compile(r"[^ -~]")  # in a header: the code that a rule gives may be any text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,7 @@ class Reply:
 
     def _start(self, status: int, media_type: str, headers: Mapping[str, str]) -> Event:
         own = {"content-type": media_type, "cache-control": "no-store", **headers, **self._headers}
-        raw = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in own.items()]
+        raw = [(name.encode("latin-1"), _UNFIT.sub("?", text).encode("ascii")) for name, text in own.items()]
         return {"type": "http.response.start", "status": status, "headers": raw}
 
     async def _sent(self, *events: Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -33,4 +34,16 @@ class Secret(Section):
         return f"env:{self.env}" if self.env is not None else f"file:{self.file}"
 
 
-__all__ = ["Name", "Seconds", "Secret", "Section"]
+def address(url: str) -> SplitResult:
+    """The parts of an address that somebody could be reached at; ValueError, and why, for what is none."""
+    parts = urlsplit(url)
+    if not all("!" <= character <= "~" for character in url):
+        raise ValueError("an address has no spaces, and letters of ASCII alone")
+    try:
+        _ = parts.port, (parts.hostname or "").encode("idna")
+    except ValueError:  # who connects would find that out, request by request
+        raise ValueError("this is no host or no port") from None
+    return parts
+
+
+__all__ = ["Name", "Seconds", "Secret", "Section", "address"]

@@ -73,6 +73,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
     healths = {name: Health(one.health) for name, one in settings.upstreams.items()}
     with ExitStack() as opened:
         store = opened.enter_context(store_of(settings))
+        _ = store.key_id  # made if it is not there: what cannot sign says so now, and not of each request
         shared = settings.sessions.store
         sessions = store.sessions() if shared is None else opened.enter_context(open_sessions(shared))
         metrics = Metrics(

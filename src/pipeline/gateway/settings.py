@@ -14,7 +14,7 @@ from pipeline.decision import Mode
 from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
 from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.routing import Chain, Destinations, HealthSettings, check_routing
-from pipeline.gateway.sections import Name, Seconds, Secret, Section
+from pipeline.gateway.sections import Name, Seconds, Secret, Section, address
 from pipeline.kept_content import ContentMode
 from pipeline.review.access import Role
 
@@ -31,7 +31,7 @@ class Listen(Section):
 
 
 def _origin(url: str) -> str:
-    parts = urlsplit(url)
+    parts = address(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("write http://host or https://host")
     if parts.username is not None or parts.query or parts.fragment:

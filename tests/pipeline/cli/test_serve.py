@@ -180,6 +180,29 @@ def test_check_finds_a_store_that_nobody_could_write(
     assert str(tmp_path / place.split("/")[0]) in found.stderr
 
 
+@pytest.mark.spec("CLI-60", "GW-5")
+@pytest.mark.parametrize(
+    ("audit", "words"),
+    [
+        ({"key_file": "missing/audit.pem"}, "the directory of `audit.key_file` is not there"),
+        ({"key_file": "cmf.yaml"}, "the audit key cannot be used"),
+        ({"heads_file": "missing/heads"}, "the directory of `audit.heads_file` is not there"),
+        ({"key_file": "new.pem", "heads_file": "heads"}, "ok: 1 route"),
+    ],
+)
+def test_check_finds_what_no_record_could_be_signed_with(
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audit: dict[str, str], words: str
+) -> None:
+    Path(config).write_text(yaml.safe_dump(SETTINGS | {"audit": audit}), encoding="utf-8")
+    monkeypatch.setenv("NO_SUCH_KEY", "sk-canary")
+
+    found = cmf("config", "check", "-c", config)
+
+    assert words in found.output
+    assert found.exit_code == (0 if words.startswith("ok") else 2)
+    assert [file.name for file in tmp_path.iterdir()] == ["cmf.yaml"]
+
+
 @pytest.mark.spec("CLI-60")
 def test_the_schema_takes_what_is_settings_and_nothing_else() -> None:
     printed = json.loads(cmf("schema", "config").stdout)

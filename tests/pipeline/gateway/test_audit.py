@@ -25,6 +25,7 @@ from pipeline.errors import ConfigError, StoreError
 from pipeline.events import LabelAdded, PoliciesChanged, PoliciesRefused
 from pipeline.gateway import config_file
 from pipeline.gateway.chronicle import Chronicle
+from pipeline.gateway.service import built
 from pipeline.gateway.settings import Settings
 from pipeline.gateway.tally import Tally
 from pipeline.guard import Guard
@@ -213,6 +214,15 @@ def test_readiness_tells_of_the_log(home: Path) -> None:
 
     assert told["audit"]["records"] >= 5
     assert told["audit"]["unprotected"] == told["audit"]["records"]
+
+
+@pytest.mark.spec("GW-212")
+def test_a_key_that_cannot_be_used_ends_the_beginning_by_its_name(home: Path) -> None:
+    with pytest.raises(ConfigError) as caught, built(whole(home, audit={"key_file": "missing/audit.pem"}), {}):
+        pass
+
+    assert str(caught.value).startswith("the audit key cannot be used: reading it gave FileNotFoundError")
+    assert "missing/audit.pem" in caught.value.path
 
 
 @pytest.mark.spec("GW-213")

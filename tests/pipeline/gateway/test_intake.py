@@ -74,6 +74,24 @@ def test_nothing_is_served_at_another_path(address: tuple[str, int], path: bytes
 
 
 @pytest.mark.spec("GW-10")
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        (b"/chat/completions", b"like /v1/chat/completions, which is: look at the client's base URL"),
+        (b"/v1/v1/messages", b"like /v1/messages, which is"),
+        (b"/v1/models/a/b:generateContent", b"like /v1beta/models/<model>:generateContent, which is"),
+        (b"/api/generate", b"Bare completions are not judged here"),
+        (b"/v1/models/m:embedContent", b'"NOT_FOUND"'),
+    ],
+)
+def test_a_path_that_is_nearly_one_says_which(address: tuple[str, int], path: bytes, says: bytes) -> None:
+    status, _, body = sent(address, post(path))
+
+    assert status == 404
+    assert says in body
+
+
+@pytest.mark.spec("GW-10")
 def test_another_method_is_told_which_it_is(address: tuple[str, int]) -> None:
     status, headers, _ = sent(address, b"GET /v1/chat/completions HTTP/1.1\r\nhost: h\r\n\r\n")
 

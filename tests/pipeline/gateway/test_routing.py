@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.pipeline.conftest import write_rules
+from tests.pipeline.gateway import matrix_bodies
 from tests.pipeline.gateway.servers import Bare, http_reply, script, serving
 from tests.pipeline.gateway.test_crossing import asks, post
 from tests.pipeline.gateway.test_upstreams import CHAT, HELLO, WHOLE
@@ -135,6 +137,36 @@ def test_each_target_is_judged_as_itself_and_a_refusal_is_the_last_word(tmp_path
         status, headers, _ = post(url, *asks("openai_chat", "m", "hi", stream=False))
 
     assert (status, headers["x-cmf-code"]) == (403, "no.model")
+
+
+@pytest.mark.spec("GW-85")
+@pytest.mark.parametrize(
+    ("dialect", "model", "path"),
+    [
+        ("gemini", "models%2Fpro", b"/v1beta/models/strict:"),
+        ("gemini", "models%2Fllama3:8b", b"/v1beta/models/llama3%3A8b:"),
+        ("gemini", "models%2Fmodels%2Fpro", None),
+        ("openai_chat", "models/pro", None),
+    ],
+)
+def test_a_model_s_other_name_leads_to_no_other_route(
+    tmp_path: Path, dialect: str, model: str, path: bytes | None
+) -> None:
+    bare = Bare(http_reply(json.dumps(matrix_bodies.reply("gemini", "text", "fine")).encode()))
+    policies = write_rules(tmp_path / "policy", {"none": NONE})
+    with bare.running() as address:
+        body: dict[str, Any] = {
+            "upstreams": {"up": {"dialect": "gemini", "base_url": address}},
+            "routes": [
+                {"name": "strict", "models": ["pro"], "targets": ["up/strict"]}, {"name": "any", "upstream": "up"}
+            ],
+            "policies": [str(policies)],
+        }  # fmt: skip
+        with serving(tmp_path, body) as url:
+            status, headers, _ = post(url, *asks(dialect, model, "hi", stream=False))
+
+    assert [one.split()[1].partition(b"generateContent")[0] for one in bare.heard] == [path] * (path is not None)
+    assert path is not None or (status, headers["x-cmf-code"]) == (400, "request.model")
 
 
 @pytest.mark.spec("GW-82", "GW-83")

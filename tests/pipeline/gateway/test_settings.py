@@ -63,7 +63,7 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         (up("anthropic", base_url="http://h"), "config.invalid", "up.dialect", "did you mean anthropic_messages?"),
         (route(models="x*"), "config.invalid", "routes[0].models", "write [one, two]"),
         (route(stream={"window": 0}), "config.invalid", "routes[0].stream.window", "greater than or equal to 1"),
-        (route(stream="windw"), "config.invalid", "routes[0].stream", "buffer"),
+        (route(stream="window"), "config.invalid", "routes[0].stream", "write buffer, or {window: 256}"),
         (route(mode=False), "config.invalid", "routes[0].mode", "mode is enforce or observe"),
         ({"keys": [{"name": "a", "subject": {"id": "a"}}]}, "config.invalid", "keys[0].hash", "it is missing"),
         ({"listen": 1}, "config.invalid", "listen", "no mapping"),
@@ -78,6 +78,14 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         (up("ollama", base_url="http://u:sk-canary@h"), "config.invalid", "base_url", "a place of its own"),
         (up("openai_chat", base_url="https://h/v1"), "config.invalid", "base_url", "brings its own"),
         (up("ollama", base_url="ftp://h"), "config.invalid", "base_url", "http"),
+        (up("ollama", base_url="http://h:99999"), "config.invalid", "base_url", "no host or no port"),
+        (up("ollama", base_url="http://a..b"), "config.invalid", "base_url", "no host or no port"),
+        (up("ollama", base_url="http://h :9"), "config.invalid", "base_url", "no spaces"),
+        (server(url="http://h:x/mcp"), "config.invalid", "mcp.m.url", "no host or no port"),
+        ({"keys": [ANN | {"subject": {"id": "a", "role": ["b"]}}]},
+         "config.invalid", "keys[0].subject", "there is no such field (role)"),
+        ({"keys": [ANN | {"subject": {"id": "a", "roles": "b"}}]},
+         "config.invalid", "keys[0].subject", "write {id: ci, roles: [agent]}"),
         (up(), "config.invalid", "upstreams.up", "`script`"),
         (up(script="s"), "config.invalid", "upstreams.up", "a script has no"),
         (server(url="ftp://h/mcp"), "config.invalid", "mcp.m.url", "http://host/path"),
@@ -308,6 +316,16 @@ def test_what_is_no_address_of_a_provider_is_somebody_elses(tmp_path: Path, vari
 def test_upstreams_that_are_none_are_refused_with_an_address_too(tmp_path: Path, upstreams: object) -> None:
     with pytest.raises(ConfigError):
         loaded(tmp_path, WHOLE | {"upstreams": upstreams}, {"LLM_UP": "openai://h"})
+
+
+@pytest.mark.spec("GW-7", "GW-8")
+@pytest.mark.parametrize("place", ["[::1", "h:port", "", "a b"])
+def test_an_address_of_the_environment_that_is_none_is_refused_by_its_variable(tmp_path: Path, place: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, WHOLE, {"LLM_FOREMAN": f"openai://sk-canary@{place}"})
+
+    assert caught.value.path == "LLM_FOREMAN: upstreams.foreman.base_url"
+    assert "canary" not in str(caught.value)
 
 
 @pytest.mark.spec("GW-50")

@@ -274,6 +274,19 @@ async def test_a_client_that_takes_nothing_is_gone() -> None:
             await Reply(send, {}, stalled_seconds=seconds).whole(answer_)
 
 
+@pytest.mark.spec("GW-30")
+async def test_a_code_that_no_header_can_hold_is_shown_as_far_as_it_can() -> None:
+    out: list[MutableMapping[str, Any]] = []
+
+    async def send(event: MutableMapping[str, Any]) -> None:
+        out.append(event)
+
+    code = {"x-cmf-code": "no.\u2192\r\nx: y"}
+    await Reply(send, {}, stalled_seconds=5).whole(Answer(status=403, media_type="text/plain", body=b"", headers=code))
+
+    assert (b"x-cmf-code", b"no.???x: y") in out[0]["headers"]
+
+
 @pytest.mark.spec("GW-15")
 async def test_work_is_cancelled_for_a_client_that_goes_and_by_whoever_cancels_it() -> None:
     went = asyncio.Event()
