@@ -141,6 +141,7 @@ class Gateway:
         reply = Reply(send, ids, stalled_seconds=self._limits.stalled_seconds)
         told = _Told()
         self._metrics.in_flight += 1
+        self._metrics.tally.begun(request_id)
         try:
             answer = await self._answer(scope, path, made, receive, reply, told)
             if answer is not None:

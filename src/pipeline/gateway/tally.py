@@ -21,24 +21,26 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self._decided: set[str] = set()
+        self._open: dict[str, bool] = {}  # requests in work, and whether one has a decision on record
         self._counts: Counter[tuple[str, str]] = Counter()
         self._gate = threading.Lock()
 
+    def begun(self, request_id: str) -> None:
+        """A request that came."""
+        self._open[request_id] = False
+
     def recorded(self, record: Record) -> None:
-        """A record that is durable."""
+        """A record that is durable; one of no request in work (of MCP, say) means nothing here."""
         found = _REQUEST.search(record.body, max(0, record.body.find(b'"req_id":"')))
-        if found is not None:
-            self._decided.add(found[1].decode())
+        with self._gate:
+            if found is not None and (named := found[1].decode()) in self._open:
+                self._open[named] = True
 
     def over(self, route: str, request_id: str, status: int) -> None:
         """A request that has had its answer, or whose client is gone."""
-        if request_id in self._decided:
-            self._decided.discard(request_id)
-            outcome = "decided"
-        else:
-            outcome = "own" if status == 200 else "refused" if status < 500 else "failed"
+        own = "own" if status == 200 else "refused" if status < 500 else "failed"
         with self._gate:
+            outcome = "decided" if self._open.pop(request_id, False) else own
             self._counts[route, outcome] += 1
 
     def take(self) -> dict[str, dict[str, int]]:

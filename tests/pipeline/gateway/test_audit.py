@@ -105,6 +105,7 @@ def test_each_request_received_was_decided_refused_or_failed_and_the_log_says_so
 def test_a_tally_counts_each_request_once() -> None:
     tally, record = Tally(), made_record()
     object.__setattr__(record, "body", b'{"req_id":"req_%s"}' % (b"A" * 26))
+    tally.begun("req_" + "A" * 26)
     tally.recorded(record)
     tally.recorded(made_record())  # of no request of ours
 
@@ -112,6 +113,9 @@ def test_a_tally_counts_each_request_once() -> None:
         tally.over("all", name, status)
 
     line = {"received": 4, "decided": 1, "refused": 1, "failed": 1, "own": 1}
+    tally.recorded(record)  # of a request that is over: nothing of it is kept
+    tally.over("all", "req_" + "A" * 26, 499)
+    line |= {"received": 5, "refused": 2}
     taken = tally.take()
     assert taken == {"all": line}
     assert tally.take() == {}
