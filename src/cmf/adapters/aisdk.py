@@ -180,7 +180,7 @@ def _encoder(index: int) -> Any:
 
 def _plain_request(request: Request, shape: Mapping[str, Any]) -> Any:
     for name in ("tools", "tool_choice", "response_schema"):
-        if getattr(request, name):
+        if getattr(request, name) not in (None, ()):
             raise UnsupportedError(f"a UI message request cannot carry {name}", hint="set it on the chat's server")
     for name, item in (*request.sampling.model_dump().items(), ("reasoning_effort", request.reasoning_effort)):
         if item is not None:

@@ -192,9 +192,11 @@ def _group_in(item: Any, path: str, names: Names) -> tuple[Message, ...]:
     elif isinstance(content, list):
         read = decode_assistant if role is Role.ASSISTANT else decode_blocks
         parts = read(content, f"{path}.content", names)
+    elif role is Role.SYSTEM and "content" not in item:
+        parts = []  # it sets something from here on, such as `output_config`
     else:
         raise ShapeError("`content` is no text and no list of blocks", path=f"{path}.content", hint="send blocks")
-    extra = rest_of(item, _MESSAGE_KEYS) if len(item) > 2 else None
+    extra = rest_of(item, _MESSAGE_KEYS) if item.keys() != _MESSAGE_KEYS else None
     if role is not Role.USER or not any(isinstance(part, ToolResultPart) for part in parts):
         return (trusted(Message, role=role, content=tuple(parts), extra=extra),)
     return tuple(
@@ -236,7 +238,7 @@ def _encode_turns(request: Request) -> tuple[Any, list[dict[str, Any]]]:
             top.append(group)
             continue
         wire = _respelled(group, names)
-        if wire["content"] != [] or not any(message.content for message in group):
+        if wire.get("content") != [] or not any(message.content for message in group):
             listed.append(wire)
     system = _respelled(top[0], names)["content"] if len(top) == 1 else _joined(top)
     return system, listed

@@ -29,7 +29,7 @@ from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Message
-from cmf.value import trusted
+from cmf.value import replace, trusted
 
 Names = dict[str, str]  # the tool that a call id of the same request belongs to
 
@@ -112,10 +112,9 @@ def _is_blocks(content: Any) -> bool:
 
 
 def _as_block(part: Part, dialect: Dialect) -> Part:
-    if isinstance(part, TextPart) and dialect.key_of(part) is None:
-        own = part.extra or {}
-        return trusted(TextPart, text=part.text, extra=FrozenDict({**own, f"{dialect.format}.key": "block"}))
-    return part
+    if dialect.key_of(part) is not None:
+        return part
+    return replace(part, extra=FrozenDict({**(part.extra or {}), f"{dialect.format}.key": "block"}))
 
 
 def _reasoning(fields: Fields, dialect: Dialect, parts: list[Part]) -> str | None:

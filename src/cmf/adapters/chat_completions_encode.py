@@ -44,7 +44,7 @@ from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.tools import ToolDefinition
 
 NO_ID: Final = "chatcmpl-0"  # where a foreign response has no id: a constant, since nothing is minted here
-_IN_CONTENT: Final = frozenset({"block", "refusal_block", "thinking", "thinking_text"})
+_IN_CONTENT: Final = frozenset({"block", "refusal_block", "thinking", "thinking_text", "string", "url", "document_url"})
 
 
 _NO_RESULT: Final = ToolResultPart()

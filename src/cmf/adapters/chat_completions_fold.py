@@ -172,6 +172,8 @@ class _Choice:
         elif key == "content" and not isinstance(item, list):  # some services parse a piece that is a number, or JSON
             self._text(key, dumps(item).decode())
         elif key == "content" and isinstance(item, list):
+            if not item:
+                self._message[key] = []
             for block in item:
                 self._block(block)
         elif key == "tool_calls" and isinstance(item, list):

@@ -28,7 +28,7 @@ from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.message import Message
-from cmf.request import Sampling, ToolChoice
+from cmf.request import SAMPLING_FIELDS, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
 from cmf.value import trusted
 
@@ -197,6 +197,10 @@ def _write_sampling(said: Said) -> dict[str, Any]:
     system = [one for one in said.messages if one.role in (Role.SYSTEM, Role.DEVELOPER)]
     turns = [one for one in said.messages if one.role not in (Role.SYSTEM, Role.DEVELOPER)]
     params: dict[str, Any] = {"messages": write_messages(turns)}
+    for one in system:
+        for part in one.content:
+            if not isinstance(part, TextPart):
+                drop(FORMAT, part.content_type.value, "a system prompt is text", message=one)
     if system:
         texts = ("".join(part.text for part in one.content if isinstance(part, TextPart)) for one in system)
         params["systemPrompt"] = "\n\n".join(texts)
@@ -221,6 +225,15 @@ def _written_sampling_options(sampling: Sampling) -> dict[str, Any]:
         if getattr(sampling, name) is not None:
             drop(FORMAT, name, "no such parameter")
     return params
+
+
+def drop_options(said: Said, method: str) -> None:
+    """Record what a request says beside its messages: only a completion has a place for it."""
+    options = {name: getattr(said.sampling, name) for name in SAMPLING_FIELDS}
+    options |= {"tools": said.tools or None, "tool_choice": said.tool_choice}
+    for name, item in options.items():
+        if item is not None:
+            drop(FORMAT, name, f"`{method}` has no place for it")
 
 
 # -- messages with blocks: sampling, prompts ---------------------------------------------------------------------------

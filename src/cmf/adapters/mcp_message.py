@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cmf.adapters.fields import Fields, object_in
 from cmf.adapters.mcp_blocks import FORMAT, add
-from cmf.adapters.mcp_calls import CALLS, DEFAULT_MAX_TOKENS, Said, method_of, params_of
+from cmf.adapters.mcp_calls import CALLS, DEFAULT_MAX_TOKENS, Said, drop_options, method_of, params_of
 from cmf.adapters.mcp_results import About, key_of, opaque, read_answer, read_stop, write_answer, write_stop
 from cmf.content import OpaquePart, Part, ToolCallPart, ToolResultPart
 from cmf.enums import Role, StopReason
@@ -193,6 +193,8 @@ def _write_foreign_call(said: Said) -> dict[str, Any]:
     method = method_of(said.messages)
     if method == "sampling/createMessage":
         said.messages = _with_ids(said.messages)
+    else:
+        drop_options(said, method)
     params = params_of(method, said)
     if method == "sampling/createMessage":
         params.setdefault("maxTokens", DEFAULT_MAX_TOKENS)

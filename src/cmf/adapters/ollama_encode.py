@@ -205,7 +205,7 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def plain_response(response: Response) -> dict[str, Any]:
-    """The response's body. Raises UnsupportedError for several choices."""
+    """The response's body. Raises UnsupportedError for several choices, and for results of tools."""
     if len(response.choices) > 1:
         raise UnsupportedError("several choices", path="$.choices", hint="ask for one")
     own = {key: item for key, item in extra_of(response, FORMAT).items() if not key.startswith(NOTE)}
@@ -240,7 +240,9 @@ def _choice(choice: Choice, own: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answer(message: Message) -> dict[str, Any]:
     """The message, or what it says in the body itself where it came so and still can."""
-    said = encode_message(message, reply=True)[-1]
+    if any(isinstance(part, ToolResultPart) and part.executed_by == "client" for part in message.content):
+        raise UnsupportedError("a reply with the result of a tool", hint="send the result with the next request")
+    (said,) = encode_message(message, reply=True)
     if said.pop(GENERATED, None) is not True or not said.keys() <= {"role", "content", "thinking"}:
         return {"message": said}
     thinking = {"thinking": said["thinking"]} if "thinking" in said else {}

@@ -39,6 +39,8 @@ def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
                     _add(message, value, superseded)
                 else:
                     unheard.append({key: value})
+            elif key == "logprobs" and isinstance(value, list) and isinstance(body.get(key, value), list):
+                body[key] = [*body.get(key, ()), *value]
             elif key in _GENERATED and isinstance(value, str) and isinstance(body.get(key), str):
                 body[key] += value
             else:

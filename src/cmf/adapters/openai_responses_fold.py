@@ -233,7 +233,9 @@ class _Fold:
             rest = unexplained(data["response"], body)
             found.add(data, {} if rest is _NOTHING else {"response": rest}, self._others(data, "response"))
         for data, at in self.heard:
-            found.add(data, self._rest_of(data, items.get(at)), self._others(data, *_PAYLOADS))
+            rest = self._rest_of(data, items.get(at))
+            place = {"output_index": at} if "item" in rest else {}  # where to say it again
+            found.add(data, rest, place, self._others(data, *_PAYLOADS))
         for at, by_path in self.pieces.items():
             for path, pieces in by_path.items():
                 text = "".join(pieces)

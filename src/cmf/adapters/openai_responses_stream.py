@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
-from cmf.adapters.fields import object_in
 from cmf.adapters.openai_responses_fold import CLOSING, OPENING
 from cmf.adapters.openai_responses_items import CALLS
 from cmf.adapters.openai_responses_places import PIECES, number, path_of, piece_key
@@ -20,7 +19,8 @@ from cmf.request import Response
 def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireEvent]:
     """The events that stream a response body; without a terminal one unless the answer is whole.
 
-    Of what a stream said `aside`, what has a place: the service tier that was asked for, and padding [RSP-15].
+    Of what a stream said `aside`, what has a place: the service tier that was asked for, texts of an item that it had
+    otherwise at its beginning, and padding [RSP-15].
     """
     if not isinstance(body, dict) or not ("output" in body or "status" in body or body.get("object") == "response"):
         if isinstance(body, dict) and "error" in body:
@@ -52,21 +52,42 @@ def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireE
 
 
 def _say_again(aside: Mapping[str, Any], events: list[dict[str, Any]]) -> None:
+    lives: dict[str, Any] = {}  # by kind of event: what the response had otherwise then
+    items: dict[tuple[str, int], Any] = {}  # the same of an item
     unfolded = aside.get("unfolded")
-    tiers: dict[str, dict[str, Any]] = {}
     for left in unfolded if isinstance(unfolded, list) else ():
-        tier = object_in(left, "response")
-        if tier.keys() == {"service_tier"} and left.keys() == {"type", "response"} and isinstance(left["type"], str):
-            tiers[left["type"]] = tier
+        kind = left.get("type") if isinstance(left, dict) else None
+        if isinstance(kind, str) and left.keys() == {"type", "response"} and _only_texts(left["response"]):
+            lives[kind] = left["response"]
+        elif isinstance(kind, str) and type(at := left.get("output_index")) is int and _only_texts(left.get("item")):
+            items[kind, at] = left["item"]
+    begun = [event["type"] for event in events if event["type"] in OPENING]
+    events[: len(begun)] = [
+        {"type": kind, "response": _otherwise(events[0]["response"], lives.get(kind))}
+        for kind in _OPENINGS
+        if kind in begun or kind in lives
+    ]
     for event in events:
-        if event["type"] in OPENING:
-            event["response"] = {**event["response"], **tiers.get(event["type"], {})}
+        if "item" in event:
+            event["item"] = _otherwise(event["item"], items.get((event["type"], event["output_index"])))
     padding = aside.get("padding")
     first = next((event for event in events if event["type"].endswith(".delta")), None)
     if first is not None and padding and isinstance(padding, str):
         first["obfuscation"] = padding
 
 
+def _only_texts(left: Any) -> bool:
+    return isinstance(left, str) or (isinstance(left, dict) and all(map(_only_texts, left.values())))
+
+
+def _otherwise(said: Any, before: Any) -> Any:
+    """What is `said`, with the texts that were said in the same places `before`."""
+    if isinstance(said, dict) and isinstance(before, dict):
+        return {**said, **{key: _otherwise(said.get(key), text) for key, text in before.items()}}
+    return before if isinstance(before, str) and (said is None or isinstance(said, str)) else said
+
+
+_OPENINGS: Final = ("response.created", "response.queued", "response.in_progress")  # in their order
 _CLOSINGS: Final = {"incomplete": "response.incomplete", "failed": "response.failed"}
 
 
@@ -164,9 +185,15 @@ def is_ended(response: Response) -> bool:
 
 
 class Ear:
-    """What each event says at once, for `driver.drive`. Text that comes only at the end of a part is said then."""
+    """What each event says at once, for `driver.drive`. Text that comes only at the end of a part is said then.
+
+    So is that of an item whose beginning was not heard, in a stream that is resumed: its pieces are the end of a text.
+    """
 
     def __init__(self) -> None:
+        self._opened = False
+        self._begun: set[int] = set()  # by output index: items that were heard from their beginning
+        self._held: dict[tuple[Any, ...], str] = {}
         self._texts: dict[tuple[Any, ...], str] = {}
         self._calls: dict[int, tuple[int, int]] = {}  # by output index: number of the call, characters so far
         self._places: dict[str, int] = {}  # by id: output index of the item
@@ -188,13 +215,22 @@ class Ear:
                 number, size = self._calls[at]
                 self._calls[at] = (number, size + len(text))
                 yield ToolUseInputDelta(index=number, received_chars=size + len(text))
+        elif kind in OPENING:
+            self._opened = True
         elif kind == "response.output_item.added":
             yield from self._started(data)
         elif kind in CLOSING:
             yield from self._closing(data.get("response"))
+            for place, tail in self._held.items():  # of no item of the final response
+                yield place[0](text=tail)
 
     def _spoken(self, base: str, step: str, text: str, data: dict[str, Any]) -> Iterator[StreamEvent]:
-        place = (_SPOKEN[base], self._index(data), *path_of(PIECES[base][:-1], data))
+        at = self._index(data)
+        place = (_SPOKEN[base], at, *path_of(PIECES[base][:-1], data))
+        if step == "delta" and not self._opened and at not in self._begun and place not in self._texts:
+            self._held[place] = self._held.get(place, "") + text
+            return
+        self._held.pop(place, None)
         before = self._texts.get(place, "")
         fresh = text if step == "delta" else (text[len(before) :] if text.startswith(before) else "")
         if fresh:
@@ -211,8 +247,10 @@ class Ear:
         kind = item.get("type") if isinstance(item, dict) else None
         spec = CALLS.get(kind) if isinstance(kind, str) else None
         at = data.get("output_index")
-        if isinstance(item, dict) and type(at) is int and isinstance(name := item.get("id"), str):
-            self._places.setdefault(name, at)
+        if isinstance(item, dict) and type(at) is int:
+            self._begun.add(at)
+            if isinstance(name := item.get("id"), str):
+                self._places.setdefault(name, at)
         if spec is None or not isinstance(item, dict) or type(at) is not int or at in self._calls:
             return
         number = len(self._calls)

@@ -182,6 +182,7 @@ def test_a_conversation_from_elsewhere_is_joined_by_answers() -> None:
         Request(tools=(ToolDefinition(name="t"),)),
         Request(tool_choice=ToolChoice(mode="none")),
         Request(response_schema=FrozenDict(type="object")),
+        Request(response_schema=FrozenDict()),
         Request(messages=(Message(role=Role.USER, content=(ImagePart(type="file_ref", data="f"),)),)),
         Request(messages=(Message(role=Role.USER, content=(ResourcePart(uri="file:///a", content="x"),)),)),
         Request(messages=(Message(role=Role.SYSTEM, content=(ImagePart(type="url", data="https://a/b"),)),)),

@@ -90,12 +90,17 @@ def test_no_system_text_is_no_message_however_it_is_spelled(system: Any) -> None
 def test_a_system_message_in_the_list_stays_in_its_place() -> None:
     body = {
         **ASK,
-        "messages": [{"role": "system", "content": "a"}, *ASK["messages"], {"role": "system", "content": "b"}],
+        "messages": [
+            {"role": "system", "content": "a"},
+            *ASK["messages"],
+            {"role": "system", "content": "b"},
+            {"role": "system", "output_config": {"effort": "low"}},
+        ],
     }
 
     request = ADAPTER.from_wire_request(body)
 
-    assert [message.role for message in request.messages] == [Role.SYSTEM, Role.USER, Role.SYSTEM]
+    assert [message.role for message in request.messages] == [Role.SYSTEM, Role.USER, Role.SYSTEM, Role.SYSTEM]
     assert ADAPTER.to_wire(request) == body
 
 

@@ -127,12 +127,23 @@ def test_a_reply_of_another_format_has_one_text_and_its_thinking() -> None:
 
 
 @pytest.mark.spec("OAC-19")
-def test_a_reply_that_came_as_a_list_goes_out_as_one() -> None:
-    content = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "4"}]
-
-    response = _reply({"content": content})
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "4"}],
+        [{"type": "image_url", "image_url": {"url": "https://a/b.png"}}],
+        [{"type": "image_url", "image_url": "https://a/b.png"}],
+        [{"type": "video_url", "video_url": {"url": "https://a/b.mp4"}}],
+        [{"type": "reference", "reference_ids": [1]}],
+        [],
+    ],
+)
+def test_a_reply_that_came_as_a_list_goes_out_as_one(content: Any) -> None:
+    response = _reply({"role": "assistant", "content": content})
+    streamed = CHAT.fold_events(CHAT.to_wire_events(response))
 
     assert CHAT.to_wire_response(response)["choices"][0]["message"]["content"] == content
+    assert streamed["choices"][0]["message"]["content"] == content
 
 
 def test_the_call_goes_to_the_one_path() -> None:

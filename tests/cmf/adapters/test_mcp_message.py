@@ -139,6 +139,18 @@ def test_a_conversation_from_elsewhere_becomes_a_completion() -> None:
 
 
 @pytest.mark.spec("MCP-12")
+def test_what_a_call_and_a_system_prompt_have_no_place_for_is_told() -> None:
+    call_ = Message(role=Role.USER, content=(ToolCallPart(name="t", tool_call_id="c", arguments={}),))
+    system = Message(role=Role.SYSTEM, content=(TextPart(text="a"), ImagePart(type="base64", data=PNG)))
+    sampling = Sampling(temperature=0.5, stop=("x",))
+    with collecting() as losses:
+        MCP.to_wire(Request(messages=(call_,), sampling=sampling, tools=(ToolDefinition(name="t"),)))
+        MCP.to_wire(Request(messages=(system, call_)))
+
+    assert sorted(loss.block_type for loss in losses) == ["image", "stop", "temperature", "tools"]
+
+
+@pytest.mark.spec("MCP-12")
 @pytest.mark.parametrize(
     "request_",
     [

@@ -224,6 +224,12 @@ class TestAnswers:
                 OLLAMA.to_wire(Request(messages=(Message(role=Role.USER, content=content),)))
 
     @pytest.mark.spec("OLL-11")
+    def test_a_reply_with_the_result_of_a_tool_is_refused(self) -> None:
+        said = Message(role=Role.ASSISTANT, content=(TextPart(text="a"), ToolResultPart(tool_name="f", content="b")))
+        with pytest.raises(UnsupportedError):
+            OLLAMA.to_wire_response(Response(choices=(Choice(message=said),)))
+
+    @pytest.mark.spec("OLL-11")
     def test_tools_that_ollama_cannot_take_are_refused(self) -> None:
         with pytest.raises(UnsupportedError):
             OLLAMA.to_wire(Request(tools=(ToolDefinition(name="w", type="web_search", executed_by="provider"),)))

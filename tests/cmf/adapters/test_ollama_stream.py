@@ -40,6 +40,17 @@ class TestStreams:
         assert message.status is MessageStatus.COMPLETE
 
     @pytest.mark.spec("OLL-14")
+    def test_the_probabilities_of_all_lines_are_in_the_answer(self) -> None:
+        tokens = [[{"token": text, "logprob": -0.5}] for text in ("a", "b")]
+        lines: list[Any] = [
+            {"data": {"message": {"role": "assistant", "content": said[0]["token"]}, "logprobs": said, "done": False}}
+            for said in tokens
+        ]
+        body = OLLAMA.fold_events([*lines, {"data": answered()}])
+        assert body["logprobs"] == [*tokens[0], *tokens[1]]
+        assert OLLAMA.fold_events(OLLAMA.to_wire_events(heard(body))) == body
+
+    @pytest.mark.spec("OLL-14")
     @given(
         content=st.sampled_from([None, "", "a"]),
         thinking=st.sampled_from([None, "", "b"]),

@@ -173,6 +173,26 @@ def test_padding_and_the_tier_that_was_asked_for_are_streamed_again() -> None:
 
 
 @pytest.mark.spec("RSP-14")
+def test_what_was_said_otherwise_on_the_way_is_streamed_again() -> None:
+    item = ITEMS["reasoning"] | {"encrypted_content": "whole"}
+    queued = answer_body(status="queued", service_tier="auto", reasoning={"summary": "auto"}, output=[])
+    last = answer_body(item, service_tier="default", reasoning={"summary": None})
+    body = ADAPTER.fold_events(
+        events(
+            {"type": "response.queued", "response": queued},
+            {"type": "response.output_item.added", "output_index": 0, "item": {**item, "encrypted_content": "begun"}},
+            {"type": "response.output_item.done", "output_index": 0, "item": {**item, "encrypted_content": "done"}},
+            {"type": "response.completed", "response": last},
+        )
+    )
+    assert len(body["cmf_stream"]["unfolded"]) == 3
+
+    again = ADAPTER.to_wire_events(ADAPTER.from_wire_response(body))
+
+    assert ADAPTER.fold_events(again) == body
+
+
+@pytest.mark.spec("RSP-14")
 @pytest.mark.parametrize(
     "aside",
     [
@@ -182,6 +202,8 @@ def test_padding_and_the_tier_that_was_asked_for_are_streamed_again() -> None:
         {"unfolded": [{"type": "response.completed", "response": {"service_tier": "a"}}]},
         {"unfolded": [{"type": ["response.created"], "response": {"service_tier": "a"}}]},
         {"unfolded": [{"type": "response.output_item.added", "item": {"id": "words"}}]},
+        {"unfolded": [{"type": "response.output_item.added", "output_index": 0, "item": {"id": 5}}]},
+        {"unfolded": [{"type": "response.output_item.added", "output_index": "0", "item": {"id": "words"}}]},
     ],
 )
 def test_what_else_stood_aside_is_not(aside: Any) -> None:
@@ -285,6 +307,32 @@ def test_text_that_comes_only_at_the_end_is_heard_then() -> None:
     terminal = events({"type": "response.completed", "response": answer_body(said("late"))})
 
     assert [event.text for event in heard(terminal) if isinstance(event, TextDelta)] == ["late"]
+
+
+@pytest.mark.spec("RSP-15")
+@pytest.mark.parametrize(
+    ("ending", "output", "live"),
+    [
+        ([], said("hello"), ["hello"]),
+        ([{"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": "hello"}], said("hello"),
+         ["hello"]),
+        ([], None, ["llo"]),  # the final response leaves its items out
+    ],
+)  # fmt: skip
+def test_the_text_of_a_stream_that_is_resumed_is_heard_whole(ending: list[Any], output: Any, live: list[str]) -> None:
+    place = {"output_index": 0, "content_index": 0}
+    stream = events(
+        {"type": "response.output_text.delta", **place, "delta": "l"},
+        {"type": "response.output_text.delta", **place, "delta": "lo"},
+        *ending,
+        {"type": "response.completed", "response": answer_body(*([output] if output else []))},
+    )
+
+    told = heard(stream)
+
+    assert [event.text for event in told if isinstance(event, TextDelta)] == live
+    assert isinstance(last := told[-1], MessageComplete)
+    assert [part.text for part in last.response.message.content] == live
 
 
 @pytest.mark.spec("RSP-15")
