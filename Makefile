@@ -16,29 +16,7 @@ REGAL_VERSION := v0.39.0
 REGAL := $(TOOLS)/bin/regal
 WORKERS ?= 2
 COVERAGE := 97
-# What enforces a decision has no line and no branch that a test does not reach [F1].
-ENFORCEMENT := src/pipeline/runner.py,src/pipeline/judging.py,src/pipeline/settled.py,src/pipeline/unchanged.py,src/pipeline/outcome.py,src/pipeline/aside.py,src/pipeline/effects.py,src/pipeline/passes.py,src/pipeline/emission.py,src/pipeline/certificate.py,$\
-  src/pipeline/decision.py,src/pipeline/guard.py,src/pipeline/policy_input.py,src/pipeline/engines/base.py,src/cmf/tiers.py,$\
-  src/pipeline/draft.py,src/pipeline/enforcement.py,src/pipeline/stage.py,src/pipeline/stages.py,$\
-  src/pipeline/history.py,src/pipeline/claims.py,src/pipeline/recording.py,src/pipeline/session_choice.py,src/pipeline/fitting.py,$\
-  src/cmf/tool_input.py,$\
-  src/pipeline/authority.py,src/pipeline/budgets.py,src/pipeline/declassification.py,src/pipeline/approvals.py,$\
-  src/pipeline/asking.py,src/pipeline/stamping.py,$\
-  src/pipeline/sealing.py,src/pipeline/ambient.py,$\
-  src/pipeline/guarded/wrapping.py,src/pipeline/guarded/tool.py,src/pipeline/guarded/model.py,src/pipeline/guarded/python_values.py,src/pipeline/model_swap.py,$\
-  src/pipeline/references.py,src/pipeline/policies/rule_exceptions.py,src/pipeline/excused.py,src/pipeline/policies/overrides.py,src/pipeline/store/overrides.py,$\
-  src/pipeline/data_policy.py,src/pipeline/registry.py,src/pipeline/ingestion.py,src/pipeline/retention.py,src/pipeline/context.py,src/pipeline/origins/result_fields.py,src/pipeline/gateway/access.py,src/pipeline/gateway/admission.py,src/pipeline/gateway/identity.py,src/pipeline/gateway/key_sets.py,src/pipeline/gateway/links.py,src/pipeline/gateway/tokens.py,src/pipeline/store/held.py,$\
-  src/pipeline/audit/tree.py,src/pipeline/audit/erasures.py,src/pipeline/audit/heads.py,src/pipeline/audit/evidence.py,src/pipeline/audit/verification.py,src/pipeline/audit/bundle.py,$\
-  src/pipeline/audit/exporting.py,src/pipeline/store/log.py,src/pipeline/store/evidence.py,src/pipeline/kept_content.py,src/pipeline/store/contents.py,src/pipeline/store/acts.py,src/pipeline/store/second_eyes.py,src/pipeline/store/policies.py,src/pipeline/gateway/tally.py,$\
-  src/pipeline/mcp_proxy/frames.py,src/pipeline/mcp_proxy/lines.py,src/pipeline/mcp_proxy/link.py,src/pipeline/mcp_proxy/judging.py,$\
-  src/pipeline/mcp_proxy/pins.py,src/pipeline/mcp_proxy/refusals.py,src/pipeline/mcp_proxy/http_server.py,src/pipeline/mcp_proxy/stdio_proxy.py,$\
-  src/pipeline/mcp_proxy/pipes.py,src/pipeline/mcp_proxy/process.py,$\
-  src/pipeline/gateway/mcp.py,src/pipeline/gateway/mcp_answers.py,src/pipeline/gateway/mcp_sessions.py,src/pipeline/gateway/mcp_settings.py,$\
-  src/pipeline/integrations/turn.py,src/pipeline/integrations/asking.py,src/pipeline/integrations/httpx.py,src/pipeline/integrations/asgi.py,$\
-  src/pipeline/integrations/langchain.py,src/pipeline/integrations/pydantic_ai.py,$\
-  src/pipeline/integrations/litellm.py,src/pipeline/integrations/openai_agents.py,$\
-  src/pipeline/gateway/exchange.py,src/pipeline/gateway/intake.py,src/pipeline/gateway/http_upstream.py,$\
-  src/pipeline/gateway/window.py,src/pipeline/gateway/window_events.py,src/pipeline/gateway/reply.py,src/pipeline/gateway/health.py
+ENFORCEMENT := $(shell grep '^src/' tests/enforcing.txt | paste -sd, -)
 
 export VIRTUAL_ENV := $(VENV)
 export PATH := $(BIN):$(TOOLS)/bin:$(PATH)
