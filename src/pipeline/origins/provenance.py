@@ -268,9 +268,12 @@ class Index:
                 self._look_into(item, under, pointed, profile, entries)
                 continue
             kind = _type_of(item)
-            entries.append(self._entry(pointed, kind, use, item))
-            if use == "control" and kind in ("string", "number"):
-                entries[-1:] = self._told_otherwise(pointed, item, entries[-1])
+            if not self._group_list:  # nothing was read yet, as in most first messages
+                entries.append({"path": pointed, "type": kind, "use": use, "sources": []})
+            elif use == "control" and kind in ("string", "number"):
+                entries += self._told_otherwise(pointed, item, self._entry(pointed, kind, use, item))
+            else:
+                entries.append(self._entry(pointed, kind, use, item))
             if use == "content" and kind == "string":
                 spans = islice(addresses(item), MAX_ADDRESSES)
                 entries += (
@@ -280,8 +283,7 @@ class Index:
 
     def _told_otherwise(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
         """The entries of a control value whose own is `whole`: more than that only where nobody trusted says it."""
-        settled = is_trusted(whole) or "complete" in whole or not self._group_list
-        if settled or self.work > self._until:
+        if is_trusted(whole) or "complete" in whole or self.work > self._until:
             return [whole]
         return ControlValues(self._texts, self._entry).entries(path, content, whole)
 
