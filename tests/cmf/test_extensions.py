@@ -6,10 +6,31 @@ import dataclasses
 
 import pytest
 
+import cmf
 from cmf import DataPolicy, Extensions, SecurityExtension, ShapeError, SubjectExtension, TokenUsage
 from cmf.enums import Capability, ChainPolicy, RoutingMode, Tier
 from cmf.headers import is_sensitive, without_sensitive
 from cmf.tiers import SLOTS, SUBJECT_FIELDS, granted
+
+NAMED_BY_SEED_003 = {
+    "RequestExtension": "environment request_id timestamp trace_id span_id",
+    "AgentExtension": "input session_id conversation_id turn agent_id parent_agent_id conversation",
+    "ConversationContext": "history summary topics",
+    "HttpExtension": "headers",
+    "SecurityExtension": "labels classification subject objects data",
+    "SubjectExtension": "id type roles permissions teams claims",
+    "ObjectSecurityProfile": "managed_by permissions trust_domain data_scope",
+    "DataPolicy": "apply_labels allowed_actions denied_actions retention",
+    "RetentionPolicy": "max_age_seconds policy delete_after",
+    "ToolMetadata": "name title description input_schema output_schema server_id namespace annotations",
+    "ResourceMetadata": "uri name description mime_type server_id annotations",
+    "PromptMetadata": "name description arguments server_id annotations",
+    "CompletionExtension": "stop_reason tokens model raw_format created_at latency_ms",
+    "TokenUsage": "input_tokens output_tokens total_tokens",
+    "ProvenanceExtension": "source message_id parent_id",
+    "LLMExtension": "model_id provider capabilities",
+    "FrameworkExtension": "framework framework_version node_id graph_id metadata",
+}
 
 
 @pytest.mark.spec("EXT-1")
@@ -20,6 +41,14 @@ def test_every_slot_and_every_field_of_the_subject_is_in_its_table() -> None:
 
     assert set(SLOTS) == (slots - {"security"}) | security
     assert set(SUBJECT_FIELDS) == {field.name for field in dataclasses.fields(SubjectExtension)}  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("EXT-1")
+@pytest.mark.parametrize(("name", "attributes"), NAMED_BY_SEED_003.items())
+def test_every_attribute_that_the_source_names_is_a_field(name: str, attributes: str) -> None:
+    fields = {field.name for field in dataclasses.fields(getattr(cmf, name))}
+
+    assert set(attributes.split()) - fields == set()
 
 
 @pytest.mark.spec("EXT-3")
