@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from typing import Any, Final, Literal, TypeVar
 
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.gateway.dialects import JSON
 from pipeline.gateway.exchange import PASSED_HEADERS
 from pipeline.gateway.refusal import Refusal
 from pipeline.guard import Guard
@@ -20,7 +21,9 @@ from pipeline.integrations.turn import MAX_REPLY_BYTES, Answered, Got, Judge, Re
 Library = Literal["httpx2", "httpx"]
 _LIBRARIES: Final[Mapping[str, Library]] = {"httpx2": "httpx2", "httpx": "httpx"}
 _C = TypeVar("_C")
-_OWN: Final = ("content-length", "transfer-encoding", "content-encoding", "accept-encoding", "expect", *PASSED_HEADERS)
+_OWN: Final = frozenset(
+    {"content-length", "content-type", "transfer-encoding", "content-encoding", "accept-encoding", "expect"}
+) | {*PASSED_HEADERS}
 
 
 def transport(guard: Guard, inner: Any = None, *, library: Library = "httpx2") -> Any:
@@ -154,7 +157,7 @@ def _said(request: Any, body: bytes) -> tuple[str, str, str, dict[str, str], byt
 
 def _outgoing(http: Any, request: Any, step: Send) -> Any:
     headers = [(name, text) for name, text in request.headers.raw if name.lower().decode("ascii") not in _OWN]
-    judged = {**step.headers, "accept-encoding": "identity"}
+    judged = {**step.headers, "content-type": JSON, "accept-encoding": "identity"}  # the body is written anew: in UTF-8
     headers += [(name.encode(), text.encode()) for name, text in judged.items()]
     return http.Request(request.method, request.url, headers=headers, content=step.body, extensions=request.extensions)
 

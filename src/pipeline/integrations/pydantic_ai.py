@@ -31,6 +31,7 @@ _MEDIA: Final[dict[str, Any]] = {"image": ImagePart, "audio": AudioPart}
 _SAID: Final = frozenset(
     {"content", "tool_name", "args", "tool_call_id", "signature", "part_kind", "timestamp", "retry"}
 )
+_INSTRUCTION_SAID: Final = frozenset({"content", "part_kind", "dynamic", "on_change"})
 _TEXT_SAID: Final = frozenset({"content", "kind"})
 _BINARY_SAID: Final = frozenset({"data", "media_type", "kind"})
 _LINK_SAID: Final = frozenset({"url", "kind", "force_download"})
@@ -131,7 +132,10 @@ class _Asked:
 
     def request(self) -> Request:
         """All that the model is asked."""
-        said = [self._said(Role.SYSTEM, TextPart(text=one.content), f"i.{at}") for at, one in self._instructions()]
+        said = [
+            self._said(Role.SYSTEM, TextPart(text=one.content, extra=_rest(one, _INSTRUCTION_SAID)), f"i.{at}")
+            for at, one in self._instructions()
+        ]
         for at, message in enumerate(self._messages):
             for number, part in enumerate(message.parts):
                 for item, (role, piece) in enumerate(_pieces(part)):
@@ -166,7 +170,7 @@ class _Asked:
         for at, one in self._instructions():
             piece = found.get(f"i.{at}")
             if isinstance(piece, TextPart):
-                kept.append(one if piece.text == one.content else replace(one, content=piece.text))
+                kept.append(one if piece == self._pieces[f"i.{at}"] else type(one)(content=piece.text))
         return replace(self._parameters, **given, instruction_parts=kept)
 
     def _instructions(self) -> list[tuple[int, Any]]:
@@ -187,9 +191,9 @@ class _Asked:
         return Message(id=name, role=role, content=(piece,))
 
     def _extra(self) -> FrozenDict | None:
-        output = self._parameters.output_object
+        output, template = self._parameters.output_object, self._parameters.prompted_output_template
         said = {"settings": dict(self._settings or {}), "output": None if output is None else vars(output)}
-        return FrozenDict(freeze({"pydantic_ai": as_json(said)}))
+        return FrozenDict(freeze({"pydantic_ai": as_json(said | ({"template": template} if template else {}))}))
 
     @staticmethod
     def _found(admitted: Outcome) -> dict[str, Part]:

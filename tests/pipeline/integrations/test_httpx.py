@@ -450,5 +450,9 @@ def test_a_body_that_two_readers_take_differently_is_not_sent(guard: Guard, prov
         for body in (b'{"model": "m", "model": "n", "messages": []}', b"{", b'{"messages": []}'):
             reply = client.post("https://api.example/v1/chat/completions", content=body, headers=head)
             assert reply.status_code == 400
-
-    assert provider.heard == []
+        assert provider.heard == []
+        sent: list[str] = []
+        provider.instead = lambda request: sent.append(request.headers["content-type"]) or httpx2.Response(500)
+        head = {"content-type": "application/json; charset=utf-16"}
+        client.post("https://api.example/v1/chat/completions", json={"model": "m", "messages": []}, headers=head)
+        assert sent == ["application/json"]

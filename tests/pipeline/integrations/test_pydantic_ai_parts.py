@@ -28,7 +28,9 @@ pytest.importorskip("pydantic_ai", reason="a development dependency")
 from pydantic_ai import BinaryContent, ImageUrl, VideoUrl
 from pydantic_ai.messages import (
     CachePoint,
+    CapabilityInstructionSource,
     FilePart,
+    InstructionId,
     InstructionPart,
     ModelMessage,
     ModelRequest,
@@ -47,6 +49,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.native_tools import WebSearchTool
+from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
 PNG = BinaryContent(b"\x89PNG\r\n\x1a\n0000", media_type="image/png")
@@ -138,6 +141,30 @@ async def test_the_details_of_an_answer_are_judged_and_go_where_it_was_changed(s
 
     assert kept.provider_details == {"logprobs": ["hi"]}
     assert (masked.text, masked.provider_details) == ("PIN [MASKED]", None)
+
+
+@pytest.mark.spec("INT-20")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {
+            "prompted_output_template": "forbidden {schema}",
+            "output_object": OutputObjectDefinition(json_schema={"type": "object"}),
+            "output_mode": "prompted",
+        },
+        {"instruction_parts": [InstructionPart("hi", name="forbidden")]},
+        {"instruction_parts": [InstructionPart("hi", id=InstructionId(CapabilityInstructionSource("forbidden")))]},
+    ],
+    ids=["template", "name", "id"],
+)
+async def test_what_the_package_would_write_into_the_instructions_is_judged(
+    seeing: Guard, asked: dict[str, Any]
+) -> None:
+    played = Played()
+    with pytest.raises(Denied):
+        await played.asked(seeing, **asked)
+
+    assert played.heard == []
 
 
 @pytest.mark.spec("INT-25")
