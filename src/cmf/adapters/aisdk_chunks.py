@@ -44,6 +44,10 @@ def _chunks(body: Mapping[str, Any], notes: Mapping[str, Any]) -> Iterator[dict[
         start["messageId"] = body["id"]
     if "metadata" in body:
         start["messageMetadata"] = body["metadata"]
+    superseded = notes.get("superseded")  # metadata that later metadata took the place of
+    for chunk in superseded if isinstance(superseded, list) else ():
+        if isinstance(chunk, dict) and chunk.get("type") in ("start", "message-metadata"):
+            yield dict(chunk)
     yield start
     stepping = False
     told = object_in(notes, "told")

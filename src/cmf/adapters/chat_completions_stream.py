@@ -36,12 +36,23 @@ def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireE
 
 
 def _say_again(aside: Mapping[str, Any], chunks: list[dict[str, Any]]) -> None:
-    """Put padding, and other ids than the last, into chunks as the stream that was folded had them [OAC-22]."""
+    """Put padding, pieces of a sound, and other ids than the last as the folded stream had them [OAC-22]."""
     chunks[0] |= {key: aside[key] for key in PADDING if isinstance(aside.get(key), str)}
+    for at, chunk in enumerate(chunks):
+        choices = chunk["choices"]
+        sound, pieces = choices[0]["delta"].get("audio") if choices else None, aside.get("audio")
+        if isinstance(sound, dict) and isinstance(pieces, list) and _adds_up(pieces, sound.get("data")):
+            said = [{**sound, "data": pieces[0]}, *({"data": piece} for piece in pieces[1:])]
+            chunks[at : at + 1] = [{**chunk, "choices": [{**choices[0], "delta": {"audio": one}}]} for one in said]
+            break
     others = aside.get("id")
     if isinstance(others, list) and len(others) < len(chunks):
         for chunk, other in zip(chunks, others, strict=False):
             chunk["id"] = other
+
+
+def _adds_up(pieces: list[Any], data: Any) -> bool:
+    return bool(pieces) and all(isinstance(piece, str) for piece in pieces) and "".join(pieces) == data
 
 
 def _chunks_of(choice: dict[str, Any]) -> list[dict[str, Any]]:

@@ -20,6 +20,10 @@ UNHEARD: Final = "cmf_unheard"  # events that are no chunk
 MAX_STEPS: Final = 32  # of a path inside streamed arguments
 
 _UNSAID: Final = (None, 0, "FINISH_REASON_UNSPECIFIED")  # a client's dump says so of every chunk but the last
+_PIECES: Final = {  # lists of which each chunk brings its own
+    "citationMetadata": ("citations", "citationSources"),
+    "logprobsResult": ("chosenCandidates", "topCandidates"),
+}
 _STEP: Final = re.compile(r"""\.([A-Za-z_]\w*)|\[(\d{1,6})\]|\['([^'\\]*)'\]|\["([^"\\]*)"\]""")
 _VALUES: Final[dict[str, tuple[type, ...]]] = {
     "stringValue": (str,),
@@ -116,6 +120,8 @@ class _Candidate:
         for key, value in raw.items():
             if key == "content" and isinstance(value, dict):
                 self._add_content(value, ends=raw.get("finishReason") not in _UNSAID)
+            elif key in _PIECES and isinstance(value, dict):
+                _put(self._fields, key, _with_before(self._fields.get(key), value, _PIECES[key]), self._superseded)
             else:
                 _put(self._fields, key, value, self._superseded)
 
@@ -232,6 +238,16 @@ def _put(holder: dict[str, Any], key: str, value: Any, superseded: list[Any]) ->
     holder[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
     if not set(_strings(old)) <= set(_strings(holder[key])):
         superseded.append({key: old})
+
+
+def _with_before(before: Any, value: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """`value` with the lists under `keys` after those of `before`, unless it repeats them itself."""
+    made = dict(value)
+    for key in keys:
+        old, new = before.get(key) if isinstance(before, dict) else None, value.get(key)
+        if isinstance(old, list) and isinstance(new, list) and new[: len(old)] != old:
+            made[key] = [*old, *new]
+    return made
 
 
 def _settle(holder: dict[str, Any], key: str, gathered: Any, superseded: list[Any]) -> None:

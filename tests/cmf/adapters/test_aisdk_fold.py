@@ -306,6 +306,8 @@ RESULT: dict[str, Any] = {"type": "tool-output-available", "toolCallId": "c", "o
         [{**CALL, "type": "tool-input-start"}, {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '{"b'},
          {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '":2}'}, CALL],
         [{"type": "data-a", "id": "d", "data": n} for n in range(3)],
+        [CALL, {**RESULT, "output": "so far"}, RESULT, {"type": "message-metadata", "messageMetadata": {"a": "b"}},
+         {"type": "message-metadata", "messageMetadata": {"a": "c"}}],
         [{"type": "text-delta", "id": "lost", "delta": "a"}, {"type": "finish-step"},
          {"type": "text-delta", "id": "lost", "delta": "b"}],
     ],

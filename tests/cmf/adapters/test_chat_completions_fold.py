@@ -245,6 +245,7 @@ def test_sound_that_comes_in_pieces_is_shown_piece_by_piece(pieces: list[str], a
 
     assert body["choices"][0]["message"]["audio"] == {"id": "a", "data": "".join(pieces)}
     assert body.get("cmf_stream") == aside
+    assert CHAT.fold_events(CHAT.to_wire_events(CHAT.from_wire_response(body))) == body
 
 
 def _shown(body: Any) -> str:

@@ -13,6 +13,8 @@ from cmf.adapters.stream import ToolUseInputDelta, ToolUseStart
 from cmf.enums import MessageStatus
 from tests.cmf.adapters.gemini_bodies import GEMINI, answered, chunks, heard, shown
 
+A, B = {"uri": "a"}, {"uri": "b"}
+
 
 class TestStreams:
     @pytest.mark.spec("GEM-21")
@@ -65,6 +67,27 @@ class TestStreams:
     def test_parts_that_stood_apart_in_one_answer_stay_apart_when_streamed(self) -> None:
         body = answered({"text": "a"}, {"text": "b"}, {"functionCall": {"name": "f", "args": {}}}, {"text": "c"})
         assert GEMINI.fold_events(GEMINI.to_wire_events(heard(body))) == body
+
+    @pytest.mark.spec("GEM-24")
+    @pytest.mark.parametrize(
+        ("key", "name", "of_chunks", "whole"),
+        [
+            ("citationMetadata", "citations", [[A], [B]], [A, B]),
+            ("citationMetadata", "citations", [[A], [A, B]], [A, B]),
+            ("citationMetadata", "citationSources", ["odd", [B]], [B]),
+            ("logprobsResult", "chosenCandidates", [[A], [B]], [A, B]),
+        ],
+    )
+    def test_lists_that_each_chunk_has_its_own_piece_of_are_joined(
+        self, key: str, name: str, of_chunks: list[Any], whole: list[Any]
+    ) -> None:
+        first, last = answered({"text": "a"}), answered({"text": "b"})
+        del first["candidates"][0]["finishReason"]
+        for body, piece in zip((first, last), of_chunks, strict=True):
+            body["candidates"][0][key] = {name: piece}
+        body = GEMINI.fold_events(chunks(first, last))
+        assert body["candidates"][0][key] == {name: whole}
+        assert ("cmf_superseded" in body) is (of_chunks[0] == "odd")
 
     @pytest.mark.spec("GEM-24")
     @pytest.mark.parametrize("odd", [{"candidates": "lost1"}, {"candidates": [{"content": ["lost1"]}]}])
