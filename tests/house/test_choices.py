@@ -10,7 +10,7 @@ PAGE = ROOT / "docs" / "spec" / "choices.md"
 ROW = re.compile(r"^\| ([A-F][0-9]{1,2}) \| (?P<choice>[^|]+) \| (?P<clauses>[^|]*)\|$", re.MULTILINE)
 MARK = re.compile(r"\[(?P<ids>[A-F][0-9]{1,2}(?: \([a-z]\))?(?:,? (?:and )?[A-F][0-9]{1,2})*)\]")
 CLAUSE = re.compile(r"\[([A-Z]+-[0-9]+)\]")
-READ = {".py", ".md", ".rs", ".toml", ".rego", ".json", ""}
+READ = {".py", ".md", ".rs", ".toml", ".rego", ".json", ".txt", ""}
 
 
 def test_every_mark_in_the_sources_has_its_row() -> None:
