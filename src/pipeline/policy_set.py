@@ -8,10 +8,11 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from cmf.codec import dumps
 from cmf.enums import Capability, ViewKind
@@ -26,7 +27,7 @@ from pipeline.policies.bundle_signature import Verification
 from pipeline.policies.entrypoints import Parts
 from pipeline.policies.library import shipped
 from pipeline.policies.metadata import Module, Rule, package_of, rule_of
-from pipeline.policies.policy_files import DATA_FILES, Data, Sources, read
+from pipeline.policies.policy_files import DATA_FILES, MANIFEST, Data, Sources, bundle_files, data_of, read, text_of
 from pipeline.policies.rule_exceptions import RuleException
 
 BuiltinErrors = Literal["strict", "undefined"]
@@ -194,7 +195,7 @@ def build(
         builtin_errors=builtin_errors,
         findings=tuple(found),
         exceptions=rule_exceptions.read(frozen, {rule.id for rule in rules}),
-        revision=_revision(modules, frozen, builtin_errors),
+        revision=_revision({one.path: one.text for one in modules}, frozen, builtin_errors),
     )
 
 
@@ -332,11 +333,31 @@ def _check_entrypoint(entrypoint: str, survey: Survey) -> None:
 # -- revision ----------------------------------------------------------------------------------------------------------
 
 
-def _revision(modules: Iterable[Module], data: Mapping[str, Any], builtin_errors: BuiltinErrors) -> str:
+def revisions_of(bundle: bytes) -> frozenset[str]:
+    """The revisions that a packed bundle of ours may be of, one for each way to take builtins that fail.
+
+    None where it holds what is in no revision, but for its manifest and the module for servers. Nothing is compiled.
+
+    Raises:
+        PolicyError: it is no bundle.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "bundle.tar.gz"
+        file.write_bytes(bundle)
+        files = bundle_files(file)
+    data = data_of({"data.json": files.pop("data.json", b"{}")})
+    beside = (MANIFEST, entrypoints.batch_module((), "").path)
+    texts = {path: text_of(content, path) for path, content in files.items() if path not in beside}
+    if not all(path.endswith(".rego") for path in texts):
+        return frozenset()
+    return frozenset(_revision(texts, data, way) for way in get_args(BuiltinErrors))
+
+
+def _revision(modules: Mapping[str, str], data: Mapping[str, Any], builtin_errors: BuiltinErrors) -> str:
     """SHA-256 over each module's path and text in order of path, then the data with sorted keys. Spec: [POL-9]."""
     digest = hashlib.sha256()
-    for module in sorted(modules, key=lambda module: module.path):
-        for text in (module.path, module.text):
+    for module in sorted(modules.items()):
+        for text in module:
             encoded = text.encode()
             digest.update(len(encoded).to_bytes(8, "big") + encoded)
     digest.update(_canonical(data))
@@ -353,4 +374,15 @@ def _canonical(value: Any) -> bytes:
     return dumps(value)
 
 
-__all__ = ["DATA_FILES", "MODES", "BuiltinErrors", "Data", "PolicySet", "build", "load", "shipped", "with_said_modes"]
+__all__ = [
+    "DATA_FILES",
+    "MODES",
+    "BuiltinErrors",
+    "Data",
+    "PolicySet",
+    "build",
+    "load",
+    "revisions_of",
+    "shipped",
+    "with_said_modes",
+]

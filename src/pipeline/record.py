@@ -203,8 +203,8 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
 def _content(run: Run) -> dict[str, Any] | None:
     """What the record says of what is kept apart."""
     if run.content is not None:
-        until = {} if run.content.expires_at is None else {"expires_at": run.content.expires_at}
-        return {"commitment": run.content.commitment, "bytes": len(run.content.body), **until}
+        kept = run.content
+        return {"commitment": kept.commitment, "bytes": len(kept.body), "expires_at": kept.expires_at}
     return None if run.left_out is None else {"left_out": run.left_out}
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import struct
+import re
 import zipfile
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from cmf.codec import dumps, loads
 from pipeline.audit.erasures import READ, Erasures
 from pipeline.audit.evidence import FIELDS, Evidence, Kept, Leaf, LogRow, StoredHead, leaf_of
 from pipeline.audit.heads import Head, PublicKey
+from pipeline.audit.parts import blocks_of, digest_of, lines_of, names_in
 from pipeline.audit.tree import Proofs, consistent, included
 from pipeline.audit.verification import (
     LogState,
@@ -35,6 +35,9 @@ from pipeline.errors import AuditError
 SCHEMA: Final = 1
 MANIFEST: Final = "manifest.json"
 _LOGS, _HEADS, _RECORDS, _WITNESSES = "logs.jsonl", "heads.jsonl", "records.jsonl", "witnesses.jsonl"
+_POLICIES, _PACKED = "policies/", ".tar.gz"
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")  # of a revision or key
+_LINE: Final = frozenset({"log", "place", "seq", "body", "proof", "content", *FIELDS})
 _MOMENT: Final = (1980, 1, 1, 0, 0, 0)  # the same records give the same file
 _HOW_TO: Final = """Evidence of what was decided.
 
@@ -118,10 +121,13 @@ class _Writing:
         count = self._write(_RECORDS, self._records(logs))
         if self._witnesses:
             self._write(_WITNESSES, self._witnesses)
+        # What a store says of these is no place to write to where somebody unpacks the bundle.
         for revision, files in sorted(policies.items()):
-            self._put(f"policies/{revision}.tar.gz", files)
+            if _NAME.fullmatch(revision):
+                self._put(f"{_POLICIES}{revision}{_PACKED}", files)
         for log in logs:
-            self._put(f"keys/{log.key}.pem", log.public_key.encode())
+            if _NAME.fullmatch(log.key):
+                self._put(f"keys/{log.key}.pem", log.public_key.encode())
         self._put("README.txt", _HOW_TO.encode())
         said = None if self._selection is None else self._selection.said
         manifest = {"schema": SCHEMA, "made_at": made_at, "selection": said, "records": count, "files": self._digests}
@@ -235,6 +241,13 @@ class Bundle:
         """None: content stands in the line of its record."""
         return ()
 
+    def policies(self) -> Mapping[str, bytes]:
+        """The policies by the revision that they are to be of, each a `.tar.gz`."""
+        names = (name for name in self.manifest["files"] if name.startswith(_POLICIES))
+        return {
+            name.removeprefix(_POLICIES).removesuffix(_PACKED): b"".join(blocks_of(self.file, name)) for name in names
+        }
+
     def proved(self) -> Iterator[_Line]:
         """The records of a selection with their proofs."""
         return self._lines()
@@ -247,12 +260,14 @@ class Bundle:
         return (found for _, found in self._numbered() if found is not None)
 
     def _numbered(self) -> Iterator[tuple[int, _Line | None]]:
-        return ((number, _read_line(line)) for number, line in enumerate(_lines_of(self.file, _RECORDS), start=1))
+        return ((number, _read_line(line)) for number, line in enumerate(lines_of(self.file, _RECORDS), start=1))
 
 
 def _read_line(line: bytes) -> _Line | None:
     try:
         found = loads(line)
+        if not found.keys() <= _LINE or not type(found["place"]) is type(found["seq"]) is int:
+            return None  # what nothing vouches for is no part of a record
         row = {name: found[name] for name in FIELDS}
         body = None if found["body"] is None else found["body"].encode()
         proof = [bytes.fromhex(step) for step in found.get("proof", ())]
@@ -260,7 +275,7 @@ def _read_line(line: bytes) -> _Line | None:
         if "content" in found:
             salt, content = (base64.b64decode(one, validate=True) for one in found["content"])
             kept = Kept(salt, content)
-        leaf = Leaf(int(found["place"]), int(found["seq"]), row, body, kept)
+        leaf = Leaf(found["place"], found["seq"], row, body, kept)
         return found["log"], leaf, proof
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -273,18 +288,18 @@ def open_bundle(file: Path) -> Bundle:
         AuditError: it is none, or what it says of its logs and heads cannot be read.
     """
     try:
-        manifest = loads(b"".join(_blocks_of(file, MANIFEST)))
+        manifest = loads(b"".join(blocks_of(file, MANIFEST)))
         if manifest["schema"] != SCHEMA:
             raise AuditError("a bundle of another version", path=str(file), hint="use the version that made it")
-        logs = tuple(LogRow(**loads(line)) for line in _lines_of(file, _LOGS))
+        logs = tuple(LogRow(**loads(line)) for line in lines_of(file, _LOGS))
         heads: dict[str, list[StoredHead]] = {}
-        for line in _lines_of(file, _HEADS):
+        for line in lines_of(file, _HEADS):
             found = loads(line)
             leaves = base64.b64decode(found.pop("leaves"), validate=True)
             head = Head.from_json(found)
             heads.setdefault(head.log, []).append(StoredHead(head, leaves))
         witnesses: dict[tuple[str, int], list[bytes]] = {}
-        for line in _lines_of(file, _WITNESSES) if _WITNESSES in manifest["files"] else ():
+        for line in lines_of(file, _WITNESSES) if _WITNESSES in manifest["files"] else ():
             found = loads(line)
             witnesses[found["log"], found["size"]] = [bytes.fromhex(step) for step in found["proof"]]
     except AuditError:
@@ -329,11 +344,7 @@ def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[P
     for log, leaf, proof in bundle.proved():
         head = heads.get(log or "")
         good = head is not None and leaf.whole
-        if (
-            head is None
-            or not good
-            or not included(leaf_of(leaf.row), leaf.place, head.size, proof, bytes.fromhex(head.root))
-        ):
+        if head is None or not good or not included(leaf_of(leaf.row), leaf.place, head.size, proof, _hash(head.root)):
             said = "it is not what was signed at this place"
             problems.append(Problem("record.changed", log or "", leaf.place, leaf.id, said))
         else:
@@ -387,52 +398,13 @@ def _unreadable_lines(bundle: Bundle) -> Iterator[Problem]:
 def _changed_files(bundle: Bundle) -> Iterator[Problem]:
     for name, digest in bundle.manifest["files"].items():
         try:
-            found = _digest_of(bundle.file, name)
+            found = digest_of(bundle.file, name)
         except AuditError:
             found = ""
         if found != digest:
             yield Problem("bundle.changed", "", None, None, f"{name} is not what the manifest says")
-
-
-def _digest_of(file: Path, name: str) -> str:
-    digest = hashlib.sha256()
-    for block in _blocks_of(file, name):
-        digest.update(block)
-    return digest.hexdigest()
-
-
-def _lines_of(file: Path, name: str) -> Iterator[bytes]:
-    """The lines of a part. A wrong checksum is no end: what is wrong is said of the record, not of the archive."""
-    rest = b""
-    for block in _blocks_of(file, name):
-        *lines, rest = (rest + block).split(b"\n")
-        yield from lines
-    if rest:
-        yield rest
-
-
-_BLOCK: Final = 1 << 20
-_HEADER: Final = 30  # bytes of a zip's local header before the name
-_LENGTHS: Final = struct.Struct("<HH")  # in it, at its end: of the name, and of what else follows
-
-
-def _blocks_of(file: Path, name: str) -> Iterator[bytes]:
-    """The bytes of a part, as they stand in the file.
-
-    Not as `zipfile` reads them: it would end at a wrong checksum with no word about which record is the wrong one.
-    """
-    try:
-        with zipfile.ZipFile(file) as bundle, file.open("rb") as opened:
-            part = bundle.getinfo(name)
-            opened.seek(part.header_offset)
-            name_length, more = _LENGTHS.unpack_from(opened.read(_HEADER), _HEADER - _LENGTHS.size)
-            opened.seek(name_length + more, os.SEEK_CUR)
-            left = part.file_size
-            while left and (block := opened.read(min(left, _BLOCK))):
-                left -= len(block)
-                yield block
-    except (OSError, zipfile.BadZipFile, KeyError, struct.error):
-        raise AuditError("a part of the bundle cannot be read", path=f"{file}!{name}", hint="export it again") from None
+    for name in names_in(bundle.file) - Counter([*bundle.manifest["files"], MANIFEST]):
+        yield Problem("bundle.changed", "", None, None, f"{name} is more than the manifest says")
 
 
 __all__ = ["Bundle", "Selection", "open_bundle", "verify_bundle", "write_bundle"]

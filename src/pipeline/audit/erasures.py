@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from cmf.codec import loads
-from pipeline.audit.evidence import Evidence, Held, Leaf, committed_in
+from pipeline.audit.evidence import Committed, Evidence, Held, Leaf, committed_in
 
 ERASURE: Final = "erasure"  # the kind of record that says whose bytes are gone
 HOLD: Final = "hold"  # the kind of record that says what may not go, and until when
@@ -47,12 +47,12 @@ class _Place(NamedTuple):
 
 
 class _Gone(NamedTuple):
-    """Content that is gone: of which record, whose it was, and until when it was to be kept, as far as that is said."""
+    """Content that is gone: of which record, whose it was, and what the record says of it."""
 
     at: _Place
     subject: str
     session: str | None
-    expires_at: int | None
+    committed: Committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,8 @@ class Erasures:
             return
         subject = said["subject"]
         whose = subject if subject in (None, "anonymous") else f"id:{subject}"
-        self._holds[said["hold"]] = _Holding(Held(said["hold"], whose, said["session"]), seq)
+        held = Held(said["hold"], whose, said["session"], said["actor"], said["reason"])
+        self._holds[held.id] = _Holding(held, seq)
 
     def see(self, log: str, leaf: Leaf) -> Sequence[Problem]:
         """Take note of a record that is as it was signed; its content is a problem that is not what it commits to."""
@@ -128,7 +129,7 @@ class Erasures:
         if leaf.content is None:
             if committed is not None and self._evidence.has_contents:
                 whose = leaf.row["subject"], leaf.row["session"]
-                self._contents_gone.append(_Gone(at, *whose, committed.expires_at))
+                self._contents_gone.append(_Gone(at, *whose, committed))
             return ()
         if committed is None or leaf.content.commitment != committed.commitment:
             return (Problem("content.changed", *at, "what is kept of it is not what it commits to"),)
@@ -136,7 +137,7 @@ class Erasures:
         if leaf.content.filed is not None:
             subject, session, moment, until = leaf.content.filed
             # What was kept before records said until when says nothing of it.
-            until = until if committed.expires_at is not None else None
+            until = until if committed.says_when else None
             if (subject, session, moment, until) != (
                 *map(leaf.row.get, ("subject", "session", "at")),
                 committed.expires_at,
@@ -166,7 +167,8 @@ class Erasures:
         for hold in holds:
             if hold.keeps(gone, erased.seq):
                 yield Problem("content.held", *gone.at, f"what was kept of it was erased while {hold.held.id} held it")
-        if erased.by_age and gone.expires_at is not None and erased.at + _SKEW < gone.expires_at:
+        until = gone.committed.expires_at
+        if erased.by_age and gone.committed.says_when and (until is None or erased.at + _SKEW < until):
             yield Problem("content.early", *gone.at, "retention erased what was kept of it before its time")
 
     def _of_holds(self, holds: Sequence[_Holding]) -> Iterator[Problem]:

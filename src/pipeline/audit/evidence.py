@@ -36,10 +36,14 @@ def commitment_of(salt: bytes, body: bytes) -> str:
 
 
 class Committed(NamedTuple):
-    """What a record says of its content: the commitment, and the moment at which it has to be gone, if there is one."""
+    """What a record says of its content: the commitment, and the moment at which it has to be gone, if there is one.
+
+    `says_when`: whether it says that at all. Records did not, once.
+    """
 
     commitment: str
     expires_at: int | None
+    says_when: bool
 
 
 def committed_in(record: bytes | None) -> Committed | None:
@@ -48,10 +52,12 @@ def committed_in(record: bytes | None) -> Committed | None:
         return None
     try:
         said = loads(record).get("content", {})
-        commitment, expires_at = said.get("commitment"), said.get("expires_at")
+        commitment = said.get("commitment")
     except (DecodeError, AttributeError):
         return None
-    return Committed(commitment, expires_at) if isinstance(commitment, str) else None
+    if not isinstance(commitment, str):
+        return None
+    return Committed(commitment, said.get("expires_at"), "expires_at" in said)
 
 
 class Kept(NamedTuple):
@@ -102,11 +108,16 @@ class Leaf:
 
 
 class Held(NamedTuple):
-    """A hold that holds, as a store has it for whoever erases: its id, and whose content; None stands for all."""
+    """A hold that holds, as a store has it for whoever erases: whose content it is on, who put it there.
+
+    `subject` and `session` are None for everybody's, or all of theirs.
+    """
 
     id: str
     subject: str | None
     session: str | None
+    actor: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,13 @@ from typing import Any, Final
 import typer
 
 from cmf.codec import dumps, loads
-from pipeline.audit.bundle import Selection, verify_bundle, write_bundle
+from pipeline.audit.bundle import Selection, write_bundle
+from pipeline.audit.checking import check_bundle, check_store
 from pipeline.audit.evidence import Evidence
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import PublicKey, Signer
 from pipeline.audit.query import Query, parse
-from pipeline.audit.verification import Report, verify
+from pipeline.audit.verification import Report
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.display import counted, escaped_json, visible
 from pipeline.errors import AuditError, StoreError
@@ -46,12 +47,12 @@ def verify_place(place: str, *, heads: Path | None, keys: Sequence[Path], as_jso
         exported = [] if heads is None else read_heads(heads)
         trusted = [PublicKey.at(file) for file in keys] or None
         if zipfile.is_zipfile(place):
-            report = verify_bundle(Path(place), exported=exported, keys=trusted)
+            report = check_bundle(Path(place), exported=exported, keys=trusted)
         elif _was_zip(place):
             raise AuditError("this bundle is not whole", path=place, hint="export it again, or fetch it again")
         else:
-            with _evidence(place) as evidence:
-                report = verify(evidence, exported=exported, keys=trusted)
+            with reading(place) as engine, StoreEvidence.at_one_moment(engine) as evidence:
+                report = check_store(evidence, exported=exported, keys=trusted)
     if as_json:
         typer.echo(dumps(report.to_json()).decode())
     else:

@@ -70,8 +70,8 @@ def read(
         files = place if isinstance(place, Mapping) else _files(place_of(place), verification)
         for path, content in files.items():
             if path.endswith(".rego"):
-                (tests if path.endswith("_test.rego") else modules)[path] = Module(path, _text(content, path))
-        _merge(data, _data(files), "", replacing=True)
+                (tests if path.endswith("_test.rego") else modules)[path] = Module(path, text_of(content, path))
+        _merge(data, data_of(files), "", replacing=True)
     modules = {path: module for path, module in modules.items() if not entrypoints.is_generated(module)}
     if not modules:
         named = ", ".join(str(place) for place in places if not isinstance(place, Mapping))
@@ -173,7 +173,8 @@ def _content(path: Path, root: Path) -> bytes:
         raise PolicyError("cannot be read", path=where, hint="check it", code="policy.unreadable") from error
 
 
-def _text(content: bytes, path: str) -> str:
+def text_of(content: bytes, path: str) -> str:
+    """The text of a file; PolicyError where it is not UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -255,9 +256,9 @@ def _check_manifest(files: Files) -> None:
     roots = [tuple(filter(None, root.split("/"))) for root in manifest.get("roots") or [""]]
     for path, content in files.items():
         if path.endswith(".rego"):
-            inside = [tuple(package_of(Module(path, _text(content, path))).split("."))]
+            inside = [tuple(package_of(Module(path, text_of(content, path))).split("."))]
         elif _is_data(path):
-            inside = _leaves(_data_value(_text(content, path), path), PurePosixPath(path).parent.parts)
+            inside = _leaves(_data_value(text_of(content, path), path), PurePosixPath(path).parent.parts)
         else:
             continue
         if any(not any(leaf[: len(root)] == root for root in roots) for leaf in inside):
@@ -291,11 +292,12 @@ def _bad_bundle(place: str | Path, message: str, hint: str = "make it again") ->
 # -- data --------------------------------------------------------------------------------------------------------------
 
 
-def _data(files: Mapping[str, bytes]) -> Data:
+def data_of(files: Mapping[str, bytes]) -> Data:
+    """What the data files among these say, merged; PolicyError where one says nothing that can be data."""
     own: Data = {}
     for path, content in files.items():
         if _is_data(path):
-            value: Any = _data_value(_text(content, path), path)
+            value: Any = _data_value(text_of(content, path), path)
             for step in reversed(PurePosixPath(path).parent.parts):
                 value = {step: value}
             _merge(own, value, path, replacing=False)

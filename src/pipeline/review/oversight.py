@@ -6,8 +6,9 @@ import time
 from collections import deque
 from typing import Any, Final, TypeAlias
 
+from pipeline.audit.checking import check_store
 from pipeline.audit.exporting import read_heads
-from pipeline.audit.verification import Report, verify
+from pipeline.audit.verification import Report
 from pipeline.moments import iso
 from pipeline.review.charts import over_time, shares, spread
 from pipeline.review.lists import decision_row, saved
@@ -51,7 +52,7 @@ def check(site: Site) -> Verified:
     started = time.monotonic()
     exported = [] if site.heads is None else read_heads(site.heads)
     with StoreEvidence.at_one_moment(site.store.engine) as evidence:
-        report = verify(evidence, exported=exported, keys=site.keys)
+        report = check_store(evidence, exported=exported, keys=site.keys)
     site.verified = Verified(report, site.clock(), time.monotonic() - started)
     return site.verified
 

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Engine, Select, or_, select
 from pipeline.audit.evidence import FIELDS, Held, Kept, Leaf, LogRow, StoredHead
 from pipeline.audit.heads import Head
 from pipeline.store.engine import snapshot
-from pipeline.store.tables import CONTENTS, HEADS, HOLDS, LOGS, RECORDS
+from pipeline.store.search import misindexed
+from pipeline.store.tables import CONTENTS, HEADS, HOLDS, LOGS, POLICY_SETS, RECORDS
 
 _AT_ONCE: Final = 2_000  # rows fetched together
 _LEAF: Final = select(
@@ -71,8 +72,18 @@ class StoreEvidence:
 
     def holds(self) -> Iterator[Held]:
         """The holds that hold, as whoever erases sees them."""
-        live = select(HOLDS.c.id, HOLDS.c.subject, HOLDS.c.session).where(HOLDS.c.released_at.is_(None))
+        live = select(*(HOLDS.c[name] for name in Held._fields)).where(HOLDS.c.released_at.is_(None))
         return (Held(*row.values()) for row in self._rows(live.order_by(HOLDS.c.id)))
+
+    def policies(self) -> dict[str, bytes]:
+        """The policies that are kept, by the revision that they are to be of, each a `.tar.gz`."""
+        kept = select(POLICY_SETS.c.revision, POLICY_SETS.c.bundle)
+        return {row["revision"]: row["bundle"] for row in self._rows(kept)}
+
+    def misindexed(self) -> Iterator[str | None]:
+        """The ids of records that are found by what they do not say; None for what is found and is no record."""
+        with self._reading() as connection:
+            yield from misindexed(connection)
 
     def orphans(self) -> Iterator[str]:
         """The ids of records that are not there, and that content is kept to."""
@@ -80,12 +91,16 @@ class StoreEvidence:
         return (str(row["record"]) for row in self._rows(without.order_by(CONTENTS.c.record)))
 
     def _rows(self, query: Select[Any]) -> Iterator[Any]:
-        query = query.execution_options(yield_per=_AT_ONCE)
+        with self._reading() as connection:
+            yield from connection.execute(query.execution_options(yield_per=_AT_ONCE)).mappings()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
         if self._connection is not None:
-            yield from self._connection.execute(query).mappings()
+            yield self._connection
             return
         with snapshot(self._engine) as connection:
-            yield from connection.execute(query).mappings()
+            yield connection
 
 
 def _leaf(row: Any) -> Leaf:

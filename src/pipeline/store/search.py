@@ -5,7 +5,7 @@ Spec: docs/spec/audit.md [AUD-60] ff.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, delete, func, insert, not_, or_, select
@@ -118,6 +118,39 @@ def _stored(name: str, value: str) -> str:
     return f"id:{value}" if name == "subject" and value != "anonymous" else value
 
 
+def misindexed(connection: Connection) -> Iterator[str | None]:
+    """The ids of the records of which the index says something else than they do; None for what is of no record."""
+    upto = connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar() or 0
+    after, of_none = 0, False
+    while rows := _rows_after(connection, after, upto):
+        last = rows[-1].seq
+        said: dict[int, set[tuple[str, str]]] = {row.seq: set() for row in rows}
+        for seq, name, value in connection.execute(_FACTS.where(after < _SEQ, last >= _SEQ)):
+            of_none |= seq not in said
+            said.setdefault(seq, set()).add((name, value))
+        for row in rows:
+            if row.body is not None and said[row.seq] != _indexed(row):
+                yield row.id
+        after = last
+    beyond = connection.execute(select(_FACTS.where(or_(after < _SEQ, _SEQ < 1)).exists())).scalar()
+    if of_none or beyond or after < upto:
+        yield None
+
+
+def _rows_after(connection: Connection, after: int, upto: int) -> Sequence[Any]:
+    page = select(RECORDS.c.seq, RECORDS.c.id, RECORDS.c.kind, RECORDS.c.body).order_by(RECORDS.c.seq).limit(_AT_ONCE)
+    return connection.execute(page.where(RECORDS.c.seq > after, RECORDS.c.seq <= upto)).all()
+
+
+_SEQ: Final = RECORD_FACTS.c.seq
+_FACTS: Final = select(_SEQ, RECORD_FACTS.c.name, RECORD_FACTS.c.value)
+
+
+def _indexed(row: Any) -> set[tuple[str, str]]:
+    """What the index is to say of a record."""
+    return {(name, value.replace("\x00", "\ufffd")) for name, value in facts_of(row.kind, row.body)}
+
+
 def _index_some(connection: Connection) -> int:
     """Index the next records, at most `_AT_ONCE`; how many."""
     upto = connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar()
@@ -125,11 +158,7 @@ def _index_some(connection: Connection) -> int:
     rows: Sequence[Any] = connection.execute(page.where(RECORDS.c.seq > (upto or 0))).all()
     if not rows:
         return 0
-    facts = [
-        {"seq": row.seq, "name": name, "value": value.replace("\x00", "\ufffd")}
-        for row in rows
-        for name, value in sorted(facts_of(row.kind, row.body))
-    ]
+    facts = [{"seq": row.seq, "name": name, "value": value} for row in rows for name, value in sorted(_indexed(row))]
     if facts:
         connection.execute(insert(RECORD_FACTS), facts)
     connection.execute(delete(RECORD_FACTS_DONE))
@@ -137,4 +166,4 @@ def _index_some(connection: Connection) -> int:
     return len(rows)
 
 
-__all__ = ["Search", "shown_subject"]
+__all__ = ["Search", "misindexed", "shown_subject"]

@@ -65,7 +65,8 @@ def problems(file: Path) -> list[str]:
         (["UPDATE contents SET session = NULL WHERE session = 'b'"], ["content.filed"]),
         (["UPDATE contents SET at = 1 WHERE session = 'a'"], ["content.filed"]),
         (["UPDATE contents SET expires_at = 1 WHERE session = 'a'"], ["content.filed"]),
-        (["UPDATE contents SET expires_at = 1 WHERE session = 'b'"], []),  # its record says nothing of that
+        (["UPDATE contents SET expires_at = 1 WHERE session = 'b'"], ["content.filed"]),
+        (["UPDATE holds SET reason = 'x' WHERE subject = 'id:ann'"], ["hold.changed"] * 2),
     ],
 )
 def test_what_erasing_goes_by_is_what_is_on_record(
@@ -101,7 +102,7 @@ def test_content_that_went_though_it_was_held_or_before_its_time_is_found_afterw
         by_session = {leaf.id: leaf.row["session"] for log in evidence.logs() for leaf in evidence.leaves(log.id)}
 
     of = sorted((problem.code, by_session[problem.record or ""]) for problem in found)
-    assert of == [("content.early", "a"), ("content.early", "c"), ("content.held", "a")]
+    assert of == [("content.early", "a"), ("content.early", "b"), ("content.early", "c"), ("content.held", "a")]
     taken = verify_bundle(tmp_path / "b.zip").problems
     assert sorted((one.code, one.record or "") for one in taken) == sorted(
         (one.code, one.record or "") for one in found

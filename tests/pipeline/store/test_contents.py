@@ -103,7 +103,7 @@ def test_the_record_holds_a_commitment_and_no_content(database: Store, judge: Ca
     said = body(database, record)
     line = database.contents().reveal(record, actor=EVE, reason="a complaint")
 
-    assert said["content"].keys() == {"commitment", "bytes"}
+    assert said["content"].keys() == {"commitment", "bytes", "expires_at"}
     assert said["content"]["bytes"] == len(line)
     assert "nowhere else" not in json.dumps(said)
     assert "nowhere else" in line.decode()

@@ -1,0 +1,58 @@
+"""All that a store or bundle shows, checked: the logs, and what people go by beside them. Spec: audit.md [AUD-85]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.audit.bundle import open_bundle, verify_bundle
+from pipeline.audit.erasures import Problem
+from pipeline.audit.heads import Head, PublicKey
+from pipeline.audit.verification import Report, verify
+from pipeline.errors import PolicyError
+from pipeline.policy_set import revisions_of
+from pipeline.store.evidence import StoreEvidence
+
+
+def check_store(
+    evidence: StoreEvidence, *, exported: Iterable[Head] = (), keys: Sequence[PublicKey] | None = None
+) -> Report:
+    """Everything that is wrong with a store: see `verify`; its policies, and the index by which records are found.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    report = verify(evidence, exported=exported, keys=keys)
+    found = [*report.problems, *_misnamed(evidence.policies()), *_misindexed(evidence.misindexed())]
+    return replace(report, problems=tuple(found))
+
+
+def check_bundle(file: Path, *, exported: Iterable[Head] = (), keys: Sequence[PublicKey] | None = None) -> Report:
+    """Everything that is wrong with a bundle: see `verify_bundle`; and its policies.
+
+    Raises:
+        AuditError: the file is no bundle, or cannot be read to its end.
+    """
+    report = verify_bundle(file, exported=exported, keys=keys)
+    return replace(report, problems=(*report.problems, *_misnamed(open_bundle(file).policies())))
+
+
+def _misnamed(policies: Mapping[str, bytes]) -> Iterator[Problem]:
+    for revision, bundle in sorted(policies.items()):
+        try:
+            holds = revision in revisions_of(bundle)
+        except PolicyError:
+            holds = False
+        if not holds:
+            said = f"the policies that are kept as those of revision {revision} are not"
+            yield Problem("policies.changed", "", None, None, said)
+
+
+def _misindexed(records: Iterable[str | None]) -> Iterator[Problem]:
+    for record in records:
+        said = "it is found by other words than its own" if record else "the index finds records that are not there"
+        yield Problem("index.changed", "", None, record, said)
+
+
+__all__ = ["check_bundle", "check_store"]

@@ -1,0 +1,175 @@
+"""Policies, and the index by which records are found, are part of the check; a bundle holds what it says, no more."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import sqlite3
+import tarfile
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.review.traffic import keep, record
+
+from pipeline.audit.bundle import MANIFEST, Selection, write_bundle
+from pipeline.audit.checking import check_bundle, check_store
+from pipeline.policies.bundle_signing import packed
+from pipeline.policy_set import BuiltinErrors, load, revisions_of
+from pipeline.store.database import Store
+from pipeline.store.evidence import StoreEvidence
+from pipeline.store.policies import keep_policies
+from pipeline.store.search import Search
+
+Parts = dict[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with three records, of which two are indexed, and the policies of two revisions."""
+    folder = tmp_path_factory.mktemp("kept")
+    rules = write_rules(
+        folder / "policies", {"a": 'deny contains {"code": "a.b", "reason": "No."} if input.name == "pay"'}
+    )
+    with Store.at(folder / "s.sqlite3") as store:
+        for way in get_args(BuiltinErrors):
+            policies = load(rules, builtin_errors=way)
+            keep_policies(store, policies.revision, packed(policies.bundle()), record())
+        keep(store, record("deny", rule="tools/a"))
+        Search(store.engine, store.writer).catch_up()
+        keep(store, record("deny", rule="tools/b"))
+    return folder / "s.sqlite3"
+
+
+def copied(kept: Path, folder: Path, *statements: str) -> list[str]:
+    """What is wrong with a copy of the store in which these statements were carried out."""
+    copy = Path(shutil.copy(kept, folder / "s.sqlite3"))
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        for statement in statements:
+            assert connection.execute(statement).rowcount != 0, statement
+    with Store.at(copy, key=Path(f"{kept}.key")) as store, StoreEvidence.at_one_moment(store.engine) as evidence:
+        return sorted(problem.code for problem in check_store(evidence).problems)
+
+
+LAST = "(SELECT max(seq) FROM record_facts)"
+
+
+@pytest.mark.spec("AUD-85")
+@pytest.mark.parametrize(
+    ("statements", "found"),
+    [
+        ([], []),
+        (["DELETE FROM record_facts", "DELETE FROM record_facts_done"], []),  # it is made again by who looks next
+        ([f"DELETE FROM record_facts WHERE seq = {LAST}"], ["index.changed"]),
+        (["UPDATE record_facts SET value = 'tools/x' WHERE value = 'tools/a'"], ["index.changed"]),
+        ([f"INSERT INTO record_facts VALUES ({LAST}, 'rule', 'tools/x')"], ["index.changed"]),
+        (["INSERT INTO record_facts VALUES (0, 'rule', 'x')"], ["index.changed"]),
+        ([f"INSERT INTO record_facts VALUES ({LAST} + 1, 'rule', 'tools/x')"], ["index.changed"]),
+        (["UPDATE record_facts_done SET upto = 99"], ["index.changed"] * 2),
+        (["UPDATE policy_sets SET bundle = x'00' WHERE rowid = 1"], ["policies.changed"]),
+        (["UPDATE policy_sets SET revision = revision || 'x' WHERE rowid = 2"], ["policies.changed"]),
+    ],
+)
+def test_what_is_shown_beside_the_log_is_checked(
+    kept: Path, tmp_path: Path, statements: list[str], found: list[str]
+) -> None:
+    assert copied(kept, tmp_path, *statements) == found
+
+
+def _more(name: str) -> Callable[[Parts], object]:
+    return lambda parts: parts.update({name: b"x"})
+
+
+def _said_more(parts: Parts) -> None:
+    first, *others = parts["records.jsonl"].splitlines(keepends=True)
+    parts["records.jsonl"] = b"".join([first.replace(b"{", b'{"reviewed":"ok",', 1), *others])
+
+
+def _cut_short(parts: Parts) -> None:
+    parts["records.jsonl"] = parts["records.jsonl"].rstrip(b"}\n")
+
+
+def _said_as_text(parts: Parts) -> None:
+    parts["records.jsonl"] = parts["records.jsonl"].replace(b'"place":1', b'"place":"1"')
+
+
+def _other_policies(parts: Parts) -> None:
+    name = next(name for name in parts if name.startswith("policies/"))
+    with tarfile.open(fileobj=io.BytesIO(parts[name])) as files:
+        read = {one.name: (files.extractfile(one) or io.BytesIO()).read() for one in files}
+    rule = next(path for path in read if path.endswith("a.rego"))
+    parts[name] = packed(read | {rule: read[rule].replace(b'"pay"', b'"ply"')})
+
+
+@pytest.mark.spec("AUD-50")
+@pytest.mark.spec("AUD-85")
+@pytest.mark.parametrize("some", [False, True])
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (dict, set()),
+        (_more("policies/new.tar.gz"), {"policies.changed"}),
+        (_more("../../etc/x"), {"bundle.changed"}),
+        (_more("index.html"), {"bundle.changed"}),
+        (_said_more, {"record.unreadable"}),
+        (_said_as_text, {"record.unreadable"}),
+        (_cut_short, {"record.unreadable"}),
+        (_other_policies, {"policies.changed"}),
+    ],
+)
+def test_a_bundle_that_was_put_together_anew_is_found(
+    kept: Path, tmp_path: Path, change: Callable[[Parts], object], found: set[str], some: bool
+) -> None:
+    with Store.at(kept) as store:
+        chosen = Selection("all", lambda _: True) if some else None
+        evidence = StoreEvidence(store.engine)
+        write_bundle(tmp_path / "b.zip", evidence, selection=chosen, policies=evidence.policies())
+    with zipfile.ZipFile(tmp_path / "b.zip") as bundle:
+        parts = {name: bundle.read(name) for name in bundle.namelist()}
+    change(parts)
+    manifest = json.loads(parts.pop(MANIFEST))
+    manifest["files"] = {
+        name: hashlib.sha256(content).hexdigest()
+        for name, content in parts.items()
+        if found != {"bundle.changed"} or name in manifest["files"]
+    }
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as bundle:
+        for name, content in {**parts, MANIFEST: json.dumps(manifest).encode()}.items():
+            bundle.writestr(name, content)
+
+    codes = {problem.code for problem in check_bundle(tmp_path / "other.zip").problems}
+
+    assert codes - {"record.missing"} == found
+
+
+@pytest.mark.spec("AUD-50")
+def test_no_part_leads_elsewhere_and_one_that_is_there_twice_is_one_too_many(kept: Path, tmp_path: Path) -> None:
+    assert copied(kept, tmp_path, "UPDATE logs SET key = '../../x'") == ["log.changed"]
+    with Store.at(tmp_path / "s.sqlite3", key=Path(f"{kept}.key")) as store:
+        write_bundle(tmp_path / "b.zip", StoreEvidence(store.engine), policies={"../../x": b"", "r": b"none"})
+    with zipfile.ZipFile(tmp_path / "b.zip", "a") as bundle:
+        assert [name for name in bundle.namelist() if "/" in name] == ["policies/r.tar.gz"]
+        with pytest.warns(UserWarning, match="Duplicate"):
+            bundle.writestr("records.jsonl", bundle.read("records.jsonl"))
+
+    problems = check_bundle(tmp_path / "b.zip").problems
+
+    said = "records.jsonl is more than the manifest says"
+    assert ("bundle.changed", said) in [(one.code, one.said) for one in problems]
+
+
+@pytest.mark.spec("AUD-85")
+def test_a_bundle_with_more_than_policies_is_of_no_revision(kept: Path) -> None:
+    with Store.at(kept) as store:
+        revision, bundle = next(iter(StoreEvidence(store.engine).policies().items()))
+    with tarfile.open(fileobj=io.BytesIO(bundle)) as files:
+        read = {one.name: (files.extractfile(one) or io.BytesIO()).read() for one in files}
+
+    assert revision in revisions_of(bundle)
+    assert revisions_of(packed(read | {"notes.txt": b"These were not the policies."})) == frozenset()
