@@ -5,16 +5,21 @@ app.add_middleware(CmfMiddleware, guard=guard, subject=lambda scope: scope["user
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from cmf.codec import dumps
+from cmf.errors import CmfError
+from cmf.security import SubjectExtension
+from pipeline.context import as_subject
 from pipeline.errors import ConfigError, DecisionError
 from pipeline.gateway.intake import SESSION_HEADER, Receive, Scope, Send, headers_of, session_of
 from pipeline.gateway.refusal import Refusal, of_decision
 from pipeline.guard import Guard, Subject
 from pipeline.integrations.asking import checked
 
+_log: Final = logging.getLogger(__name__)
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Who = Callable[[Mapping[str, Any]], Subject | None]
 
@@ -26,7 +31,7 @@ class CmfMiddleware:
         app: the application.
         guard: judges what the application has judged: its tools, its models, a transport.
         subject: who asks, by the request's ASGI scope, as the host authenticated them; None is anonymous. What it
-            raises is 401, and the application is not called.
+            raises, or gives that is no subject, is 401 and in the log, and the application is not called.
         session: the session where the request names none; None for a block without one.
 
     Raises:
@@ -68,21 +73,33 @@ class CmfMiddleware:
             if begun:
                 raise
             await _refuse(scope, send, of_decision(error))
+        except ExceptionGroup as group:  # of a task group: calls that the application makes at once
+            refused, others = group.split(DecisionError)
+            if begun or refused is None or others is not None:
+                raise
+            await _refuse(scope, send, of_decision(_first(refused)))
         except Refusal as refusal:
             await _refuse(scope, send, refusal)
 
-    def _who(self, scope: Scope) -> tuple[Subject | None, str]:
+    def _who(self, scope: Scope) -> tuple[SubjectExtension | None, str]:
         named = [(name, value) for name, value in scope["headers"] if name.lower() == SESSION_HEADER.encode()]
         session = session_of(headers_of(named))
         try:
-            subject = self._subject(scope)
-        except Exception:  # noqa: BLE001  (whatever it raises, nobody is known)
+            said = self._subject(scope)
+            subject = None if said is None else as_subject(said)
+        except Exception as error:  # noqa: BLE001  (whatever it raises, nobody is known)
+            _log.warning("nobody can be made out: %s", error if isinstance(error, CmfError) else type(error).__name__)
             raise Refusal(401, "auth.unknown", "Nobody can be made out.") from None
         if session is None and self._session is not None:
             session = self._session(scope)
         if session is None:
             raise Refusal(400, "session.none", f"Name a session in {SESSION_HEADER}.")
         return subject, session
+
+
+def _first(refused: ExceptionGroup[DecisionError]) -> DecisionError:
+    first = refused.exceptions[0]
+    return _first(first) if isinstance(first, ExceptionGroup) else first
 
 
 _WEBSOCKET_POLICY: Final = 1008

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,17 @@ def app_of(guard: Guard, **more: Any) -> Starlette:
         send("early")
         return StreamingResponse(pieces())
 
+    async def together(request: Any) -> Any:
+        async def one(text: str) -> None:
+            if text == "odd":
+                raise ValueError
+            send(text)
+
+        async with asyncio.TaskGroup() as outer, asyncio.TaskGroup() as inner:
+            outer.create_task(one("hi"))
+            for text in request.query_params["texts"].split(","):
+                inner.create_task(one(text))
+
     async def socket(websocket: Any) -> None:
         await websocket.accept()
         await websocket.send_text(send("hello"))
@@ -61,6 +73,7 @@ def app_of(guard: Guard, **more: Any) -> Starlette:
     routes = [
         Route("/send", called),
         Route("/late", late),
+        Route("/together", together),
         WebSocketRoute("/ws", socket),
         WebSocketRoute("/no", refuses),
     ]
@@ -120,6 +133,25 @@ def test_subject_and_session_are_those_of_the_request(guard: Guard) -> None:
 )
 def test_without_a_subject_or_a_session_the_application_is_not_called(guard: Guard, headers: Any, status: int) -> None:
     assert get(guard, "/send?text=hi", headers).status_code == status
+
+
+@pytest.mark.spec("INT-10")
+def test_claims_that_are_no_subject_are_401_and_the_log_says_why(
+    guard: Guard, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = CmfMiddleware(app_of(guard), guard=guard, subject=lambda _: {"sub": "ann"})
+
+    assert TestClient(app, headers=SESSION).get("/send", params={"text": "hi"}).status_code == 401
+    assert "there is no such field at subject.sub" in caplog.text
+
+
+@pytest.mark.spec("INT-11")
+def test_refusals_of_a_group_of_tasks_are_an_answer_and_other_failures_are_not(guard: Guard) -> None:
+    browser = TestClient(app_of(guard), headers={**SESSION, "x-user": "bob"}, raise_server_exceptions=False)
+
+    refused = browser.get("/together", params={"texts": "a,b"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "not.bob")
+    assert browser.get("/together", params={"texts": "a,odd"}).status_code == 500
 
 
 @pytest.mark.spec("INT-10")
