@@ -32,9 +32,13 @@ def prints(policies: PolicySet, tests: Iterable[Module] = ()) -> bool:
 
 
 def printed(
-    policies: PolicySet, asked: Iterable[tuple[str, Mapping[str, Any]]], tests: Sequence[Module] = ()
+    policies: PolicySet,
+    asked: Iterable[tuple[str, Mapping[str, Any]]],
+    tests: Sequence[Module] = (),
+    *,
+    timeout_seconds: float = SECONDS,
 ) -> list[Printed]:
-    """What the set prints when it is asked so: (entrypoint, input) each, and each once.
+    """What the set prints when it is asked so: (entrypoint, input) each, each once, and each no longer than that.
 
     The interpreter evaluates it again, so it is for what was judged, or tested, already.
 
@@ -53,7 +57,7 @@ def printed(
         use_compiled=False,
         keeps_prints=True,
     )
-    said = engine.printed([*calls], timeout_seconds=SECONDS)
+    said = engine.printed([*calls], timeout_seconds=timeout_seconds)
     return [_read(line) for lines in said for line in lines]
 
 

@@ -20,6 +20,7 @@ from pipeline import policy_set
 from pipeline.assembly import Config, embedded_engine
 from pipeline.cases.case import Case
 from pipeline.cases.run import CaseRunner
+from pipeline.checks.printing import printed, prints
 from pipeline.checks.why import Body, Operand, Why
 from pipeline.decision import Hit, Mode, ViewDecision
 from pipeline.display import escaped_json, rego_paths, visible
@@ -46,6 +47,7 @@ MAX_EXPLAINED: Final = 20  # rules of a set; to explain those that are shipped w
 QUERY_SECONDS: Final = 0.1  # for each question of an explanation
 WHY_SECONDS: Final = 0.5  # for all explanations of an answer; where rules are many, some come without
 _LAST: Final = ("extensions", "session", "origins")
+MAX_PRINTED: Final = 200  # lines that rules print, and characters of each
 MAX_VIEWS: Final = 500  # that are shown; all are judged
 
 
@@ -166,6 +168,7 @@ def _judged(compiled: Compiled, case: Case, target: str) -> Json:
         "stages": [_hit(stage.hit, compiled, lines) for stage in decision.stages if stage.hit is not None],
         "rules": _rules(compiled, decision.views, seen),
         "lines": lines,
+        "printed": _printed(compiled, tap.asked),
         "findings": [
             _problem("policy", one.message, one.place.module, one.place.line, one.place.column, one.hint)
             for one in compiled.policies.findings
@@ -311,6 +314,17 @@ def _lines(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> dict[str, J
         for file in report
         if file["path"] in written
     }
+
+
+def _printed(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> list[Json]:
+    """What the rules printed; nothing where that cannot be told."""
+    if not prints(compiled.policies):
+        return []
+    try:
+        said = printed(compiled.policies, asked[:MAX_PRINTED], timeout_seconds=QUERY_SECONDS)
+    except (EngineError, PolicyError):
+        return []
+    return [{"file": one.path, "line": one.line, "text": visible(one.text)[:MAX_PRINTED]} for one in said[:MAX_PRINTED]]
 
 
 def _out(outcome: Outcome, target: str) -> Json:

@@ -60,6 +60,16 @@ def test_a_deny_is_shown_with_rule_place_and_detail(evaluator: Evaluator) -> Non
 
 
 @pytest.mark.spec("PLAY-5")
+def test_what_rules_print_is_shown_with_its_place(evaluator: Evaluator) -> None:
+    said = RULE.replace("} if {", '} if {\n\tprint("saw", input.content, input.nothing)')
+
+    answer = evaluator.evaluate(state("hello\u202e", rule=said))
+
+    assert answer["printed"] == [{"file": PATH, "line": 10, "text": "saw hello\\u{202e} <undefined>"}]
+    assert evaluator.evaluate(state("hello"))["printed"] == []
+
+
+@pytest.mark.spec("PLAY-5")
 def test_a_rule_that_did_not_hit_says_at_which_expression_with_which_values_it_stopped(evaluator: Evaluator) -> None:
     answer = evaluator.evaluate(state("hello"))
 

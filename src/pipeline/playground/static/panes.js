@@ -52,6 +52,7 @@ export function showDecision(body, answer, typed, go) {
       element("span", {}, `${answer.milliseconds} ms`), element("span", { class: "quiet" }, answer.revision.slice(0, 12))),
     ...skipped.map((one) => element("p", { class: "wrong" }, `${one.path} was not judged: ${one.reason}`)),
     ...(hits.length ? [element("ul", { class: "hits" }, ...hits)] : [element("p", { class: "quiet" }, "No rule hit.")]),
+    ...printed(answer.printed, go),
     ...whyNot(answer, go),
     ...(answer.labels.length ? [element("p", {}, "Labels of the session: ", ...answer.labels.map((label) => element("span", { class: "chip" }, label)))] : []),
     ...out(answer.out, typed, answer.action === "forward_modified"),
@@ -90,6 +91,12 @@ function stopElement(rule, stop, go) {
   const behind = stop.behind.map((one) => element("span", { class: "had" }, placeButton(one.file, one.line, go), " ", element("code", {}, one.text)));
   return element("div", { class: "stop" }, placeButton(rule.file, stop.line, go), " ", element("code", {}, stop.text),
     element("span", { class: "quiet" }, ` ${stop.held} of ${stop.of} hold`), ...had, ...behind);
+}
+
+function printed(said, go) {
+  if (!said.length) return [];
+  const rows = said.map((one) => element("li", {}, placeButton(one.file, one.line, go), element("code", {}, one.text)));
+  return [element("details", { open: true }, element("summary", {}, `Printed: ${said.length}`), element("ul", { class: "hits" }, ...rows))];
 }
 
 function findings(found, go) {
