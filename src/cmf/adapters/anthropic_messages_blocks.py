@@ -203,7 +203,7 @@ def _result_content(content: Any, path: str, names: Names) -> Any:
         return content
     if not isinstance(content, list):
         raise ShapeError("`content` is no text and no list of blocks", path=path, hint=_HINT)
-    return tuple(decode_blocks(content, path, names))
+    return tuple(decode_blocks(content, path, names)) or content
 
 
 def _mcp_tool_result(block: FrozenDict, path: str, names: Names) -> Part | None:

@@ -83,7 +83,8 @@ def _tool_result(fields: Fields, dialect: Dialect, names: Names) -> ToolResultPa
         name = names.get(call_id) if call_id is not None else None
     content: Any = fields.take("content", str)
     if content is None and fields.peek("content") is not None:
-        content = tuple(blocks(fields.need("content", list), f"{fields.path}.content", dialect))
+        listed = fields.need("content", list)
+        content = tuple(blocks(listed, f"{fields.path}.content", dialect)) or listed
     return trusted(ToolResultPart, tool_call_id=call_id, tool_name=name, content=content)
 
 

@@ -196,7 +196,7 @@ class ItemReader:
         if isinstance(content, list) and of_parts:
             if not all(isinstance(part, dict) for part in content):
                 return None
-            content = tuple(self._part(part, Role.TOOL, within=None) for part in content)
+            content = tuple(self._part(part, Role.TOOL, within=None) for part in content) or content
         elif of_parts and not (content is None or isinstance(content, str)):
             return None
         left = {key: value for key, value in item.items() if key not in ("type", "output")}

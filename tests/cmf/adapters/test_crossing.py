@@ -34,7 +34,7 @@ from cmf.identity import IdMap, Ids, stamp, unstamp
 from cmf.media import MEDIA_PARTS
 from cmf.message import Message
 from cmf.request import SAMPLING_FIELDS, Choice, ErrorInfo, Request, Response
-from cmf.value import replace
+from cmf.value import replace, to_json
 from tests.cmf.adapters.tally import Tally
 from tests.cmf.adapters.wiredata import first_difference, records, sampled, strings
 
@@ -305,6 +305,26 @@ def test_structured_output_is_nothing_that_mcp_can_ask_for() -> None:
 
     with pytest.raises(UnsupportedError):
         get("mcp").to_wire(request)
+
+
+EMPTY_RESULTS: dict[str, Any] = {
+    "openai_chat": {"messages": [{"role": "tool", "tool_call_id": "c", "content": []}]},
+    "openai_responses": {"input": [{"type": "function_call_output", "call_id": "c", "output": []}]},
+    "anthropic_messages": {
+        "max_tokens": 1,
+        "messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": []}]}],
+    },
+}
+
+
+@pytest.mark.spec("ADP-2")
+@pytest.mark.parametrize("name", EMPTY_RESULTS)
+def test_an_empty_result_is_what_its_own_json_says(name: str) -> None:
+    """What was kept as JSON and is judged or sent again is the very value that was judged."""
+    request = get(name).from_wire_request(EMPTY_RESULTS[name])
+
+    assert Request.model_validate(to_json(request)) == request
+    assert get(name).to_wire(request) == EMPTY_RESULTS[name]
 
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
