@@ -1,6 +1,7 @@
 """What a reader looks for among records: `verdict:deny rule:tools/* since:7d -session:test`. Spec: docs/spec/audit.md.
 
-Words are told apart by spaces; a word is `name:value`, where the value may end in `*`, and a `-` before it is a no.
+Words are told apart by spaces; a word is `name:value`, where the value may end in `*`, and a `-` before it is a no. A
+`*` or a comma of the value's own has a backslash before it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipeline.errors import AuditError
 from pipeline.moments import micros
@@ -23,15 +24,32 @@ REVIEWS: Final = ("needs", "reviewed", "disposition", "signed", "assignee", "sam
 
 TIMES: Final = ("since", "until")
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhdw])")
+_VALUE: Final = re.compile(r"(?:[^\\,]|\\.?)+", re.DOTALL)  # of those that stand between commas
+_BEGINS: Final = re.compile(r"(?:[^\\]|\\.)*\*", re.DOTALL)  # one that ends in a `*` without a backslash
+_BACKSLASHED: Final = re.compile(r"\\(.?)", re.DOTALL)
+_SPECIAL: Final = re.compile(r"[\\,*]")
+_ESCAPED: Final = r"\\\g<0>"
+_NOTHING: Final = "\\"  # a value without a character
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class Value(NamedTuple):
+    """What is looked for: this text, or whatever `begins` with it."""
+
+    text: str
+    begins: bool = False
+
+    def fits(self, known: str) -> bool:
+        """Whether that is it."""
+        return known.startswith(self.text) if self.begins else known == self.text
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition: `name` has one of `values`, each of which may end in `*`; or, negated, has none of them."""
+    """One condition: `name` has one of `values`; or, negated, has none of them."""
 
     name: str
-    values: tuple[str, ...]
+    values: tuple[Value, ...]
     negated: bool = False
 
 
@@ -65,15 +83,31 @@ def parse(text: str, now: datetime) -> Query:
     for word in words:
         negated = word.startswith("-")
         name, colon, value = word.removeprefix("-").partition(":")
-        if not colon or not value:
+        values = tuple(map(_value, _VALUE.findall(value)))
+        if not colon or not values:
             raise _not_understood(word, "write name:value")
         if name in TIMES and not negated:
             times[name] = _moment(value, now)
         elif name in COLUMNS or name in FACTS or name in REVIEWS:
-            terms.append(Term(name, tuple(value.split(",")), negated))
+            terms.append(Term(name, values, negated))
         else:
             raise _not_understood(word, f"names are {', '.join((*COLUMNS, *FACTS, *REVIEWS, *TIMES))}")
     return Query(tuple(terms), times.get("since"), times.get("until"), text)
+
+
+def exactly(name: str, value: str) -> str:
+    """The word of a query that finds what has exactly this value, whatever is in it."""
+    return shlex.quote(plain(name, value))
+
+
+def plain(name: str, value: str) -> str:
+    """As `exactly`, without quotation marks."""
+    return f"{name}:{_SPECIAL.sub(_ESCAPED, value) or _NOTHING}"
+
+
+def _value(word: str) -> Value:
+    begins = _BEGINS.fullmatch(word) is not None
+    return Value(_BACKSLASHED.sub(r"\1", word.removesuffix("*") if begins else word), begins)
 
 
 def _moment(value: str, now: datetime) -> int:
@@ -93,4 +127,4 @@ def _not_understood(word: str, hint: str) -> AuditError:
     return AuditError("this part of the query says nothing", path=word, hint=hint, code="audit.query")
 
 
-__all__ = ["COLUMNS", "FACTS", "REVIEWS", "TIMES", "Query", "Term", "parse"]
+__all__ = ["COLUMNS", "FACTS", "REVIEWS", "TIMES", "Query", "Term", "Value", "exactly", "parse", "plain"]

@@ -234,7 +234,7 @@ def _by_rule(site: Site, found: int, seed: str, size: int) -> list[Placed]:
     each = -(-size // max(len(rules), 1))
     drawn: dict[str, Placed] = {}
     for rule, _ in reversed(rules):  # the rarest first: the most frequent have enough to fill up with
-        having = found & site.catalog.select(site.query(f"rule:{rule}"))
+        having = found & site.catalog.having("rule", rule)
         fresh = [row for row in site.catalog.all_of(having) if row.id not in drawn]
         drawn |= {row.id: row for row in sampled(fresh, seed, each)}
     return sorted(list(drawn.values())[:size], key=lambda row: row.seq, reverse=True)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
 
-from pipeline.audit.query import REVIEWS, Query
+from pipeline.audit.query import REVIEWS, Query, Value
 from pipeline.review import bits
 from pipeline.review.words import KINDS, Word, needs_second, seconds, word_of
 from pipeline.store.database import Store
 from pipeline.store.overview import Part, Placed, is_behind, part_after
-from pipeline.store.search import Search
+from pipeline.store.search import Search, stored_value
 
 SEVERITIES: Final = ("info", "warn", "high", "critical")
 EDITS: Final = frozenset({"redact", "rewrite", "strip_tool"})
@@ -135,7 +135,7 @@ class Catalog:
     def having(self, name: str, value: str) -> int:
         """The records that have this value of `name`, as a set."""
         with self._lock:
-            return self._having(name, value)
+            return self._having(name, Value(value))
 
     def between(self, since: int | None, until: int | None) -> int:
         """The records from `since` on and before `until`, in microseconds since the epoch, as a set."""
@@ -223,7 +223,7 @@ class Catalog:
     def needing(self) -> int:
         """How many decisions need eyes."""
         with self._lock:
-            return self._having("needs", "review").bit_count()
+            return self._having("needs", Value("review")).bit_count()
 
     # Taking in
 
@@ -369,30 +369,30 @@ class Catalog:
 
     # Finding
 
-    def _having(self, name: str, value: str) -> int:
+    def _having(self, name: str, value: Value) -> int:
         if name in REVIEWS and name != "sample":
             return self._in_state(name, value)
-        if name == "subject" and value != "anonymous":
-            value = f"id:{value}"
+        if name == "subject":
+            value = stored_value(value)
         if name == "id":
-            wanted = (at for known, at in self._by_id.items() if _is(known, value))
+            wanted = (at for known, at in self._by_id.items() if value.fits(known))
             return bits.of_positions(wanted, len(self.rows))
         found = 0
-        for known in self._values.get(name, {}) if value.endswith("*") else (value,):
-            if _is(known, value):
+        for known in self._values.get(name, {}) if value.begins else (value.text,):
+            if value.fits(known):
                 found |= self._set(name, known)
         return found
 
-    def _in_state(self, name: str, value: str) -> int:
+    def _in_state(self, name: str, value: Value) -> int:
         every = self._set("kind", "decision")
         if name == "needs":
             needing = bits.of_flags(self._flags, _EYES) & ~bits.of_flags(self._flags, _DONE)
-            return needing if value == "review" else 0
+            return needing if value == Value("review") else 0
         if name in ("reviewed", "signed"):
             done = bits.of_flags(self._flags, _DONE if name == "reviewed" else _SIGNED)
-            return done if value == "yes" else every & ~done if value == "no" else 0
+            return done if value == Value("yes") else every & ~done if value == Value("no") else 0
         states = self._dispositions if name == "disposition" else self._assignees
-        return bits.of_positions((at for at, one in states.items() if one and _is(one, value)), len(self.rows))
+        return bits.of_positions((at for at, one in states.items() if one and value.fits(one)), len(self.rows))
 
     def _disposed(self) -> dict[str, list[int]]:
         by_value: dict[str, list[int]] = {}
@@ -423,10 +423,6 @@ class Catalog:
         start = 0 if since is None else bisect.bisect_left(self._by_time, since, key=at)
         end = len(self._at) if until is None else bisect.bisect_left(self._by_time, until, key=at)
         return bits.of_positions(self._by_time[start:end], len(self._at))
-
-
-def _is(known: str, value: str) -> bool:
-    return known.startswith(value[:-1]) if value.endswith("*") else known == value
 
 
 def _is_open(flags: int) -> bool:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from pipeline.audit.query import plain
 from pipeline.moments import iso
 from pipeline.review.catalog import SEVERITIES, Session
 from pipeline.review.site import PAGE, Page, Refused, Site, Visit
@@ -144,7 +145,7 @@ def facets(site: Site, found: int, q: str) -> list[Json]:
         rows = []
         for value, count in values:
             said = shown_subject(value) if name == "subject" else value
-            term = f"{name}:{said}"
+            term = plain(name, said)
             rows.append({"value": said, "count": count, "on": term in given, "q": toggled(q, name, said)})
         if rows and not (len(rows) == 1 and not rows[0]["on"] and name in ("mode", "environment", "covered")):
             shown.append({"name": name, "values": rows})
@@ -154,7 +155,7 @@ def facets(site: Site, found: int, q: str) -> list[Json]:
 def toggled(q: str, name: str, value: str) -> str:
     """The query with the term added, or taken out where it was in."""
     given = _given(q)
-    term = f"{name}:{value}"
+    term = plain(name, value)
     kept = [word for word in given if word != term] if term in given else [*given, term]
     return " ".join(shlex.quote(word) for word in kept)
 

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
 from cmf.codec import dumps
+from pipeline.audit.query import exactly
 from pipeline.moments import iso
 from pipeline.policies.entrypoints import is_generated
 from pipeline.policy_set import PolicySet
@@ -44,7 +45,7 @@ def policies(site: Site, _visit: Visit) -> Page:
 
 def _ran(site: Site, revision: str) -> Json:
     """What ran under a revision."""
-    found = site.catalog.select(site.query(f"revision:{revision}"))
+    found = site.catalog.select(site.query(exactly("revision", revision)))
     spans = site.catalog.span(found)
     return {
         "revision": revision,

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from cmf.codec import dumps
+from pipeline.audit.query import exactly
 from pipeline.display import visible
 from pipeline.errors import AuditError, PipelineError, StoreError
 from pipeline.review import actions, approving, detail, lists, oversight, report, revisions
@@ -134,7 +135,13 @@ class _Web:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.globals |= {"link": self.link, "toggled": lists.toggled, "WIDTH": WIDTH, "HEIGHT": HEIGHT}
+        self._templates.globals |= {
+            "link": self.link,
+            "toggled": lists.toggled,
+            "exactly": exactly,
+            "WIDTH": WIDTH,
+            "HEIGHT": HEIGHT,
+        }
         self._templates.globals["dispositions"] = [one.value for one in Disposition]
         self._templates.filters |= {"seen": _seen, "lines": _lines, "code": _code}
 

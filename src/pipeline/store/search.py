@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, delete, func, insert, not_, or_, select
 
 from pipeline.audit.facts import facts_of
-from pipeline.audit.query import COLUMNS, Query, Term
+from pipeline.audit.query import COLUMNS, Query, Term, Value
 from pipeline.errors import AuditError
 from pipeline.store.engine import snapshot
 from pipeline.store.overview import PLACED, Placed
@@ -79,6 +79,11 @@ class Search:
         return [(shown_subject(value) if name == "subject" else value, times) for value, times in rows]
 
 
+def stored_value(subject: Value) -> Value:
+    """A subject that is looked for, as rows name it."""
+    return subject if subject == Value("anonymous") else Value(f"id:{subject.text}", subject.begins)
+
+
 def shown_subject(subject: str) -> str:
     """A subject as people write it: an id, or `anonymous`."""
     return subject.removeprefix("id:")
@@ -107,15 +112,14 @@ def _condition(term: Term) -> ColumnElement[bool]:
     return RECORDS.c.seq.in_(having)
 
 
-def _is(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:
-    if not value.endswith("*"):
-        return column == value
-    beginning = value[:-1]
-    return and_(column >= beginning, column < beginning + _LAST)
+def _is(column: ColumnElement[Any], value: Value) -> ColumnElement[bool]:
+    if not value.begins:
+        return column == value.text
+    return and_(column >= value.text, column < value.text + _LAST)
 
 
-def _stored(name: str, value: str) -> str:
-    return f"id:{value}" if name == "subject" and value != "anonymous" else value
+def _stored(name: str, value: Value) -> Value:
+    return stored_value(value) if name == "subject" else value
 
 
 def misindexed(connection: Connection) -> Iterator[str | None]:
@@ -166,4 +170,4 @@ def _index_some(connection: Connection) -> int:
     return len(rows)
 
 
-__all__ = ["Search", "misindexed", "shown_subject"]
+__all__ = ["Search", "misindexed", "shown_subject", "stored_value"]

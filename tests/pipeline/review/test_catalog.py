@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import html
+import re
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.pipeline.review.traffic import keep, opened, record
+from tests.pipeline.review.traffic import Client, keep, opened, record
 
-from pipeline.audit.query import parse
+from pipeline.audit.query import exactly, parse
 from pipeline.decision import Effect
 from pipeline.review import bits
 from pipeline.review.catalog import Catalog
@@ -67,6 +70,43 @@ def test_it_finds_what_the_database_finds(tmp_path_factory: pytest.TempPathFacto
             assert {(one.subject, one.id) for one in catalog.sessions(found)} == {
                 (row.subject, row.session) for row in catalog.all_of(found)
             }
+
+
+ODD = ("*", "a*", "a,b", "a", "b", "Ann Lee", "\"x\" 'y'", "\\", "\\*", "-", "a:b", "\u202e\U0001f9e8", " ", "\n", "")
+
+
+@pytest.mark.spec("AUD-60")
+@pytest.mark.spec("REV-5")
+def test_a_name_is_found_by_itself_and_nothing_else_is_whatever_is_in_it(tmp_path: Path) -> None:
+    with opened(
+        tmp_path, *(record("deny", subject=odd, session=odd, tool=odd, rule=f"r/{odd}") for odd in ODD)
+    ) as store:
+        search, pages = Search(store.engine, store.writer), Client(Site(store))
+        search.catch_up()
+        for odd in ODD:
+            for name in ("subject", "session", "tool"):
+                assert search.count(parse(exactly(name, odd), NOW)) == 1, (name, odd)
+            (row,) = pages.json("/decisions", q=exactly("subject", odd))["rows"]
+            assert row["session"] == odd
+            text = pages.get(f"/decisions/{row['id']}").text
+            text += pages.get("/session", subject=row["subject_key"], session=odd).text
+            asked = {html.unescape(one) for one in re.findall(r'href="(/(?:decisions|sessions)\?[^"]*)"', text)}
+            found = {one: pages.get(one.replace("?", ".json?", 1)) for one in asked if ":review" not in unquote(one)}
+            assert len(found) == (3 if odd else 2)  # subject, rule, tool: a part without a name leads nowhere
+            assert {link: (one.status_code, one.json()["decisions"]) for link, one in found.items()} == dict.fromkeys(
+                found, (200, 1)
+            )
+        assert search.count(parse("subject:a*,b", NOW)) == 5
+        assert pages.json("/decisions", q="subject:a*,b")["decisions"] == 5
+
+
+@pytest.mark.spec("REV-7")
+def test_what_no_session_has_is_found_as_that(tmp_path: Path) -> None:
+    records = [record(session=None, subject="ann", minute=number / 10) for number in range(205)]
+    with opened(tmp_path, *records, record(session="s"), record(session=None, subject="bob")) as store:
+        text = Client(Site(store)).get("/session", subject="id:ann").text
+        (link,) = (html.unescape(one) for one in re.findall(r'href="(/decisions\?[^"]*-session[^"]*)"', text))
+        assert Client(Site(store)).get(link.replace("?", ".json?", 1)).json()["decisions"] == len(records)
 
 
 @pytest.mark.spec("REV-2")
