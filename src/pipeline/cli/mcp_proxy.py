@@ -66,6 +66,7 @@ def run(wanted: Wanted) -> None:
     with one_line_errors(), ExitStack() as opened:
         log_to_standard_error(quiet=wanted.quiet)
         address = None if wanted.url is None else _address(wanted, wanted.url)
+        pins = Pins(wanted.pins)
         store = None if wanted.store is None else opened.enter_context(Store.at(wanted.store))
         policies: Policies = None if wanted.policies is None else [_place(one) for one in wanted.policies]
         guard = opened.enter_context(
@@ -81,7 +82,7 @@ def run(wanted: Wanted) -> None:
             guard,
             _context(wanted),
             server=wanted.name,
-            pins=Pins(wanted.pins),
+            pins=pins,
             clock=time.monotonic,
             answer_seconds=wanted.answer_seconds,
             enforce=wanted.mode == "enforce",
@@ -116,6 +117,8 @@ def _check(wanted: Wanted) -> None:
         fail("give the server's command after --, or --url, one of them", Exit.USAGE)
     if wanted.name is not None and not _NAME.fullmatch(wanted.name):
         fail("the name is up to 64 letters, digits and ._-", Exit.USAGE)
+    if wanted.subject == "" or (wanted.roles and wanted.subject is None):
+        fail("--role says what roles --subject has: name a subject", Exit.USAGE)
     if wanted.key_env is not None and wanted.url is None:
         fail("--key-env goes with --url; a command has its own environment", Exit.USAGE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Any, Final
@@ -22,8 +23,9 @@ from cmf.request import Request, Response
 from pipeline.emission import with_wire_model
 from pipeline.gateway.dialects import NDJSON, SSE
 from pipeline.gateway.settings import Upstream as UpstreamSettings
-from pipeline.gateway.upstream import Live, UpstreamError, error_of
+from pipeline.gateway.upstream import Live, UpstreamError, client_status, error_of
 
+_log: Final = logging.getLogger("pipeline.gateway")
 MAX_ERROR_BYTES: Final = 256 * 1024
 _USAGE_ON_REQUEST: Final = frozenset({"openai_chat", "openrouter"})  # these say in a stream what was used if asked to
 _KEY_HEADERS: Final = {"anthropic_messages": "x-api-key", "gemini": "x-goog-api-key"}
@@ -88,14 +90,23 @@ class HttpUpstream:
                 allow_redirects=False,
             ) as reply:  # fmt: skip
                 return await self._read(reply, request, live)
-        except TimeoutError:
+        except UpstreamError as error:
+            self._note(error.code, error.why)
+            raise
+        except TimeoutError as error:
+            self._note("upstream.timeout", type(error).__name__)
             raise UpstreamError(504, "upstream.timeout", "The upstream did not answer in time.") from None
-        except (aiohttp.ClientError, OSError):
+        except (aiohttp.ClientError, OSError) as error:
+            self._note("upstream.unreachable", type(error).__name__)
             raise UpstreamError(502, "upstream.unreachable", "The upstream cannot be reached, or broke off.") from None
+
+    def _note(self, event: str, why: str) -> None:
+        """Tell whoever runs the gateway what the client is not told. No word of the upstream's is in it."""
+        _log.warning("%s", dumps({"event": event, "upstream": self._base, "why": why}).decode())
 
     async def _read(self, reply: aiohttp.ClientResponse, request: Request, live: Live | None) -> Response:
         if reply.headers.get("content-encoding", "identity").lower() != "identity":
-            raise _unreadable()
+            raise _unreadable("it is compressed")
         if reply.status != 200:
             return await self._error(reply)
         kind = reply.content_type
@@ -106,10 +117,10 @@ class HttpUpstream:
                 return await self._stream(reply, NdjsonReader(max_stream_bytes=self._reply_bytes), request, live)
             if kind == "application/json":
                 body = loads(await _bounded(reply, self._reply_bytes))
-                return _with_status(self._adapter.from_wire_response(body, request))
-        except CmfError:
-            raise _unreadable() from None
-        raise _unreadable()
+                return self._with_status(self._adapter.from_wire_response(body, request))
+        except CmfError as error:
+            raise _unreadable(error.code) from None
+        raise _unreadable("its media type is none of the dialect's")
 
     async def _stream(
         self, reply: aiohttp.ClientResponse, reader: SseReader | NdjsonReader, request: Request, live: Live | None
@@ -140,12 +151,22 @@ class HttpUpstream:
         response = so_far()
         if response.error is None and not is_whole(response):
             raise UpstreamError(502, "upstream.cut", "The upstream's stream ended before its answer did.")
-        return _with_status(response)
+        return self._with_status(response)
+
+    def _with_status(self, response: Response) -> Response:
+        """An error that came with status 200, as one with the status that it says, or the upstream's own trouble."""
+        if response.error is None:
+            return response
+        status = response.error.status or 500
+        self._note("upstream.error", f"status 200, and an error of {status}")
+        return error_of(status, response.error)
 
     async def _error(self, reply: aiohttp.ClientResponse) -> Response:
         """What it said is wrong; a redirection is not followed, for what is elsewhere is not this upstream."""
         if reply.status < 400:
-            raise _unreadable()
+            raise _unreadable(f"status {reply.status}")
+        if client_status(reply.status) >= 500 or reply.status == 429:  # its own trouble, or what it thinks of our key
+            self._note("upstream.error", f"status {reply.status}")
         try:
             said = self._adapter.from_wire_response(loads(await _bounded(reply, MAX_ERROR_BYTES))).error
         except (CmfError, UpstreamError):
@@ -157,13 +178,6 @@ def _said(events: Iterable[WireEvent]) -> Iterable[WireEvent]:
     return (event for event in events if "data" in event)
 
 
-def _with_status(response: Response) -> Response:
-    """An error that came with status 200, as one with the status that it says, or the upstream's own trouble."""
-    if response.error is None:
-        return response
-    return error_of(response.error.status or 500, response.error)
-
-
 async def _bounded(reply: aiohttp.ClientResponse, limit: int) -> bytes:
     pieces = bytearray()
     async for chunk in reply.content.iter_any():
@@ -173,8 +187,8 @@ async def _bounded(reply: aiohttp.ClientResponse, limit: int) -> bytes:
     return bytes(pieces)
 
 
-def _unreadable() -> UpstreamError:
-    return UpstreamError(502, "upstream.unreadable", "The upstream's reply cannot be read.")
+def _unreadable(why: str) -> UpstreamError:
+    return UpstreamError(502, "upstream.unreadable", "The upstream's reply cannot be read.", why=why)
 
 
 __all__ = ["HttpUpstream"]

@@ -128,6 +128,7 @@ class McpGateway:
             name: McpSessions(time.monotonic, limit=one.settings.sessions, idle_seconds=one.settings.idle_seconds)
             for name, one in self._endpoints.items()
         }
+        self._ending: set[asyncio.Future[None]] = set()
         self._opened = AsyncExitStack()
         self._http: aiohttp.ClientSession | None = None
 
@@ -138,7 +139,7 @@ class McpGateway:
     async def close(self) -> None:
         """End all sessions, and let go of all connections."""
         left = [session for sessions in self._sessions.values() for session in sessions.all()]
-        await asyncio.gather(*map(_end, left))
+        await asyncio.gather(*map(_end, left), *self._ending)
         await self._opened.aclose()
         self._http = None
 
@@ -189,8 +190,10 @@ class McpGateway:
             receive=receive,
             reply=reply,
         )
-        for session in asked.sessions.idle():
-            await _end(session)
+        for session in asked.sessions.idle():  # who asks now does not wait for what their servers say to that
+            ending = asyncio.ensure_future(_end(session))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
         if scope["method"] == "POST":
             await self._post(asked)
         elif scope["method"] == "GET":
@@ -265,6 +268,9 @@ class McpGateway:
         said = asked.headers.get(VERSION)
         if said is not None and said != session.link.version:
             raise Refusal(400, "mcp.version", "This is not the revision that the session agreed on.")
+        named = intake.session_of(asked.headers)
+        if named is not None and named != session.context.session:
+            raise Refusal(400, "mcp.session-named", "The connection began in another session: name that one, or none.")
         return session
 
     def _context(self, asked: _Asked, session: str | None) -> Context:

@@ -86,6 +86,12 @@ class BoundedProtocol(H11Protocol):
         if not self._in_request() and self.conn.trailing_data[0]:
             self._await_head()
 
+    def shutdown(self) -> None:
+        """End with the server: what is in work may end, but a stream that a GET asked for has no end to wait for."""
+        super().shutdown()
+        if self._in_request() and self.cycle.response_started and self.cycle.scope["method"] == "GET":
+            self.transport.close()
+
     def pause_writing(self) -> None:
         """The client takes nothing just now: from here on its time runs."""
         super().pause_writing()

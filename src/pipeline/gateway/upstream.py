@@ -55,10 +55,11 @@ class Upstream(Protocol):
 
 
 class UpstreamError(Exception):
-    """There is no answer: `status` is what the client is told, 502 to 504."""
+    """There is no answer: `status` is what the client is told, 502 to 504; `why` is for the log of whoever runs it."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, *, why: str = "") -> None:
         super().__init__(code)
+        self.why = why
         self.status = status
         self.code = code
         self.message = message

@@ -40,6 +40,8 @@ class Pins:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
+        if file is not None and not file.parent.is_dir():
+            raise _unwritable(file)
         self._pinned: _Pinned = {} if file is None else _read(file)
         self._changed: dict[str, frozenset[str]] = {}
 
@@ -145,7 +147,7 @@ def _write(file: Path, pins: _Pinned) -> None:
 
 
 def _unwritable(file: Path) -> ConfigError:
-    hint = "make the directory writable"
+    hint = "make the directory, writable for this user"
     return ConfigError("the pins cannot be written", path=str(file), code="config.pins", hint=hint)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import time
@@ -19,6 +20,8 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.mcp_servers import Said, Told, everything, json_reply, polite, sse_reply
 from tests.pipeline.gateway.servers import ANN, KEY, serving, until
 from tests.pipeline.gateway.test_refusals import BOB, BOB_KEY
+
+from pipeline.mcp_proxy.http_server import HttpServer
 
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 BOTH = "application/json, text/event-stream"
@@ -132,6 +135,20 @@ def test_what_is_not_asked_as_it_should_be_is_refused(
 
 
 @pytest.mark.spec("MCPX-65")
+def test_a_session_for_policy_is_named_when_it_begins_and_stays(quiet: str) -> None:
+    free, held = begun(quiet, **ANN_KEY), begun(quiet, x_cmf_session_id="a", **ANN_KEY)
+    named = {"free": {"mcp_session_id": free, **ANN_KEY}, "held": {"mcp_session_id": held, **ANN_KEY}}
+
+    assert send(quiet, PING, **named["held"])[0] == 200
+    assert send(quiet, PING, x_cmf_session_id="a", **named["held"])[0] == 200
+    for connection, session, code in (
+        ("held", "b", "mcp.session-named"), ("free", "a", "mcp.session-named"), ("free", "no id!", "session.invalid")
+    ):  # fmt: skip
+        status, _, raw = send(quiet, PING, x_cmf_session_id=session, **named[connection])
+        assert (status, code_of(raw)) == (400, code)
+
+
+@pytest.mark.spec("MCPX-65")
 def test_a_session_is_its_client_s_alone_and_ends_when_it_is_told_to(quiet: str) -> None:
     session = begun(quiet, **ANN_KEY)
     named = {"mcp_session_id": session}
@@ -163,6 +180,27 @@ def test_a_session_that_nobody_uses_is_forgotten_and_there_are_only_so_many(tmp_
     assert gone == 404
     assert again != session
     assert [said.headers.get("mcp-session-id") for said in server.heard if said.method == "DELETE"] == ["theirs"] * 2
+
+
+@pytest.mark.spec("MCPX-65")
+def test_who_asks_next_does_not_wait_for_the_end_of_sessions_that_nobody_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[float] = []
+
+    async def slowly(_: HttpServer) -> None:
+        await asyncio.sleep(0.5)
+        ended.append(time.monotonic())
+
+    monkeypatch.setattr(HttpServer, "end", slowly)
+    server = polite(lambda said: None)
+    with server.running() as url, behind(tmp_path, url, idle_seconds=0.001) as gateway:
+        for _ in range(3):
+            send(gateway, HELLO)
+        last = time.monotonic()
+
+    assert len(ended) == 3
+    assert min(ended) > last  # nobody waited, and all of them were ended
 
 
 @pytest.mark.spec("MCPX-63")
@@ -298,6 +336,23 @@ def test_a_client_that_goes_away_lets_the_server_go(tmp_path: Path) -> None:
         assert server.left.wait(10)
 
     assert time.monotonic() - begin < 5
+
+
+@pytest.mark.spec("GW-153")
+def test_who_listens_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    server = polite(lambda said: sse_reply(60.0) if said.method == "GET" else None)
+    with server.running() as url:
+        with behind(tmp_path, url) as gateway:
+            session = begun(gateway)
+            parts = urlsplit(gateway)
+            listener = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+            listener.request("GET", "/mcp/all", headers={"accept": "text/event-stream", "mcp-session-id": session})
+            assert listener.getresponse().status == 200
+            begin = time.monotonic()
+        seconds = time.monotonic() - begin
+        listener.close()
+
+    assert seconds < 5
 
 
 @pytest.mark.spec("MCPX-64")

@@ -52,35 +52,42 @@ def before(home: Path, bare: Bare, **more: Any) -> Iterator[str]:
             yield url
 
 
-@pytest.mark.spec("GW-41", "GW-16")
+@pytest.mark.spec("GW-41", "GW-44", "GW-16")
 @pytest.mark.parametrize(
-    ("reply", "status", "code"),
+    ("reply", "status", "code", "why"),
     [
-        (http_reply(b"<html>", kind="text/html"), 502, "upstream.unreadable"),
-        (http_reply(WHOLE[:-1]), 502, "upstream.unreadable"),
-        (http_reply(WHOLE.replace(b'"created": 9', b'"created": 9, "id": "twice"')), 502, "upstream.unreadable"),
-        (http_reply(b"[]"), 502, "upstream.error"),
-        (http_reply(WHOLE, more=b"content-encoding: gzip\r\n"), 502, "upstream.unreadable"),
-        (http_reply(b"", status="302 Found", more=b"location: http://127.0.0.1:1/\r\n"), 502, "upstream.unreadable"),
-        (http_reply(b"x" * 9000), 502, "upstream.too-large"),
-        (http_reply(chunks("x" * 9000), kind="text/event-stream"), 502, "upstream.unreadable"),
-        (http_reply(chunks("half", end=False), kind="text/event-stream"), 502, "upstream.cut"),
-        (http_reply(b"", kind="text/event-stream"), 502, "upstream.cut"),
-        (http_reply(b'data: {"a":1,"a":2}\n\n', kind="text/event-stream"), 502, "upstream.unreadable"),
-        (http_reply(WHOLE)[:-9], 502, "upstream.unreachable"),
-        (b"rubbish\r\n\r\n", 502, "upstream.unreachable"),
-        (b"", 502, "upstream.unreachable"),
+        (http_reply(b"<html>", kind="text/html"), 502, "upstream.unreadable", "its media type"),
+        (http_reply(WHOLE[:-1]), 502, "upstream.unreadable", "json.syntax"),
+        (http_reply(WHOLE.replace(b'"created": 9', b'"created": 9, "id": "twice"')),
+         502, "upstream.unreadable", "json.duplicate-key"),
+        (http_reply(b"[]"), 502, "upstream.error", "status 200, and an error of 500"),
+        (http_reply(WHOLE, more=b"content-encoding: gzip\r\n"), 502, "upstream.unreadable", "it is compressed"),
+        (http_reply(b"", status="302 Found", more=b"location: http://127.0.0.1:1/\r\n"),
+         502, "upstream.unreadable", "status 302"),
+        (http_reply(b"x" * 9000), 502, "upstream.too-large", ""),
+        (http_reply(chunks("x" * 9000), kind="text/event-stream"), 502, "upstream.unreadable", ""),
+        (http_reply(chunks("half", end=False), kind="text/event-stream"), 502, "upstream.cut", ""),
+        (http_reply(b"", kind="text/event-stream"), 502, "upstream.cut", ""),
+        (http_reply(b'data: {"a":1,"a":2}\n\n', kind="text/event-stream"), 502, "upstream.unreadable", ""),
+        (http_reply(WHOLE)[:-9], 502, "upstream.unreachable", "ClientPayloadError"),
+        (b"rubbish\r\n\r\n", 502, "upstream.unreachable", ""),
+        (b"", 502, "upstream.unreachable", ""),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_502_and_quotes_nothing(tmp_path: Path, reply: bytes, status: int, code: str) -> None:
+def test_what_cannot_be_read_is_502_and_quotes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reply: bytes, status: int, code: str, why: str
+) -> None:
     with before(tmp_path, Bare(reply), limits={"reply_bytes": 8192}) as url:
         found, headers, raw = post(url, CHAT, HELLO)
 
     assert (found, headers["x-cmf-code"]) == (status, code)
     assert json.loads(raw)["error"]["type"] == "server_error"
+    [noted] = [json.loads(one.message) for one in caplog.records if "why" in one.message]
+    assert noted["event"] == code
+    assert why in noted["why"]
 
 
-@pytest.mark.spec("GW-40")
+@pytest.mark.spec("GW-40", "GW-44")
 @pytest.mark.parametrize(
     ("upstream", "told"),
     [
@@ -95,7 +102,9 @@ def test_what_cannot_be_read_is_502_and_quotes_nothing(tmp_path: Path, reply: by
         ("529 Overloaded", 503),
     ],
 )
-def test_an_upstreams_error_is_the_clients_own(tmp_path: Path, upstream: str, told: int) -> None:
+def test_an_upstreams_error_is_the_clients_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, upstream: str, told: int
+) -> None:
     body = json.dumps({"error": {"message": "it said this", "type": "odd_type", "code": "odd_code"}}).encode()
 
     with before(tmp_path, Bare(http_reply(body, status=upstream)), upstream={"health": {"failures": 100}}) as url:
@@ -108,6 +117,8 @@ def test_an_upstreams_error_is_the_clients_own(tmp_path: Path, upstream: str, to
             assert (b"it said this" in raw) is (told < 500)
             assert b"odd_" not in raw
             assert (headers["retry-after"] is not None) is (told == 503)
+    noted = [one.message for one in caplog.records if f'"why":"status {upstream.split()[0]}"' in one.message]
+    assert len(noted) == (len(CLIENTS) if told >= 429 else 0)
 
 
 @pytest.mark.spec("GW-40")

@@ -86,9 +86,10 @@ def test_a_file_that_holds_no_pins_is_not_used_as_one(tmp_path: Path, text: str)
 
 
 @pytest.mark.spec("MCPX-22")
-def test_a_directory_is_no_file_of_pins(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError):
-        Pins(tmp_path)
+def test_a_directory_is_no_file_of_pins_and_one_has_to_be_there_for_it(tmp_path: Path) -> None:
+    for file in (tmp_path, tmp_path / "missing" / "pins.json"):
+        with pytest.raises(ConfigError):
+            Pins(file)
 
 
 @pytest.mark.spec("MCPX-22")

@@ -18,7 +18,9 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CreateMessageResult, ElicitResult, TextContent
 from tests.pipeline.conftest import write_rules
+from typer.testing import CliRunner
 
+from pipeline.cli.commands import app
 from pipeline.cli.people import decide
 
 HERE = Path(__file__).parent
@@ -231,10 +233,29 @@ def test_what_the_server_writes_to_standard_error_passes_and_nothing_else_is_on_
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--role", "agent", "--", "x"], "name a subject"),
+        (["--subject", "", "--", "x"], "name a subject"),
+        (["--url", "http://h:99999/mcp"], "no host or no port"),
+        (["--pins", "/no/such/pins.json", "--", "x"], "the pins cannot be written at /no/such/pins.json"),
+    ],
+)
+def test_what_would_change_nothing_or_never_work_is_said_before_anything_begins(
+    arguments: list[str], words: str
+) -> None:
+    done = CliRunner().invoke(app, ["mcp-proxy", *arguments])
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+@pytest.mark.spec("MCPX-52")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
         ([], "the server's command"),
         (["--url", "http://h/mcp", "--", "x"], "one of them"),
         (["--url", "ftp://h"], "http://"),
-        (["--url", "http://u:p@h"], "without a key"),
+        (["--url", "http://u:p@h"], "no key belongs"),
         (["--name", "a b", "--", "x"], "letters"),
         (["--key-env", "K", "--", "x"], "--key-env"),
         (["--key-env", "NOT_SET_AT_ALL", "--url", "http://h/mcp"], "config.no-secret"),
