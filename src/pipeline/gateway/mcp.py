@@ -21,6 +21,7 @@ from cmf.security import SubjectExtension
 from pipeline.context import Context
 from pipeline.decision import Mode
 from pipeline.gateway import intake
+from pipeline.gateway.access import KEY_HEADERS
 from pipeline.gateway.config_file import secret_of
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
@@ -46,6 +47,12 @@ END_SECONDS: Final = 2.0
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 _LASTING: Final = "subscriptions/listen"
+_SENT: Final = ("accept", "content-type", SESSION, VERSION, "mcp-method", "mcp-name", intake.SESSION_HEADER)
+_PREFLIGHT: Final = {
+    "access-control-allow-methods": "POST, GET, DELETE",
+    "access-control-allow-headers": ", ".join((*KEY_HEADERS, *_SENT)),
+    "access-control-max-age": "600",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +182,14 @@ class McpGateway:
         headers = intake.headers_of(scope["headers"])
         if scope.get("query_string"):
             raise Refusal(400, "http.query", "The query says something that is not known here.")
-        if "origin" in headers and headers["origin"] not in endpoint.settings.origins:
-            raise Refusal(403, "mcp.origin", "Pages of this origin may not ask.")
+        origin = headers.get("origin")
+        if origin is not None:
+            if origin not in endpoint.settings.origins:
+                raise Refusal(403, "mcp.origin", "Pages of this origin may not ask.")
+            reply.allow(origin)
+            if scope["method"] == "OPTIONS":  # a browser asks whether it may ask, and shows no key yet
+                await reply.value(204, None, _PREFLIGHT)
+                return
         if self._metrics.in_flight > self._limits.concurrent:
             raise Refusal(503, "gateway.busy", "Too much is in work: try again.", headers={"retry-after": "1"})
         subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])

@@ -11,7 +11,7 @@ from cmf.codec import dumps
 from pipeline.gateway.intake import ClientGone, Send
 from pipeline.gateway.refusal import Refusal
 from pipeline.mcp_proxy.frames import INVALID_REQUEST
-from pipeline.mcp_proxy.http_server import JSON, SSE
+from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE
 from pipeline.mcp_proxy.refusals import Refused, error_body
 
 _UNSTORED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -30,6 +30,13 @@ class McpReply:
         self._headers = dict(headers)
         self._stalled_seconds = stalled_seconds
         self.status = 0
+
+    def allow(self, origin: str) -> None:
+        """Have the browser show the answers to the page of this origin that asks."""
+        shown = f"{SESSION}, x-request-id, x-cmf-code"
+        self._headers |= {
+            "access-control-allow-origin": origin, "access-control-expose-headers": shown, "vary": "origin"
+        }  # fmt: skip
 
     async def value(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
         """Send one JSON value; nothing for None. Raises ClientGone, as all here do."""

@@ -134,6 +134,28 @@ def test_what_is_not_asked_as_it_should_be_is_refused(
     assert json.loads(raw)["jsonrpc"] == "2.0"
 
 
+@pytest.mark.spec("MCPX-61")
+def test_a_browser_lets_pages_of_listed_origins_ask_and_no_others(quiet: str) -> None:
+    good, evil = {"origin": "http://good.example"}, {"origin": "http://evil.example"}
+    wants = {"access_control_request_method": "POST", "access_control_request_headers": "authorization"}
+
+    may, allowed, _ = send(quiet, method="OPTIONS", **good, **wants)
+    may_not, refused, _ = send(quiet, method="OPTIONS", **evil, **wants)
+    _, begun_, _ = send(quiet, HELLO, **good, **ANN_KEY)
+    _, told, _ = send(quiet, HELLO, **good)  # also of what is wrong
+
+    assert (may, may_not) == (204, 403)
+    assert {"authorization", "mcp-session-id", "content-type"} <= set(
+        allowed["access-control-allow-headers"].split(", ")
+    )
+    assert {"POST", "GET", "DELETE"} == set(allowed["access-control-allow-methods"].split(", "))
+    assert "access-control-allow-origin" not in refused
+    for headers in (allowed, begun_, told):
+        assert headers["access-control-allow-origin"] == "http://good.example"
+        assert "mcp-session-id" in headers["access-control-expose-headers"]
+    assert send(quiet, method="OPTIONS", **wants)[0] == 401
+
+
 @pytest.mark.spec("MCPX-65")
 def test_a_session_for_policy_is_named_when_it_begins_and_stays(quiet: str) -> None:
     free, held = begun(quiet, **ANN_KEY), begun(quiet, x_cmf_session_id="a", **ANN_KEY)
