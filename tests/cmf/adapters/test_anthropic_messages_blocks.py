@@ -159,7 +159,7 @@ def test_an_input_that_is_no_object_is_kept_as_it_is(given: Any, raw: str | None
         ({"content": None}, None, False),
         ({"content": ""}, "", False),
         ({"content": "x", "is_error": False}, "x", False),
-        ({"content": [], "is_error": True}, (), True),
+        ({"content": [], "is_error": True}, [], True),
         ({"content": [TEXT], "is_error": None}, (TextPart(text="and now?"),), False),
         ({"content": "x", "is_error": "no"}, "x", False),
     ],
