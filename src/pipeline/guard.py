@@ -282,7 +282,7 @@ class Guard:
 
         def made(function: Callable[..., Any]) -> Callable[..., Any]:
             tool = ToolFunction(function, name=name, namespace=namespace, schema=schema, private=private)
-            self._tools.append(tool)
+            self._tools = [one for one in self._tools if one.uri != tool.uri] + [tool]  # a notebook's cell, run again
             return self._wrapped(
                 function, lambda args, kwargs: ToolCall(tool, self._context(), self.events, args, kwargs)
             )
@@ -291,7 +291,7 @@ class Guard:
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """The functions under `tool`, as definitions to offer to a model; in the order in which they came."""
+        """The functions under `tool`, as definitions to offer to a model, in order; the last one of each name."""
         return tuple(tool.definition for tool in self._tools)
 
     @overload

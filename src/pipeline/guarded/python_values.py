@@ -118,4 +118,6 @@ def _frozen(json: Any, path: str) -> Any:
 
 def _not_json(path: str) -> CallError:
     hint = "use JSON types, a dataclass or a pydantic model"
+    if path.startswith("$.arguments."):  # `self`, mostly
+        hint += "; or say `private=[…]` of a parameter that is no input"
     return CallError("a value that has no JSON form cannot be judged", path=path, code="guard.not-json", hint=hint)

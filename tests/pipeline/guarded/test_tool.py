@@ -297,6 +297,40 @@ def test_definitions_to_offer_a_model_come_from_the_functions(lenient: Path) -> 
     assert broken(1) is None
 
 
+def test_a_function_that_is_defined_again_is_offered_once_as_it_is_now(lenient: Path) -> None:
+    guard = Guard(lenient)
+
+    @guard.tool(name="look")
+    def look() -> str:
+        """Before."""
+        return "before"
+
+    @guard.tool(name="look")
+    def look_again() -> str:
+        """After."""
+        return "after"
+
+    assert [(tool.name, tool.description) for tool in guard.tools] == [("look", "After.")]
+    assert (look(), look_again()) == ("before", "after")
+
+
+def test_a_method_is_told_that_self_is_no_input(lenient: Path) -> None:
+    guard = Guard(lenient)
+
+    class Desk:
+        @guard.tool
+        def open(self) -> str:
+            return "open"
+
+        @guard.tool(private=["self"])
+        def close(self) -> str:
+            return "closed"
+
+    with pytest.raises(CallError, match=r"at \$\.arguments\.self; .* say `private=\[…\]`"):
+        Desk().open()
+    assert Desk().close() == "closed"
+
+
 # -- failures of the function ------------------------------------------------------------------------------------------
 
 
