@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
 
+from cmf.headers import without_sensitive
 from cmf.request import Request, Response
 from cmf.value import replace
 from pipeline.context import Context
@@ -78,10 +79,22 @@ def as_json(said: Any) -> Any:
     return json.loads(to_json(said, fallback=repr))
 
 
+def as_settings(settings: Mapping[str, Any]) -> Any:
+    """Settings of a call, as JSON: all but the headers that carry credentials, which no policy sees [B12]."""
+    shown = {
+        name: without_sensitive(said) if name in _HEADERS and isinstance(said, Mapping) else said
+        for name, said in settings.items()
+    }
+    return as_json(shown)
+
+
+_HEADERS: Final = ("extra_headers", "headers", "default_headers")
+
+
 def unsayable(what: str) -> CallError:
     """For what a framework holds and nothing here can judge."""
     hint = "leave it out, or judge it with guard.check and hand it on as text"
     return CallError(f"{what} cannot be judged here, and is not sent", code="integration.unsayable", hint=hint)
 
 
-__all__ = ["Ask", "AsyncAsk", "aaround", "around", "as_json", "checked", "missing", "unsayable"]
+__all__ = ["Ask", "AsyncAsk", "aaround", "around", "as_json", "as_settings", "checked", "missing", "unsayable"]

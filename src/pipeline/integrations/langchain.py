@@ -14,7 +14,7 @@ from pipeline.decision import Action
 from pipeline.emission import emit
 from pipeline.errors import CallError, ConfigError
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, around, as_json, checked, missing, unsayable
+from pipeline.integrations.asking import aaround, around, as_json, as_settings, checked, missing, unsayable
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class _Asked:
         tools = [_wire_tool(tool) for tool in request.tools]
         if tools:
             body["tools"] = tools
-        settings: dict[str, Any] = {"model_settings": request.model_settings}
+        settings: dict[str, Any] = {"model_settings": as_settings(request.model_settings)}
         if request.tool_choice is not None:
             body["tool_choice"] = _choice(request.tool_choice)
         if request.response_format is not None:

@@ -15,7 +15,7 @@ from cmf.tools import ToolDefinition
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ConfigError
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, checked, missing, unsayable
+from pipeline.integrations.asking import aaround, as_settings, checked, missing, unsayable
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class _Judged:
         if schema is not None and not schema.is_plain_text():
             form = {"type": "json_schema", "name": "final_output", "schema": schema.json_schema()}
             body["text"] = {"format": form}
-        body["settings"] = {name: value for name, value in settings.items() if value is not None}
+        body["settings"] = as_settings({name: value for name, value in settings.items() if value is not None})
         return self._adapter.from_wire_request(body, model=self._model)
 
     def given(self, given: dict[str, Any], admitted: Outcome) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from cmf.request import Choice, Request, Response
 from cmf.tools import ToolDefinition
 from pipeline.decision import Action
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, as_json, checked, missing, unsayable
+from pipeline.integrations.asking import aaround, as_json, as_settings, checked, missing, unsayable
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class _Asked:
 
     def _extra(self) -> FrozenDict | None:
         output, template = self._parameters.output_object, self._parameters.prompted_output_template
-        said = {"settings": dict(self._settings or {}), "output": None if output is None else vars(output)}
+        said = {"settings": as_settings(self._settings or {}), "output": None if output is None else vars(output)}
         return FrozenDict(freeze({"pydantic_ai": as_json(said | ({"template": template} if template else {}))}))
 
     @staticmethod

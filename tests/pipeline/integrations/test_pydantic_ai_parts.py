@@ -50,6 +50,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 PNG = BinaryContent(b"\x89PNG\r\n\x1a\n0000", media_type="image/png")
@@ -165,6 +166,20 @@ async def test_what_the_package_would_write_into_the_instructions_is_judged(
         await played.asked(seeing, **asked)
 
     assert played.heard == []
+
+
+@pytest.mark.spec("INT-25")
+async def test_credentials_among_the_settings_go_out_and_are_shown_to_no_policy(seeing: Guard) -> None:
+    played = Played()
+    model = cmf_pydantic.guarded_model(seeing, played.model)
+    settings = ModelSettings(extra_headers={"Authorization": "forbidden"})
+
+    await model.request([HI], settings, ModelRequestParameters())
+    with pytest.raises(Denied):
+        await model.request([HI], ModelSettings(extra_headers={"X-Note": "forbidden"}), ModelRequestParameters())
+
+    assert played.info is not None
+    assert played.info.model_settings == settings
 
 
 @pytest.mark.spec("INT-25")

@@ -18,7 +18,7 @@ from cmf.value import replace
 from pipeline import Context, Guard
 from pipeline.errors import ApprovalError, CallError, EmissionError, StoreError
 from pipeline.integrations import turn as turns
-from pipeline.integrations.asking import aaround, around, as_json
+from pipeline.integrations.asking import aaround, around, as_json, as_settings
 from pipeline.integrations.turn import Answered, Got, Judge, Release, Send, Turn, turn
 
 JSON = {"content-type": "application/json"}
@@ -143,6 +143,15 @@ async def test_a_request_that_a_stage_made_something_else_of_is_not_asked(guard:
         with pytest.raises(CallError) as caught:
             _ = asks() if asks is not None else await aaround(odd, request, never)
         assert caught.value.code == "guard.other-request"
+
+
+@pytest.mark.spec("INT-25")
+def test_headers_with_credentials_are_not_among_the_settings_that_policy_sees() -> None:
+    headers = {"Authorization": "Bearer x", "X-Api-Key": "x", "X-Trace": "t"}
+
+    shown = as_settings({"extra_headers": headers, "headers": None, "temperature": 1})
+
+    assert shown == {"extra_headers": {"X-Trace": "t"}, "headers": None, "temperature": 1}
 
 
 def test_what_has_no_json_form_is_there_as_its_repr() -> None:
