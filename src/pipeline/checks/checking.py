@@ -34,7 +34,8 @@ from pipeline.policies.policy_files import DATA_FILES, Sources
 from pipeline.policy_set import BuiltinErrors, PolicySet
 
 WARNINGS: Final = frozenset(
-    {"policy.negated-reference", "policy.may-vanish", "check.rule-off", "check.never-hit", "policy.unknown-data"}
+    {"policy.negated-reference", "policy.may-vanish", "check.rule-off", "check.never-hit"}
+    | {"policy.unknown-data", "policy.builtin-dialect"}
 )
 """What may well be meant; all else that is found is wrong."""
 

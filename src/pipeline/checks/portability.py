@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from cmf.enums import Capability, ViewKind
 from cmf.tiers import SLOTS, SUBJECT_FIELDS
+from pipeline.checks import dialects
 from pipeline.decision import Effect
 from pipeline.engines.survey import (
     Definition,
@@ -111,6 +112,10 @@ def findings(
     """
     found = [
         *_dialect(survey, data),
+        *(
+            _finding("policy.builtin-dialect", place, one.message, one.hint, refuses=one.surely)
+            for place, one in dialects.dissents(survey, modules, data)
+        ),
         *_settings(survey, data),
         *_negations(survey, data, refuses=bool(rules), strict=strict),
     ]

@@ -8,6 +8,8 @@
 #   capabilities: [read_labels]
 package cmf.rules.customers.inside
 
+import data.cmf.lib
+
 deny contains {
 	"code": "customers.inside",
 	"reason": "This conversation holds customer data, which stays inside.",
@@ -18,7 +20,7 @@ deny contains {
 
 _sends_outside if {
 	some pattern in data.cmf.defaults.customers.outside
-	glob.match(pattern, ["/"], input.uri)
+	lib.uri_matches(input.uri, pattern)
 }
 
 _clean if {

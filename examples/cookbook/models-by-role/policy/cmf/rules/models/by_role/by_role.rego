@@ -8,6 +8,8 @@
 #   capabilities: [read_roles]
 package cmf.rules.models.by_role
 
+import data.cmf.lib
+
 deny contains {
 	"code": "models.by-role",
 	"reason": "You may not use this model.",
@@ -23,5 +25,5 @@ _allowed contains pattern if {
 
 _matches if {
 	some pattern in _allowed
-	glob.match(pattern, ["/"], input.uri)
+	lib.uri_matches(input.uri, pattern)
 }

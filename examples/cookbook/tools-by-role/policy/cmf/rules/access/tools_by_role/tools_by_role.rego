@@ -8,6 +8,8 @@
 #   capabilities: [read_roles]
 package cmf.rules.access.tools_by_role
 
+import data.cmf.lib
+
 deny contains {
 	"code": "access.tools-by-role",
 	"reason": "None of your roles may use this tool.",
@@ -18,5 +20,5 @@ deny contains {
 _allowed if {
 	some role in input.extensions.security.subject.roles
 	some pattern in data.cmf.defaults.access.tools_by_role[role]
-	glob.match(pattern, ["/"], input.uri)
+	lib.uri_matches(input.uri, pattern)
 }

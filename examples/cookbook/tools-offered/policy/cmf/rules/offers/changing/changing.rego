@@ -8,6 +8,8 @@
 #   capabilities: [read_roles]
 package cmf.rules.offers.changing
 
+import data.cmf.lib
+
 strip_tool contains {
 	"code": "offers.changing",
 	"reason": "This tool is not offered to you.",
@@ -19,7 +21,7 @@ strip_tool contains {
 
 _changes if {
 	some pattern in data.cmf.defaults.offers.changing
-	glob.match(pattern, ["/"], input.uri)
+	lib.uri_matches(input.uri, pattern)
 }
 
 _may if {
