@@ -7,7 +7,7 @@ engine's answer becomes a verdict here and nowhere else, so that every failure e
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, assert_never
 
@@ -92,6 +92,12 @@ class Hit:
     def enforced(self) -> bool:
         """Whether the rule was in force: neither only observed, nor with an exception here [EXC-3]."""
         return self.mode is Mode.ENFORCE and self.excused is None
+
+    @property
+    def problem(self) -> str:
+        """What was wrong with policy, and where, if that is what it says; empty for what a rule says of the traffic."""
+        is_own = self.rule == ENGINE_RULE or self.code == BAD_EFFECT
+        return str(self.detail.get("problem", "")) if is_own else ""
 
     def to_json(self) -> dict[str, Any]:
         """The hit as it is shown and recorded; `mode` and `excused` only where they keep it from being enforced."""
@@ -258,14 +264,15 @@ def hits_of(result: EngineResult, rules: Mapping[str, RuleFacts], kind: ViewKind
             return (_engine_hit("engine.undefined", "Policy gave no decision for this part."),)
         case TimedOut():
             return (_engine_hit("engine.timeout", "Policy did not decide in time."),)
-        case Failed(code=code):
-            return (_engine_hit(code, "Policy could not be evaluated."),)
+        case Failed(code=code, detail=detail):
+            return (_engine_hit(code, "Policy could not be evaluated.", detail),)
         case _:
             assert_never(result)
 
 
-def _engine_hit(code: str, reason: str) -> Hit:
-    return Hit(rule=ENGINE_RULE, code=code, effect=Effect.DENY, reason=reason, severity="critical")
+def _engine_hit(code: str, reason: str, problem: str = "") -> Hit:
+    detail = {"problem": problem} if problem else {}
+    return Hit(rule=ENGINE_RULE, code=code, effect=Effect.DENY, reason=reason, severity="critical", detail=detail)
 
 
 _BAD_RESULT: Final = _engine_hit("engine.bad-result", "Policy gave an answer that cannot be read.")
@@ -291,7 +298,7 @@ def _hit(item: Any, effect: Effect, rules: Mapping[str, RuleFacts], kind: ViewKi
     rule, code, reason = item.get("rule"), item.get("code"), item.get("reason")
     detail = item.get("detail", {})
     if not (isinstance(rule, str) and isinstance(code, str) and isinstance(reason, str) and isinstance(detail, dict)):
-        return _BAD_RESULT
+        return replace(_BAD_RESULT, detail={"problem": f"{rule}: code and reason are texts, detail an object"})
     facts = rules.get(rule)
     fields = {name: part for name, part in item.items() if name not in _FIELDS}
     problem = _misfit(effect, fields, kind)

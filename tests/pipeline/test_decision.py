@@ -68,6 +68,19 @@ def test_anything_but_a_decision_object_is_a_deny_of_its_own_code(result: Engine
     assert (hit.effect, hit.code, hit.enforced) == (Effect.DENY, code, True)
 
 
+@pytest.mark.spec("DEC-3")
+def test_a_failure_says_where_in_the_policy_and_a_rule_says_that_for_itself_alone() -> None:
+    failed = only(Failed("engine.conflict", "a rule with two values in data.a.b"))
+    untyped = only(Decided(EMPTY | {"warn": [{"rule": "a/b", "code": 1, "reason": "x"}]}))
+    misfit = only(asked("label"), ViewKind.TEXT)
+    own = only(asked("deny", detail={"problem": "of its own"}), ViewKind.TEXT)
+
+    assert failed.problem == failed.to_json()["detail"]["problem"] == "a rule with two values in data.a.b"
+    assert untyped.problem == "a/b: code and reason are texts, detail an object"
+    assert misfit.problem == "label: not a text"
+    assert (own.problem, only(Failed("engine.panic")).problem) == ("", "")
+
+
 @pytest.mark.spec("DEC-4")
 @pytest.mark.parametrize(
     ("effect", "fields", "kind"),

@@ -1,6 +1,6 @@
 """Calls of builtins that the embedded engine answers otherwise than OPA. Spec: docs/spec/policies.md [POL-25].
 
-In globs `:` does not separate here, and `**` goes over a separator only where it stands between separators or at an end.
+In globs `:` does not separate here, and `**` goes over separators only where it stands between them, or at an end.
 """
 
 from __future__ import annotations

@@ -10,7 +10,9 @@ from pipeline.checks.portability import Finding, effect_paths
 from pipeline.engines.survey import Definition, Path, Place, Survey
 from pipeline.policies.metadata import Module, Rule
 
-_NEEDED: Final = ("code", "reason")
+_NEEDED: Final[Mapping[str, tuple[str, ...]]] = {"label": ("label",), "rewrite": ("pointer", "value")}
+"""What an effect has to say besides `code` and `reason`; `redact` says one of two."""
+
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`|#[^\n]*|[{}\[\]():,|]', re.DOTALL)
 
 
@@ -27,13 +29,16 @@ def _members(survey: Survey, path: Path, texts: Mapping[str, bytes]) -> Iterator
     for definition in surveyed.definitions if surveyed is not None else ():
         text = _written(definition, texts)
         keys = _keys(text)
-        missing = [name for name in _NEEDED if name not in (keys or ())]
+        missing = [name for name in ("code", "reason", *_NEEDED.get(path[-1], ())) if name not in (keys or ())]
+        if path[-1] == "redact" and keys is not None and len(keys & {"spans", "pointer"}) != 1:
+            hint = 'write `"spans": [[begin, end]]`, of the content, or `"pointer": "/arguments/…"`'
+            yield _error(definition.place, "a member of `redact` says one of spans and pointer", hint)
         if text[:1] in ('"', "`") or text.startswith("sprintf("):
             message = f"a member of `{path[-1]}` is an object, no text"
             yield _error(definition.place, message, 'write {"code": …, "reason": …}')
         elif keys is not None and missing:
             message = f"a member of `{path[-1]}` has no {' and no '.join(missing)}"
-            yield _error(definition.place, message, "every effect says `code` and `reason`")
+            yield _error(definition.place, message, f"write {', '.join(f'`{name}: …`' for name in missing)}")
 
 
 def _error(place: Place, message: str, hint: str) -> Finding:

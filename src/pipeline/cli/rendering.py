@@ -70,11 +70,12 @@ def _hit_line(hit: Hit, place: str) -> Text:
         observed = f" (excused until {visible(hit.excused.until)}, {visible(hit.excused.owner)})"
     else:
         observed = "" if hit.enforced else f" (mode {hit.mode.value})"
+    problem = f": {visible(hit.problem)}" if hit.problem else ""
     return Text.assemble(
         " " * 17,
         (hit.effect.value, style),
         f"  {visible(hit.rule)}  {visible(place)}" if place else f"  {visible(hit.rule)}",
-        f"  {visible(hit.reason)}{_SAID_OUT_LOUD.get(hit.code, '')} [{hit.code}]{observed}",
+        f"  {visible(hit.reason)}{_SAID_OUT_LOUD.get(hit.code, '')} [{hit.code}]{problem}{observed}",
     )
 
 

@@ -264,7 +264,8 @@ def _hits(result: CaseResult) -> Iterator[str]:
     """What did hit, for who wonders why."""
     for view in result.decision.views if result.decision is not None else ():
         for hit in view.hits:
-            yield f"{view.path or view.kind}: {hit.effect.value} by {hit.rule} [{hit.code}]: {hit.reason}"
+            said = f"{hit.reason} {hit.problem}".strip()
+            yield f"{view.path or view.kind}: {hit.effect.value} by {hit.rule} [{hit.code}]: {said}"
     if not result.rules:
         yield "no rule hit"
 

@@ -272,6 +272,30 @@ def test_members_and_names_that_mean_nothing_are_found(
 
 @pytest.mark.spec("POL-55")
 @pytest.mark.parametrize(
+    ("effect", "fields", "words"),
+    [
+        ("label", "", "has no label; write `label: …`"),
+        ("rewrite", ', "pointer": "/arguments/a"', "has no value; write `value: …`"),
+        ("redact", "", "one of spans and pointer"),
+        ("redact", ', "spans": [[0, 1]], "pointer": "/arguments/a"', "one of spans and pointer"),
+        ("redact", ', "spans": [[0, 1]]', None),
+        ("label", ', "label": "a"', None),
+    ],
+)
+def test_members_without_what_their_effect_needs_are_found(
+    write: Write, effect: str, fields: str, words: str | None
+) -> None:
+    rest = f'{effect} contains {{"code": "test.rule", "reason": "x"{fields}}} if input.role == "user"\n'
+
+    report = looked_at(write({PLACE: RULE[: RULE.index("deny contains")] + rest}))
+
+    found = [f"{one.message}; {one.hint}" for one in report.findings if one.code == "policy.bad-effect"]
+    assert [words in said for said in found if words] == ([True] if words else [])
+    assert len(found) == (words is not None)
+
+
+@pytest.mark.spec("POL-55")
+@pytest.mark.parametrize(
     "rest",
     [
         'deny contains {"code": "a", "reason": "{}: | \\" "} if input.role\n',

@@ -149,7 +149,10 @@ def test_the_exit_code_says_what_was_done(run: Run, text: str, code: int) -> Non
 def test_an_evaluation_that_fails_is_five(run: Run, tmp_path: Path) -> None:
     broken = {"deny": 'deny contains {"code": "x", "reason": "y"} if input.content + 1 == 2'}
 
-    assert run(HELLO, directory=write_rules(tmp_path / "broken", broken, kinds="text")).exit_code == 5
+    result = run(HELLO, directory=write_rules(tmp_path / "broken", broken, kinds="text"))
+
+    assert result.exit_code == 5
+    assert "evaluated. [engine.error]: cmf/rules/test/broken/broken.rego:" in result.stdout
 
 
 @pytest.mark.spec("CLI-3")
