@@ -89,6 +89,38 @@ def test_data_that_two_readers_could_take_differently_is_refused(write: Write, n
 
 
 @pytest.mark.spec("POL-2")
+@pytest.mark.parametrize(
+    ("name", "text", "place", "words"),
+    [
+        (
+            "data.json",
+            '{"a": 1,\n}',
+            (2, 1),
+            "not strict JSON: expecting property name enclosed in double quotes; check",
+        ),
+        ("data.json", '{"a": 1, "a": 2}', (0, 0), "an object has the same key twice ($.a); send each key once"),
+        ("data.json", "\ufeff{}", (0, 0), "starts with a byte order mark; encode as UTF-8 without a BOM"),
+        ("data.yaml", "a: 1\na: 2\n", (2, 0), "not YAML: a key is said twice; correct it there"),
+        ("data.yaml", "a:\n\tb: 2\n", (2, 0), "not YAML: found character '\\t' that cannot start any token"),
+    ],
+)
+def test_data_that_cannot_be_read_say_what_is_wrong_and_where(
+    write: Write, name: str, text: str, place: tuple[int, int], words: str
+) -> None:
+    error = refusal(write({PLACE: GOOD, f"cmf/own/{name}": text}))
+
+    assert (error.line, error.column) == place
+    assert words in str(error)
+
+
+@pytest.mark.spec("POL-2")
+def test_a_module_with_a_byte_order_mark_is_the_module_without(write: Write) -> None:
+    marked = policy_set.load(write({PLACE: f"\ufeff{GOOD}"}, name="marked"))
+
+    assert marked.revision == policy_set.load(write({PLACE: GOOD}, name="plain")).revision
+
+
+@pytest.mark.spec("POL-2")
 def test_the_same_said_in_two_files_is_refused(write: Write) -> None:
     files = {"a/data.json": '{"b": {"c": 1}}', "a/b/data.yaml": "c: 1\n"}
 

@@ -5,8 +5,9 @@ Read here, once, when a policy set is loaded; Rego never reads it, because engin
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -22,6 +23,21 @@ RULES: Final = "cmf.rules"
 """Every rule's package is `cmf.rules.<category>.<rule>`."""
 
 _KEYS: Final = frozenset({"code", "severity", "kinds", "capabilities", "mode", "standards", "stream"})
+_OF_OPA: Final = frozenset(
+    {
+        "scope",
+        "title",
+        "description",
+        "related_resources",
+        "authors",
+        "organizations",
+        "schemas",
+        "entrypoint",
+        "custom",
+    }
+    | {"compile"}
+)
+"""What annotations may say outside of `custom`; OPA reads over all else."""
 _REQUIRED: Final = ("code", "severity", "kinds")
 _CODE: Final = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
 _PACKAGE: Final = re.compile(r"^[ \t]*package[ \t]+(?P<name>[^\s#]+)", re.MULTILINE)
@@ -128,6 +144,7 @@ def problems(module: Module) -> list[PolicyError]:
     else:
         reads.append(partial(_text, module, line, said, "title"))
         custom = said.get("custom")
+        found += _outer_problems(module, line, said)
         if isinstance(custom, dict):
             found += _key_problems(module, line, custom)
             reads += [partial(read, module, line, custom) for key, read in _READERS.items() if key in custom]
@@ -176,9 +193,9 @@ def _annotations(module: Module) -> tuple[int, Mapping[str, Any]]:
     try:
         value = load_yaml(text)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = start + 1 + (mark.line if mark is not None else 0)
-        _refuse(module, line, "the METADATA is not YAML", "check indents and quotes", "policy.bad-metadata", error)
+        line, problem = yaml_problem(error)
+        message, hint = f"the METADATA is not YAML: {problem}", "check indents and quotes there"
+        _refuse(module, start + max(line, 1), message, hint, "policy.bad-metadata", error)
     if not isinstance(value, dict):
         _refuse(module, start + 1, "the METADATA is not a mapping", "write `key: value` lines", "policy.bad-metadata")
     return start + 1, value
@@ -217,6 +234,12 @@ def load_yaml(text: str) -> Any:
         loader.dispose()
 
 
+def yaml_problem(error: yaml.YAMLError) -> tuple[int, str]:
+    """The line, from 1, on which text stops to be YAML (0: not known), and what the reader says of it."""
+    mark = getattr(error, "problem_mark", None)
+    return (mark.line + 1 if mark is not None else 0), str(getattr(error, "problem", None) or error)
+
+
 MAX_YAML_NODES: Final = 1_000_000
 
 
@@ -236,16 +259,35 @@ def _custom(module: Module, line: int, annotations: Mapping[str, Any]) -> Mappin
     custom = annotations.get("custom")
     if not isinstance(custom, dict):
         _refuse(module, line, "METADATA has no `custom`", f"give it {', '.join(_REQUIRED)}", "policy.no-metadata")
-    for problem in _key_problems(module, line, custom):
+    for problem in (*_outer_problems(module, line, annotations), *_key_problems(module, line, custom)):
         raise problem
     return custom
+
+
+def _outer_problems(module: Module, line: int, annotations: Mapping[str, Any]) -> Iterator[PolicyError]:
+    for key in sorted(str(key) for key in annotations if key not in _OF_OPA):
+        near = difflib.get_close_matches(key, _OF_OPA, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(sorted(_OF_OPA))}"
+        hint = "put it under `custom:`" if key in _KEYS else hint
+        where = _line_of(module, line, key)
+        yield _problem(module, where, f"{key} is not known outside of custom", hint, "policy.bad-metadata")
+
+
+def _line_of(module: Module, line: int, key: str) -> int:
+    """The line of METADATA on which `key` is said; `line` if there is none."""
+    said = re.compile(rf"#[ \t]*{re.escape(key)}[ \t]*:")
+    lines = enumerate(module.text.splitlines()[line - 1 : _package_line(module)], line)
+    return next((number for number, text in lines if said.match(text)), line)
 
 
 def _key_problems(module: Module, line: int, custom: Mapping[str, Any]) -> list[PolicyError]:
     known = f"known keys: {', '.join(sorted(_KEYS))}"
     unknown = sorted(str(key) for key in custom if key not in _KEYS)
     return [
-        *(_problem(module, line, f"custom.{key} is not known", known, "policy.bad-metadata") for key in unknown),
+        *(
+            _problem(module, _line_of(module, line, key), f"custom.{key} is not known", known, "policy.bad-metadata")
+            for key in unknown
+        ),
         *(
             _problem(module, line, f"METADATA has no custom.{key}", "add it under `custom:`", "policy.no-metadata")
             for key in _REQUIRED
@@ -266,7 +308,7 @@ def _rule_code(module: Module, line: int, custom: Mapping[str, Any]) -> str:
     code = custom["code"]
     if not isinstance(code, str) or not _CODE.fullmatch(code):
         hint = "words in lower case, as in `data.secret`"
-        _refuse(module, line, "custom.code is no code", hint, "policy.bad-metadata")
+        _refuse(module, _line_of(module, line, "code"), "custom.code is no code", hint, "policy.bad-metadata")
     return code
 
 
@@ -281,13 +323,14 @@ def _stream(module: Module, line: int, value: object) -> int | None:
     chars = value.get("max_match") if isinstance(value, dict) and len(value) == 1 else None
     if type(chars) is not int or chars < 1:
         hint = "write `stream: whole` or `stream: {max_match: <characters>}`"
-        _refuse(module, line, "custom.stream says no length", hint, "policy.bad-metadata")
+        _refuse(module, _line_of(module, line, "stream"), "custom.stream says no length", hint, "policy.bad-metadata")
     return chars
 
 
 def _strings(module: Module, line: int, key: str, value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        _refuse(module, line, f"custom.{key} is not a list of words", f"write `{key}: [a, b]`", "policy.bad-metadata")
+        message, where = f"custom.{key} is not a list of words", _line_of(module, line, key)
+        _refuse(module, where, message, f"write `{key}: [a, b]`", "policy.bad-metadata")
     return value
 
 
@@ -295,14 +338,16 @@ def _choices(module: Module, line: int, key: str, choices: type[_Choice], value:
     words = _strings(module, line, key, value)
     if key == "kinds" and not words:
         hint = "name the view kinds that the rule judges"
-        _refuse(module, line, "custom.kinds is empty", hint, "policy.bad-metadata")
+        _refuse(module, _line_of(module, line, key), "custom.kinds is empty", hint, "policy.bad-metadata")
     return [_choice(module, line, key, choices, word) for word in words]
 
 
 def _choice(module: Module, line: int, key: str, choices: type[_Choice], value: object) -> _Choice:
     if not isinstance(value, str) or value not in set(choices):
         code = f"policy.unknown-{'kind' if choices is ViewKind else key}"
-        _refuse(module, line, f"custom.{key}: {value!r} is not known", f"one of {', '.join(choices)}", code)
+        near = difflib.get_close_matches(str(value), list(choices), 1)
+        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(choices)}"
+        _refuse(module, _line_of(module, line, key), f"custom.{key}: {value!r} is not known", hint, code)
     return choices(value)
 
 

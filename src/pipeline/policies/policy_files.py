@@ -23,7 +23,7 @@ from pipeline.errors import PolicyError
 from pipeline.policies import entrypoints
 from pipeline.policies.bundle_signature import Verification, verify
 from pipeline.policies.library import WORD, missing, shipped
-from pipeline.policies.metadata import Module, load_yaml, package_of
+from pipeline.policies.metadata import Module, load_yaml, package_of, yaml_problem
 
 Data: TypeAlias = dict[str, Any]
 Files: TypeAlias = dict[str, bytes]
@@ -176,9 +176,11 @@ def _content(path: Path, root: Path) -> bytes:
 def text_of(content: bytes, path: str) -> str:
     """The text of a file; PolicyError where it is not UTF-8."""
     try:
-        return content.decode("utf-8")
+        # Some editors put a byte order mark before Rego, which OPA reads over too; in JSON there may be none.
+        return content.decode("utf-8-sig" if path.endswith(".rego") else "utf-8")
     except UnicodeDecodeError as error:
-        raise PolicyError("cannot be read as UTF-8", path=path, hint="check it", code="policy.unreadable") from error
+        hint = "save it as UTF-8"
+        raise PolicyError("cannot be read as UTF-8", path=path, hint=hint, code="policy.unreadable") from error
 
 
 # -- bundles -----------------------------------------------------------------------------------------------------------
@@ -304,13 +306,25 @@ def data_of(files: Mapping[str, bytes]) -> Data:
     return own
 
 
+_JSON_PLACE: Final = re.compile(r" at line ([0-9]+) column ([0-9]+)$")
+
+
 def _data_value(text: str, path: str) -> Data:
     try:
         value = loads(text) if path.endswith(".json") else load_yaml(text)
-    except (DecodeError, yaml.YAMLError) as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", -1) + 1
-        hint = "one value, no key twice"
-        raise PolicyError("not strict JSON or YAML", path=path, line=line, hint=hint, code="policy.bad-data") from error
+    except DecodeError as error:
+        at = _JSON_PLACE.search(error.message)
+        line, column = (int(at[1]), int(at[2])) if at is not None else (0, 0)
+        where = f" ({error.path})" if error.path else ""
+        said = error.message.removeprefix("not JSON: ").removesuffix(at[0] if at is not None else "")
+        message = f"not strict JSON: {said}{where}"
+        raise PolicyError(
+            message, path=path, line=line, column=column, hint=error.hint, code="policy.bad-data"
+        ) from error
+    except yaml.YAMLError as error:
+        line, problem = yaml_problem(error)
+        message, hint = f"not YAML: {problem}", "correct it there"
+        raise PolicyError(message, path=path, line=line, hint=hint, code="policy.bad-data") from error
     if not isinstance(value, dict):
         raise PolicyError("data is not an object", path=path, hint="write `key: value`", code="policy.bad-data")
     _check_json(value, path)
