@@ -157,9 +157,8 @@ def load_sources(policies: str | Path | Sequence[str | Path] | None, verificatio
         return policy_files.read(policy_set.shipped())
     named = [policies] if isinstance(policies, str | Path) else list(policies)
     directories = [policy_files.place_of(one) for one in named]
-    if not any(path for directory in directories for path in directory.rglob("*.rego")) and any(
-        path for directory in directories for name in policy_set.DATA_FILES for path in directory.rglob(name)
-    ):
+    files = {path.name for directory in directories for path in policy_files.below(directory)}
+    if not any(name.endswith(".rego") for name in files) and not files.isdisjoint(policy_set.DATA_FILES):
         directories.insert(0, policy_set.shipped())
     return policy_files.read(*directories, verification=verification)
 

@@ -16,7 +16,7 @@ from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import session_key
 from pipeline.aside import OF_THE_PROCESS, Aside, is_given_up, to_its_end
 from pipeline.asking import Answer
-from pipeline.assembly import Config, EngineChoice, Policies, build_engine, build_runner, vetted
+from pipeline.assembly import Config, EngineChoice, Policies, build_engine, build_runner, load_sources, vetted
 from pipeline.context import Context, as_context
 from pipeline.decision import Effect
 from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, where_from
@@ -163,7 +163,11 @@ class Pipeline:
         places = self._policies
         if places is None or isinstance(places, PolicySet):
             raise ConfigError("there is no file to watch", code="config.no-places", hint="give directories or bundles")
-        return Watcher([places] if isinstance(places, str | Path) else list(places), self.reload)
+
+        def is_current() -> bool:
+            return load_sources(places, self._settings.bundle_keys) == self.policies.sources
+
+        return Watcher([places] if isinstance(places, str | Path) else list(places), self.reload, is_current)
 
     def release(self, approval_id: str, context: Context | None = None) -> Outcome:
         """The outcome for the reply of a model that was suspended, now that a person has approved it.

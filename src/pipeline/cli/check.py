@@ -32,6 +32,7 @@ from pipeline.cli.reading import Exit, fail
 from pipeline.cli.test import case_files
 from pipeline.display import counted
 from pipeline.policies.library import PACKAGE
+from pipeline.policies.policy_files import below
 from pipeline.policies.schemas import schema_of
 
 
@@ -54,7 +55,7 @@ def run(
     if not folder.is_dir():
         fail(f"{folder}: no such directory; name one", Exit.USAGE)
     job = Job(
-        places=[folder] if any(folder.rglob("*.rego")) else [policy_set.shipped(), folder],
+        places=[folder] if any(path.suffix == ".rego" for path in below(folder)) else [policy_set.shipped(), folder],
         own=[folder],
         cases=case_files(directory),
         today=datetime.now(UTC).date(),  # noqa: TID251 - the command is where its clock is read
@@ -142,7 +143,8 @@ def _opa(folder: Path) -> list[Finding]:
 
 def _with_library(folder: Path, scratch: Path) -> Path:
     """The policies with what every set can import of the library, which OPA has to be given; a copy if there is any."""
-    if not any(PACKAGE in path.read_text(encoding="utf-8", errors="replace") for path in folder.rglob("*.rego")):
+    modules = (path for path in below(folder) if path.suffix == ".rego")
+    if not any(PACKAGE in path.read_text(encoding="utf-8", errors="replace") for path in modules):
         return folder
     library = Path("cmf") / "lib"
     shutil.copytree(policy_set.shipped() / library, scratch / library)

@@ -155,11 +155,28 @@ def _tree(place: Path) -> Files:
     if not place.is_dir():
         raise PolicyError("no such directory", path=str(place), hint="name a directory", code="policy.no-directory")
     root = place.resolve()
-    return {path.relative_to(root).as_posix(): _content(path, root) for path in _visible(root)}
+    try:
+        paths = list(_visible(root))
+    except OSError as error:
+        where, hint = error.filename or str(place), "check it, and what it links to"
+        raise PolicyError("a directory cannot be read", path=where, hint=hint, code="policy.unreadable") from error
+    return {path.relative_to(root).as_posix(): _content(path, root) for path in paths}
+
+
+def below(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """All paths below a directory, none below anything else; also those behind links to directories.
+
+    A Kubernetes volume is made of such links. One that leads back up is not gone into. Raises OSError for a directory
+    that cannot be read: what is in it would be missed in silence.
+    """
+    real = folder.resolve()
+    for path in folder.iterdir() if folder.is_dir() and real not in above else ():
+        yield path
+        yield from below(path, (*above, real))
 
 
 def _visible(root: Path) -> Iterator[Path]:
-    for path in sorted(root.rglob("*")):
+    for path in sorted(below(root)):
         hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
         if (path.name.endswith(".rego") or path.name in DATA_FILES) and not hidden and path.is_file():
             yield path

@@ -8,7 +8,7 @@ import io
 import json
 import subprocess
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -347,3 +347,34 @@ def test_a_file_that_cannot_be_read_is_refused(write: Write) -> None:
     (directory / "loop").symlink_to(directory)
     assert [module.path for module in policy_files.read(directory).modules] == ["cmf/lib/lib.rego", PLACE]
     assert refusal(directory / "none").code == "policy.no-directory"
+
+
+@pytest.mark.spec("POL-1")
+def test_policies_behind_links_are_loaded_once_and_one_that_leads_back_up_is_not_gone_into(
+    write: Write, tmp_path: Path
+) -> None:
+    """As a Kubernetes volume is made, and as people share a category between sets."""
+    volume = write({f"..2026/{path}": text for path, text in FILES.items()}, "volume")
+    (volume / "..data").symlink_to("..2026")
+    for name in ("cmf", "notes", "more"):
+        (volume / name).symlink_to(f"..data/{name}")
+    (volume / "..2026" / "cmf" / "up").symlink_to("../..")
+
+    loaded = policy_set.load(volume)
+
+    assert loaded.revision == policy_set.load(write(FILES, "plain")).revision
+
+
+@pytest.mark.spec("POL-1")
+def test_a_directory_that_cannot_be_read_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(FILES)
+    real = Path.iterdir
+
+    def refuses(path: Path) -> Iterator[Path]:
+        if path.name == "rules":
+            raise PermissionError(13, "no", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuses)
+
+    assert refusal(folder).code == "policy.unreadable"

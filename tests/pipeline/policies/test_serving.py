@@ -6,7 +6,8 @@ import asyncio
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -211,16 +212,22 @@ def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
     return False
 
 
+@contextmanager
+def _changed(directory: Path) -> Iterator[None]:
+    (directory / PLACE).write_text(rules("two")[PLACE])
+    yield
+
+
 @pytest.mark.slow
 @pytest.mark.spec("POL-50")
 def test_changed_files_are_loaded_again_and_broken_ones_are_not(write: Write) -> None:
     directory = write(rules("one"))
     refused: list[PoliciesRefused] = []
-    with Guard(directory) as guard, guard.watch():
+    # The first change is made before anybody looks for one.
+    with Guard(directory) as guard, _changed(directory), guard.watch():
         guard.events.subscribe(lambda event: refused.append(event) if isinstance(event, PoliciesRefused) else None)
-        first = guard.revision
+        first = policy_set.load(write(rules("one"), "again")).revision
 
-        (directory / PLACE).write_text(rules("two")[PLACE])
         assert eventually(lambda: guard.revision != first)
         second = guard.revision
         (directory / PLACE).write_text("package broken {")
