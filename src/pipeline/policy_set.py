@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, get_args
 from cmf.codec import dumps
 from cmf.enums import Capability, ViewKind
 from cmf.frozen import FrozenDict
-from pipeline.checks import portability
+from pipeline.checks import nameless, portability
 from pipeline.checks.portability import Finding
 from pipeline.decision import Effect, Mode
 from pipeline.engines.survey import Survey, without_prints
@@ -177,7 +177,8 @@ def build(
         names = (entrypoints.DECISION, *map(entrypoints.kind_entrypoint, ViewKind), *asked)
         capabilities = frozenset(need for rule in on for need in rule.capabilities)
         of_session = {kind: _session_reads([rule for rule in on if kind in rule.kinds], survey) for kind in ViewKind}
-    found = portability.findings(survey, sources.modules, sources.data, rules, strict=builtin_errors == "strict")
+    found = nameless.findings(survey, sources.modules, sources.data)
+    found += portability.findings(survey, sources.modules, sources.data, rules, strict=builtin_errors == "strict")
     _refuse_first(found)
     modules = (*_silent(sources.modules), *generated)
     frozen = FrozenDict(sources.data)

@@ -20,7 +20,7 @@ from pipeline import policy_set
 from pipeline.assembly import Config, build_engine
 from pipeline.cases.case import Case, read_cases
 from pipeline.cases.run import CaseRunner
-from pipeline.checks import members, portability, unused
+from pipeline.checks import members, nameless, portability, unused
 from pipeline.checks.portability import Finding
 from pipeline.decision import Mode
 from pipeline.engines.base import Decided
@@ -96,6 +96,7 @@ def check(job: Job) -> Report:
     rules = _rules(modules)
     found += _banned(survey)
     found += portability.findings(survey, sources.modules, sources.data, rules, strict=job.builtin_errors == "strict")
+    found += nameless.findings(survey, sources.modules, sources.data)
     found += members.findings(survey, sources.modules, rules)
     unheard = unused.findings(survey, sources, rules, lambda path: _said(job.places, path))
     # A setting that no file says came with the library, which need not read all of it.

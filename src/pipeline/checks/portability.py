@@ -20,7 +20,6 @@ from pipeline.engines.survey import (
     Definition,
     Path,
     Place,
-    Read,
     Survey,
     SurveyedRule,
     allowed_builtins,
@@ -123,15 +122,13 @@ def findings(
     for rule in rules:
         found += _unseen(survey, rule)
     found += _misnamed(survey, rules)
-    found += _nameless(survey, modules, data)
     if not strict:
         found += _vanishing(survey)
     unique = {(one.code, one.place, one.message): one for one in found}
-    return sorted(unique.values(), key=lambda one: (not one.refuses, one.code not in _FIRST, one.place, one.code))
-
-
-_FIRST: Final = ("policy.no-setting", "policy.unknown-name")
-"""What makes much else look wrong."""
+    # A setting that is missing makes much else look wrong.
+    return sorted(
+        unique.values(), key=lambda one: (not one.refuses, one.code != "policy.no-setting", one.place, one.code)
+    )
 
 
 def needed(survey: Survey, entrypoint: Path) -> frozenset[Capability]:
@@ -277,58 +274,6 @@ def _misnamed(survey: Survey, rules: Sequence[Rule]) -> Iterator[Finding]:
 
 
 _LIKE: Final = 0.6  # so much are `denied`, `warnings` and `redactions` like an effect, and `hosts` and `errors` are not
-
-
-def _nameless(survey: Survey, modules: Sequence[Module], data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Variables that nothing gives a value, which OPA refuses: the engine takes them for rules that are not there.
-
-    And what is asked for by its whole path and is neither rule nor data: a server may be given that later.
-    """
-    lines = {module.path: module.text.splitlines() for module in modules}
-    packages = {module["path"]: tuple(module["package"]) for module in survey.modules}
-    for definition in survey.definitions():
-        package = packages[definition.place.module]
-        # The value of a rule with `else` is read outside of the body that gives its variables their values.
-        bound = {name for body in definition.raw["bodies"] for one in body["statements"] for name in one["binds"]}
-        for read in definition.reads:
-            path = read.path
-            if path[0] != "data" or path[:3] == DEFAULTS or _is_something(survey, data, path):
-                continue
-            name = path[len(package)] if path[: len(package)] == package and len(path) > len(package) else ""
-            if not name or not _is_at(lines[read.place.module], read.place, name):
-                yield _nowhere(survey, data, read)
-            elif name not in bound:
-                known = {rule.path[len(package)] for rule in survey.rules if rule.path[: len(package)] == package}
-                near = difflib.get_close_matches(name, sorted(known), 1)
-                hint = f"did you mean {near[0]}?" if near else f"give it a value: `{name} := …`, or `some {name} in …`"
-                yield _finding("policy.unknown-name", read.place, f"nothing gives {name} a value", hint)
-
-
-def _is_something(survey: Survey, data: Mapping[str, Any], path: Path) -> bool:
-    below = any(rule.path[: len(path)] == path for rule in survey.rules)
-    return below or survey.rule_of(path) is not None or data_at(data, path[1:]) is not None
-
-
-def _is_at(lines: Sequence[str], place: Place, name: str) -> bool:
-    """Whether `name` is what is written at `place`; the engine counts four columns for a tab."""
-    line, at = lines[place.line - 1], 1
-    for number, character in enumerate(line):
-        if at >= place.column:
-            return line.startswith(name, number)
-        at += 4 if character == "\t" else 1
-    return False
-
-
-def _nowhere(survey: Survey, data: Mapping[str, Any], read: Read) -> Finding:
-    path = read.path
-    length = next(size for size in range(2, len(path) + 1) if not _is_something(survey, data, path[:size]))
-    above, name = path[: length - 1], path[length - 1]
-    known = {rule.path[len(above)] for rule in survey.rules if rule.path[: len(above)] == above}
-    here = data_at(data, above[1:])
-    near = difflib.get_close_matches(name, sorted({*known, *(here if isinstance(here, Mapping) else ())}), 1)
-    hint = f"did you mean {near[0]}?" if near else "define it, or take it out"
-    message = f"neither a rule nor data is {'.'.join(path[:length])}"
-    return _finding("policy.unknown-data", read.place, message, hint, refuses=False)
 
 
 def _unknown_fields(survey: Survey, *, refuses: bool) -> Iterator[Finding]:

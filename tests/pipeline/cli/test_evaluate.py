@@ -152,7 +152,7 @@ def test_an_evaluation_that_fails_is_five(run: Run, tmp_path: Path) -> None:
     result = run(HELLO, directory=write_rules(tmp_path / "broken", broken, kinds="text"))
 
     assert result.exit_code == 5
-    assert "evaluated. [engine.error]: cmf/rules/test/broken/broken.rego:" in result.stdout
+    assert "[engine.builtin-error]: arithmetic in data.cmf.rules.test.deny.deny" in result.stdout
 
 
 @pytest.mark.spec("CLI-3")

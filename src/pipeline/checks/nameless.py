@@ -1,0 +1,109 @@
+"""Names that mean nothing: variables without a value, and paths of `data` that nobody gave. Spec: [POL-25]."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pipeline.checks.portability import DEFAULTS, Finding
+from pipeline.engines.survey import Definition, Path, Place, Read, Survey, data_at
+from pipeline.policies.metadata import Module
+
+_TAB: Final = 4  # columns that the engine counts for a tab
+_NO_CODE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`|#[^\n]*', re.DOTALL)
+
+
+def findings(survey: Survey, modules: Sequence[Module], data: Mapping[str, Any]) -> list[Finding]:
+    """Variables that nothing gives a value, which OPA refuses: the engine takes them for rules that are not there.
+
+    And what is asked for by its whole path and is neither rule nor data: a server may be given that later.
+    """
+    texts = {module.path: module.text for module in modules}
+    packages = {module["path"]: tuple(module["package"]) for module in survey.modules}
+    found = {
+        finding
+        for definition in survey.definitions()
+        for read in definition.reads
+        if read.path[0] == "data" and read.path[:3] != DEFAULTS and not _is_something(survey, data, read.path)
+        for finding in _of(survey, definition, read, packages[definition.place.module], texts, data)
+    }
+    return sorted(found, key=lambda one: (not one.refuses, one.place, one.code))
+
+
+def _of(
+    survey: Survey,
+    definition: Definition,
+    read: Read,
+    package: Path,
+    texts: Mapping[str, str],
+    data: Mapping[str, Any],
+) -> Iterator[Finding]:
+    path = read.path
+    name = path[len(package)] if path[: len(package)] == package and len(path) > len(package) else ""
+    text = texts[read.place.module]
+    at = _offset(text, read.place)
+    if not name or not text.startswith(name, at):
+        yield _nowhere(survey, data, read)
+    elif not _may_be_bound(definition, name, text, at):
+        known = {rule.path[len(package)] for rule in survey.rules if rule.path[: len(package)] == package}
+        near = difflib.get_close_matches(name, sorted(known), 1)
+        hint = f"did you mean {near[0]}?" if near else f"give it a value: `{name} := …`, or `some {name} in …`"
+        message = f"nothing gives {name} a value"
+        yield Finding(code="policy.unknown-name", message=message, hint=hint, place=read.place, refuses=True)
+
+
+def _is_something(survey: Survey, data: Mapping[str, Any], path: Path) -> bool:
+    below = any(rule.path[: len(path)] == path for rule in survey.rules)
+    return below or survey.rule_of(path) is not None or data_at(data, path[1:]) is not None
+
+
+def _offset(text: str, place: Place) -> int:
+    lines = text.splitlines(keepends=True)
+    start, column = sum(map(len, lines[: place.line - 1])), 1
+    for number, character in enumerate(lines[place.line - 1]):
+        if column >= place.column:
+            return start + number
+        column += _TAB if character == "\t" else 1
+    return start
+
+
+def _may_be_bound(definition: Definition, name: str, text: str, at: int) -> bool:
+    """Whether something may give the name a value: another place, an index, a comprehension around it, or `walk`."""
+    start = _offset(text, definition.place)
+    ends = [one[1] for body in definition.raw["bodies"] for one in (body["span"], body["value"]) if one is not None]
+    value = definition.raw["value"]
+    end = len(text.encode()[: max([*ends, *([] if value is None else [value[1]])], default=0)].decode())
+    code = _NO_CODE.sub(lambda match: " " * len(match[0]), text[start : max(end, at + len(name))])
+    if len(re.findall(rf"(?<![\w.]){re.escape(name)}(?!\w)", code)) > 1 or "walk" in code:
+        return True
+    before = code[: at - start].rstrip()
+    is_index = before.endswith("[") and re.search(r"[\w)\]]$", before[:-1]) is not None
+    return is_index or _in_comprehension(code, at - start)
+
+
+def _in_comprehension(code: str, at: int) -> bool:
+    open_at: list[int] = []
+    around: list[tuple[int, int]] = []
+    for number, character in enumerate(code):
+        if character in "[{(":
+            open_at.append(number)
+        elif character in "]})" and open_at:
+            around.append((open_at.pop(), number))
+    return any(first < at < last and "|" in code[first:last] for first, last in around)
+
+
+def _nowhere(survey: Survey, data: Mapping[str, Any], read: Read) -> Finding:
+    path = read.path
+    length = next(size for size in range(2, len(path) + 1) if not _is_something(survey, data, path[:size]))
+    above, name = path[: length - 1], path[length - 1]
+    known = {rule.path[len(above)] for rule in survey.rules if rule.path[: len(above)] == above}
+    here = data_at(data, above[1:])
+    near = difflib.get_close_matches(name, sorted({*known, *(here if isinstance(here, Mapping) else ())}), 1)
+    hint = f"did you mean {near[0]}?" if near else "define it, or take it out"
+    message = f"neither a rule nor data is {'.'.join(path[:length])}"
+    return Finding(code="policy.unknown-data", message=message, hint=hint, place=read.place, refuses=False)
+
+
+__all__ = ["findings"]
