@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from cmf import adapters
 from cmf.errors import CmfError
+from cmf.headers import without_sensitive
 from cmf.request import Request
 from pipeline.context import Context
 from pipeline.emission import emit, emit_events
@@ -23,6 +24,7 @@ from pipeline.stage import Traffic
 _FORMAT: Final = "openai_chat"
 _CHAT: Final = frozenset({"completion", "acompletion"})
 _HOOKS: Final = frozenset({"pre_call", "post_call"})
+_HEADERS: Final = "extra_headers"
 _RUNS: Final = _HOOKS | {"pre_mcp_call"}  # calls of MCP tools come to the same hook, which refuses them
 _DROPS_CHANGES: Final = ("run_in_parallel", "scan_raw_request")
 # LiteLLM's own parameters that say nothing to a model: its bookkeeping, time, place and retries. Others add words after
@@ -102,6 +104,9 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             if outcome.request is None:
                 raise self._refused("What was judged is no request.", "pipeline.no-request")
             body = emit(outcome, _FORMAT)
+            if isinstance(data.get(_HEADERS), dict):
+                credentials = data[_HEADERS].keys() - without_sensitive(data[_HEADERS])
+                body[_HEADERS] = body.get(_HEADERS, {}) | {name: data[_HEADERS][name] for name in credentials}
             return {**{name: value for name, value in data.items() if _is_own(name)}, **body}
 
         async def async_post_call_success_hook(
@@ -177,8 +182,10 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
         return name in all_litellm_params or name.startswith("litellm_") or name.endswith("_fallbacks")
 
     def _request(data: Mapping[str, Any]) -> Request:
-        """All of `data` that a provider is asked."""
+        """All of `data` that a provider is asked, but for credentials, which no policy sees [B12]."""
         body = {name: value for name, value in data.items() if not _is_own(name)}
+        if isinstance(body.get(_HEADERS), dict):
+            body[_HEADERS] = without_sensitive(body[_HEADERS])
         return _ADAPTER.from_wire_request(as_json(body))
 
     return CmfGuardrail

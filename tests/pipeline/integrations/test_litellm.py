@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.pipeline.conftest import write_rules
 from tests.pipeline.integrations.policies import BOSS, guard_of
 
 from pipeline import Guard
@@ -144,6 +145,20 @@ async def test_a_kind_of_call_that_is_not_judged_is_refused(rail: Any, kind: str
 async def test_what_would_be_added_after_judgement_is_refused(rail: Any, more: dict[str, Any]) -> None:
     with pytest.raises(GuardrailRaisedException, match=r"request\.unjudged"):
         await rail.async_pre_call_hook(ANN, None, asks("hi", **more), "acompletion")
+
+
+@pytest.mark.spec("INT-30")
+async def test_credentials_among_the_headers_go_out_and_are_shown_to_no_policy(rail: Any, tmp_path: Any) -> None:
+    rule = 'deny contains {"code": "seen", "reason": "x"} if contains(json.marshal(input), "secret-word")'
+    seeing = cmf_litellm.guardrail_class(Guard(write_rules(tmp_path, {"seen": rule})))()
+    credential = {"Authorization": "secret-word", "X-Trace": "t"}
+
+    data = await seeing.async_pre_call_hook(ANN, None, asks("hi", extra_headers=credential), "acompletion")
+    with pytest.raises(GuardrailRaisedException):
+        await seeing.async_pre_call_hook(ANN, None, asks("hi", extra_headers={"X-A": "secret-word"}), "acompletion")
+
+    assert data["extra_headers"] == credential
+    assert await seeing.async_post_call_success_hook(data, ANN, calling("query", "{}"))
 
 
 @pytest.mark.spec("INT-32")
