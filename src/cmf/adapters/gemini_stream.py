@@ -228,12 +228,15 @@ def is_joined(last: Any, part: Any) -> bool:
 
 
 def _put(holder: dict[str, Any], key: str, value: Any, superseded: list[Any]) -> None:
-    """Set `key`; objects are united. Text that is thereby lost is kept in `superseded`."""
+    """Set `key`; objects are united. Text that is thereby lost is kept in `superseded`.
+
+    Null takes nothing back: a client's dump says so of all that a chunk does not have.
+    """
     if key not in holder:
         holder[key] = value
         return
     old = holder[key]
-    if old == value:
+    if value is None or old == value:
         return
     holder[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
     if not set(_strings(old)) <= set(_strings(holder[key])):

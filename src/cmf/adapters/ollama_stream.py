@@ -66,8 +66,13 @@ def _add(message: dict[str, Any], piece: dict[str, Any], superseded: list[Any]) 
 
 
 def _put(holder: dict[str, Any], key: str, value: Any, superseded: list[Any]) -> None:
-    """Set `key`. What it held, if it is more than a number or a moment, is kept in `superseded`."""
+    """Set `key`. What it held, if it is more than a number or a moment, is kept in `superseded`.
+
+    Null takes nothing back: a client's dump says so of all that a line does not have.
+    """
     old = holder.get(key)
+    if value is None and old is not None and key != "done":
+        return
     holder[key] = value
     if old != value and isinstance(old, str | list | dict) and old and not (key == "created_at" and _is_moment(old)):
         superseded.append({key: old})

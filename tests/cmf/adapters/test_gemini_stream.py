@@ -90,6 +90,13 @@ class TestStreams:
         assert ("cmf_superseded" in body) is (of_chunks[0] == "odd")
 
     @pytest.mark.spec("GEM-24")
+    def test_null_takes_nothing_back(self) -> None:
+        whole = answered({"text": "a"})
+        whole["candidates"][0]["groundingMetadata"] = {"webSearchQueries": ["q"]}
+        dumped = {"candidates": [dict.fromkeys(("content", "finishReason", "groundingMetadata"))]}
+        assert GEMINI.fold_events(chunks(whole, dumped)) == whole
+
+    @pytest.mark.spec("GEM-24")
     @pytest.mark.parametrize("odd", [{"candidates": "lost1"}, {"candidates": [{"content": ["lost1"]}]}])
     def test_another_shape_among_the_chunks_is_shown(self, odd: dict[str, Any]) -> None:
         for events in (chunks(odd, answered({"text": "a"})), chunks(answered({"text": "a"}), odd)):

@@ -40,6 +40,15 @@ class TestStreams:
         assert message.status is MessageStatus.COMPLETE
 
     @pytest.mark.spec("OLL-14")
+    def test_null_takes_nothing_back(self) -> None:
+        calls = [{"function": {"name": "f", "arguments": {}}}]
+        said = {"role": "assistant", "content": "", "thinking": "hm", "tool_calls": calls}
+        lines: list[Any] = [{"data": {"message": said, "logprobs": [{"token": "hm"}], "done": False}}]
+        lines.append({"data": answered(thinking=None, tool_calls=None) | {"logprobs": None}})
+        body = OLLAMA.fold_events(lines)
+        assert body == answered(thinking="hm", tool_calls=calls) | {"logprobs": [{"token": "hm"}]}
+
+    @pytest.mark.spec("OLL-14")
     def test_the_probabilities_of_all_lines_are_in_the_answer(self) -> None:
         tokens = [[{"token": text, "logprob": -0.5}] for text in ("a", "b")]
         lines: list[Any] = [
