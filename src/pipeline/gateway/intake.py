@@ -21,6 +21,7 @@ Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 _T = TypeVar("_T")
 
+LASTS: Final = "cmf.lasts"  # in the scope of a request: its answer has no end that could be waited for
 SESSION_HEADER: Final = "x-cmf-session-id"
 _REPEATABLE: Final = frozenset({"anthropic-beta", "accept", "accept-encoding", "accept-language", "via", "forwarded"})
 _REPEATABLE_PREFIX: Final = "x-forwarded-"
@@ -180,6 +181,7 @@ def _shown(name: str) -> str:
 
 
 __all__ = [
+    "LASTS",
     "SESSION_HEADER",
     "ClientGone",
     "Receive",

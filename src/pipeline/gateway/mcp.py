@@ -24,7 +24,7 @@ from pipeline.gateway import intake
 from pipeline.gateway.access import KEY_HEADERS
 from pipeline.gateway.config_file import secret_of
 from pipeline.gateway.identity import Identities
-from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
+from pipeline.gateway.intake import LASTS, ClientGone, Receive, Scope, Send
 from pipeline.gateway.mcp_answers import McpReply
 from pipeline.gateway.mcp_sessions import McpSession, McpSessions
 from pipeline.gateway.mcp_settings import PATH, McpServer
@@ -100,6 +100,7 @@ def endpoints_of(
 class _Asked:
     """One HTTP request, and who sent it."""
 
+    scope: Scope
     endpoint: Endpoint
     sessions: McpSessions
     headers: Mapping[str, str]
@@ -156,8 +157,7 @@ class McpGateway:
         request_id = f"req_{ULID()}"
         reply = McpReply(send, {"x-request-id": request_id}, stalled_seconds=self._limits.stalled_seconds)
         name, code, status = path.removeprefix(PATH), None, 0
-        lasts = scope["method"] == "GET"
-        self._metrics.in_flight += not lasts
+        self._metrics.in_flight += 1
         try:
             await self._answer(scope, name, receive, reply)
             status = reply.status
@@ -168,7 +168,7 @@ class McpGateway:
         except ClientGone:
             status = CLIENT_GONE
         finally:
-            self._metrics.in_flight -= not lasts
+            self._metrics.in_flight -= not scope.get(LASTS)
             seconds = time.perf_counter() - begin
             route = name if name in self._endpoints else "-"
             self._metrics.count(route, DIALECT, status, code, seconds)
@@ -196,6 +196,7 @@ class McpGateway:
         if "last-event-id" in headers:
             raise Refusal(400, "mcp.no-resume", "Streams are not resumed: ask again.")
         asked = _Asked(
+            scope=scope,
             endpoint=endpoint,
             sessions=self._sessions[name],
             headers=headers,
@@ -216,6 +217,11 @@ class McpGateway:
         else:
             raise Refusal(405, "http.method", "MCP takes POST, GET and DELETE.", headers={"allow": "POST, GET, DELETE"})
 
+    def _lasts(self, asked: _Asked) -> None:
+        """Who only listens is nobody whose answer is in work: it does not count, and holds nobody up."""
+        asked.scope[LASTS] = True
+        self._metrics.in_flight -= 1
+
     # -- POST ----------------------------------------------------------------------------------------------------------
 
     async def _post(self, asked: _Asked) -> None:
@@ -230,6 +236,8 @@ class McpGateway:
         begins = isinstance(heard, Frame) and heard.method == "initialize"
         step = await session.link.hear(Side.CLIENT, heard)
         calls = [one for one in step.onward if "id" in one and "method" in one]
+        if any(one["method"] == _LASTING for one in calls):
+            self._lasts(asked)
         if not calls and not step.back:
             await self._told(asked, session, step)
         elif not calls and len(step.back) == 1 and not step.onward:
@@ -314,6 +322,7 @@ class McpGateway:
         if session.listens:
             raise Refusal(409, "mcp.listening", "Somebody listens to this session already.")
         session.listens = True
+        self._lasts(asked)
         try:
             async with aclosing(session.server.listen()) as values:
                 await anext(values)

@@ -21,6 +21,7 @@ from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pipeline.errors import ConfigError
+from pipeline.gateway.intake import LASTS
 from pipeline.gateway.settings import Limits
 
 BACKLOG: Final = 1024
@@ -87,9 +88,9 @@ class BoundedProtocol(H11Protocol):
             self._await_head()
 
     def shutdown(self) -> None:
-        """End with the server: what is in work may end, but a stream that a GET asked for has no end to wait for."""
+        """End with the server: what is in work may end, unless it has no end."""
         super().shutdown()
-        if self._in_request() and self.cycle.response_started and self.cycle.scope["method"] == "GET":
+        if self._in_request() and self.cycle.scope.get(LASTS):
             self.transport.close()
 
     def pause_writing(self) -> None:

@@ -360,19 +360,28 @@ def test_a_client_that_goes_away_lets_the_server_go(tmp_path: Path) -> None:
     assert time.monotonic() - begin < 5
 
 
-@pytest.mark.spec("GW-153")
-def test_who_listens_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    server = polite(lambda said: sse_reply(60.0) if said.method == "GET" else None)
+@pytest.mark.spec("GW-153", "MCPX-64")
+def test_who_listens_holds_up_neither_others_nor_the_end(tmp_path: Path) -> None:
+    def lasts(said: Said) -> bool:
+        return said.method == "GET" or bool(said.body and said.body.get("method") == "subscriptions/listen")
+
+    server = polite(lambda said: sse_reply(60.0) if lasts(said) else None)
     with server.running() as url:
-        with behind(tmp_path, url) as gateway:
+        with behind(tmp_path, url, limits={"concurrent": 1}) as gateway:
             session = begun(gateway)
             parts = urlsplit(gateway)
             listener = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
             listener.request("GET", "/mcp/all", headers={"accept": "text/event-stream", "mcp-session-id": session})
             assert listener.getresponse().status == 200
+            subscriber = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+            own = {"accept": BOTH, "content-type": "application/json", "mcp-protocol-version": "2026-07-28"}
+            subscriber.request("POST", "/mcp/all", body=json.dumps(modern("subscriptions/listen")), headers=own)
+            until(lambda: sum(map(lasts, server.heard)) == 2)
+            assert send(gateway, PING, mcp_session_id=session)[0] == 200
             begin = time.monotonic()
         seconds = time.monotonic() - begin
         listener.close()
+        subscriber.close()
 
     assert seconds < 5
 
