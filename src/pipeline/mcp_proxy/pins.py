@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -105,7 +105,8 @@ def _lock(handle: int) -> None:
         import fcntl
     except ImportError:  # pragma: no cover - not on every platform
         return
-    fcntl.flock(handle, fcntl.LOCK_EX)
+    with suppress(OSError):  # some file systems lock no directory: there, of two that write at once, one wins
+        fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def digest_of(tool: Any) -> str:

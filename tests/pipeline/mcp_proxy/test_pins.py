@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,15 @@ def test_pins_outlive_the_process_in_their_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("MCPX-22")
-def test_servers_that_share_a_file_keep_each_other_s_pins(tmp_path: Path) -> None:
+@pytest.mark.parametrize("locks", [True, False])
+def test_servers_that_share_a_file_keep_each_other_s_pins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: bool
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError
+
+    if not locks:
+        monkeypatch.setattr(fcntl, "flock", refused)
     file = tmp_path / "pins.json"
     mail, post = Pins(file), Pins(file)
     mail.changed("mail", [SEND])
