@@ -93,8 +93,10 @@ def as_stage(
     """Make a function a stage: `@as_stage("mask-names", mode="transform")`.
 
     Raises:
-        ConfigError: a capability, a mode or an `on_error` that there is not.
+        ConfigError: no name, or a capability, a mode or an `on_error` that there is not.
     """
+    if not isinstance(name, str):  # the function itself: `@as_stage` without parentheses
+        raise ConfigError("a stage made so has a name", code="config.stage", hint='write @as_stage("name")')
     try:
         granted, runs, failing = frozenset(map(Capability, capabilities)), StageMode(mode), OnError(on_error)
     except ValueError as error:

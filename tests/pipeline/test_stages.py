@@ -509,8 +509,9 @@ def test_a_stage_is_any_callable_and_can_still_be_called_where_it_has_rights(pip
         lambda: as_stage("s", mode="sideways"),
         lambda: as_stage("s", capabilities=["read_minds"]),
         lambda: as_stage("s", on_error="shrug"),
+        lambda: as_stage(_raise),  # type: ignore[arg-type]
     ],
-    ids=["no callable", "mode", "capability", "on_error"],
+    ids=["no callable", "mode", "capability", "on_error", "no name"],
 )
 def test_what_is_no_stage_is_said_before_anything_runs(made: Callable[[], object]) -> None:
     with pytest.raises(ConfigError):
