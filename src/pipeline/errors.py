@@ -52,7 +52,8 @@ class PipelineError(Exception):
     def __str__(self) -> str:
         where = f" at {self.path}" if self.path else ""
         hint = f"; {self.hint}" if self.hint else ""
-        return f"{self.message}{where}{hint} [{self.code}]"
+        said = self.message.removesuffix(".")  # a rule's reason is a sentence
+        return f"{said}{where}{hint} [{self.code}]"
 
 
 class PolicyError(PipelineError, ValueError):

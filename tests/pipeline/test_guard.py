@@ -90,7 +90,7 @@ def test_an_error_says_reason_path_and_decision_but_no_content(guarded: Rules) -
 
     error = caught.value
     assert (error.user_message, error.code, error.path) == ("You may not.", "test.no", "messages[0].content[0]")
-    assert error.decision.id in str(error)
+    assert f"You may not at messages[0].content[0]; decision {error.decision.id}" in str(error)
     assert "canary" not in str(error) + repr(error) + json.dumps(error.decision.to_json())
 
 
