@@ -48,6 +48,7 @@ HEADERS: Final = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
+_BRIEF: Final = 160  # characters of a name on a line of a list
 _STATIC: Final = {
     "style.css": "text/css; charset=utf-8",
     "htmx.min.js": "text/javascript; charset=utf-8",
@@ -143,7 +144,7 @@ class _Web:
             "HEIGHT": HEIGHT,
         }
         self._templates.globals["dispositions"] = [one.value for one in Disposition]
-        self._templates.filters |= {"seen": _seen, "lines": _lines, "code": _code}
+        self._templates.filters |= {"seen": _seen, "brief": _brief, "lines": _lines, "code": _code}
 
     def link(self, path: str, **params: Any) -> str:
         """An address on this site; parameters that are None are left out."""
@@ -374,6 +375,12 @@ def _begun(said: str) -> str:
 def _seen(text: object) -> str:
     """A text as it may be shown on a line: what is invisible, or turns the line around, is spelled out."""
     return visible(str(text))
+
+
+def _brief(text: object) -> str:
+    """As `_seen`, cut where it is longer than a line of a list should be; what it leads to has all of it."""
+    said = str(text) or "(empty)"
+    return _seen(said) if len(said) <= _BRIEF else f"{_seen(said[:_BRIEF])}… ({len(said):,} characters)"
 
 
 def _lines(text: str) -> str:

@@ -96,6 +96,7 @@ def test_a_name_is_found_by_itself_and_nothing_else_is_whatever_is_in_it(tmp_pat
             assert {link: (one.status_code, one.json()["decisions"]) for link, one in found.items()} == dict.fromkeys(
                 found, (200, 1)
             )
+        assert "(empty)" in pages.get("/sessions").text
         assert search.count(parse("subject:a*,b", NOW)) == 5
         assert pages.json("/decisions", q="subject:a*,b")["decisions"] == 5
 

@@ -20,6 +20,7 @@ from pipeline.store.database import Store
 
 pytestmark = [pytest.mark.chromium, pytest.mark.native, pytest.mark.slow, pytest.mark.no_cover]
 
+LONG = "L" * 10_000
 PAGES = ("/sessions", "/sessions?q=needs:review", "/decisions", "/approvals", "/signoffs", "/policies", "/integrity")
 MORE = ("/charts", "/sign?q=verdict:deny", "/nowhere", "/sessions?q=nonsense")
 
@@ -234,7 +235,7 @@ def test_hostile_content_runs_on_no_page(browser: Browser, tmp_path: Path) -> No
     file = tmp_path / "s.sqlite3"
     bad = record("deny", subject=HOSTILE, session=HOSTILE, rule=HOSTILE, tool=HOSTILE, skipped=[HOSTILE])
     with Store.at(file) as store:
-        keep(store, bad)
+        keep(store, bad, record("deny", subject=LONG, session=LONG, tool=LONG, rule=LONG))
     with running("review", str(file), "--as", HOSTILE, "--role", "signer") as printed, context(browser) as opened:
         watching = Watch(printed)
         page = watching.on(opened.new_page())
@@ -248,6 +249,7 @@ def test_hostile_content_runs_on_no_page(browser: Browser, tmp_path: Path) -> No
             page.goto(at(printed, path))
             expect(page.locator("h1")).to_be_visible()
             assert page.locator("img, main script").count() == 0, path
+            assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), path
         assert watching.wrong == []
 
 
