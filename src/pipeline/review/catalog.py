@@ -137,6 +137,11 @@ class Catalog:
         with self._lock:
             return self._having(name, Value(value))
 
+    def having_some(self, name: str) -> int:
+        """The records that have any value of `name`, as a set."""
+        with self._lock:
+            return self._having(name, Value("", begins=True))
+
     def between(self, since: int | None, until: int | None) -> int:
         """The records from `since` on and before `until`, in microseconds since the epoch, as a set."""
         with self._lock:

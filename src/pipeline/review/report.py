@@ -53,7 +53,7 @@ def _week(site: Site, at: int, within: int) -> Json:
         "edited": _any(having("effect", effect) for effect in EDITS),
         "not_judged": having("covered", "no"),
         "went_on_in_outage": outage & went_on,
-        "overridden": having("override", "*"),
+        "overridden": site.catalog.having_some("override"),
         "open": having("needs", "review"),
     }
     return {
