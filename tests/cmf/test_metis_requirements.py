@@ -341,12 +341,12 @@ def test_metis_11_1_7_a_known_conversation_costs_what_the_table_says() -> None:
     assert costs == {
         # 120k in at 3, 48k out at 15, 1M cached at 0.30
         "anthropic_messages": Decimal("1.38"),
-        # 120k in at 2.50 (the wire says 1,120k, cached ones included), 48k out at 10, 1M cached at the input rate
-        "openai_chat": Decimal("3.28"),
-        "openai_responses": Decimal("3.28"),
+        # 120k in at 1.25 (the wire says 1,120k, cached ones included), 48k out at 10, 1M cached at 0.125
+        "openai_chat": Decimal("0.755"),
+        "openai_responses": Decimal("0.755"),
         "ollama": Decimal(0),
     }
-    assert sum(costs.values()).quantize(Decimal("0.01")) == Decimal("7.94")
+    assert sum(costs.values()).quantize(Decimal("0.01")) == Decimal("2.89")
 
 
 def test_metis_11_1_7_the_cost_is_kept_exactly_with_the_message() -> None:
@@ -365,4 +365,4 @@ def test_metis_11_1_7_the_cost_is_kept_exactly_with_the_message() -> None:
     assert again.extensions is not None
     assert again.extensions.completion is not None
     assert again.extensions.completion.cost_usd == Decimal("0.00138")
-    assert again.extensions.completion.pricing_version == "2026-05-08"
+    assert again.extensions.completion.pricing_version == "2026-11-22"

@@ -28,6 +28,31 @@ def test_cost_is_exact() -> None:
     assert str(parse_table(TABLE).cost("a:bare", TokenUsage(input_tokens=3))) == "3E-7"
 
 
+@pytest.mark.spec("PRICE-3")
+@pytest.mark.parametrize(
+    ("model", "of_each"),
+    [
+        ("anthropic:claude-sonnet-4-6", "22.05"),
+        ("anthropic:claude-opus-4-7", "36.75"),
+        ("anthropic:claude-haiku-4-5", "7.35"),
+        ("openai:gpt-5", "12.625"),
+        ("openai:gpt-5-mini", "2.525"),
+        ("ollama:llama-3.3-70b", "0"),
+        ("openrouter:deepseek/deepseek-v3", None),  # no one price: that of whichever host it is routed to
+    ],
+)
+def test_the_models_that_the_format_names_have_a_price_where_there_is_one(model: str, of_each: str | None) -> None:
+    million = 1_000_000
+    usage = TokenUsage(
+        input_tokens=million, output_tokens=million, cached_input_tokens=million, cache_creation_input_tokens=million
+    )
+    if of_each is None:
+        with pytest.raises(UnknownPriceError):
+            shipped_table().cost(model, usage)
+    else:
+        assert shipped_table().cost(model, usage) == Decimal(of_each)
+
+
 @pytest.mark.spec("PRICE-2")
 def test_a_missing_cached_rate_is_the_input_rate() -> None:
     assert parse_table(TABLE).cost("a:bare", USAGE) == (Decimal("0.1") * 1101 + Decimal("0.2") * 10) / 1_000_000
