@@ -71,7 +71,7 @@ class EmbeddedEngine:
                 keeps_prints=keeps_prints,
             )
         except _native.RefusedError as error:
-            raise policy_error(error) from None
+            raise policy_error(error, modules) from None
 
     @property
     def revision(self) -> str:

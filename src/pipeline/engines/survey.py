@@ -5,6 +5,7 @@ Spec: docs/spec/policies.md [POL-25], docs/spec/engines.md [ENG-15].
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -36,12 +37,6 @@ HINTS: Final = {
 """What to do about a refusal, by its code."""
 
 
-def policy_error(error: _native.RefusedError) -> PolicyError:
-    """The refusal of a set, as the engine says it, with what to do about it."""
-    code, message, path, line, column = error.args
-    return PolicyError(message, path=path, line=line, column=column, hint=HINTS.get(code, "correct it"), code=code)
-
-
 def without_prints(modules: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """(path, text) of each module with `true` and spaces in place of `print(…)`: all else stays where it is [ENG-19].
 
@@ -53,7 +48,53 @@ def without_prints(modules: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     try:
         return _native.without_prints(list(modules))
     except _native.RefusedError as error:
-        raise policy_error(error) from None
+        raise policy_error(error, modules) from None
+
+
+_OF_MESSAGES: Final = {
+    "`if` keyword is required": "write `if` before the body: this is Rego v1",
+    "exceeds maximum column width": "break the line",
+    "this import shadows": "import it once",
+    "import shadows": "import it once",
+    "expecting `}`": "close the brackets that are open above",
+}
+_OF_SIGNS: Final = {
+    "'": "write texts in double quotes or backticks",
+    "&": "write each condition on a line of its own",
+    "|": "write a rule of its own for each alternative",
+    '$"': "use sprintf: templates are not read here",
+    "$`": "use sprintf: templates are not read here",
+}
+
+
+def policy_error(error: _native.RefusedError, modules: Sequence[tuple[str, str]]) -> PolicyError:
+    """The refusal of a set, as the engine says it, with what to do about it."""
+    code, message, path, line, column = error.args
+    hint = _hint_for(message, _from(dict(modules).get(path, ""), line, column)) or HINTS.get(code, "correct it")
+    message = re.sub(r"( previous import of `\w+`)? defined (?:at|earlier):$", r"\1", message)  # the place is not said
+    return PolicyError(message, path=path, line=line, column=column, hint=hint, code=code)
+
+
+def _hint_for(message: str, rest: str) -> str:
+    """What to do, by what the engine says and what stands there; empty if neither tells."""
+    found = [hint for words, hint in _OF_MESSAGES.items() if words in message]
+    if not found and message.startswith(("expecting", "invalid character")):
+        found += [hint for sign, hint in _OF_SIGNS.items() if rest.startswith(sign)]
+        if rest[:1] and not rest[0].isascii():
+            found.append("write it in ASCII: other letters, quotes and blanks stand in texts alone")
+    if not found and message.startswith("no function ") and re.match(r"[\w.]+[ \t]*(?:#.*)?\n\s*\(", rest):
+        found.append("a `(` on the next line makes a call of this: begin that line otherwise")
+    return found[0] if found else ""
+
+
+def _from(text: str, line: int, column: int) -> str:
+    """What stands at a place, and all behind it; the engine counts four columns for a tab."""
+    lines, at = text.splitlines(keepends=True)[max(line - 1, 0) :], 1
+    for number, character in enumerate(lines[0] if lines else ""):
+        if at >= column:
+            return lines[0][number:] + "".join(lines[1:])
+        at += 4 if character == "\t" else 1
+    return ""
 
 
 class Place(NamedTuple):
@@ -135,7 +176,7 @@ class Survey:
         try:
             document: dict[str, Any] = loads(_native.survey(list(modules)))
         except _native.RefusedError as error:
-            raise policy_error(error) from None
+            raise policy_error(error, modules) from None
         self.modules: Sequence[Mapping[str, Any]] = document["modules"]
         self.rules = tuple(_rule(entry) for entry in document["rules"])
         self._index = {rule.path: number for number, rule in enumerate(self.rules)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.survey import Survey
 from pipeline.errors import PolicyError
 
@@ -103,3 +104,31 @@ def test_constants_are_put_together_as_far_as_they_go() -> None:
     assert known("input", "a") is None
     assert survey.rule_of(("data", "t", "a", "b")) is survey.rule(("data", "t", "a"))
     assert survey.rule_of(("data", "u")) is None
+
+
+@pytest.mark.spec("ENG-3")
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("r if { input.a == 'x' }", "double quotes"),
+        ("r if {\n\tinput.a && input.b\n}", "line of its own"),
+        ("r if input.a || input.b", "rule of its own"),
+        ('r := $"no {input.a}"', "sprintf"),
+        ("r if input.a == “x”", "ASCII"),
+        ("größe := 3", "ASCII"),
+        ("r { input.a }", "Rego v1"),
+        ("r if { input.a", "brackets"),
+        (f'r if input.a in ["{"x" * 1100}"]', "break the line"),
+        ("import rego.v1\nimport future.keywords.in\nr := 1", "once"),
+        ("import data.x\nimport data.x\nr := x", "once"),
+        ("r if {\n\tok\n\t(1 + 2) == 3\n}\n\nok if input.a", "next line"),
+        ("r if nothing(1)", "spelling"),
+        ("r := = 1", "reference"),
+    ],
+)
+def test_what_is_no_rego_is_refused_with_what_to_do(text: str, hint: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        EmbeddedEngine([("a.rego", f"package a\n\n{text}\n")], {}, ["data.a.r"])
+
+    assert hint in caught.value.hint
+    assert not caught.value.message.endswith(":")

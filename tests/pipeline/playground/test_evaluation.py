@@ -27,7 +27,7 @@ def evaluator() -> Evaluator:
         (RULE.replace("} if {", "} if if {"), 9),
         (RULE.replace("input.role ==", "input.role =="[:-1] + "= ="), 11),
         (RULE.replace("contains(input", "http.send(input"), 10),
-        (RULE.replace("severity: high", "severity: huge"), 2),
+        (RULE.replace("severity: high", "severity: huge"), 5),
     ],
 )
 def test_a_policy_that_does_not_compile_is_told_with_its_place(evaluator: Evaluator, rule: str, line: int) -> None:
