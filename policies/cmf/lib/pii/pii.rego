@@ -22,10 +22,15 @@ in_content contains {"type": type, "value": value} if {
 }
 
 # The least that each of them has: one pass over a text, which most texts do not go beyond.
-_worth_a_look := `(?:[0-9][ -]?){13}[0-9]|[0-9]{3}-[0-9]{2}-[0-9]{4}|[A-Z]{2}[0-9]{2}(?: ?[0-9A-Z]{4}){2}`
+_worth_a_look := concat("|", [
+	`(?:[0-9][ .-]?){13}[0-9]`,
+	`[0-9]{3}-[0-9]{2}-[0-9]{4}`,
+	`(?i:ssn|social security)`,
+	`[A-Z]{2}[0-9]{2}(?: ?[0-9A-Z]{4}){2}`,
+])
 
 # A number inside a longer number, an identifier or a decimal is none of these: the last group is what follows.
-_before := `(?:^|[^0-9A-Za-z_.+/=-])`
+_before := `(?:^|[^0-9A-Za-z_.+/=-]|(?i:card|pan|ccn?)[a-z_]{0,12}=)`
 
 _after := `([0-9A-Za-z_]|[.,-][0-9])?`
 
@@ -39,7 +44,7 @@ _digits(text) := regex.find_n(`[0-9]`, text, -1)
 
 # Visa, Mastercard, Discover, JCB and UnionPay have 16 digits, American Express 15, Diners Club 14.
 _card_shapes := {
-	`(?:4[0-9]{3}|5[1-5][0-9]{2}|2[2-7][0-9]{2}|35[2-8][0-9])(?:[ -]?[0-9]{4}){3}`,
+	`(?:4[0-9]{3}|5[1-5][0-9]{2}|2[2-7][0-9]{2}|35[2-8][0-9])(?:[ .-]?[0-9]{4}){3}`,
 	`6(?:011|2[0-9]{2}|4[4-9][0-9]|5[0-9]{2})(?:[ -]?[0-9]{4}){3}`,
 	`3[47][0-9]{2}[ -]?[0-9]{6}[ -]?[0-9]{5}`,
 	`3(?:0[0-5]|[68][0-9])[0-9][ -]?[0-9]{6}[ -]?[0-9]{4}`,
@@ -61,13 +66,23 @@ _luhn(digits) if {
 	(sum(odd) + sum(even)) % 10 == 0
 }
 
-_ssns(text) := {value |
+_ssns(text) := _hyphenated(text) | _named(text)
+
+_hyphenated(text) := {value |
 	some value in _candidates(`[0-9]{3}-[0-9]{2}-[0-9]{4}`, text)
 	[area, group, serial] := split(value, "-")
 	not area in {"000", "666"}
 	not startswith(area, "9")
 	group != "00"
 	serial != "0000"
+}
+
+# By its name it is known without its hyphens.
+_named_ssn := `(?i:ssn|social security)[^0-9\n]{0,24}([0-9]{3}[ .]?[0-9]{2}[ .]?[0-9]{4})(?:[^0-9]|$)`
+
+_named(text) := {groups[1] |
+	some groups in regex.find_all_string_submatch_n(_named_ssn, text, -1)
+	not regex.match(`^(?:000|666|9)|^[0-9]{3}[ .-]?00|0000$`, groups[1])
 }
 
 _ibans(text) := {value |

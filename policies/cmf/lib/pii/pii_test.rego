@@ -101,3 +101,16 @@ test_plain_text_has_none if {
 	text := "Call 555-0134 at 10:30 on 2024-05-06, order 12345, total 99.95"
 	count(pii.in_content) == 0 with input as {"content": text}
 }
+
+test_cards_and_numbers_in_other_groups_are_found if {
+	_found("4111.1111.1111.1111", "payment_card") == {"4111.1111.1111.1111"}
+	_found("a=1&card_number=4111111111111111&b=2", "payment_card") == {"4111111111111111"}
+	_found("SSN: 536 90 4399", "us_ssn") == {"536 90 4399"}
+	_found("Social Security number 536904399.", "us_ssn") == {"536904399"}
+}
+
+test_other_numbers_behind_such_names_are_none if {
+	every text in ["order=4111111111111111", "SSN 900904399", "ssn 5369043990", "536 90 4399", "SSN of 5 people"] {
+		_found(text, "payment_card") | _found(text, "us_ssn") == set()
+	}
+}

@@ -30,8 +30,10 @@ in_surroundings contains found if {
 # description: |
 #   The kinds of credentials of a published shape in any text, say one that was decoded: no cheap look comes first.
 kinds_in(text) := {found.kind |
-	some found in _shaped(object.union(_settings.patterns, _settings.extra_patterns), text)
+	some found in _shaped(_every_shape, text)
 }
+
+_every_shape := object.union_n([_settings.patterns, _settings.more_patterns, _settings.extra_patterns])
 
 _settings := data.cmf.defaults.data.secrets
 
@@ -40,13 +42,21 @@ _worth_a_look if _suspicious
 # What the operator adds is in no hint.
 _worth_a_look if count(_settings.extra_patterns) > 0
 
-_found(text) := _shaped(_shapes, text) | _assigned(text)
+_found(text) := (_shaped(_shapes, text) | _shaped(_more_shapes, text)) | _assigned(text)
 
 _suspicious if regex.match(_settings.hint, scan.everything)
 
 _shapes := object.union(_settings.patterns, _settings.extra_patterns) if {
 	_suspicious
 } else := _settings.extra_patterns
+
+# Those of rarer issuers have a look of their own: words like "key" send many texts this far.
+default _more_shapes := {}
+
+_more_shapes := _settings.more_patterns if {
+	_suspicious
+	regex.match(_settings.more_hint, scan.everything)
+}
 
 # What may stand before a token: the start, a character that is in no word, or an escape of a JSON text.
 _before := `(?:^|[^0-9A-Za-z_]|\\[bfnrt]|\\u[0-9a-f]{4})`

@@ -24,6 +24,18 @@ in_content contains {"host": host(groups[1]), "whole": false} if {
 }
 
 # METADATA
+# title: Hosts without a scheme
+# description: |
+#   What stands at the place of a host in arguments that are for a URL, and in values that begin with two slashes:
+#   clients add the scheme. It may as well be a file, so it is for looking for hosts that are known.
+# scope: document
+bare_hosts contains host(groups[1]) if {
+	input.kind == "tool_call"
+	regex.match(_bare_look, scan.content)
+	some groups in regex.find_all_string_submatch_n(_bare, scan.content, -1)
+}
+
+# METADATA
 # title: Trust in the wrong half
 # description: |
 #   True if a URL shows one host before an `@` or a backslash and means another behind it.
@@ -52,7 +64,18 @@ _host_before_user := concat("", [
 
 _anywhere := concat("", [_scheme, _authority])
 
-_whole := concat("", [`"`, _scheme, _authority, `(?:[/?#\\][^\x00-\x20"]*)?"`])
+_whole := concat("", [`"(?i:[a-z-]{2,12}:)?`, _scheme, _authority, `(?:[/?#\\][^\x00-\x20"]*)?"`])
+
+# Most such arguments hold a URL with its scheme.
+_bare_look := concat("|", [
+	`(?i:ur[il]|href|link|endpoint|webhook|callback)":"(?:[^":]*(?::[0-9]|["/])|\x5b)`,
+	`":"(?://|(?i:https?):[^/\\])`,
+])
+
+_bare := concat("", [
+	`(?i:"[a-z0-9_-]*(?:ur[il]|href|link|endpoint|webhook|callback)":"(?:https?:)?(?://)?|":"(?://|https?:))`,
+	`([0-9A-Za-z_%.\x5b\]-]*(?::[0-9A-Fa-f.:]*\])?(?::[0-9]{1,5})?)(?:[/?#\\][^\x00-\x20"]*)?"`,
+])
 
 # METADATA
 # title: Host of an authority
@@ -99,10 +122,14 @@ host_matches(name, patterns) if {
 # description: |
 #   True of an IPv4 address in any form but four plain decimal numbers: in one number, in hex, in octal, with parts
 #   left out or zeros added. Readers do not agree on what such a host is, and nobody has to write one.
+# scope: document
 is_disguised(name) if {
 	regex.match(`^(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}$`, name)
 	not regex.match(_four_numbers, name)
 }
+
+# What escapes in a host spell and no host has: one reader stops there, another reads on.
+is_disguised(name) if regex.match(`[\x00-\x1f/?#@\\]|%[89a-f][0-9a-f]`, name)
 
 _four_numbers := `^(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})$`
 

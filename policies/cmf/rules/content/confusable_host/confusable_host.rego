@@ -1,9 +1,9 @@
 # METADATA
 # title: Hosts are what they look like
 # description: |
-#   A URL whose host mixes scripts, is spelt wholly in letters that look Latin, or has characters that fold into ASCII
-#   or look like a slash, is refused in what an assistant says and in what it asks for. So is a punycode host in what
-#   it asks for, unless it is listed; in words such a host is named in the record.
+#   A URL or mail address whose host mixes scripts, is spelt wholly in letters that look Latin, or has characters that
+#   fold into ASCII or look like a slash, is refused in what an assistant says and in what it asks for. So is a punycode
+#   host in what it asks for, unless it is listed; in words such a host is named in the record.
 # related_resources:
 #   - ref: https://www.unicode.org/reports/tr39/
 # custom:
@@ -52,16 +52,24 @@ _spoken if input.role == "assistant"
 
 _spoken if not input.role
 
-_wide_hosts contains lower(groups[1]) if {
+_wide_hosts contains name if {
 	scan.wide
 	_spoken
-	contains(scan.content, "://")
+	regex.match(`[/\\]{2}|@`, scan.content)
 	some groups in regex.find_all_string_submatch_n(_authority, scan.content, -1)
 	regex.match(`[^\x00-\x7f]`, groups[1])
+
+	# A full stop of Chinese or Japanese ends the sentence where no Latin letter follows it.
+	name := regex.replace(lower(groups[1]), `[\x{3002}\x{FF0E}\x{FF61}](?:[^!-~].*)?$`, "")
+	regex.match(`[^\x00-\x7f]`, name)
 }
 
-# Behind a user, if there is one, up to a port, a path, or what ends an address in prose.
-_authority := `://(?:[!-.0-9;A-Z_a-z~:]*@)?([^\x00-\x20"'<>/?#\\(){}|^\x60,;:@\x{A0}\x{3000}]+)`
+# Behind a user, if there is one, up to a port, a path, or what ends an address in prose, in wide signs too.
+_authority := concat("", [
+	`(?:[0-9A-Za-z]{2}:[/\\]{2,}(?:[!-.0-9;A-Z_a-z~:]*@)?|["'(=<]//|[0-9A-Za-z_]@)`,
+	`([^\x00-\x20"'<>/?#\\(){}|^\x60,;:@\x{A0}\x{2013}\x{2014}\x{2018}-\x{201F}\x{2026}\x{3000}\x{3001}`,
+	`\x{3008}-\x{3011}\x{3014}-\x{301F}\x{FF01}\x{FF08}\x{FF09}\x{FF0C}\x{FF1A}\x{FF1B}\x{FF1F}]+)`,
+])
 
 _punycode contains name if {
 	regex.match(`(?i)xn--`, scan.content)
@@ -77,7 +85,7 @@ _confusable(name) if regex.match(_folding, name)
 _confusable(name) if {
 	some label in split(name, ".")
 	regex.match(`[a-z]`, label)
-	regex.match(`[\x{0370}-\x{03FF}\x{0400}-\x{052F}\x{0530}-\x{058F}\x{13A0}-\x{13FF}]`, label)
+	regex.match(`[\x{0370}-\x{03FF}\x{0400}-\x{052F}\x{0530}-\x{058F}\x{13A0}-\x{13FF}\x{AB70}-\x{ABBF}]`, label)
 }
 
 # A label of look-alikes alone, under a top-level domain in ASCII.
@@ -88,8 +96,8 @@ _confusable(name) if {
 }
 
 _folding := concat("", [
-	`[\x{0250}-\x{02AF}\x{1D00}-\x{1D7F}\x{2044}\x{2100}-\x{214F}\x{2215}\x{2460}-\x{24FF}\x{29F8}\x{3002}`,
-	`\x{FF01}-\x{FF61}\x{1D400}-\x{1D7FF}]`,
+	`[\x{017F}\x{0250}-\x{02B8}\x{1D00}-\x{1D7F}\x{2044}\x{2070}-\x{209C}\x{2100}-\x{218B}\x{2215}`,
+	`\x{2460}-\x{24FF}\x{29F8}\x{3002}\x{FB00}-\x{FB06}\x{FF01}-\x{FF61}\x{1D400}-\x{1D7FF}]`,
 ])
 
 # Cyrillic and Greek letters that few fonts tell from a, b, c, d, e, g, h, i, j, k, l, o, p, q, r, s, u, v, w, x and y.

@@ -52,3 +52,22 @@ test_allowed_in_what_users_write if {
 }
 
 test_allowed_without_content if _denied({"kind": "text", "role": "assistant"}) == set()
+
+test_denied_in_mail_addresses_and_addresses_without_a_scheme if {
+	every text in [
+		"write to ceo@\u0430pple.com", "[x](//\u0430pple.com/a)", "https:\\\\\u0430pple.com", "https://paypa\u217c.com",
+		"https://\u13a0oogle.com", "https://\ufb01ne.com", "https://\u017fecure.com", "https://google\u3002com.example",
+	] {
+		_denied(_said(text)) == {"content.confusable-host"}
+	}
+}
+
+test_allowed_signs_that_end_a_sentence_behind_an_address if {
+	every text in [
+		"\u8bf7\u770bhttps://example.com\u3002\u8c22\u8c22", "(https://example.com\uff09", "https://example.com\uff0c\u548c",
+		"\u201chttps://example.com\u201d", "https://example.com\u2014really", "https://example.com\u3002",
+		"ann@example.com\u3001bob@example.com", "ann@b\u00fccher.example",
+	] {
+		_denied(_said(text)) == set()
+	}
+}

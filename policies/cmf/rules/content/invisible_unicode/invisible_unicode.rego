@@ -32,8 +32,8 @@ deny contains {
 }
 
 _suspects := concat("", [
-	`[\x{200B}-\x{200D}\x{202D}\x{202E}\x{2060}-\x{2064}\x{FE00}-\x{FE0F}\x{FEFF}`,
-	`\x{E0000}-\x{E01EF}]`,
+	`[\x{AD}\x{34F}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}\x{200B}-\x{200D}\x{202D}\x{202E}`,
+	`\x{2060}-\x{2064}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}\x{FFA0}\x{FFF9}-\x{FFFB}\x{1D173}-\x{1D17A}\x{E0000}-\x{E01EF}]`,
 ])
 
 # England, Scotland and Wales: black flag, "gb", three letters, end mark.
@@ -46,7 +46,7 @@ _hidden := {
 	"direction": `[\x{202D}\x{202E}]`,
 	"tags": `[\x{E0000}-\x{E007F}]`,
 	"variation": concat("", [_two_selectors, "|", _selector_of_no_ideograph]),
-	"zero-width": concat("", [`[\x{200B}-\x{200D}\x{2060}-\x{2064}\x{FEFF}]{`, _run, `,}`]),
+	"zero-width": concat("", [`(?:`, _unseen, `[ -~]{0,2}){`, _run, `,}`]),
 }
 
 # One selector after a character chooses its look; two in a row, or one of the supplement elsewhere, only carry bytes.
@@ -55,6 +55,12 @@ _two_selectors := `[\x{FE00}-\x{FE0F}\x{E0100}-\x{E01EF}]{2}`
 _selector_of_no_ideograph := concat("", [
 	`(?:^|[^\x{2E80}-\x{9FFF}\x{F900}-\x{FAFF}\x{20000}-\x{3FFFF}])`,
 	`[\x{E0100}-\x{E01EF}]`,
+])
+
+# Signs without a shape, also one by one between the letters of a text: fillers, soft hyphens, marks of music and notes.
+_unseen := concat("", [
+	`[\x{AD}\x{34F}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}\x{200B}-\x{200D}`,
+	`\x{2060}-\x{2064}\x{3164}\x{FEFF}\x{FFA0}\x{FFF9}-\x{FFFB}\x{1D173}-\x{1D17A}]`,
 ])
 
 _run := format_int(data.cmf.defaults.content.invisible_unicode.zero_width_run, 10)

@@ -75,3 +75,15 @@ test_allowed_in_what_people_write if {
 }
 
 test_allowed_when_there_is_nothing_to_read if _codes(_view({})) == set()
+
+test_denied_with_signs_without_a_shape_one_by_one if {
+	every sign in ["\u200b", "\u200d", "\u00ad", "\u3164", "\u180e", "\ud834\udd73"] {
+		between := concat("", [pair | some _ in numbers.range(1, 12); pair := concat("", ["a", sign])])
+		_codes(_view({"content": between})) == {"content.invisible-unicode.zero-width"}
+	}
+}
+
+test_allowed_places_where_a_word_may_break if {
+	text := concat("", [word | some _ in numbers.range(1, 20); word := "syllable\u00ad"])
+	_codes(_view({"content": text})) == set()
+}

@@ -41,25 +41,41 @@ _carriers contains url if {
 
 _pictures contains groups[1] if {
 	_spoken
-	regex.match(`!\[|(?i)<img|<source|<video|<audio`, scan.content)
+	regex.match(`!\[|<[A-Za-z]`, scan.content)
 	some pattern in _picture_shapes
 	some groups in regex.find_all_string_submatch_n(pattern, scan.content, -1)
 }
 
 _links contains groups[1] if {
 	_spoken
-	contains(scan.content, "](")
-	some groups in regex.find_all_string_submatch_n(concat("", [`\]\([ \t\r\n]*<?`, _url]), scan.content, -1)
+	regex.match(`\](?:\(|:)|(?i)<a[ \t\r\n/]`, scan.content)
+	some pattern in _link_shapes
+	some groups in regex.find_all_string_submatch_n(pattern, scan.content, -1)
 }
 
 # A picture by reference is drawn from wherever its name is defined.
 _picture_shapes := {
-	concat("", [`!\x5b[^\]]*\]\([ \t\r\n]*<?`, _url]),
-	concat("", [`(?i:<(?:img|source|video|audio)[ \t\r\n][^>]*(?:src|poster)[a-z]*[ \t\r\n]*=[ \t\r\n]*["']?)`, _url]),
-	concat("", [`(?:^|\n)[ \t]*\x5b[^\]\n]+\]:[ \t]*<?`, _url]),
+	concat("", [`!\x5b(?:[^\x5b\]]|\x5b[^\]]*\])*\]\([ \t\r\n]*<?`, _url]),
+	concat("", [_loading, `(?:[^>]*[ \t\r\n/"'])?(?i:src|srcset|poster|data|background|(?:xlink:)?href)`, _is, _url]),
+	concat("", [`(?i:<[a-z][^>]*[ \t\r\n/"']style[ \t]*=[^>]*url\([ \t]*(?:["']|&quot;)?)`, _url]),
+	concat("", [_reference, _url]),
 }
 
-_url := `((?i:https?:)?//[!#-&*-;=?-~]+)`
+_link_shapes := {
+	concat("", [`\]\([ \t\r\n]*<?`, _url]),
+	concat("", [`(?i:<a[ \t\r\n/][^>]*href)`, _is, _url]),
+	concat("", [_reference, _url]),
+}
+
+# What a client that shows pictures fetches by itself. Scripts, frames and style sheets are what pages in an answer have
+# that are code, and no client for chats runs them.
+_loading := `(?i:<(?:img|image|source|video|audio|track|body|table|td|th))[ \t\r\n/]`
+
+_is := `[ \t\r\n]*=[ \t\r\n]*["']?`
+
+_reference := `(?:^|\n)[ \t]*\x5b[^\]\n]+\]:[ \t]*<?`
+
+_url := `((?i:https?:)?[/\\]{2}[!#-&*-;=?-~]+)`
 
 _spoken if input.role == "assistant"
 
@@ -71,10 +87,13 @@ _carries(url) if regex.match(concat("", [`[0-9A-Za-z%_+=]{`, format_int(_setting
 
 _carries(url) if regex.match(`(?:%[0-9A-Fa-f]{2}[0-9A-Za-z._-]*){8,}`, url)
 
-_long_value := concat("", [`[?&#=][0-9A-Za-z%+_.,*~=-]{`, format_int(_settings.link_value, 10), `,}`])
+_long_value := concat("", [
+	`(?:[?&#=][0-9A-Za-z%+_.,*~=-]{`, format_int(_settings.link_value, 10), `,}`,
+	`|/[0-9A-Za-z%+_=]{`, format_int(_settings.link_value, 10), `,})`,
+])
 
 _listed(url) if {
-	parts := split(url, "/")
+	parts := split(replace(url, "\\", "/"), "/")
 	urls.host_matches(urls.host(parts[2]), _settings.allowed_hosts)
 }
 

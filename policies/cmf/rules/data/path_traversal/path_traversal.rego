@@ -24,6 +24,22 @@ deny contains {
 }
 
 deny contains {
+	"code": "data.path-traversal.encoded",
+	"reason": "This asks for a path that hides where it leads.",
+} if {
+	contains(scan.content, "\\u0000")
+	regex.match(`[/\\.][^"\x00-\x20]*[^"\\\x00-\x20]\\u0000`, scan.content)
+}
+
+deny contains {
+	"code": "data.path-traversal.encoded",
+	"reason": "This asks for a path that hides where it leads.",
+} if {
+	scan.wide
+	regex.match(_wide, scan.content)
+}
+
+deny contains {
 	"code": "data.path-traversal",
 	"reason": "This asks for a path that leads out of its folder.",
 } if {
@@ -45,15 +61,28 @@ _encoded := concat("|", [
 	concat("", [`%(?:25)*2[eE]`, _dot, _slash]),
 	concat("", [`\.%(?:25)*2[eE]`, _slash]),
 	`\.\.%(?:25)*(?:2[fF]|5[cC])`,
+	`\.\.%(?:25)*(?:[eE][fF]%(?:25)*[bB][cC]%(?:25)*(?:8[fF]|[bB][cC])|[eE]2%(?:25)*88%(?:25)*95)`,
+	`/[^"'\x00-\x20]*[0-9A-Za-z]%(?:25)*00(?:[./"]|$)`,
 	`%[cC]0%(?:[aA][eEfF]|2[eEfF])|%[eE]0%80%[aA][eEfF]|%[uU]00(?:2[eEfF]|5[cC])|%[uU]221[56]|%[cC]1%9[cC]`,
+])
+
+# Slashes and dots of other scripts, which some systems fold into plain ones.
+_wide := concat("", [
+	`\.\.[\x{2044}\x{2215}\x{29F8}\x{FF0F}\x{FF3C}]`,
+	`|[\x{2024}\x{FF0E}]{2}[/\\\x{2044}\x{2215}\x{29F8}\x{FF0F}\x{FF3C}]`,
 ])
 
 _separator := `(?:/|\\\\)`
 
-# Within one value without spaces: up behind a name, or up too often.
+# Within one value without spaces: up behind a name, or up too often. A quote within a text, as in code that imports
+# something, begins no value, unless it follows a colon as in JSON. Dots that are left when others are taken out count,
+# and so do parameters behind the dots, which some servers drop.
 _climbing := concat("", [
-	`"[^"\x00-\x20]*(?:[^./\\"\x00-\x20]`, _separator, `+\.\.`, _separator,
-	`|(?:\.\.`, _separator, `+){`, format_int(_settings.max_steps_up + 1, 10), `,})[^"\x00-\x20]*"`,
+	`(?:(?:^|[^\\])"|:[ ]?\\+")`, _rest, `(?:[^./\\"\x00-\x20]`, _separator, `+\.\.(?:`, _separator, _rest, `)?`,
+	`|\.\.\.\.`, _separator, `{2}`, _rest, `|\.\.;[^"/\x00-\x20]*/`, _rest,
+	`|(?:\.\.`, _separator, `+){`, format_int(_settings.max_steps_up + 1, 10), `,}`, _rest, `)"`,
 ])
+
+_rest := `[^"\x00-\x20]*`
 
 _settings := data.cmf.defaults.data.path_traversal

@@ -38,3 +38,25 @@ test_allowed_paths if {
 }
 
 test_allowed_without_content if _codes({"kind": "tool_call", "properties": {}}) == set()
+
+test_denied_in_signs_of_other_scripts_and_behind_a_nul if {
+	every path in [
+		"..\uff0f..\uff0fetc", "\uff0e\uff0e/etc", "..\u2215etc", "..%ef%bc%8fetc", "..%e2%88%95etc", "/etc/passwd%00.png",
+		`/etc/passwd\u0000.png`,
+	] {
+		_of(path) == {"data.path-traversal.encoded"}
+	}
+}
+
+test_denied_what_lenient_readers_take_for_steps if {
+	_codes({"kind": "tool_call", "content": `{"body":"{\"path\":\"../../../../etc/x\"}"}`}) == {"data.path-traversal"}
+	every path in ["....//....//etc", "..;/manager", "/srv/data/..", `a\\..`] {
+		_of(path) == {"data.path-traversal"}
+	}
+}
+
+test_allowed_code_that_imports_from_far_up if {
+	every text in [`import a from \"../../../../lib/a\"`, `#include \"../../../../x.h\"`, `if (s[0] == '\\u0000')`] {
+		_codes({"kind": "tool_call", "content": concat("", [`{"code":"`, text, `"}`])}) == set()
+	}
+}

@@ -55,6 +55,23 @@ deny contains {
 	regex.match(`['"\x60]`, text)
 }
 
+# Signs that one database takes for white space and another for a part of a name.
+deny contains {
+	"code": "data.sql-write.unreadable",
+	"reason": "Databases do not agree on how to read this SQL.",
+} if {
+	some text in _bare
+	regex.match(`[\x00-\x08\x0b\x0e-\x1f\x7f\x{A0}\x{2000}-\x{200F}\x{2028}-\x{202F}\x{3000}\x{FEFF}]`, text)
+}
+
+deny contains {
+	"code": "data.sql-write.function",
+	"reason": "This SQL calls a function that does more than read the database.",
+} if {
+	some text in _bare
+	regex.match(_acting, text)
+}
+
 _statements contains text if {
 	count(_texts) > 0
 	_reads_only
@@ -62,9 +79,25 @@ _statements contains text if {
 }
 
 _texts contains text if {
-	some name in _settings.arguments
-	text := input.arguments[name]
+	some text in _values
 	is_string(text)
+}
+
+# A list of statements, or a statement with what belongs to it.
+_texts contains text if {
+	some value in _values
+	_several(value)
+	some text in value
+	is_string(text)
+}
+
+_several(value) if is_array(value)
+
+_several(value) if is_object(value)
+
+_values contains value if {
+	some name, value in input.arguments
+	lower(name) in _settings.arguments
 }
 
 _reads_only if lib.any_uri_matches(input.uri, _settings.reading_tools)
@@ -82,6 +115,7 @@ _bare contains lower(regex.replace(text, `'(?:[^']|'')*'|"(?:[^"]|"")*"|\x60[^\x
 
 _writes(text) if {
 	not regex.match(`^[ \t\r\n\f(]*(?:select|with|values|table|show|describe|desc|explain)(?:[^a-z0-9_]|$)`, text)
+	not regex.match(_looking, text)
 }
 
 _writes(text) if {
@@ -97,3 +131,17 @@ _writes(text) if {
 _writes(text) if regex.match(`[^a-z0-9_.]into[ \t\r\n\f]+[^ \t\r\n\f]`, text)
 
 _settings := data.cmf.defaults.data.sql_write
+
+# Functions that write, run commands, reach files or other servers, change settings or stop others.
+_acting := concat("", [
+	`(?:^|[^a-z0-9_])(?:lo_(?:import|export|unlink|create|put)|dblink[a-z_]*|load_extension|load_file|writefile`,
+	`|xp_[a-z]+|sys_(?:exec|eval)|pg_(?:terminate|cancel)_backend|pg_reload_conf|pg_rotate_logfile|set_config`,
+	`|setval|nextval|pg_read_(?:binary_)?file|pg_ls_dir|pg_file_[a-z]+|pg_logical_emit_message|query_to_xml[a-z_]*`,
+	`|openrowset|opendatasource|openquery|pg_sleep[a-z_]*|pg_(?:try_)?advisory_[a-z_]+|benchmark)[ \t\r\n]*\(`,
+])
+
+# What SQLite calls a pragma, and only tells of tables.
+_looking := concat("", [
+	`^[ \t\r\n\f]*pragma[ \t\r\n]+(?:table_x?info|table_list|index_x?info|index_list|foreign_key_list|database_list)`,
+	`[ \t\r\n]*(?:\([^();=]*\)|)[ \t\r\n;]*$`,
+])

@@ -58,3 +58,38 @@ test_allowed_without_arguments if {
 	_codes({"kind": "tool_call", "uri": "tool://db/read_query"}) == set()
 	_codes({"kind": "tool_call", "uri": "tool://db/read_query", "arguments": {"sql": 1}}) == set()
 }
+
+test_denied_functions_that_act if {
+	every text in [
+		"select pg_read_file('/etc/passwd')", "SELECT * FROM dblink_exec('x', 'y')", "select nextval ('s')",
+		"select load_extension('x')", "select 1, xp_cmdshell('x')",
+	] {
+		_of(text) == {"data.sql-write.function"}
+	}
+}
+
+test_denied_signs_that_are_white_space_to_some if {
+	_of("explain analyze\u00a0delete from users") == {"data.sql-write.unreadable"}
+	"data.sql-write.unreadable" in _of("select 1\u0000")
+}
+
+test_denied_in_lists_objects_and_other_case if {
+	every arguments in [
+		{"sql": ["select 1", "drop table users"]},
+		{"query": {"text": "drop table users"}},
+		{"SQL": "drop table users"},
+	] {
+		_codes({"kind": "tool_call", "uri": "tool://db/read_query", "arguments": arguments}) == {"data.sql-write"}
+	}
+}
+
+test_allowed_looks_of_sqlite if {
+	_of("pragma table_info(users) = 1") == {"data.sql-write"}
+	every text in ["PRAGMA table_info('users');", "pragma table_list"] {
+		_of(text) == set()
+	}
+}
+
+test_allowed_names_like_functions_that_act if {
+	_of("select nextval, my_nextval(1) from t where set_config_id = 'pg_sleep(1)'") == set()
+}

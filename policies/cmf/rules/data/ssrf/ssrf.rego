@@ -29,6 +29,15 @@ deny contains {
 }
 
 deny contains {
+	"code": "data.ssrf.internal",
+	"reason": "This asks for an address inside a network.",
+} if {
+	some name in urls.bare_hosts
+	_known_inside(name)
+	not urls.host_matches(name, _settings.allowed_hosts)
+}
+
+deny contains {
 	"code": "data.ssrf.metadata",
 	"reason": "This asks for the credentials of the machine that runs it.",
 } if {
@@ -66,5 +75,9 @@ _metadata_hosts := concat("|", [literal |
 _internal(name) if urls.is_internal(name)
 
 _internal(name) if urls.host_matches(name, _settings.internal_hosts)
+
+_known_inside(name) if urls.is_internal(name)
+
+_known_inside(name) if name in _settings.internal_hosts
 
 _settings := data.cmf.defaults.data.ssrf

@@ -62,3 +62,32 @@ test_allowed_when_listed if {
 test_allowed_without_content if {
 	_codes({"kind": "tool_call", "properties": {}}) == set()
 }
+
+test_denied_without_a_scheme if {
+	every content in [
+		`{"url":"127.0.0.1:9200/x"}`, `{"base_url":"localhost:8080"}`, `{"url":"//10.0.0.1/x"}`, `{"src":"//10.0.0.1/x"}`,
+		`{"url":"http:10.0.0.1"}`, `{"webhook":"[::1]:80"}`, `{"url":"view-source:http://10.0.0.1/"}`,
+	] {
+		_codes(_call(content)) == {"data.ssrf.internal"}
+	}
+}
+
+test_denied_names_that_only_networks_of_ones_own_have if {
+	every url in ["http://db.internal/", "http://router.local", "http://1.c0a80001.rbndr.us", "http://x.home.arpa"] {
+		_of(url) == {"data.ssrf.internal"}
+	}
+}
+
+test_denied_escapes_that_no_host_has if {
+	_of("http://localhost%00.example.com/") == {"data.ssrf.disguised"}
+	_of("https://%D0%B0pple.example/") == {"data.ssrf.disguised"}
+}
+
+test_allowed_what_is_no_host if {
+	every content in [
+		`{"callback":"onDone"}`, `{"uri":"config.local"}`, `{"url":"report.pdf"}`, `{"endpoint":"/api/v1"}`,
+		`{"url":"https://%s/api"}`, `{"link":"//cdn.example.com/x.js"}`, `{"url":"example.com/127.0.0.1"}`,
+	] {
+		_codes(_call(content)) == set()
+	}
+}

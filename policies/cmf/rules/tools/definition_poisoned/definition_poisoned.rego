@@ -22,7 +22,7 @@ deny contains {
 	"detail": {"pattern": name},
 } if {
 	some name, pattern in _settings.patterns
-	regex.match(pattern, scan.everything)
+	regex.match(pattern, _text)
 }
 
 warn contains {
@@ -30,7 +30,24 @@ warn contains {
 	"reason": "The description of this tool says how other tools are to be used.",
 } if {
 	some pattern in _settings.other_tools
-	regex.match(pattern, scan.everything)
+	regex.match(pattern, _text)
+}
+
+# As a model reads it: without what nobody sees, letters that look Latin as Latin ones.
+_text := strings.replace_n(_alike, regex.replace(scan.everything, _unseen, "")) if {
+	scan.wide
+} else := scan.everything
+
+_unseen := `[\x{AD}\x{200B}-\x{200F}\x{2060}-\x{2064}\x{FE00}-\x{FE0F}\x{FEFF}]`
+
+# Cyrillic and Greek look-alikes, and wide letters.
+_alike := {
+	"\u0430": "a", "\u0435": "e", "\u043e": "o", "\u0440": "p", "\u0441": "c", "\u0443": "y", "\u0445": "x",
+	"\u0456": "i", "\u0458": "j", "\u0455": "s", "\u0501": "d", "\u04bb": "h", "\u03bf": "o", "\u03b1": "a",
+	"\uff41": "a", "\uff42": "b", "\uff43": "c", "\uff44": "d", "\uff45": "e", "\uff46": "f", "\uff47": "g",
+	"\uff48": "h", "\uff49": "i", "\uff4a": "j", "\uff4b": "k", "\uff4c": "l", "\uff4d": "m", "\uff4e": "n",
+	"\uff4f": "o", "\uff50": "p", "\uff51": "q", "\uff52": "r", "\uff53": "s", "\uff54": "t", "\uff55": "u",
+	"\uff56": "v", "\uff57": "w", "\uff58": "x", "\uff59": "y", "\uff5a": "z",
 }
 
 _settings := data.cmf.defaults.tools.definition_poisoned
