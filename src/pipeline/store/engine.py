@@ -130,7 +130,8 @@ def _looked_into(place: str | Path) -> tuple[Engine, str]:
     else:
         check_is_there(place)
         absolute = quote(str(file.absolute()))
-        to_read = URL.create("sqlite", database=f"file:{absolute}", query={"mode": "ro", "uri": "true"})
+        said = {"mode": "ro", "uri": "true"} | ({"immutable": "1"} if _is_at_rest(file) else {})
+        to_read = URL.create("sqlite", database=f"file:{absolute}", query=said)
         engine = sqlalchemy.create_engine(to_read, connect_args={"timeout": BUSY_SECONDS})
     try:
         with engine.connect() as connection:
@@ -141,6 +142,11 @@ def _looked_into(place: str | Path) -> tuple[Engine, str]:
         hint = "check the name; what an older version made is brought up to date by what records there"
         raise StoreError("there is no store in this database", path=_named(engine.url, str(file)), hint=hint)
     return engine, found
+
+
+def _is_at_rest(file: Path) -> bool:
+    """Whether a copy lies where nothing may be written, and nobody has it open: SQLite makes files beside any other."""
+    return not os.access(file.parent, os.W_OK) and not file.with_name(f"{file.name}-wal").exists()
 
 
 def check_is_there(place: str | Path) -> None:

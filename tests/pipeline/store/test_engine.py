@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -146,6 +147,21 @@ def test_an_older_store_is_brought_up_to_date_by_what_may_write_there_and_anothe
     assert (done.exit_code, "no store in this database" in done.stderr) == (5, True)
     with closing(sqlite3.connect(foreign)) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
+
+
+@pytest.mark.spec("AUD-51")
+def test_a_copy_is_read_where_nothing_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "s.sqlite3"
+    open_engine(url(file)).dispose()
+    monkeypatch.setattr(
+        "os.access", lambda place, mode: (Path(place), mode) != (tmp_path, os.W_OK)
+    )  # root may anywhere
+
+    engine = open_to_read(file)
+    with engine.connect() as connection:
+        assert connection.execute(sqlalchemy.select(RECORDS)).all() == []
+        assert [one.name for one in tmp_path.iterdir()] == [file.name]  # as it cannot, where it may not
+    engine.dispose()
 
 
 @pytest.mark.spec("REC-13")
