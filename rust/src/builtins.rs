@@ -12,7 +12,7 @@
 //! on a time-zone table).
 #![forbid(unsafe_code)]
 
-use crate::{patterns, watch};
+use crate::{corrected, globs, patterns, watch};
 use anyhow::Result;
 use regorus::unstable::{Expr, Ref, Span, BUILTINS};
 use regorus::Value;
@@ -235,16 +235,18 @@ fn is_reserved(name: &str) -> bool {
         || NAMESPACES.iter().any(|n| name.starts_with(n))
 }
 
-/// The function behind an entry: the crate's, but for those of patterns.
+/// The function behind an entry: the crate's, but for those of patterns and those that OPA answers otherwise.
 fn inner(name: &str) -> Option<Function> {
     match name {
+        "glob.match" => Some(globs::matches),
+        "glob.quote_meta" => Some(globs::quote_meta),
         "regex.match" => Some(patterns::matches),
         "regex.find_n" => Some(patterns::find_n),
         "regex.find_all_string_submatch_n" => Some(patterns::find_groups_n),
         "regex.is_valid" => Some(patterns::is_valid),
         "regex.replace" => Some(patterns::replace),
         "regex.split" => Some(patterns::split),
-        _ => BUILTINS.get(name).map(|function| function.0),
+        _ => corrected::function(name).or_else(|| BUILTINS.get(name).map(|function| function.0)),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `policy_set` and `programs` compile, `batch` evaluates. `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be
 //! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors, `folding` evaluates ahead, and
-//! `dialect` patterns those of OPA; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
+//! `dialect` patterns those of OPA `globs` globs and `corrected` other builtins; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
 //! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` writes
 //! what Python holds, `json_text` its texts; `input`, `template` and `context` write policy inputs from views.
 
@@ -10,10 +10,12 @@ pub mod batch;
 pub mod builtins;
 #[cfg(feature = "python")]
 mod context;
+pub mod corrected;
 pub mod dialect;
 pub mod distinct;
 pub mod failure;
 pub mod folding;
+pub mod globs;
 pub mod hoist;
 #[cfg(feature = "python")]
 mod input;

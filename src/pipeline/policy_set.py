@@ -178,7 +178,7 @@ def build(
         capabilities = frozenset(need for rule in on for need in rule.capabilities)
         of_session = {kind: _session_reads([rule for rule in on if kind in rule.kinds], survey) for kind in ViewKind}
     found = nameless.findings(survey, sources.modules, sources.data)
-    found += portability.findings(survey, sources.modules, sources.data, rules, strict=builtin_errors == "strict")
+    found += portability.findings(survey, sources.data, rules, strict=builtin_errors == "strict")
     _refuse_first(found)
     modules = (*_silent(sources.modules), *generated)
     frozen = FrozenDict(sources.data)

@@ -34,8 +34,7 @@ from pipeline.policies.policy_files import DATA_FILES, Sources
 from pipeline.policy_set import BuiltinErrors, PolicySet
 
 WARNINGS: Final = frozenset(
-    {"policy.negated-reference", "policy.may-vanish", "check.rule-off", "check.never-hit"}
-    | {"policy.unknown-data", "policy.builtin-dialect"}
+    {"policy.negated-reference", "policy.may-vanish", "check.rule-off", "check.never-hit"} | {"policy.unknown-data"}
 )
 """What may well be meant; all else that is found is wrong."""
 
@@ -95,7 +94,7 @@ def check(job: Job) -> Report:
     found += _unparsed(Sources(modules=(), tests=sources.tests, data={}))
     rules = _rules(modules)
     found += _banned(survey)
-    found += portability.findings(survey, sources.modules, sources.data, rules, strict=job.builtin_errors == "strict")
+    found += portability.findings(survey, sources.data, rules, strict=job.builtin_errors == "strict")
     found += nameless.findings(survey, sources.modules, sources.data)
     found += members.findings(survey, sources.modules, rules)
     unheard = unused.findings(survey, sources, rules, lambda path: _said(job.places, path))

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from cmf.enums import Capability, ViewKind
 from cmf.tiers import SLOTS, SUBJECT_FIELDS
-from pipeline.checks import dialects
 from pipeline.decision import Effect
 from pipeline.engines.survey import (
     Definition,
@@ -26,7 +25,7 @@ from pipeline.engines.survey import (
     data_at,
     pattern_problem,
 )
-from pipeline.policies.metadata import Module, Rule
+from pipeline.policies.metadata import Rule
 from pipeline.policies.schemas import view_schema
 
 DEFAULTS: Final = ("data", "cmf", "defaults")
@@ -96,14 +95,11 @@ class Finding:
     refuses: bool
 
 
-def findings(
-    survey: Survey, modules: Sequence[Module], data: Mapping[str, Any], rules: Sequence[Rule], *, strict: bool
-) -> list[Finding]:
+def findings(survey: Survey, data: Mapping[str, Any], rules: Sequence[Rule], *, strict: bool) -> list[Finding]:
     """All findings, by place; those that refuse come first.
 
     Args:
         survey: of the set's own modules.
-        modules: those.
         data: the set's data document.
         rules: the rules of the set; empty for policies that are not made of rules, which are told and not refused what
             only our own input could make wrong.
@@ -111,10 +107,6 @@ def findings(
     """
     found = [
         *_dialect(survey, data),
-        *(
-            _finding("policy.builtin-dialect", place, one.message, one.hint, refuses=one.surely)
-            for place, one in dialects.dissents(survey, modules, data)
-        ),
         *_settings(survey, data),
         *_negations(survey, data, refuses=bool(rules), strict=strict),
     ]
