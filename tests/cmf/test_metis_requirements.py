@@ -365,4 +365,4 @@ def test_metis_11_1_7_the_cost_is_kept_exactly_with_the_message() -> None:
     assert again.extensions is not None
     assert again.extensions.completion is not None
     assert again.extensions.completion.cost_usd == Decimal("0.00138")
-    assert again.extensions.completion.pricing_version == "2026-11-22"
+    assert again.extensions.completion.pricing_version == "2026-05-08"

@@ -449,7 +449,7 @@ def test_turns_come_out_alike_whether_or_not_they_take_over_what_was_settled(
             forwarded += with_reuse["value"] is not None
     reused = sum(side.reused for side, _ in variants)
     assert not any(side.reused for _, side in variants)
-    assert reused > views / 4
+    assert reused > views / 5  # a fourth to a third, as the conversations go
     proof_row(
         "Turns that take over what was settled come out as those that do not",
         seed=proof_seed, runs=runs, forwarded=forwarded, views=views, reused=reused,

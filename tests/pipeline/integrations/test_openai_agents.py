@@ -180,7 +180,7 @@ async def test_no_trace_has_what_was_not_judged(guard: Guard) -> None:
             return await super().get_response(*args, **kwargs)
 
     def asked() -> Any:
-        return Heard([[testing.function_call("query", {}, call_id="c1")], [testing.assistant_message("It is 1234.")]])
+        return Heard([[testing.function_call("query", {}, call_id="c1")], [testing.assistant_message("It is zebra.")]])
 
     spans: list[str] = []
     processor = SimpleNamespace(on_span_end=lambda span: spans.append(json.dumps(span.export(), default=str)))
@@ -189,16 +189,16 @@ async def test_no_trace_has_what_was_not_judged(guard: Guard) -> None:
     agents.set_trace_processors([processor])
     agents.set_tracing_disabled(False)
     try:
-        own = agents.Agent(name="a", tools=[tool("query", [], "PIN 1234")])
+        own = agents.Agent(name="a", tools=[tool("query", [], "PIN zebra")])
         config = cmf_agents.run_config(guard, model=asked())
-        await agents.Runner.run(own, "PIN 1234", run_config=config)
+        await agents.Runner.run(own, "PIN zebra", run_config=config)
         await agents.Runner.run(agent_of(guard, asked(), tool("query", [])), "hi")
         told = cmf_agents.run_config(guard, trace_include_sensitive_data=True)
     finally:
         agents.set_tracing_disabled(True)
 
     assert any('"function"' in span for span in spans)
-    assert not any("1234" in span for span in spans)
+    assert not any("zebra" in span for span in spans)
     assert not any(one.include_data() for one in heard)
     assert told.trace_include_sensitive_data
 

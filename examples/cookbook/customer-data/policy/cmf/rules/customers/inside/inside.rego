@@ -8,8 +8,6 @@
 #   capabilities: [read_labels]
 package cmf.rules.customers.inside
 
-import data.cmf.lib
-
 deny contains {
 	"code": "customers.inside",
 	"reason": "This conversation holds customer data, which stays inside.",
@@ -20,7 +18,7 @@ deny contains {
 
 _sends_outside if {
 	some pattern in data.cmf.defaults.customers.outside
-	lib.uri_matches(input.uri, pattern)
+	glob.match(pattern, ["/"], input.uri)
 }
 
 _clean if {

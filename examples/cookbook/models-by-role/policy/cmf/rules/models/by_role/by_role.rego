@@ -8,8 +8,6 @@
 #   capabilities: [read_roles]
 package cmf.rules.models.by_role
 
-import data.cmf.lib
-
 deny contains {
 	"code": "models.by-role",
 	"reason": "You may not use this model.",
@@ -25,5 +23,5 @@ _allowed contains pattern if {
 
 _matches if {
 	some pattern in _allowed
-	lib.uri_matches(input.uri, pattern)
+	glob.match(pattern, ["/"], input.uri)
 }

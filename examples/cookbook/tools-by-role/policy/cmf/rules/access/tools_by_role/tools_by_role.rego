@@ -8,8 +8,6 @@
 #   capabilities: [read_roles]
 package cmf.rules.access.tools_by_role
 
-import data.cmf.lib
-
 deny contains {
 	"code": "access.tools-by-role",
 	"reason": "None of your roles may use this tool.",
@@ -20,5 +18,5 @@ deny contains {
 _allowed if {
 	some role in input.extensions.security.subject.roles
 	some pattern in data.cmf.defaults.access.tools_by_role[role]
-	lib.uri_matches(input.uri, pattern)
+	glob.match(pattern, ["/"], input.uri)
 }

@@ -8,8 +8,6 @@
 #   capabilities: [read_roles]
 package cmf.rules.offers.changing
 
-import data.cmf.lib
-
 strip_tool contains {
 	"code": "offers.changing",
 	"reason": "This tool is not offered to you.",
@@ -21,7 +19,7 @@ strip_tool contains {
 
 _changes if {
 	some pattern in data.cmf.defaults.offers.changing
-	lib.uri_matches(input.uri, pattern)
+	glob.match(pattern, ["/"], input.uri)
 }
 
 _may if {
