@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pipeline.checks.portability import DEFAULTS, Finding
-from pipeline.engines.survey import Definition, Path, Place, Read, Survey, data_at
+from pipeline.engines.survey import Definition, Path, Read, Survey, data_at, offset_of
 from pipeline.policies.metadata import Module
 
-_TAB: Final = 4  # columns that the engine counts for a tab
 _NO_CODE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`|#[^\n]*', re.DOTALL)
 
 
@@ -43,7 +42,7 @@ def _of(
     path = read.path
     name = path[len(package)] if path[: len(package)] == package and len(path) > len(package) else ""
     text = texts[read.place.module]
-    at = _offset(text, read.place)
+    at = offset_of(text, read.place.line, read.place.column)
     if not name or not text.startswith(name, at):
         yield _nowhere(survey, data, read)
     elif not _may_be_bound(definition, name, text, at):
@@ -59,19 +58,9 @@ def _is_something(survey: Survey, data: Mapping[str, Any], path: Path) -> bool:
     return below or survey.rule_of(path) is not None or data_at(data, path[1:]) is not None
 
 
-def _offset(text: str, place: Place) -> int:
-    lines = text.splitlines(keepends=True)
-    start, column = sum(map(len, lines[: place.line - 1])), 1
-    for number, character in enumerate(lines[place.line - 1]):
-        if column >= place.column:
-            return start + number
-        column += _TAB if character == "\t" else 1
-    return start
-
-
 def _may_be_bound(definition: Definition, name: str, text: str, at: int) -> bool:
     """Whether something may give the name a value: another place, an index, a comprehension around it, or `walk`."""
-    start = _offset(text, definition.place)
+    start = offset_of(text, definition.place.line, definition.place.column)
     ends = [one[1] for body in definition.raw["bodies"] for one in (body["span"], body["value"]) if one is not None]
     value = definition.raw["value"]
     end = len(text.encode()[: max([*ends, *([] if value is None else [value[1]])], default=0)].decode())

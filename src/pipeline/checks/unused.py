@@ -17,7 +17,7 @@ from pipeline.checks.portability import DEFAULTS, Finding, effect_paths, field_s
 from pipeline.decision import Effect
 from pipeline.engines.base import Decided
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.engines.survey import Call, Definition, Path, Place, Survey, without_prints
+from pipeline.engines.survey import Call, Definition, Path, Place, Survey, offset_of, without_prints
 from pipeline.errors import PolicyError
 from pipeline.policies.metadata import Module, Rule
 from pipeline.policies.policy_files import Sources
@@ -26,7 +26,6 @@ Locate = Callable[[Path], Place]
 """From the path of a value in the data document to the place in a file where it is said."""
 
 _PROBE_SECONDS: Final = 5.0
-_TAB: Final = 4  # columns that the engine counts for a tab
 _COMMENT: Final = re.compile(r"#.*")
 _LANGUAGE: Final = ("rego.", "future.")
 
@@ -155,14 +154,7 @@ class _Source:
         return "" if span is None else self.text.encode()[span[0] : span[1]].decode()
 
     def offset(self, place: Place) -> int:
-        lines = self.text.splitlines(keepends=True)
-        before, at = 0, 1
-        for character in lines[place.line - 1]:
-            if at >= place.column:
-                break
-            before += len(character.encode())
-            at += _TAB if character == "\t" else 1
-        return len("".join(lines[: place.line - 1]).encode()) + before
+        return len(self.text[: offset_of(self.text, place.line, place.column)].encode())
 
     def definition(self, definition: Definition) -> str:
         spans = [definition.raw["value"], *(one[key] for one in definition.raw["bodies"] for key in ("span", "value"))]

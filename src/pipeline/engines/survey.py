@@ -70,7 +70,8 @@ _OF_SIGNS: Final = {
 def policy_error(error: _native.RefusedError, modules: Sequence[tuple[str, str]]) -> PolicyError:
     """The refusal of a set, as the engine says it, with what to do about it."""
     code, message, path, line, column = error.args
-    hint = _hint_for(message, _from(dict(modules).get(path, ""), line, column)) or HINTS.get(code, "correct it")
+    text = dict(modules).get(path, "")
+    hint = _hint_for(message, text[offset_of(text, line, column) :]) or HINTS.get(code, "correct it")
     message = re.sub(r"( previous import of `\w+`)? defined (?:at|earlier):$", r"\1", message)  # the place is not said
     return PolicyError(message, path=path, line=line, column=column, hint=hint, code=code)
 
@@ -87,14 +88,16 @@ def _hint_for(message: str, rest: str) -> str:
     return found[0] if found else ""
 
 
-def _from(text: str, line: int, column: int) -> str:
-    """What stands at a place, and all behind it; the engine counts four columns for a tab."""
-    lines, at = text.splitlines(keepends=True)[max(line - 1, 0) :], 1
-    for number, character in enumerate(lines[0] if lines else ""):
+def offset_of(text: str, line: int, column: int) -> int:
+    """Where a place that the engine names is in a module's text, in characters: it counts four columns for a tab."""
+    lines = text.split("\n")
+    offset, at = sum(len(one) + 1 for one in lines[: max(line - 1, 0)]), 1
+    for character in lines[line - 1] if 0 < line <= len(lines) else "":
         if at >= column:
-            return lines[0][number:] + "".join(lines[1:])
+            break
+        offset += 1
         at += 4 if character == "\t" else 1
-    return ""
+    return offset
 
 
 class Place(NamedTuple):
