@@ -24,18 +24,8 @@ RULES: Final = "cmf.rules"
 
 _KEYS: Final = frozenset({"code", "severity", "kinds", "capabilities", "mode", "standards", "stream"})
 _OF_OPA: Final = frozenset(
-    {
-        "scope",
-        "title",
-        "description",
-        "related_resources",
-        "authors",
-        "organizations",
-        "schemas",
-        "entrypoint",
-        "custom",
-    }
-    | {"compile"}
+    {"scope", "title", "description", "related_resources", "authors", "organizations", "schemas", "entrypoint"}
+    | {"custom", "compile"}
 )
 """What annotations may say outside of `custom`; OPA reads over all else."""
 _REQUIRED: Final = ("code", "severity", "kinds")
