@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.checks.printing import Printed, printed, prints
+from pipeline.checks.printing import Printed, Printing, prints
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.survey import Survey
@@ -65,14 +65,17 @@ def run_tests(policies: PolicySet, wanted: Callable[[Module], bool] = lambda _: 
         strict_builtin_errors=policies.builtin_errors == "strict",
         use_compiled=False,
     )
+    printing: Printing | None = None
     for name, place in sorted(places.items(), key=lambda item: item[1]):
         if name.rpartition(".")[2].startswith(_TODO):
             yield Checked(name.removeprefix("data."), place.module, place.line, skipped=True)
             continue
         (result,) = engine.evaluate([name], b"{}", [b"{}"], timeout_seconds=TEST_SECONDS)
         problem = _problem(result)
-        said = tuple(printed(policies, [(name, {})], tests)) if problem and prints(policies, tests) else ()
-        yield Checked(name.removeprefix("data."), place.module, place.line, problem, printed=said)
+        if problem and printing is None and prints(policies, tests):
+            printing = Printing(policies, tests, places)
+        said = printing.said([(name, {})]) if problem and printing is not None else ()
+        yield Checked(name.removeprefix("data."), place.module, place.line, problem, printed=tuple(said))
 
 
 def _problem(result: EngineResult) -> str:

@@ -31,34 +31,41 @@ def prints(policies: PolicySet, tests: Iterable[Module] = ()) -> bool:
     return any("print" in test.text for test in tests) or policies.modules[: len(_own(policies))] != _own(policies)
 
 
-def printed(
-    policies: PolicySet,
-    asked: Iterable[tuple[str, Mapping[str, Any]]],
-    tests: Sequence[Module] = (),
-    *,
-    timeout_seconds: float = SECONDS,
-) -> list[Printed]:
-    """What the set prints when it is asked so: (entrypoint, input) each, each once, and each no longer than that.
+class Printing:
+    """Tells what a set prints when it is asked what it was asked: the interpreter evaluates it again.
 
-    The interpreter evaluates it again, so it is for what was judged, or tested, already.
+    Args:
+        policies: the set.
+        tests: those of its tests that are asked for, too, and their rules.
+        names: the entrypoints that are asked for, besides those of the set.
 
     Raises:
-        PolicyError: the set, or its tests, do not compile. EngineError: an input is refused.
+        PolicyError: the set, or its tests, do not compile.
     """
-    calls = dict.fromkeys((entrypoint, dumps(document)) for entrypoint, document in asked)
-    if not calls:
-        return []
-    generated = policies.modules[len(_own(policies)) :]
-    engine = EmbeddedEngine(
-        [(module.path, module.text) for module in (*_own(policies), *generated, *tests)],
-        policies.data,
-        list(dict.fromkeys(entrypoint for entrypoint, _ in calls)),
-        strict_builtin_errors=policies.builtin_errors == "strict",
-        use_compiled=False,
-        keeps_prints=True,
-    )
-    said = engine.printed([*calls], timeout_seconds=timeout_seconds)
-    return [_read(line) for lines in said for line in lines]
+
+    def __init__(self, policies: PolicySet, tests: Sequence[Module] = (), names: Iterable[str] = ()) -> None:
+        own = _own(policies)
+        modules = (*own, *policies.modules[len(own) :], *tests)
+        self._engine = EmbeddedEngine(
+            [(module.path, module.text) for module in modules],
+            policies.data,
+            [*policies.entrypoints, *names],
+            strict_builtin_errors=policies.builtin_errors == "strict",
+            use_compiled=False,
+            keeps_prints=True,
+        )
+
+    def said(
+        self, asked: Iterable[tuple[str, Mapping[str, Any]]], *, timeout_seconds: float = SECONDS
+    ) -> list[Printed]:
+        """What is printed for (entrypoint, input) each, each once, and each no longer than that.
+
+        Raises:
+            EngineError: an input is refused.
+        """
+        calls = dict.fromkeys((entrypoint, dumps(document)) for entrypoint, document in asked)
+        said = self._engine.printed([*calls], timeout_seconds=timeout_seconds)
+        return [_read(line) for lines in said for line in lines]
 
 
 def _own(policies: PolicySet) -> tuple[Module, ...]:

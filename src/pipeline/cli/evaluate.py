@@ -12,7 +12,7 @@ import typer
 from cmf.adapters import loss
 from cmf.codec import dumps
 from pipeline.assembly import Config, build_engine, load_policies, open_sessions
-from pipeline.checks.printing import Printed, printed, prints
+from pipeline.checks.printing import Printed, Printing, prints
 from pipeline.cli import rendering
 from pipeline.cli.changes import show_changes
 from pipeline.cli.policy_places import Places, chosen
@@ -84,7 +84,7 @@ def run(
             entry = entry_of(traffic, known, noted.session, outcome.decision, seen=noted.seen)
             append(record, Masking().masked(entry) if without_secrets else entry)
         if tap is not None:
-            show_printed(printed(loaded, tap.asked), Places(loaded, policies))
+            show_printed(Printing(loaded).said(tap.asked), Places(loaded, policies))
     with one_line_errors(file), loss.collecting() as losses:
         wire = emit(outcome, target) if outcome.value is not None else None
     if as_json:

@@ -20,7 +20,7 @@ from pipeline.assembly import embedded_engine, load_policies
 from pipeline.cases.case import Case, read_cases
 from pipeline.cases.run import CaseResult, CaseRunner
 from pipeline.checks.policy_tests import Checked, run_tests
-from pipeline.checks.printing import Printed, printed, prints
+from pipeline.checks.printing import Printed, Printing, prints
 from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit, write_sarif
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.progress import progress
@@ -119,12 +119,13 @@ def judge(directory: Path, places: Sequence[Path], select: str | None = None, *,
     if not chosen and not tests:
         hint = f"write some in {directory / 'cases'}" if select is None else f"no name holds {select!r}"
         fail(f"{directory}: no cases; {hint}", Exit.USAGE)
-    engine = embedded_engine(loaded) if counts_lines or prints(loaded) else None
+    printing = Printing(loaded) if prints(loaded) else None
+    engine = embedded_engine(loaded) if counts_lines or printing is not None else None
     tap = None if engine is None else Tap(engine)
     runner = CaseRunner(loaded) if tap is None else CaseRunner(loaded, engine=tap)
     try:
         with progress("judging", len(chosen)) as told:
-            timed = [_timed(runner, case, loaded, tap, told) for case in chosen]
+            timed = [_timed(runner, case, printing, tap, told) for case in chosen]
     finally:
         runner.close()
     hit = {rule for result, _ in timed for rule in result.rules}
@@ -155,13 +156,15 @@ def _own_tests(policies: PolicySet, places: Sequence[Path]) -> Iterator[Checked]
         yield dataclasses.replace(test, path=file_of(test.path, places))
 
 
-def _timed(runner: CaseRunner, case: Case, policies: PolicySet, tap: Tap | None, told: Callable[[int], None]) -> _Timed:
+def _timed(
+    runner: CaseRunner, case: Case, printing: Printing | None, tap: Tap | None, told: Callable[[int], None]
+) -> _Timed:
     asked = 0 if tap is None else len(tap.asked)
     start = time.perf_counter()
     result = runner.run(case)
     took = time.perf_counter() - start
-    if tap is not None and result.status == "failed" and prints(policies):
-        result = dataclasses.replace(result, printed=tuple(printed(policies, tap.asked[asked:])))
+    if tap is not None and printing is not None and result.status == "failed":
+        result = dataclasses.replace(result, printed=tuple(printing.said(tap.asked[asked:])))
     told(1)
     return result, took
 

@@ -20,7 +20,7 @@ from pipeline import policy_set
 from pipeline.assembly import Config, embedded_engine
 from pipeline.cases.case import Case
 from pipeline.cases.run import CaseRunner
-from pipeline.checks.printing import printed, prints
+from pipeline.checks.printing import Printing, prints
 from pipeline.checks.why import Body, Operand, Why
 from pipeline.decision import Hit, Mode, ViewDecision
 from pipeline.display import escaped_json, rego_paths, visible
@@ -124,6 +124,11 @@ class Compiled:
     def why(self) -> Why:
         """What explains the set: made when it is first asked for."""
         return Why(self.policies)
+
+    @functools.cached_property
+    def printing(self) -> Printing | None:
+        """What tells what the rules print; None where they print nothing."""
+        return Printing(self.policies) if prints(self.policies) else None
 
 
 def _digest(files: Mapping[str, bytes]) -> bytes:
@@ -318,10 +323,10 @@ def _lines(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> dict[str, J
 
 def _printed(compiled: Compiled, asked: Sequence[tuple[str, Json]]) -> list[Json]:
     """What the rules printed; nothing where that cannot be told."""
-    if not prints(compiled.policies):
-        return []
     try:
-        said = printed(compiled.policies, asked[:MAX_PRINTED], timeout_seconds=QUERY_SECONDS)
+        if compiled.printing is None:
+            return []
+        said = compiled.printing.said(asked[:MAX_PRINTED], timeout_seconds=QUERY_SECONDS)
     except (EngineError, PolicyError):
         return []
     return [{"file": one.path, "line": one.line, "text": visible(one.text)[:MAX_PRINTED]} for one in said[:MAX_PRINTED]]
