@@ -4,22 +4,17 @@
 //! segments.
 #![forbid(unsafe_code)]
 
+use crate::patterns::Kept;
 use anyhow::{anyhow, Result};
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use regorus::unstable::{Expr, Ref, Span};
-use regorus::{LimitError, Value};
-use std::collections::HashMap;
+use regorus::Value;
 use std::iter::Peekable;
 use std::str::Chars;
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::Arc;
 
-const MAX_PATTERN_BYTES: usize = 100 * 1024;
-/// Globs kept. Those made from input could be any number, so a full store is emptied.
-const MAX_GLOBS: usize = 4_096;
 /// Braces inside each other.
 const MAX_DEPTH: u32 = 16;
-
-type Store = RwLock<HashMap<(Arc<str>, String), Arc<Regex>>>;
 
 pub fn matches(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
     let [Value::String(pattern), separators, Value::String(text)] = args else {
@@ -47,25 +42,9 @@ fn separators_of(given: &Value) -> Result<String> {
 }
 
 fn compiled(pattern: &Arc<str>, separators: String) -> Result<Arc<Regex>> {
-    static STORE: OnceLock<Store> = OnceLock::new();
-    let store = STORE.get_or_init(RwLock::default);
+    static KEPT: Kept<(Arc<str>, String)> = Kept::new();
     let key = (Arc::clone(pattern), separators);
-    if let Some(found) = store.read().ok().and_then(|globs| globs.get(&key).cloned()) {
-        return Ok(found);
-    }
-    let spelled = spelled(pattern, &key.1)?;
-    let built = RegexBuilder::new(&spelled).size_limit(MAX_PATTERN_BYTES).build().map_err(|error| match error {
-        regex::Error::CompiledTooBig(limit) => anyhow::Error::new(LimitError::RegexSizeLimitExceeded { limit }),
-        _ => anyhow!("invalid glob"),
-    })?;
-    let built = Arc::new(built);
-    if let Ok(mut globs) = store.write() {
-        if globs.len() >= MAX_GLOBS {
-            globs.clear();
-        }
-        globs.insert(key, Arc::clone(&built));
-    }
-    Ok(built)
+    KEPT.get(&key, || spelled(pattern, &key.1))
 }
 
 fn spelled(pattern: &str, separators: &str) -> Result<String> {

@@ -11,6 +11,7 @@ use regex::{Regex, RegexBuilder};
 use regorus::unstable::{Expr, Ref, Span, BUILTINS};
 use regorus::{LimitError, Value};
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, OnceLock, RwLock};
 
 /// Bytes of a compiled pattern: the crate's ceiling.
@@ -18,28 +19,41 @@ const MAX_PATTERN_BYTES: usize = 100 * 1024;
 /// Patterns kept: more than a large set has. Patterns made from input could be any number, so a full store is emptied.
 const MAX_PATTERNS: usize = 8_192;
 
-fn store() -> &'static RwLock<HashMap<Arc<str>, Arc<Regex>>> {
-    static STORE: OnceLock<RwLock<HashMap<Arc<str>, Arc<Regex>>>> = OnceLock::new();
-    STORE.get_or_init(RwLock::default)
+/// Compiled expressions by what they were made of, shared and not copied.
+pub(crate) struct Kept<K> {
+    compiled: OnceLock<RwLock<HashMap<K, Arc<Regex>>>>,
+}
+
+impl<K: Clone + Eq + Hash> Kept<K> {
+    pub(crate) const fn new() -> Self {
+        Self { compiled: OnceLock::new() }
+    }
+
+    /// What `spelled` makes of the key, compiled: now, or when it was asked for before.
+    pub(crate) fn get(&self, key: &K, spelled: impl FnOnce() -> Result<String>) -> Result<Arc<Regex>> {
+        let store = self.compiled.get_or_init(RwLock::default);
+        if let Some(found) = store.read().ok().and_then(|kept| kept.get(key).cloned()) {
+            return Ok(found);
+        }
+        let built =
+            RegexBuilder::new(&spelled()?).size_limit(MAX_PATTERN_BYTES).build().map_err(|error| match error {
+                regex::Error::CompiledTooBig(limit) => anyhow::Error::new(LimitError::RegexSizeLimitExceeded { limit }),
+                _ => anyhow::anyhow!("invalid pattern"),
+            })?;
+        let built = Arc::new(built);
+        if let Ok(mut kept) = store.write() {
+            if kept.len() >= MAX_PATTERNS {
+                kept.clear();
+            }
+            kept.insert(key.clone(), Arc::clone(&built));
+        }
+        Ok(built)
+    }
 }
 
 fn compiled(pattern: &Arc<str>) -> Result<Arc<Regex>> {
-    if let Some(found) = store().read().ok().and_then(|patterns| patterns.get(pattern).cloned()) {
-        return Ok(found);
-    }
-    let spelled = dialect::translate(pattern).map_err(|_| anyhow::anyhow!("invalid pattern"))?;
-    let built = RegexBuilder::new(&spelled).size_limit(MAX_PATTERN_BYTES).build().map_err(|error| match error {
-        regex::Error::CompiledTooBig(limit) => anyhow::Error::new(LimitError::RegexSizeLimitExceeded { limit }),
-        _ => anyhow::anyhow!("invalid pattern"),
-    })?;
-    let built = Arc::new(built);
-    if let Ok(mut patterns) = store().write() {
-        if patterns.len() >= MAX_PATTERNS {
-            patterns.clear();
-        }
-        patterns.insert(Arc::clone(pattern), Arc::clone(&built));
-    }
-    Ok(built)
+    static KEPT: Kept<Arc<str>> = Kept::new();
+    KEPT.get(pattern, || dialect::translate(pattern).map_err(|_| anyhow::anyhow!("invalid pattern")))
 }
 
 fn texts(args: &[Value]) -> Result<(&Arc<str>, &Arc<str>)> {
