@@ -19,7 +19,7 @@ from cmf.errors import DecodeError, ShapeError
 from cmf.frozen import MAX_DEPTH, FrozenDict, freeze_parsed, sealed
 
 MAX_BYTES = 32 * 1024 * 1024  # one document; providers stop at 20 to 32 MiB
-MAX_INT_DIGITS = 4_300  # CPython's own bound on int(str), so that reading a number stays linear
+SAFE_INTEGER = 2**53 - 1  # beyond it a double cannot tell neighbours apart, and engines use doubles [A3]
 
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _STRICT = _OPTIONS | orjson.OPT_STRICT_INTEGER
@@ -31,8 +31,6 @@ _SHORT = 2 * MAX_DEPTH
 _SHALLOW = 5 * MAX_DEPTH - 3
 _WORTH_SEALING = 2048  # looking for brackets in more text takes longer than freezing most of what it holds
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_parsed = orjson.loads
-_spelled = orjson.dumps
 
 
 def loads(data: bytes | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
@@ -150,9 +148,9 @@ def frozen_object(text: str) -> tuple[FrozenDict | None, int]:
     """
     try:
         raw = text.encode()
-        value = _parsed(raw)
+        value = orjson.loads(raw)
         # The same proof as in `loads`, said again because half of the time of short texts goes into calls.
-        spelt = _spelled(value)
+        spelt = orjson.dumps(value)
         if type(value) is dict and (
             spelt == raw
             or spelt.replace(b" ", b"") == raw.replace(b" ", b"")
@@ -263,12 +261,20 @@ def _duplicate_path(text: str) -> str:
             seen: set[str] = set()
             for key, item in value:
                 if key in seen:
-                    return f"{path}.{key}" if key.isidentifier() and len(key) <= 64 else path
+                    return _below(path, key).removesuffix(_UNTOLD)
                 seen.add(key)
-                stack.append((f"{path}.{key}" if key.isidentifier() and len(key) <= 64 else f"{path}[…]", item))
+                stack.append((_below(path, key), item))
         elif isinstance(value, list):
             stack.extend((f"{path}[{index}]", item) for index, item in enumerate(value))
     return "$"
+
+
+def _below(path: str, key: str) -> str:
+    """The path to what stands under `key`; a key that is no short name could be content, and is not told."""
+    return f"{path}.{key}" if key.isidentifier() and len(key) <= 64 else path + _UNTOLD
+
+
+_UNTOLD = "[…]"
 
 
 class _Pairs(list[Any]):
@@ -300,10 +306,7 @@ def _refuse_surrogates(value: Any) -> None:
                 )
         elif isinstance(item, dict):
             stack.extend((path, key) for key in item)
-            stack.extend(
-                (f"{path}.{key}" if key.isascii() and key.isidentifier() else f"{path}[…]", each)
-                for key, each in item.items()
-            )
+            stack.extend((_below(path, key), each) for key, each in item.items())
         elif isinstance(item, list):
             stack.extend((f"{path}[{index}]", each) for index, each in enumerate(item))
 

@@ -23,8 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from cmf.enums import ContentType, ResourceType
-from cmf.errors import ShapeError
-from cmf.frozen import FrozenDict, Json, JsonObject, JsonValue, freeze
+from cmf.frozen import FrozenDict, JsonObject, JsonValue, frozen_json
 from cmf.value import Blob, Count, Flag, Str, Value, replace, shape_error, value
 
 if TYPE_CHECKING:
@@ -282,10 +281,7 @@ def _result_content(content: Any) -> Any:
             return _parts().validate_python(known_parts(content))
         except ValidationError as error:
             raise shape_error(error, root="") from None
-    try:
-        return freeze(content)
-    except ShapeError as error:
-        raise PydanticCustomError(error.code.removeprefix("shape."), "{why}", {"why": error.message}) from None
+    return frozen_json(content)
 
 
 def _is_part(item: Any) -> bool:
@@ -306,26 +302,5 @@ else:
     Messages = tuple["Message", ...]
     Parts = Annotated[tuple[ContentPart, ...], BeforeValidator(known_parts)]
     ResultContent = Annotated[Any, PlainValidator(_result_content), WithJsonSchema({})]
-
-__all__ = [
-    "AudioPart",
-    "ContentPart",
-    "DocumentPart",
-    "ImagePart",
-    "Json",
-    "MediaPart",
-    "OpaquePart",
-    "Part",
-    "PromptRequestPart",
-    "PromptResultPart",
-    "RedactedThinkingPart",
-    "ResourcePart",
-    "ResourceRefPart",
-    "TextPart",
-    "ThinkingPart",
-    "ToolCallPart",
-    "ToolResultPart",
-    "VideoPart",
-]
 
 import cmf.message  # noqa: E402, F401 - values here hold messages: whoever loads this module must be able to build them

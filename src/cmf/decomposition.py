@@ -13,7 +13,7 @@ from typing import Any, Final
 from cmf.content import OpaquePart, Part, PromptResultPart, ToolResultPart
 from cmf.enums import Capability, Hook, Role, ViewKind
 from cmf.errors import ShapeError, UnmappedPartError
-from cmf.facts import NO_KEYS, Keys, entity_keys, exact_json, known, show
+from cmf.facts import NO_KEYS, Keys, addressed, exact_json, known, show
 from cmf.frozen import FrozenDict
 from cmf.message import Message
 from cmf.models import provider_of, wire_name
@@ -21,7 +21,6 @@ from cmf.projection import Scope
 from cmf.request import Request, Response
 from cmf.tiers import Grants
 from cmf.tools import ToolDefinition, schema_findings
-from cmf.uris import segment, tool_uri
 from cmf.view import MessageView, view_of
 
 MAX_NESTING: Final = 8  # parts inside results inside results; deeper is refused, not truncated [B2]
@@ -166,7 +165,7 @@ _STRUCTURE: Final = frozenset({"role", "content", "schema_version", "status", "c
 
 def _model_uri(model: str | None) -> str:
     named = model or ""
-    return f"llm://{segment(provider_of(named) or '_')}/{segment(wire_name(named))}"
+    return addressed("llm", (provider_of(named), wire_name(named)))[0]
 
 
 def _show_request(request: Request, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
@@ -199,12 +198,11 @@ def _show_response(response: Response, shown: dict[str, Any]) -> tuple[dict[str,
 
 
 def _choice_envelope(choice: Any) -> dict[str, Any]:
-    fields = {"stop_reason": choice.stop_reason, "raw_stop_reason": choice.raw_stop_reason, "extra": choice.extra}
-    return {name: item for name, item in fields.items() if item is not None}
+    return known(stop_reason=choice.stop_reason, raw_stop_reason=choice.raw_stop_reason, extra=choice.extra)
 
 
 def _show_tool(tool: ToolDefinition, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
-    uri = tool_uri(tool.name, tool.namespace)
+    uri, keys = addressed("tool", (tool.namespace, tool.name))
     properties: dict[str, Any] = {"executed_by": tool.executed_by}
     for name in ("namespace", "type", "side_effects"):
         if (item := getattr(tool, name)) is not None:
@@ -214,11 +212,9 @@ def _show_tool(tool: ToolDefinition, shown: dict[str, Any]) -> tuple[dict[str, A
         if findings := [finding._asdict() for finding in schema_findings(tool.input_schema)]:
             properties["schema_findings"] = findings
     shown |= known(uri=uri, name=tool.name, content=tool.description)
-    return properties, entity_keys(uri, tool.namespace, tool.name)
+    return properties, keys
 
 
 show(Request, ViewKind.REQUEST, _show_request)
 show(Response, ViewKind.RESPONSE, _show_response)
 show(ToolDefinition, ViewKind.TOOL_DEFINITION, _show_tool)
-
-__all__ = ["MAX_NESTING", "envelope_views", "iter_views", "views_at"]

@@ -12,14 +12,13 @@ from typing import Any, Final
 
 import rfc8785
 
-from cmf.codec import dumps, ready
+from cmf.codec import SAFE_INTEGER, dumps, ready
 from cmf.content import Part, PromptResultPart, ToolCallPart, ToolResultPart
 from cmf.message import Message
 from cmf.pairing import Pairing
 from cmf.request import Request, Response
 from cmf.value import Value, fields_of, sorted_bytes, to_json
 
-MAX_EXACT: Final = 2**53 - 1
 _TAGS: Final = ("int:", "str:")
 _ODD_NUMBER: Final = re.compile(rb"[:,\[]-?[0-9]+(?:\.0[^0-9]|(?:\.[0-9]+)?[eE])")
 _BEYOND_BMP: Final = re.compile(rb"[\xf0-\xf4]")
@@ -122,7 +121,7 @@ def _canonical(value: Any) -> Any:
 
 
 def _number(number: int | float) -> Any:
-    if -MAX_EXACT <= number <= MAX_EXACT:
+    if -SAFE_INTEGER <= number <= SAFE_INTEGER:
         return int(number) if number == int(number) else ready(rfc8785.dumps(number))
     return f"int:{int(number)}" if float(number).is_integer() else ready(rfc8785.dumps(number))
 

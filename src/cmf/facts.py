@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeAlias
 
 from cmf import binary
-from cmf.codec import dumps, dumps_told
+from cmf.codec import SAFE_INTEGER, dumps, dumps_told
 from cmf.content import (
     AudioPart,
     DocumentPart,
@@ -33,8 +33,6 @@ from cmf.errors import UnmappedPartError
 from cmf.outlines import OUTLINES
 from cmf.uris import normalise, segment
 from cmf.value import to_json
-
-SAFE_INTEGER: Final = 2**53 - 1  # beyond it a double cannot tell neighbours apart, and engines use doubles [A3]
 
 SAFE_PROPERTIES: Final = (
     "namespace", "tool_id", "tool_name", "server_id", "is_error", "message_count", "resource_type", "version",
@@ -68,12 +66,6 @@ def exact_json(value: Any, pointer: str, properties: dict[str, Any]) -> Any:
     if found:
         properties["big_integers"] = [*properties.get("big_integers", ()), *found]
     return shown
-
-
-def _arguments(shown: dict[str, Any], arguments: Mapping[str, Any], properties: dict[str, Any]) -> None:
-    """Arguments as content and as what policy sees of them."""
-    shown["content"], small = dumps_told(arguments)
-    shown["arguments"] = arguments if small else exact_json(arguments, "/arguments", properties)
 
 
 def _has_big(value: Any) -> bool:
@@ -178,7 +170,7 @@ def addressed(scheme: str, names: tuple[str | None, ...]) -> tuple[str, Keys]:
     """The URI of such an entity, and its keys; of `names` the last is its own, and the one before it its namespace."""
     found = _addressed_before.get((scheme, names))
     if found is None:
-        uri = f"{scheme}://{'/'.join(segment(name) if name else '_' for name in names)}"
+        uri = f"{scheme}://{'/'.join(segment(name or '') for name in names)}"
         found = uri, entity_keys(uri, names[-2] if len(names) > 1 else None, names[-1])
         if len(uri) <= _SHORT:
             if len(_addressed_before) >= _MANY:
@@ -216,13 +208,9 @@ def _resource(part: ResourcePart, shown: dict[str, Any]) -> tuple[dict[str, Any]
     properties: dict[str, Any] = {"resource_type": part.resource_type.value}
     shown |= known(name=part.name, mime_type=part.mime_type, content=part.content)
     uri = _address(shown, properties, part.uri)
-    for field in ("version", "description"):
-        if (text := getattr(part, field)) is not None:
-            properties[field] = text
+    properties |= known(version=part.version, description=part.description, request_id=part.resource_request_id)
     if part.annotations:
         properties["annotations"] = exact_json(part.annotations, "/properties/annotations", properties)
-    if part.resource_request_id is not None:
-        properties["request_id"] = part.resource_request_id
     if part.blob is not None:
         described = binary.describe("blob", to_json(part.blob), part.mime_type)
         properties["data"] = [described]
@@ -243,28 +231,27 @@ def _resource_ref(part: ResourceRefPart, shown: dict[str, Any]) -> tuple[dict[st
     properties: dict[str, Any] = {"resource_type": part.resource_type.value}
     shown |= known(name=part.name, content=part.uri)
     uri = _address(shown, properties, part.uri)
-    for field in ("range_start", "range_end", "selector"):
-        if (item := getattr(part, field)) is not None:
-            properties[field] = item
-    if part.resource_request_id is not None:
-        properties["request_id"] = part.resource_request_id
+    properties |= known(range_start=part.range_start, range_end=part.range_end, selector=part.selector)
+    properties |= known(request_id=part.resource_request_id)
     return properties, entity_keys(uri, None, part.name)
 
 
 def _prompt_request(part: PromptRequestPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
-    uri = f"prompt://{segment(part.server_id) if part.server_id else '_'}/{segment(part.name)}"
+    uri, keys = addressed("prompt", (part.server_id, part.name))
     properties: dict[str, Any] = known(server_id=part.server_id, request_id=part.prompt_request_id)
     shown |= {"uri": uri, "name": part.name, "mime_type": "application/json"}
-    _arguments(shown, part.arguments, properties)
-    return properties, entity_keys(uri, part.server_id, part.name)
+    shown["content"], small = dumps_told(part.arguments)
+    shown["arguments"] = part.arguments if small else exact_json(part.arguments, "/arguments", properties)
+    return properties, keys
 
 
 def _prompt_result(part: PromptResultPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     properties: dict[str, Any] = {"is_error": part.is_error, "message_count": len(part.messages)}
     properties |= known(error_message=part.error_message, request_id=part.prompt_request_id)
     content = part.content if part.content is not None else part.error_message
-    shown |= known(uri=f"prompt_result://{segment(part.prompt_name)}", name=part.prompt_name, content=content)
-    return properties, entity_keys(shown["uri"], None, part.prompt_name)
+    uri, keys = addressed("prompt_result", (part.prompt_name,))
+    shown |= known(uri=uri, name=part.prompt_name, content=content)
+    return properties, keys
 
 
 def _media(part: MediaPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
@@ -286,7 +273,7 @@ def _media(part: MediaPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys
 
 
 def _opaque(part: OpaquePart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
-    uri = f"opaque://{segment(part.provider)}/{segment(part.type)}"
+    uri, _ = addressed("opaque", (part.provider, part.type))
     shown |= {"uri": uri, "name": part.type, "content": _json_text(part.value), "mime_type": "application/json"}
     return {"provider": part.provider, "type": part.type}, NO_KEYS
 

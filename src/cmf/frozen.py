@@ -326,10 +326,11 @@ def _checked_key(key: Any) -> str:
 def _frozen_object(value: Any) -> FrozenDict:
     if not isinstance(value, dict):
         raise PydanticCustomError("object_type", "Input should be a JSON object")
-    return cast("FrozenDict", _frozen_any(value))
+    return cast("FrozenDict", frozen_json(value))
 
 
-def _frozen_any(value: Any) -> Any:
+def frozen_json(value: Any) -> Any:
+    """`freeze`, for validators: what it refuses is an error that pydantic knows."""
     try:
         return freeze(value)
     except ShapeError as error:
@@ -341,7 +342,7 @@ class _AnyJson:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(_frozen_any)
+        return core_schema.no_info_plain_validator_function(frozen_json)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

@@ -32,12 +32,8 @@ READABLE: Final = {
     "image/tiff": TiffImagePlugin.TiffImageFile.format,
     "image/webp": WebPImagePlugin.WebPImageFile.format,
 }
-WRITABLE: Final = (
-    "image/png",
-    "image/jpeg",
-    "image/webp",
-)  # in the order of preference for what has alpha or few colours
-_WRITTEN_AS: Final = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP"}
+WRITABLE: Final = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP"}
+"""In the order of preference for what has alpha or few colours, by Pillow's names."""
 _PHOTOS: Final = ("image/jpeg", "image/webp", "image/tiff")  # sources whose pixels a lossy writer keeps well
 
 MAX_JPEG_SCANS: Final = 100  # progressive encoders write about 10; each scan costs a pass over all pixels
@@ -151,7 +147,7 @@ def _written(image: Image.Image, kind: str, quality: int | None) -> bytes:
         ground = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(ground, image).convert("RGB")
     out = io.BytesIO()
-    image.save(out, format=_WRITTEN_AS[kind], **({} if quality is None else {"quality": quality}))
+    image.save(out, format=WRITABLE[kind], **({} if quality is None else {"quality": quality}))
     return out.getvalue()
 
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from cmf.value import REQUIRED, blank, field_default
+from cmf.value import filled
 
 _Made = TypeVar("_Made")
 
@@ -49,15 +49,6 @@ def _written(field: Field, lines: list[str], known: dict[str, Any]) -> str:
     if isinstance(field, tuple):
         return "(" + "".join(f"{_written(inner, lines, known)}, " for inner in field) + ")"
     given = {name: _written(inner, lines, known) for name, inner in field.fields.items()}
-    number = len(lines)  # each value has lines of its own, so this names it
-    known[f"cls_{number}"], known[f"twin_{number}"] = field.cls, blank(field.cls)
-    lines.append(f" made_{number} = twin_{number}()")
-    for each in dataclasses.fields(field.cls):
-        default = field_default(each)
-        plain = "None"
-        if default is not None and default is not REQUIRED:
-            plain = f"default_{number}_{each.name}"
-            known[plain] = default
-        lines.append(f" made_{number}.{each.name} = {given.get(each.name, plain)}")
-    lines.append(f" made_{number}.__class__ = cls_{number}")
-    return f"made_{number}"
+    number = f"_{len(lines)}"  # each value has lines of its own, so this names it
+    lines += filled(field.cls, number, given, known)
+    return f"made{number}"

@@ -61,9 +61,7 @@ def path_to_root(messages: Iterable[Message], leaf_id: str) -> list[Message]:
         if message is None:
             raise ShapeError("a message's parent is missing", code="threads.missing", hint="give the whole tree")
         if at in seen:
-            raise ShapeError(
-                "the parents form a cycle", code="threads.cycle", hint="let each message follow an earlier one"
-            )
+            raise _cycle()
         seen.add(at)
         branch.append(message)
         at = message.parent_id
@@ -80,9 +78,7 @@ def linearise(messages: Sequence[Message], choose: Mapping[str | None, str] | No
     at: str | None = None
     while step := children(messages, at):
         if len(branch) > len(messages):
-            raise ShapeError(
-                "the parents form a cycle", code="threads.cycle", hint="let each message follow an earlier one"
-            )
+            raise _cycle()
         branch.append(_chosen(step, (choose or {}).get(at)))
         at = branch[-1].id
         if at is None:
@@ -92,17 +88,18 @@ def linearise(messages: Sequence[Message], choose: Mapping[str | None, str] | No
     return branch
 
 
+def _cycle() -> ShapeError:
+    return ShapeError("the parents form a cycle", code="threads.cycle", hint="let each message follow an earlier one")
+
+
 def _chosen(siblings: Sequence[Message], wanted: str | None) -> Message:
     if wanted is None:
         return siblings[-1]
     for message in siblings:
         if message.id == wanted:
             return message
-    raise ShapeError(
-        "the chosen message is no child of that parent",
-        code="threads.missing",
-        hint="choose by the id of one of its children",
-    )
+    hint = "choose by the id of one of its children"
+    raise ShapeError("the chosen message is no child of that parent", code="threads.missing", hint=hint)
 
 
 # -- the agent-threads form --------------------------------------------------------------------------------------------

@@ -170,6 +170,3 @@ def _compiled(schema: JsonObject) -> _Compiled | None:
         _kept.clear()
     _kept[id(schema)] = (schema, made)
     return made
-
-
-__all__ = ["input_problem", "is_usable", "schema_problem"]

@@ -27,7 +27,7 @@ def segment(text: str) -> str:
 
 def tool_uri(name: str, namespace: str | None) -> str:
     """`tool://<namespace or _>/<name>`."""
-    return f"tool://{segment(namespace) if namespace else '_'}/{segment(name)}"
+    return f"tool://{segment(namespace or '')}/{segment(name)}"
 
 
 def normalise(uri: str) -> str:
@@ -44,11 +44,11 @@ def normalise(uri: str) -> str:
     rest = uri[scheme_match.end() :]
     if not slashes:
         return f"{scheme}:{rest}"
-    authority, separator, tail = _split_authority(rest)
+    authority, separator, tail = _cut(rest, "/?#")
     if scheme not in _OWN_SCHEMES:
         authority = authority.lower()
         if separator == "/":
-            path, mark, query = _split_query(tail)
+            path, mark, query = _cut(tail, "?#")
             tail = _without_dots(path) + mark + query
     return f"{scheme}://{authority}{separator}{tail}"
 
@@ -102,33 +102,20 @@ def _decoded(escape: re.Match[str]) -> str:
     return character if _UNRESERVED.match(character) else escape.group(0).upper()
 
 
-def _split_authority(rest: str) -> tuple[str, str, str]:
-    for index, character in enumerate(rest):
-        if character in "/?#":
-            return rest[:index], character, rest[index + 1 :]
-    return rest, "", ""
-
-
-def _split_query(tail: str) -> tuple[str, str, str]:
-    for index, character in enumerate(tail):
-        if character in "?#":
-            return tail[:index], character, tail[index + 1 :]
-    return tail, "", ""
+def _cut(text: str, marks: str) -> tuple[str, str, str]:
+    """What is before the first of the marks, that mark, and what is behind it."""
+    at = next((index for index, character in enumerate(text) if character in marks), len(text))
+    return text[:at], text[at : at + 1], text[at + 1 :]
 
 
 def _without_dots(path: str) -> str:
     kept: list[str] = []
     parts = path.split("/")
-    for index, part in enumerate(parts):
-        last = index == len(parts) - 1
+    for part in parts:
         if part == "..":
-            if kept:
-                kept.pop()
-            if last:
-                kept.append("")
-        elif part == ".":
-            if last:
-                kept.append("")
-        else:
+            del kept[-1:]
+        elif part != ".":
             kept.append(part)
+    if parts[-1] in (".", ".."):
+        kept.append("")
     return "/".join(kept)

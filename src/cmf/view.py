@@ -444,6 +444,3 @@ def view_of(
     view._first = first
     view.__class__ = MessageView  # type: ignore[assignment]  # from here on it refuses
     return view
-
-
-__all__ = ["MessageView", "head", "view_of"]

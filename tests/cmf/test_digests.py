@@ -9,15 +9,15 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cmf.codec import dumps, dumps_told
+from cmf.codec import SAFE_INTEGER, dumps, dumps_told
 from cmf.content import TextPart
-from cmf.digests import MAX_EXACT, canonical_bytes, content_digest, value_hash
+from cmf.digests import canonical_bytes, content_digest, value_hash
 from cmf.facts import exact_json
 from cmf.message import Message
 from cmf.value import to_bytes, to_json
 from tests.cmf.test_properties import values
 
-exact = st.integers(-MAX_EXACT, MAX_EXACT) | st.floats(-MAX_EXACT, MAX_EXACT)
+exact = st.integers(-SAFE_INTEGER, SAFE_INTEGER) | st.floats(-SAFE_INTEGER, SAFE_INTEGER)
 untagged = st.text().filter(lambda text: not text.startswith(("int:", "str:")))
 trees = st.recursive(
     st.none() | st.booleans() | exact | untagged,

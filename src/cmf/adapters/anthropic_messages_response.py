@@ -10,11 +10,11 @@ from cmf.adapters.anthropic_messages_blocks import FORMAT, Names, decode_assista
 from cmf.adapters.anthropic_messages_parts import encode_content
 from cmf.adapters.anthropic_messages_request import with_ids
 from cmf.adapters.fields import Fields, extra_of, merge
+from cmf.codec import SAFE_INTEGER
 from cmf.content import ToolCallPart, ToolResultPart
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.extensions import TokenUsage
-from cmf.facts import SAFE_INTEGER
 from cmf.frozen import freeze, frozen_mapping
 from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Request, Response

@@ -278,5 +278,3 @@ _WRITE: Final[dict[type, Write]] = {
     AudioPart: _write_audio,
     DocumentPart: _write_document,
 }
-
-__all__ = ["blocks", "opaque", "source", "url_of", "wire_block", "wire_blocks"]

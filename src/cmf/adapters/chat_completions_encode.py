@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cmf.adapters import loss
-from cmf.adapters.chat_completions_blocks import wire_block, wire_blocks
+from cmf.adapters.chat_completions_blocks import wire_blocks
 from cmf.adapters.chat_completions_dialect import (
     CHOICE_ERROR,
     FINISH_REASONS,
@@ -432,6 +432,3 @@ def _error(error: ErrorInfo, form: str | None) -> dict[str, Any]:
     if form == "error_text":
         return {"error": error.message or ""}
     return said if form == "error_flat" else {"error": said}
-
-
-__all__ = ["CallIds", "arguments_text", "assistant", "wire_block", "wire_messages", "wire_request", "wire_response"]

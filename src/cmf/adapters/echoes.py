@@ -45,6 +45,3 @@ def silent(extra: Mapping[str, Any] | None) -> FrozenDict | None:
         if left:
             kept[name] = left
     return FrozenDict(kept) if kept else None
-
-
-__all__ = ["silent"]

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import Any, Final, TypeVar
 
@@ -87,30 +87,14 @@ def drop(adapter: str, block_type: str, reason: str, *, message: Message | None 
     losses = _collector.get()
     if losses is not None:
         losses.append(loss)
-    _log.warning(
-        "%s drops a %s block: %s",
-        adapter,
-        block_type,
-        reason,
-        extra={
-            "session_id": loss.session_id,
-            "message_id": loss.message_id,
-            "block_type": block_type,
-            "adapter": adapter,
-            "reason": reason,
-        },
-    )
+    _log.warning("%s drops a %s block: %s", adapter, block_type, reason, extra=asdict(loss))
 
 
 def joined(adapter: str, block_type: str, texts: Sequence[str], between: str = "", *, message: Message) -> str:
     """The texts as the one that the format has a place for; where they are several, that their bounds are lost."""
     if len(texts) > 1:
-        drop(
-            adapter,
-            block_type,
-            "the format has one text where there are several blocks: they are joined",
-            message=message,
-        )
+        why = "the format has one text where there are several blocks: they are joined"
+        drop(adapter, block_type, why, message=message)
     return between.join(texts)
 
 

@@ -269,6 +269,3 @@ def _unmarked(response: Response) -> Response:
     if kept:
         extra[FORMAT] = frozen_mapping(kept)
     return replace(response, extra=frozen_mapping(extra) if extra else None)
-
-
-__all__ = ["ADAPTER", "OpenAIResponsesAdapter"]

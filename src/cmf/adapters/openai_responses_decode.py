@@ -13,15 +13,11 @@ from cmf.adapters.openai_responses_items import (
     riding,
 )
 from cmf.adapters.openai_responses_read import ItemReader, taken
-from cmf.content import (
-    Part,
-    TextPart,
-    ToolCallPart,
-)
+from cmf.codec import SAFE_INTEGER
+from cmf.content import Part, TextPart, ToolCallPart
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage
-from cmf.facts import SAFE_INTEGER
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Request, Response, Sampling, ToolChoice

@@ -44,7 +44,7 @@ class _Lines:
             raise _too_large("stream", self._max_stream)
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]  # the second half of a line end that was split
-        self._after_cr = chunk.endswith(b"\r") if chunk else False
+        self._after_cr = chunk.endswith(b"\r")
         first, *others = _LINE_END.split(chunk)
         self._keep(first)
         if not others:

@@ -25,6 +25,3 @@ def user_runs(parts: Sequence[Part]) -> list[tuple[Role, tuple[Part, ...]]]:
         else:
             runs.append((Role.USER, [part]))
     return [(role, tuple(run)) for role, run in runs] or [(Role.USER, ())]
-
-
-__all__ = ["user_runs"]
