@@ -133,6 +133,7 @@ def _looked_into(place: str | Path) -> tuple[Engine, str]:
         said = {"mode": "ro", "uri": "true"} | ({"immutable": "1"} if _is_at_rest(file) else {})
         to_read = URL.create("sqlite", database=f"file:{absolute}", query=said)
         engine = sqlalchemy.create_engine(to_read, connect_args={"timeout": BUSY_SECONDS})
+        event.listen(engine, "connect", _read_any_text)
     try:
         with engine.connect() as connection:
             found = _revision(connection)
@@ -142,6 +143,11 @@ def _looked_into(place: str | Path) -> tuple[Engine, str]:
         hint = "check the name; what an older version made is brought up to date by what records there"
         raise StoreError("there is no store in this database", path=_named(engine.url, str(file)), hint=hint)
     return engine, found
+
+
+def _read_any_text(connection: Any, _: object) -> None:
+    # A text that somebody made into none is to be found, and is not to hide all others [AUD-32].
+    connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
 
 
 def _is_at_rest(file: Path) -> bool:

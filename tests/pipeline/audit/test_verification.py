@@ -21,7 +21,7 @@ from pipeline.audit.verification import Report, verify
 from pipeline.errors import PipelineError
 from pipeline.recorder import Recorder
 from pipeline.store.database import Store
-from pipeline.store.engine import open_engine
+from pipeline.store.engine import open_engine, open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import row_of
 from pipeline.store.tables import RECORDS as RECORDS_TABLE
@@ -62,8 +62,10 @@ class Kept:
                 assert connection.execute(change).rowcount != 0, change
         return copy
 
-    def checked(self, file: Path, heads: Path | None = None, keys: list[PublicKey] | None = None) -> Report:
-        engine = open_engine(f"sqlite:///{file}")
+    def checked(
+        self, file: Path, heads: Path | None = None, keys: list[PublicKey] | None = None, *, reading: bool = False
+    ) -> Report:
+        engine = open_to_read(file) if reading else open_engine(f"sqlite:///{file}")
         try:
             return verify(StoreEvidence(engine), exported=read_heads(heads or self.heads), keys=keys or self.public)
         finally:
@@ -273,6 +275,7 @@ def test_a_head_that_is_gone_or_names_another_key_leaves_what_it_covered_unprove
     for what, found in (
         (f"DELETE FROM heads WHERE {first}", {"head.missing"}),
         (f"UPDATE heads SET key = 'another' WHERE {first}", {"head.signature"}),
+        (f"UPDATE heads SET signature = 'no base64' WHERE {first}", {"head.signature"}),
     ):
         assert codes(kept.checked(kept.tampered(tmp_path, what))) >= found
 
@@ -316,6 +319,27 @@ def test_a_record_in_another_order_or_twice_at_its_place_is_a_problem(
     assert codes(kept.checked(copy)) >= {found}
 
 
+@pytest.mark.spec("AUD-31")
+@pytest.mark.spec("AUD-32")
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [
+        ("UPDATE records SET verdict = verdict || 'x' WHERE place = 7", "record.changed"),
+        ("UPDATE records SET subject = 'id:eve' WHERE place = 7", "record.changed"),
+        ("UPDATE records SET subject = x'69643a616e6e' WHERE place = 7", "record.changed"),  # the same bytes, no text
+        ("UPDATE records SET subject = CAST(x'69643aff' AS TEXT) WHERE place = 7", "record.changed"),  # no UTF-8
+        ("UPDATE records SET body = x'7b7d' WHERE place = 7", "record.changed"),
+        ("UPDATE records SET body = NULL WHERE place = 7", "record.erased"),
+        ("DELETE FROM records WHERE place = 7", "record.missing"),
+    ],
+)
+def test_a_record_that_was_changed_is_named_and_nothing_else_is(
+    kept: Kept, tmp_path: Path, what: str, found: str
+) -> None:
+    report = kept.checked(kept.tampered(tmp_path, what), reading=True)
+    assert [(problem.code, problem.place) for problem in report.problems] == [(found, 7)] * 2  # one in each log
+
+
 @pytest.mark.spec("AUD-40")
 def test_only_what_is_on_record_as_erased_may_be_gone(tmp_path: Path) -> None:
     with Store.at(tmp_path / "s.sqlite3") as store:
@@ -329,6 +353,10 @@ def test_only_what_is_on_record_as_erased_may_be_gone(tmp_path: Path) -> None:
         body = dumps({"schema": 1, "records": [gone.id]})
         recorder.record(replace(made_record(), id="ers_1", kind="erasure", body=body))
         assert verify(StoreEvidence(store.engine)).holds
+
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE heads SET leaves = x'00' WHERE size = (SELECT max(size) FROM heads)")
+        assert codes(verify(StoreEvidence(store.engine))) == {"head.leaves", "record.erased"}  # it vouches for nothing
 
 
 @pytest.mark.spec("AUD-4")
