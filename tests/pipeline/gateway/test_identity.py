@@ -32,7 +32,10 @@ deny contains {"code": "test.who", "reason": concat(",", array.concat(
     sort([role | some role in object.get(input.extensions.security.subject, "roles", [])]),
 ))} if input.kind == "text"
 """
-PROXY = {"peers": ["10.0.0.0/8", "::1/128"], "id": "x-user", "roles": "x-roles"}
+PROXY = {"peers": ["10.0.0.0/8", "::1/128"], "id": "x-user", "roles": "x-roles"} | {
+    "permissions": "x-permissions",
+    "teams": "x-teams",
+}
 
 
 def proxy(secret: str | None = None, **more: Any) -> TrustedProxy:
@@ -50,7 +53,8 @@ def known(headers: Mapping[str, str], peer: str | None, *, secret: str | None = 
 @pytest.mark.spec("GW-144")
 @pytest.mark.parametrize("peer", [None, "", "testclient", "11.0.0.1", "::2", "/run/socket", "10.0.0.1.evil"])
 def test_headers_that_say_who_asks_are_refused_from_anywhere_else(peer: str | None) -> None:
-    for headers in ({"x-user": "bob"}, {"x-roles": "admin"}, {"x-user": "bob", "authorization": f"Bearer {KEY}"}):
+    said = [{name: "admin"} for name in ("x-user", "x-roles", "x-permissions", "x-teams")]
+    for headers in (*said, {"x-user": "bob", "authorization": f"Bearer {KEY}"}):
         with pytest.raises(Refusal) as caught:
             known(headers, peer)
         assert (caught.value.status, caught.value.code) == (401, "auth.untrusted-header")
@@ -83,10 +87,12 @@ def test_headers_that_say_no_name_are_refused(headers: dict[str, str]) -> None:
 @pytest.mark.spec("GW-144")
 @pytest.mark.parametrize("peer", ["10.1.2.3", "::1", "::ffff:10.1.2.3"])
 def test_from_the_proxy_its_headers_say_who_asks(peer: str) -> None:
-    subject = known({"x-user": "bob", "x-roles": "agent, reader,"}, peer, anonymous=False)
+    headers = {"x-user": "b", "x-roles": "agent, reader,", "x-permissions": "cmf:approve", "x-teams": "red"}
+    subject = known(headers, peer, anonymous=False)
 
-    assert subject.id == "proxy:bob"
+    assert subject.id == "proxy:b"
     assert subject.roles == {"agent", "reader"}
+    assert (subject.permissions, subject.teams) == ({"cmf:approve"}, {"red"})
 
 
 @pytest.mark.spec("GW-144", "GW-20")
@@ -97,6 +103,9 @@ def test_who_asks_is_said_in_one_way_only() -> None:
     assert (caught.value.status, caught.value.code) == (400, "auth.ambiguous")
     assert known({"x-api-key": KEY}, "10.0.0.1").id == "ann"
     assert known({}, "10.0.0.1") is None
+    with pytest.raises(Refusal) as caught:
+        known({"authorization": "Bearer a.b.c"}, None)  # a token, where none is taken
+    assert caught.value.code == "auth.unknown"
 
 
 @pytest.mark.spec("GW-144")
@@ -220,6 +229,7 @@ def test_keys_are_fetched_from_their_place_alone(
     [
         {"url": "http://id.example/keys"},
         {"url": "http://127.0.0.1.evil.example/keys"},
+        {"url": "ftp://127.0.0.1/keys"},
         {"url": "file:///etc/keys"},
         {"url": "https://u:p@id.example/keys"},
         {"url": "https:///keys"},
@@ -231,6 +241,8 @@ def test_keys_are_fetched_from_their_place_alone(
 def test_keys_come_over_https_or_from_this_machine(source: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         KeySource.model_validate(source)
+    for url in ("https://id.example/keys", "http://127.0.0.1/keys", "http://[::1]:80/keys"):
+        assert KeySource.model_validate({"url": url}).url == url
 
 
 @pytest.mark.spec("GW-141")

@@ -196,6 +196,13 @@ def test_a_query_that_is_not_known_is_400(address: tuple[str, int], query: bytes
 
 
 @pytest.mark.spec("GW-13")
+def test_what_a_query_may_say_it_says_once(address: tuple[str, int]) -> None:
+    status, headers, _ = sent(address, post(b"/v1/messages?beta=true&beta=true"))
+
+    assert (status, headers["x-cmf-code"]) == (400, "http.query")
+
+
+@pytest.mark.spec("GW-13")
 def test_lists_may_be_said_in_pieces(address: tuple[str, int]) -> None:
     body = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}).encode()
     betas = (JSON, b"anthropic-version: 2023-06-01", b"anthropic-beta: a", b"anthropic-beta: b")

@@ -145,6 +145,7 @@ def hs256(secret: bytes) -> Callable[[bytes], bytes]:
         pytest.param(lambda: signed(claims(sub="")), id="subject-empty"),
         pytest.param(lambda: signed(claims(sub="a\nb")), id="subject-lines"),
         pytest.param(lambda: signed(claims(sub="a" * 257)), id="subject-long"),
+        pytest.param(lambda: signed(claims(sub=" ann")), id="subject-with-space-before"),
         pytest.param(lambda: signed(claims(roles={"a": 1})), id="roles-object"),
         pytest.param(lambda: signed(claims(roles=["a", 1])), id="roles-number"),
         pytest.param(lambda: signed(claims(roles=[str(one) for one in range(257)])), id="roles-many"),
