@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from cmf.codec import dumps, loads
+from cmf.errors import DecodeError
 from pipeline.audit.erasures import READ, Erasures
 from pipeline.audit.evidence import FIELDS, Evidence, Kept, Leaf, LogRow, StoredHead, leaf_of
 from pipeline.audit.heads import Head, PublicKey
@@ -82,7 +83,7 @@ def write_bundle(
         made_at: microseconds since the epoch; said in the manifest.
 
     Raises:
-        AuditError: the file exists or cannot be written.
+        AuditError: the file exists or cannot be written, or the database holds what no record or head is made of.
     """
     try:
         with file.open("xb") as opened, zipfile.ZipFile(opened, "w", zipfile.ZIP_STORED) as bundle:
@@ -94,6 +95,10 @@ def write_bundle(
         file.unlink(missing_ok=True)
         why = f"the bundle cannot be written: {error.strerror}"
         raise AuditError(why, path=str(file), hint="choose another place") from None
+    except (DecodeError, AttributeError, TypeError):  # a database without types of its own may hold anything
+        file.unlink(missing_ok=True)
+        hint = "`cmf audit verify` says where"
+        raise AuditError("the store holds what is no record or head", path=str(file), hint=hint) from None
 
 
 class _Writing:
@@ -276,7 +281,8 @@ def _read_line(line: bytes) -> _Line | None:
             salt, content = (base64.b64decode(one, validate=True) for one in found["content"])
             kept = Kept(salt, content)
         leaf = Leaf(found["place"], found["seq"], row, body, kept)
-        return found["log"], leaf, proof
+        log = found["log"]
+        return None if not isinstance(log, str | None) else (log, leaf, proof)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -292,6 +298,9 @@ def open_bundle(file: Path) -> Bundle:
         if manifest["schema"] != SCHEMA:
             raise AuditError("a bundle of another version", path=str(file), hint="use the version that made it")
         logs = tuple(LogRow(**loads(line)) for line in lines_of(file, _LOGS))
+        named = all(isinstance(row.id, str) and isinstance(row.key, str) for row in logs)
+        if not named or "selection" not in manifest or not isinstance(manifest["files"], dict):
+            raise ValueError(file)
         heads: dict[str, list[StoredHead]] = {}
         for line in lines_of(file, _HEADS):
             found = loads(line)

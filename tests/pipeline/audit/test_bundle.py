@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from tests.pipeline.run_records import ANN, made_record
 
 from cmf.codec import dumps
+from pipeline.audit import parts
 from pipeline.audit.bundle import MANIFEST, Selection, open_bundle, verify_bundle, write_bundle
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Signer
@@ -52,6 +54,17 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return Exported(tmp_path_factory.mktemp("exported"))
 
 
+def altered(source: Path, target: Path, name: str, old: bytes, new: bytes) -> Path:
+    """A copy of the bundle, in which the first of that part that `old` matches is `new`."""
+    with zipfile.ZipFile(source) as bundle, zipfile.ZipFile(target, "w") as made:
+        for part in bundle.namelist():
+            content = bundle.read(part)
+            changed = re.sub(old, new, content, count=1) if part == name else content
+            assert part != name or changed != content
+            made.writestr(part, changed)
+    return target
+
+
 @pytest.mark.proof
 @pytest.mark.spec("AUD-51")
 def test_a_flipped_byte_is_found_and_names_the_record(
@@ -89,13 +102,11 @@ def test_a_part_that_was_changed_is_named(exported: Exported, tmp_path: Path) ->
 
 @pytest.mark.spec("AUD-51")
 def test_a_line_that_holds_no_record_any_more_is_named(exported: Exported, tmp_path: Path) -> None:
-    damaged = tmp_path / "damaged.zip"
-    with zipfile.ZipFile(exported.whole) as bundle, zipfile.ZipFile(damaged, "w") as made:
-        for part in bundle.namelist():
-            content = bundle.read(part)
-            made.writestr(part, content.replace(b'"place":', b'"plaice":', 1) if part == "records.jsonl" else content)
+    for whole in (exported.whole, exported.some):
+        for old, new in ((rb'"place":', b'"plaice":'), (rb'"log":"[^"]*"', b'"log":["x"]')):
+            damaged = altered(whole, tmp_path / "damaged.zip", "records.jsonl", old, new)
 
-    assert "record.unreadable" in {problem.code for problem in verify_bundle(damaged).problems}
+            assert "record.unreadable" in {problem.code for problem in verify_bundle(damaged).problems}
 
 
 @pytest.mark.spec("AUD-51")
@@ -126,6 +137,39 @@ def test_a_bundle_of_another_make_is_refused(tmp_path: Path, part: str, text: by
         open_bundle(file)
 
 
+@pytest.mark.spec("AUD-51")
+@pytest.mark.parametrize(
+    ("part", "old", "new"),
+    [
+        (MANIFEST, rb'"files":{', b'"files":[],"was":{'),
+        (MANIFEST, rb'"selection"', b'"selected"'),
+        ("logs.jsonl", rb'"id":"[^"]*"', b'"id":["x"]'),
+        ("logs.jsonl", rb'"key":"[^"]*"', b'"key":{}'),
+        ("heads.jsonl", rb"\{", b"{{"),
+    ],
+)
+def test_a_bundle_whose_own_parts_cannot_be_read_is_refused(
+    exported: Exported, tmp_path: Path, part: str, old: bytes, new: bytes
+) -> None:
+    with pytest.raises(AuditError):
+        open_bundle(altered(exported.whole, tmp_path / "b.zip", part, old, new))
+
+
+@pytest.mark.spec("AUD-50")
+@pytest.mark.parametrize(
+    "what", ["records SET subject = x'69643a616e6e'", "records SET body = '{}'", "heads SET leaves = 'x'"]
+)
+def test_what_no_record_or_head_is_made_of_ends_an_export_and_leaves_no_file(tmp_path: Path, what: str) -> None:
+    with Store.at(tmp_path / "s.sqlite3") as store:
+        Recorder(store).record(made_record(ANN))
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql(f"UPDATE {what}")
+        with pytest.raises(AuditError) as refused:
+            write_bundle(tmp_path / "b.zip", StoreEvidence(store.engine))
+    assert "cmf audit verify" in refused.value.hint
+    assert not (tmp_path / "b.zip").exists()
+
+
 @pytest.mark.spec("AUD-50")
 def test_a_bundle_is_never_written_over_another_file(exported: Exported, tmp_path: Path) -> None:
     bundle = open_bundle(exported.whole)
@@ -137,7 +181,8 @@ def test_a_bundle_is_never_written_over_another_file(exported: Exported, tmp_pat
 
 
 @pytest.mark.spec("AUD-50")
-def test_a_whole_bundle_is_checked_as_the_database_is(exported: Exported) -> None:
+def test_a_whole_bundle_is_checked_as_the_database_is(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_BLOCK", 1_000)  # as if it were large
     report = verify_bundle(exported.whole, exported=exported.heads, keys=exported.keys)
     assert report.holds, report.problems
     assert exported.counts == [82, 21, 0]
@@ -154,6 +199,7 @@ def test_each_record_of_a_selection_proves_that_it_is_in_its_log(exported: Expor
     assert report.holds, report.problems
     assert sorted(log.records for log in report.logs) == [0, 21]
     assert verify_bundle(exported.some).holds
+    assert verify_bundle(exported.some, exported=[replace(exported.heads[0], log="log_of_another_store")]).holds
     assert verify_bundle(exported.none).records == 0
 
     other = [Signer.at(tmp_path / "other.pem").public_key]
