@@ -298,7 +298,7 @@ def open_bundle(file: Path) -> Bundle:
         if manifest["schema"] != SCHEMA:
             raise AuditError("a bundle of another version", path=str(file), hint="use the version that made it")
         logs = tuple(LogRow(**loads(line)) for line in lines_of(file, _LOGS))
-        named = all(isinstance(row.id, str) and isinstance(row.key, str) for row in logs)
+        named = all(type(row.id) is type(row.key) is str for row in logs)
         if not named or "selection" not in manifest or not isinstance(manifest["files"], dict):
             raise ValueError(file)
         heads: dict[str, list[StoredHead]] = {}
