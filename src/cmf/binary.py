@@ -22,6 +22,14 @@ def decoded(text: str) -> bytes | None:
         return None
 
 
+def data_url(url: str) -> tuple[str, str] | None:
+    """The media type (it may be empty) and the base64 text of a `data:` URL that the two spell again; else None."""
+    head, comma, data = url.partition(",")
+    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
+        return None
+    return head[len("data:") : -len(";base64")], data
+
+
 def describe(field: str, text: str, declared_type: str | None = None) -> dict[str, Any]:
     """What policy is told of base64 (or otherwise opaque) `text` found in `field`.
 

@@ -202,7 +202,7 @@ def _bytes_of(data: bytes | str) -> bytes:
         try:
             return data.encode("utf-8")
         except UnicodeEncodeError:
-            raise DecodeError("text has a lone surrogate", code="json.lone-surrogate") from None
+            raise _lone_surrogate("") from None
     return bytes(data)
 
 
@@ -235,7 +235,7 @@ def _slow_loads(raw: bytes) -> Any:
     except DecodeError:
         raise
     except ValueError:
-        raise DecodeError("a number has too many digits", code="json.not-finite") from None
+        raise DecodeError("a number has too many digits", code="json.not-finite", hint="send it as text") from None
     if "\\u" in text or "\\U" in text:
         _refuse_surrogates(value)
     return value
@@ -295,15 +295,18 @@ def _constant(name: str) -> NoReturn:
 _READER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_float, parse_constant=_constant)
 
 
+def _lone_surrogate(path: str) -> DecodeError:
+    hint = "send well-formed Unicode"
+    return DecodeError("text has a lone surrogate", path=path, code="json.lone-surrogate", hint=hint)
+
+
 def _refuse_surrogates(value: Any) -> None:
     stack: list[tuple[str, Any]] = [("$", value)]
     while stack:
         path, item = stack.pop()
         if isinstance(item, str):
             if not item.isascii() and _LONE_SURROGATE.search(item):
-                raise DecodeError(
-                    "text has a lone surrogate", path=path, code="json.lone-surrogate", hint="send well-formed Unicode"
-                )
+                raise _lone_surrogate(path)
         elif isinstance(item, dict):
             stack.extend((path, key) for key in item)
             stack.extend((_below(path, key), each) for key, each in item.items())
@@ -372,4 +375,5 @@ def _slow_dumps(value: Any, default: Callable[[Any], Any] | None) -> bytes:
         text = json.dumps(value, default=default, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
-        raise DecodeError(f"not a JSON value: {type(error).__name__}", code="json.not-json") from None
+        hint = "use text, finite numbers, true, false, null, lists and objects"
+        raise DecodeError(f"not a JSON value: {type(error).__name__}", code="json.not-json", hint=hint) from None

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from cmf.enums import ContentType, ResourceType
-from cmf.frozen import FrozenDict, JsonObject, JsonValue, frozen_json
+from cmf.frozen import FrozenDict, JsonObject, JsonValue, freeze
 from cmf.value import Blob, Count, Flag, Str, Value, replace, shape_error, value
 
 if TYPE_CHECKING:
@@ -255,6 +255,13 @@ ContentPart: TypeAlias = Annotated[
     Field(discriminator="content_type"),
 ]
 
+
+def media_class(media_type: str) -> type[MediaPart]:
+    """The part that data of this media type is: an image, a video or a sound, else a document."""
+    return _FAMILIES.get(media_type.partition("/")[0].lower(), DocumentPart)
+
+
+_FAMILIES: Final[dict[str, type[MediaPart]]] = {"image": ImagePart, "video": VideoPart, "audio": AudioPart}
 CONTENT_TYPES: Final = frozenset(kind.value for kind in ContentType)
 
 
@@ -281,7 +288,7 @@ def _result_content(content: Any) -> Any:
             return _parts().validate_python(known_parts(content))
         except ValidationError as error:
             raise shape_error(error, root="") from None
-    return frozen_json(content)
+    return freeze(content)
 
 
 def _is_part(item: Any) -> bool:

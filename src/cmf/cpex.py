@@ -19,6 +19,7 @@ FORMAT: Final = "cpex"
 MAJOR: Final = 2  # of the schema version that cpex writes as text, "2.0"
 
 _FIELDS: Final = frozenset({"schema_version", "role", "content", "channel"})
+_FIELD_WORDS: Final = ", ".join(sorted(_FIELDS))
 _FLAT: Final = frozenset({ContentType.TEXT.value, ContentType.THINKING.value})
 _NESTED: Final = frozenset(
     kind.value for kind in ContentType if kind not in (ContentType.REDACTED_THINKING, ContentType.OPAQUE)
@@ -46,7 +47,7 @@ def _flat_message(body: Any, path: str) -> dict[str, Any]:
     if not isinstance(body, dict) or not isinstance(body.get("content", []), list):
         raise ShapeError("not a cpex message", path=path, hint="it has `role` and `content`")
     if body.keys() - _FIELDS:
-        raise ShapeError("fields that a cpex message does not have", path=path)
+        raise ShapeError("fields that a cpex message does not have", path=path, hint=f"it has {_FIELD_WORDS}")
     _refuse_other_version(body.get("schema_version", f"{MAJOR}.0"), f"{path}.schema_version")
     parts = [_part(part, f"{path}.content[{index}]") for index, part in enumerate(body.get("content", []))]
     flat = {key: body[key] for key in ("role", "channel") if key in body}
@@ -69,7 +70,7 @@ def _part(part: Any, path: str) -> Any:
         return part  # flat there too, unknown (and so opaque), or refused by the message
     fields = part.get("content")
     if not isinstance(fields, dict) or part.keys() != {"content_type", "content"} or "content_type" in fields:
-        raise ShapeError(f"a {kind} part holds its fields in `content`", path=path)
+        raise ShapeError(f"a {kind} part holds its fields in `content`", path=path, hint="put them there")
     flat = {"content_type": kind, **fields}
     if kind == ContentType.RESOURCE and isinstance(fields.get("blob"), str):
         flat["blob"] = _base64(fields["blob"], f"{path}.content.blob")
@@ -86,13 +87,14 @@ def _base64(text: str, path: str) -> str:
     try:
         return base64.b64encode(text.encode()).decode()
     except UnicodeEncodeError:
-        raise ShapeError("text has a lone surrogate", path=path, code="shape.lone-surrogate") from None
+        hint = "send well-formed Unicode"
+        raise ShapeError("text has a lone surrogate", path=path, code="shape.lone-surrogate", hint=hint) from None
 
 
 def _extensions(dumped: Any, path: str) -> dict[str, Any]:
     """The slots under our names, which are theirs; their delegation chain counts otherwise, and is kept in `custom`."""
     if not isinstance(dumped, dict):
-        raise ShapeError("extensions are not an object", path=path)
+        raise ShapeError("extensions are not an object", path=path, hint="give the slots by name")
     slots = dict(dumped)
     delegation = slots.pop("delegation", None)
     if delegation is not None:

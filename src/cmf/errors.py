@@ -16,7 +16,6 @@
       LossyProjectionError          a critical part cannot be expressed in the target format
       UnsupportedError              a target cannot express the request at all
       UnknownFormatError            no adapter has that name
-      UnknownModelError             no capability entry for that model
       UnknownPriceError             the price table has no entry for that model
       MediaError                    media that cannot be accepted: wrong type, too large, not fetchable
 
@@ -148,12 +147,6 @@ class UnknownFormatError(CmfError, LookupError):
     """No adapter goes by that name."""
 
     default_code = "adapter.unknown"
-
-
-class UnknownModelError(CmfError, LookupError):
-    """No capability entry for that model."""
-
-    default_code = "model.unknown"
 
 
 class UnknownPriceError(CmfError, LookupError):

@@ -311,7 +311,8 @@ def _checked_text(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise ShapeError("text has a lone surrogate", code="shape.lone-surrogate") from None
+        hint = "send well-formed Unicode"
+        raise ShapeError("text has a lone surrogate", code="shape.lone-surrogate", hint=hint) from None
     return text
 
 
@@ -326,15 +327,7 @@ def _checked_key(key: Any) -> str:
 def _frozen_object(value: Any) -> FrozenDict:
     if not isinstance(value, dict):
         raise PydanticCustomError("object_type", "Input should be a JSON object")
-    return cast("FrozenDict", frozen_json(value))
-
-
-def frozen_json(value: Any) -> Any:
-    """`freeze`, for validators: what it refuses is an error that pydantic knows."""
-    try:
-        return freeze(value)
-    except ShapeError as error:
-        raise PydanticCustomError(error.code.removeprefix("shape."), "{reason}", {"reason": error.message}) from None
+    return cast("FrozenDict", freeze(value))
 
 
 class _AnyJson:
@@ -342,7 +335,7 @@ class _AnyJson:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(frozen_json)
+        return core_schema.no_info_plain_validator_function(freeze)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def validate(
     findings = tuple(_findings(list(_messages(value)), profile, tools))
     if findings and profile == "ledger":
         first = findings[0]
-        raise InvariantError(first.problem, path=first.path, code=first.code)
+        raise InvariantError(first.problem, path=first.path, code=first.code, hint="see docs/spec/invariants.md")
     return findings
 
 

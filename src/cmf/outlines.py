@@ -6,7 +6,7 @@ native module fills them itself, for plain parts alone. A field that is new has 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from cmf.content import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 
@@ -19,7 +19,7 @@ class Hole(NamedTuple):
     """
 
     name: str
-    what: str
+    what: Literal["address", "again", "constant", "content", "field", "spelled"]
     of: str = ""
 
 

@@ -53,6 +53,7 @@ class Sampling(Value):
     presence_penalty: Number | None = None
 
 
+NO_SAMPLING = Sampling()
 SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
 
 

@@ -22,6 +22,7 @@ from cmf.content import (
     ToolCallPart,
     ToolResultPart,
     VideoPart,
+    media_class,
 )
 from cmf.errors import DecodeError, SchemaVersionError, ShapeError, UnsupportedError
 from cmf.frozen import FrozenDict, same_spelling, thaw
@@ -108,11 +109,6 @@ _OURS: Final = "cmf"
 _ROLES: Final = frozenset({"user", "assistant", "system", "tool"})
 _MESSAGE_KEYS: Final = ("id", "parentMessageId", "role", "parts", "createdAt", "metadata")
 _MESSAGE_REST: Final = frozenset({"session_id", "channel", "status", "extensions", "extra"})
-_MEDIA: Final[tuple[tuple[str, type[ImagePart | VideoPart | AudioPart]], ...]] = (
-    ("image/", ImagePart),
-    ("video/", VideoPart),
-    ("audio/", AudioPart),
-)
 
 
 def from_agent_threads(body: Any, path: str = "$") -> Message:
@@ -150,7 +146,7 @@ def from_agent_threads(body: Any, path: str = "$") -> Message:
     try:
         return Message.model_validate({**message, "content": parts, "created_at": moment, "extra": extra})
     except ShapeError as error:
-        raise ShapeError(error.message, path=path, code=error.code) from None
+        raise _there(error, path) from None
 
 
 def _ours(holder: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -193,13 +189,13 @@ _PART_REST: Final = frozenset({"signature", "namespace", "executed_by", "duratio
 
 def _part(part: Any, path: str) -> Part:
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-        raise ShapeError("a part needs a type", path=path)
+        raise ShapeError("a part needs a type", path=path, hint='write {"type": "text", "text": …}')
     kind = part["type"]
     if kind not in _NEEDS:
         return OpaquePart(provider=FORMAT, type=kind, value=FrozenDict(part))
     for name in _NEEDS[kind]:
         if name not in part:
-            raise ShapeError(f"a {kind} part needs {name}", path=f"{path}.{name}")
+            raise ShapeError(f"a {kind} part needs {name}", path=f"{path}.{name}", hint="add it")
     theirs, fields = _ours(part, _PART_REST)
     extra = {key: item for key, item in theirs.items() if key not in (*_NEEDS[kind], "type")}
     cls, own = _fields(kind, part)
@@ -211,7 +207,7 @@ def _part(part: Any, path: str) -> Part:
     try:
         made: Part = cls(**own, **fields, extra=carried or None)
     except ShapeError as error:
-        raise ShapeError(error.message, path=path, code=error.code) from None
+        raise _there(error, path) from None
     return made
 
 
@@ -219,7 +215,12 @@ def _content(output: Any, path: str) -> Any:
     try:
         return ToolResultPart(content=output).content
     except ShapeError as error:
-        raise ShapeError(error.message, path=f"{path}.output", code=error.code) from None
+        raise _there(error, f"{path}.output") from None
+
+
+def _there(error: ShapeError, path: str) -> ShapeError:
+    """The error where that form has it: its own path names our fields."""
+    return ShapeError(error.message, path=path, code=error.code, hint=error.hint)
 
 
 def _fields(kind: str, part: dict[str, Any]) -> tuple[type[Any], dict[str, Any]]:
@@ -233,12 +234,8 @@ def _fields(kind: str, part: dict[str, Any]) -> tuple[type[Any], dict[str, Any]]
     if kind == "tool-result":
         return ToolResultPart, {**own, "tool_name": part["toolName"]}
     if kind == "file":
-        return _media_class(str(part["mimeType"])), {**own, "type": "url"}
+        return media_class(str(part["mimeType"])), {**own, "type": "url"}
     return (TextPart if kind == "text" else ThinkingPart), own
-
-
-def _media_class(media_type: str) -> type[Any]:
-    return next((cls for prefix, cls in _MEDIA if media_type.startswith(prefix)), DocumentPart)
 
 
 def to_agent_threads(message: Message) -> dict[str, Any]:
@@ -248,7 +245,8 @@ def to_agent_threads(message: Message) -> dict[str, Any]:
         UnsupportedError: a role or part that the form has no place for.
     """
     if message.role.value not in _ROLES:
-        raise UnsupportedError(f"agent-threads has no role {message.role.value}", path="$.role")
+        role = message.role.value
+        raise UnsupportedError(f"agent-threads has no role {role}", path="$.role", hint="export it as `system`")
     own: Mapping[str, Any] = message.extra.get(FORMAT, {}) if message.extra else {}
     metadata = thaw(own.get("metadata", {"schemaVersion": SCHEMA_VERSION}))
     if rest := _rest(message.model_dump(), _MESSAGE_REST):
@@ -307,14 +305,15 @@ def _wire(part: Part, path: str) -> dict[str, Any]:
             result = {"type": "tool-result", "toolCallId": part.tool_call_id, "toolName": part.tool_name}
             return {**result, "output": to_json(part.content), "isError": part.is_error}
         case ImagePart() | VideoPart() | AudioPart() | DocumentPart() if part.type == "url":
-            if type(part) is not _media_class(part.media_type or ""):
+            if type(part) is not media_class(part.media_type or ""):
                 hint = "set a media type of its kind before the export"
                 raise UnsupportedError("agent-threads tells files apart by mimeType alone", path=path, hint=hint)
             title = part.title if isinstance(part, DocumentPart) else None
             named = {} if title is None else {"name": title}
             return {"type": "file", "mimeType": part.media_type, "url": part.data, **named}
         case _:
-            raise UnsupportedError(f"agent-threads has no {part.content_type.value} part", path=path)
+            hint = "take it out before the export"
+            raise UnsupportedError(f"agent-threads has no {part.content_type.value} part", path=path, hint=hint)
 
 
 def _input(part: ToolCallPart, path: str) -> Any:
@@ -323,4 +322,5 @@ def _input(part: ToolCallPart, path: str) -> Any:
     try:
         return loads(part.arguments_raw)
     except DecodeError:
-        raise UnsupportedError("agent-threads cannot say arguments that are not strict JSON", path=path) from None
+        hint = "repair the call before the export"
+        raise UnsupportedError("agent-threads needs arguments that are strict JSON", path=path, hint=hint) from None

@@ -100,7 +100,9 @@ class ToolRegistry:
         if key in self._tools:
             raise ToolNameError("a tool of that name is registered already", code="tool-name.taken", hint="rename it")
         if tool.side_effects is None:
-            raise ToolSchemaError("the tool does not declare its side effects", code="tool-schema.side-effects")
+            hint = f"set side_effects: {', '.join(SideEffects)}"
+            why = "the tool does not declare its side effects"
+            raise ToolSchemaError(why, code="tool-schema.side-effects", hint=hint)
         for finding in schema_findings(tool.input_schema if tool.input_schema is not None else {}):
             raise ToolSchemaError(finding.problem, path=finding.path, hint="rewrite it within the subset")
         self._tools[key] = tool

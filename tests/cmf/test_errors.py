@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +37,6 @@ CAUGHT_AS = {
     "LossyProjectionError": CmfError,
     "UnsupportedError": CmfError,
     "UnknownFormatError": LookupError,
-    "UnknownModelError": LookupError,
     "UnknownPriceError": LookupError,
     "MediaError": ValueError,
 }
@@ -69,6 +70,20 @@ def test_every_error_has_a_code_of_its_own_and_says_where_and_what_to_do(cls: ty
     )
     assert cls("x", code="own.code").code == "own.code"
     assert str(cls("x")) == f"x [{cls.default_code}]"
+
+
+@pytest.mark.spec("MSG-12")
+def test_wherever_an_error_is_made_it_says_what_to_do() -> None:
+    names = {cls.__name__ for cls in LEAVES}
+    silent = [
+        f"{path.name}:{node.lineno}"
+        for path in Path(cmf.errors.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+        if not any(keyword.arg == "hint" for keyword in node.keywords)
+    ]
+
+    assert silent == []
 
 
 @pytest.mark.parametrize("cls", [cls for cls in LEAVES if cls is not CmfError])

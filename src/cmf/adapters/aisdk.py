@@ -8,11 +8,11 @@ from typing import Any, Final
 from cmf.adapters.aisdk_chunks import Ear, chunks
 from cmf.adapters.aisdk_decode import FORMAT, read_message
 from cmf.adapters.aisdk_encode import names_in, write_group, write_messages, write_plain
-from cmf.adapters.aisdk_fold import PARTIAL, STREAM, fold
+from cmf.adapters.aisdk_fold import STREAM, fold
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
-from cmf.adapters.fields import Fields, extra_of, object_in
-from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
+from cmf.adapters.fields import PARTIAL, Fields, extra_of, object_in
+from cmf.adapters.layout import envelope_layout, respell_envelope, shape_of, with_layout
 from cmf.adapters.loss import drop, drop_foreign_extras, minding
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
@@ -78,10 +78,8 @@ class AiSdkAdapter:
             UnsupportedError: tools, a response schema, or content that no UI part can carry: they live on the server.
         """
         drop_foreign_extras(FORMAT, request)
-        layout = request.provider_raw
-        shape = layout.shape if layout is not None and layout.format == FORMAT else {}
         return respell_envelope(
-            _plain_request(request, shape),
+            _plain_request(request, shape_of(request, FORMAT)),
             request,
             format_name=FORMAT,
             decode=lambda spelt: _request(freeze(spelt), request.model)[0],
@@ -213,7 +211,6 @@ def _response(raw: Any, names: Mapping[str, str]) -> Response:
     error = _error(notes)
     if "role" not in body and "error" in body:
         return _only_an_error(body, own)
-    choices = []
     (message,) = read_message(body, "$", index=0, split=False, encode=write_plain, names=names)
     status = _status(notes, partial=partial, failed=error is not None)
     if status is not MessageStatus.COMPLETE:
@@ -221,8 +218,8 @@ def _response(raw: Any, names: Mapping[str, str]) -> Response:
     word = notes.get("finishReason")
     word = word if isinstance(word, str) else None
     stop = _meant(word, message) if word is not None else None
-    choices.append(trusted(Choice, message=message, stop_reason=stop, raw_stop_reason=word))
-    return trusted(Response, choices=tuple(choices), error=error, extra=freeze({FORMAT: own}) if own else None)
+    choice = trusted(Choice, message=message, stop_reason=stop, raw_stop_reason=word)
+    return trusted(Response, choices=(choice,), error=error, extra=freeze({FORMAT: own}) if own else None)
 
 
 _TOLD: Final = frozenset({"role", "parts", "error", STREAM, PARTIAL})  # what a message, an error or a fold has

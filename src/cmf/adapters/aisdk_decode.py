@@ -13,16 +13,14 @@ from typing import Any, Final
 from cmf.adapters.fields import Fields
 from cmf.adapters.layout import capped, grouped_as, spelling
 from cmf.content import (
-    AudioPart,
     DocumentPart,
-    ImagePart,
     OpaquePart,
     Part,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
-    VideoPart,
+    media_class,
 )
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
@@ -189,18 +187,6 @@ def _file(fields: Fields) -> Part | None:
         **own,
         extra=fields.rest(FORMAT),
     )
-
-
-def media_class(media_type: str) -> type[ImagePart] | type[VideoPart] | type[AudioPart] | type[DocumentPart]:
-    """The part for files of a media type."""
-    return _MEDIA.get(media_type.partition("/")[0].lower(), DocumentPart)
-
-
-_MEDIA: Final[dict[str, type[ImagePart] | type[VideoPart] | type[AudioPart]]] = {
-    "image": ImagePart,
-    "video": VideoPart,
-    "audio": AudioPart,
-}
 
 
 def _read_tool(fields: Fields, kind: str, at: int, names: Names, reading: _Reading) -> bool:

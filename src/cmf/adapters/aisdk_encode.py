@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cmf.adapters.aisdk_decode import FORMAT, read_message, written_state
 from cmf.adapters.fields import extra_of
-from cmf.adapters.layout import apply, grouped, said
+from cmf.adapters.layout import apply, grouped, said, shape_of
 from cmf.adapters.loss import drop
 from cmf.codec import dumps
 from cmf.content import (
@@ -75,11 +75,10 @@ def _goes_on(message: Message) -> bool:
 
 def write_group(group: Sequence[Message], *, index: int, split: bool) -> dict[str, Any]:
     """The UI message of a group: as it was spelled, if that still says exactly what the messages say; else plain."""
-    plain = write_plain(group, index=index)
-    layout = group[0].provider_raw
-    if layout is None or layout.format != FORMAT or "at" not in layout.shape:
+    plain, shape = write_plain(group, index=index), shape_of(group[0], FORMAT)
+    if "at" not in shape:
         return plain
-    spelt = apply(thaw(plain), layout.shape)
+    spelt = apply(thaw(plain), shape)
     again = read_message(freeze(spelt), "$", index=index, split=split, encode=lambda _: spelt, names=names_in(group))
     return spelt if [said(one) for one in again] == [said(one) for one in group] else plain
 
@@ -93,8 +92,7 @@ def names_in(messages: Sequence[Message]) -> dict[str, str]:
 def write_plain(group: Sequence[Message], *, index: int = 0) -> dict[str, Any]:
     """The UI message of a group, with the placement of steps and the keys of inputs as it came."""
     first = group[0]
-    layout = first.provider_raw
-    shape = layout.shape if layout is not None and layout.format == FORMAT else NO_SHAPE
+    shape = shape_of(first, FORMAT)
     writing = _Writing(group, shape)
     parts = writing.parts()
     if len(parts) != shape.get("parts", len(parts)):

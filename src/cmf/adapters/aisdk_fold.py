@@ -7,17 +7,17 @@ response's `extra`: nothing of a stream goes by unseen. A part that holds less t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from cmf.adapters.base import WireEvent
+from cmf.adapters.fields import MARK, PARTIAL, strings_in
 from cmf.codec import dumps, loads_object
 from cmf.errors import ShapeError
 from cmf.frozen import same_json
 
 DONE: Final = "[DONE]"
-STREAM: Final = "cmf_stream"
-PARTIAL: Final = "cmf_partial"
+STREAM: Final = f"{MARK}stream"
 
 _COPIED: Final = ("source-url", "source-document", "file", "reasoning-file", "custom")
 _OWN_KEYS: Final = frozenset(
@@ -352,12 +352,12 @@ class Fold:
 
     def _find_lost(self) -> None:
         """Find the chunks with text that neither the message nor the notes hold any more."""
-        kept = {*_strings(self.body), *_strings(self.notes), *_OWN_KEYS}
+        kept = {*strings_in(self.body), *strings_in(self.notes), *_OWN_KEYS}
         kept |= {part["type"].removeprefix("tool-") for part in self.body["parts"]}
         told = [(part, chunk) for part in (self.body, *self.body["parts"]) for chunk in self._told.get(id(part), ())]
         kept |= {hashable(chunk.get("id")) for _, chunk in told if chunk["type"] in _MARKS}
         for part, chunk in told:
-            if chunk["type"] in _DELTAS or kept.issuperset(_strings({**chunk, "type": None})):
+            if chunk["type"] in _DELTAS or kept.issuperset(strings_in({**chunk, "type": None})):
                 continue
             if part is self.body:
                 self._note("superseded", chunk)
@@ -401,19 +401,6 @@ def _merged(old: Any, new: Any) -> Any:
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     return {**old, **{key: _merged(old[key], item) if key in old else item for key, item in new.items()}}
-
-
-def _strings(value: Any) -> Iterator[str]:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, dict):
-            stack += item.keys()
-            stack += item.values()
-        elif isinstance(item, list):
-            stack += item
 
 
 _HANDLERS: Final[dict[str, Callable[[Fold, dict[str, Any]], _Heard]]] = {

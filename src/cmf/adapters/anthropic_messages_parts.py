@@ -161,7 +161,7 @@ def _source(part: ImagePart | DocumentPart, what: str) -> Block:
             raise UnsupportedError(f"the {what} is held by another provider", hint="send its data or a URL")
         return {"type": "file", "file_id": part.data}
     if part.type == "url":
-        inline = None if own else _data_url(part.data)
+        inline = None if own else binary.data_url(part.data)
         return {"type": "url", "url": part.data} if inline is None else _inline(inline[1], inline[0], what)
     if not own:
         return _inline(part.data, part.media_type, what)
@@ -193,13 +193,6 @@ def _as_text(data: str) -> str | None:
         return base64.b64decode(data, validate=True).decode("utf-8")
     except ValueError:
         return None
-
-
-def _data_url(url: str) -> tuple[str | None, str] | None:
-    head, comma, data = url.partition(",")
-    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
-        return None
-    return head.removeprefix("data:").removesuffix(";base64") or None, data
 
 
 def _resource(part: ResourcePart, message: Message) -> Block:

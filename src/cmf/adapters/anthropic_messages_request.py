@@ -31,7 +31,7 @@ from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Layout, Message
-from cmf.request import Request, Sampling
+from cmf.request import NO_SAMPLING, Request, Sampling
 from cmf.value import replace, trusted
 
 HTTP: Final = f"{FORMAT}.http"
@@ -45,7 +45,6 @@ _ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.
 _MESSAGE_KEYS: Final = frozenset({"role", "content"})
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 _UNSAID: Final = ("seed", "frequency_penalty", "presence_penalty")
-_NO_SAMPLING: Final = Sampling()
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -137,11 +136,9 @@ def _decode_sampling(fields: Fields) -> Sampling:
             found[name] = number
     if (limit := fields.take("max_tokens", int)) is not None:
         found["max_output_tokens"] = limit
-    stop = fields.peek("stop_sequences")
-    if isinstance(stop, list) and all(isinstance(each, str) for each in stop):
-        found["stop"] = tuple(stop)
-        fields.take("stop_sequences", list)
-    return trusted(Sampling, **found) if found else _NO_SAMPLING
+    if (stop := fields.take_texts("stop_sequences")) is not None:
+        found["stop"] = stop
+    return trusted(Sampling, **found) if found else NO_SAMPLING
 
 
 def _with_headers(extra: FrozenDict | None, headers: Mapping[str, str] | None) -> FrozenDict | None:

@@ -9,7 +9,7 @@ from cmf.adapters import layout
 from cmf.adapters.anthropic_messages_blocks import FORMAT, Names, decode_assistant, is_own, own_extra
 from cmf.adapters.anthropic_messages_parts import encode_content
 from cmf.adapters.anthropic_messages_request import with_ids
-from cmf.adapters.fields import Fields, extra_of, merge
+from cmf.adapters.fields import MARK, PARTIAL, Fields, extra_of, merge
 from cmf.codec import SAFE_INTEGER
 from cmf.content import ToolCallPart, ToolResultPart
 from cmf.enums import MessageStatus, Role, StopReason
@@ -20,8 +20,7 @@ from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.value import replace, trusted
 
-PARTIAL: Final = "cmf_partial"  # the fold of a stream that was cut
-OTHER_EVENTS: Final = "cmf_events"  # what a stream said beside its message
+OTHER_EVENTS: Final = f"{MARK}events"  # what a stream said beside its message
 MARKS: Final = frozenset({PARTIAL, OTHER_EVENTS})  # of the fold, not of the provider: never written
 _BODY: Final = "body"  # under it an error that is no error object of this format is kept whole
 _BLANK: Final = {

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from cmf.adapters.anthropic_messages_response import OTHER_EVENTS, PARTIAL
+from cmf.adapters.anthropic_messages_response import OTHER_EVENTS
 from cmf.adapters.base import WireEvent
+from cmf.adapters.fields import PARTIAL
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from cmf.codec import dumps, loads_object
 from cmf.errors import ShapeError

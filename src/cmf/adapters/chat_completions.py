@@ -7,15 +7,15 @@ from typing import Any
 
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.chat_completions_decode import Names, decoded_message
-from cmf.adapters.chat_completions_dialect import RESERVED, STREAM, Dialect
+from cmf.adapters.chat_completions_dialect import STREAM, Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request, wire_response
 from cmf.adapters.chat_completions_envelope import decoded_request, decoded_response
 from cmf.adapters.chat_completions_fold import fold
-from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, quick_messages, quick_wire
+from cmf.adapters.chat_completions_quick import at_length, quick_messages, quick_wire
 from cmf.adapters.chat_completions_quick_head import quick_head, with_messages
 from cmf.adapters.chat_completions_stream import Ear, events_of
 from cmf.adapters.driver import drive, is_whole
-from cmf.adapters.fields import extra_of, object_in
+from cmf.adapters.fields import MARK, extra_of, object_in, unmarked
 from cmf.adapters.layout import envelope_layout, respell, respell_envelope, spelled, with_layout
 from cmf.adapters.loss import minding
 from cmf.adapters.stream import StreamEvent
@@ -66,8 +66,6 @@ class ChatCompletions:
             {key: item for key, item in body.items() if key != "messages"} if isinstance(body, dict) else body
         )
         head = decoded_request(rest, listed, self._dialect)
-        if is_plain_envelope(body):
-            return head, None
         return head, envelope_layout(wire_request(head, self._dialect), rest, format_name=self.name)
 
     def _message(self, raw: Any, index: int, names: Names) -> Message:
@@ -127,13 +125,12 @@ class ChatCompletions:
         if not isinstance(raw, dict):
             return decoded
         plain = wire_response(decoded, self._dialect)
-        own = {key: item for key, item in raw.items() if not key.startswith(RESERVED)}
-        layout = envelope_layout(plain, own, format_name=self.name)
+        layout = envelope_layout(plain, unmarked(raw), format_name=self.name)
         return with_layout(decoded, layout) if layout is not None else decoded
 
     def to_wire_response(self, response: Response) -> Any:
         """The response in this format."""
-        marks = {key: item for key, item in extra_of(response, self.name).items() if key.startswith(RESERVED)}
+        marks = {key: item for key, item in extra_of(response, self.name).items() if key.startswith(MARK)}
         body: Any = respell_envelope(
             wire_response(response, self._dialect),
             response,

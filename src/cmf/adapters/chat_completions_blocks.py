@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from cmf import binary
 from cmf.adapters import loss
 from cmf.adapters.chat_completions_dialect import Dialect
 from cmf.adapters.fields import Fields, extra_of, merge
@@ -83,12 +84,8 @@ def _thinking(fields: Fields, dialect: Dialect) -> Taken:
 
 def source(url: str) -> tuple[SourceType, str, str | None]:
     """How media are given, their data, their media type: base64 where `url` is a data URL that can be spelled again."""
-    if url.startswith("data:"):
-        head, comma, payload = url.partition(",")
-        kind = head[5:-7]
-        if comma and head.endswith(";base64") and kind:
-            return "base64", payload, kind
-    return "url", url, None
+    found = binary.data_url(url)
+    return ("base64", found[1], found[0]) if found is not None and found[0] else ("url", url, None)
 
 
 def url_of(part: ImagePart | VideoPart | DocumentPart, dialect: Dialect) -> str:
@@ -118,8 +115,7 @@ def _with_url(part_type: type[Part], name: str) -> Take:
             nested = Fields(inner, fields.path)
             url = nested.take("url", str)
             key = _OWN_URL.get(part_type)
-            if nested.left():
-                fields.put_back(name, nested.left())
+            fields.leave(name, nested)
         if url is None:
             return None
         how, data, kind = source(url)
@@ -140,8 +136,7 @@ def _input_audio(fields: Fields, dialect: Dialect) -> Taken:
     data, kind = nested.take("data", str), nested.take("format", str)
     if data is None:
         return None
-    if nested.left():
-        fields.put_back("input_audio", nested.left())
+    fields.leave("input_audio", nested)
     media_type = f"audio/{kind}" if kind is not None else None
     return trusted(AudioPart, type="base64", data=data, media_type=media_type, extra=dialect.rest(fields))
 
@@ -158,8 +153,7 @@ def _file(fields: Fields, dialect: Dialect) -> Taken:
     else:
         data = nested.need("file_data", str)
         how, data, kind = source(data) if data.startswith("data:") or "://" in data else ("base64", data, None)
-    if nested.left():
-        fields.put_back("file", nested.left())
+    fields.leave("file", nested)
     extra = dialect.rest(fields)
     return trusted(DocumentPart, type=how, data=data, media_type=kind, title=title, extra=extra)
 

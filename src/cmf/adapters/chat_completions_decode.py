@@ -9,11 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cmf.adapters.chat_completions_blocks import blocks, opaque
-from cmf.adapters.chat_completions_dialect import (
-    JSON,
-    ROLES,
-    Dialect,
-)
+from cmf.adapters.chat_completions_dialect import JSON, ROLES, Dialect
 from cmf.adapters.fields import Fields
 from cmf.codec import dumps, loads_object
 from cmf.content import (
@@ -68,7 +64,8 @@ def _reply_role(fields: Fields, name: str | None) -> str:
         fields.drop("role", None)
         return "assistant"
     if name != "assistant":
-        raise UnknownRoleError("a reply has the role `assistant`", path=f"{fields.path}.role")
+        hint = "send other roles in a request"
+        raise UnknownRoleError("a reply has the role `assistant`", path=f"{fields.path}.role", hint=hint)
     return name
 
 
@@ -211,8 +208,7 @@ def _tool_call(raw: Any, path: str, index: int, dialect: Dialect) -> Part:
         if name is None or not isinstance(inner.peek("arguments"), str | dict | None):
             return opaque(raw, dialect, "tool_calls")
         arguments, text, key = _arguments(inner)
-        if inner.left():
-            fields.put_back("function", inner.left())
+        fields.leave("function", inner)
         fields.drop("type", "function")
     else:
         custom = fields.take("custom", dict)
@@ -221,8 +217,7 @@ def _tool_call(raw: Any, path: str, index: int, dialect: Dialect) -> Part:
         if name is None or said is None:
             return opaque(raw, dialect, "tool_calls")
         arguments, text, key = frozen_mapping({"input": said}), None, "custom"
-        if inner.left():
-            fields.put_back("custom", inner.left())
+        fields.leave("custom", inner)
         fields.drop("type", "custom")
     return trusted(
         ToolCallPart,

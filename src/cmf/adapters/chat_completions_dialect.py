@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cmf.adapters.fields import Fields
+from cmf.adapters.fields import MARK, Fields, count_in
 from cmf.content import Part, ToolCallPart
 from cmf.enums import Role, StopReason
 from cmf.extensions import TokenUsage
@@ -50,9 +50,7 @@ class Dialect:
         return bool(holder.extra) and any(name not in own for name in holder.extra)
 
 
-PARTIAL: Final = "cmf_partial"  # a folder's own mark: the stream behind this body was cut
-RESERVED: Final = "cmf_"  # what a folder adds; never emitted
-STREAM: Final = RESERVED + "stream"  # what the chunks said beside the body
+STREAM: Final = f"{MARK}stream"  # what the chunks said beside the body
 JSON: Final = "json"  # the form of a text that stood there as the JSON it spells
 CHOICE_ERROR: Final = "choice_error"  # the form of an error that stands in a choice, and goes back with it
 
@@ -141,13 +139,15 @@ def usage_of(raw: Any) -> TokenUsage | None:
         return None
     details = raw.get("prompt_tokens_details")
     inner: Mapping[str, Any] = details if isinstance(details, dict) else {}
-    prompt, output = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
-    cached = _count(inner, "cached_tokens") or _count(raw, "prompt_cache_hit_tokens") or _count(raw, "cached_tokens")
-    written = _count(inner, "cache_write_tokens") or _count(raw, "cache_creation_input_tokens")
+    prompt, output = count_in(raw, "prompt_tokens"), count_in(raw, "completion_tokens")
+    cached = (
+        count_in(inner, "cached_tokens") or count_in(raw, "prompt_cache_hit_tokens") or count_in(raw, "cached_tokens")
+    )
+    written = count_in(inner, "cache_write_tokens") or count_in(raw, "cache_creation_input_tokens")
     return TokenUsage(
         input_tokens=max(0, prompt - cached - written),
         output_tokens=output,
-        total_tokens=_count(raw, "total_tokens") or prompt + output,
+        total_tokens=count_in(raw, "total_tokens") or prompt + output,
         cached_input_tokens=cached,
         cache_creation_input_tokens=written,
     )
@@ -164,8 +164,3 @@ def wire_usage(usage: TokenUsage) -> dict[str, Any]:
     if usage.cached_input_tokens:
         counted["prompt_tokens_details"] = {"cached_tokens": usage.cached_input_tokens}
     return counted
-
-
-def _count(holder: Mapping[str, Any], key: str) -> int:
-    number = holder.get(key)
-    return number if type(number) is int and number > 0 else 0

@@ -15,7 +15,6 @@ from cmf.adapters.chat_completions_dialect import (
     CHOICE_ERROR,
     FINISH_REASONS,
     JSON,
-    RESERVED,
     Dialect,
     has_calls,
     stop_reason,
@@ -24,7 +23,7 @@ from cmf.adapters.chat_completions_dialect import (
     wire_tool_choice,
     wire_usage,
 )
-from cmf.adapters.fields import extra_of, merge
+from cmf.adapters.fields import MARK, extra_of, merge, unmarked
 from cmf.codec import dumps, loads
 from cmf.content import (
     AudioPart,
@@ -372,10 +371,10 @@ def _tool_choice(request: Request, body: dict[str, Any], extra: dict[str, Any]) 
 
 def wire_response(response: Response, dialect: Dialect) -> Any:
     """A whole response, or an error body."""
-    extra = {key: item for key, item in extra_of(response, dialect.format).items() if not key.startswith(RESERVED)}
-    raw = extra_of(response, dialect.format)
-    if response.error is not None and RESERVED + "body" in raw:
-        return thaw(raw[RESERVED + "body"])
+    own = extra_of(response, dialect.format)
+    if response.error is not None and f"{MARK}body" in own:
+        return thaw(own[f"{MARK}body"])
+    extra = unmarked(own)
     if dialect.is_foreign(response):
         loss.drop(dialect.format, "response", "fields of another format")
     body: dict[str, Any] = {}

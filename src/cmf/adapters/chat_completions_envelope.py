@@ -10,8 +10,6 @@ from typing import Any, Final
 from cmf.adapters.chat_completions_decode import decoded_message, listed_in
 from cmf.adapters.chat_completions_dialect import (
     CHOICE_ERROR,
-    PARTIAL,
-    RESERVED,
     Dialect,
     has_calls,
     stop_reason,
@@ -19,14 +17,13 @@ from cmf.adapters.chat_completions_dialect import (
     usage_of,
     wire_tool_choice,
 )
-from cmf.adapters.fields import Fields
+from cmf.adapters.fields import MARK, PARTIAL, Fields
 from cmf.enums import MessageStatus
 from cmf.errors import ShapeError
 from cmf.frozen import FrozenDict, freeze, same_spelling
-from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Request, Response, Sampling
 from cmf.tools import ToolDefinition
-from cmf.value import trusted
+from cmf.value import replace, trusted
 
 _RESPONSE_NULLS: Final = ("choices", "usage", "error", "service_tier", "system_fingerprint")
 _REQUEST_NULLS: Final = (
@@ -105,8 +102,8 @@ def _defined(inner: Fields, outer: Fields, dialect: Dialect, key: str | None, ki
     name = inner.need("name", str)
     description = inner.take("description", str)
     schema = inner.take("parameters", dict)
-    if inner is not outer and inner.left():
-        outer.put_back(kind, inner.left())
+    if inner is not outer:
+        outer.leave(kind, inner)
     return trusted(
         ToolDefinition,
         name=name,
@@ -130,11 +127,9 @@ def _response_schema(fields: Fields) -> tuple[FrozenDict | None, str | None]:
     schema, name = inner.take("schema", dict), inner.take("name", str)
     outer.drop("type", "json_schema")
     outer.take("json_schema", dict)
-    if inner.left():
-        outer.put_back("json_schema", inner.left())
+    outer.leave("json_schema", inner)
     fields.take("response_format", dict)
-    if outer.left():
-        fields.put_back("response_format", outer.left())
+    fields.leave("response_format", outer)
     return freeze(schema), name
 
 
@@ -164,18 +159,14 @@ def _effort(fields: Fields, dialect: Dialect) -> str | None:
     effort = inner.take("effort", str)
     if effort is not None:
         fields.take("reasoning", dict)
-        if inner.left():
-            fields.put_back("reasoning", inner.left())
+        fields.leave("reasoning", inner)
     return effort
 
 
 def _sampling(fields: Fields) -> Sampling:
-    stop = fields.peek("stop")
-    if isinstance(stop, list) and all(isinstance(item, str) for item in stop):
-        fields.take("stop", list)
-        sequences: tuple[str, ...] | None = tuple(stop)
-    else:
-        sequences = (stop,) if isinstance(stop, str) else None  # the single text stays in `extra`: its form
+    stop = fields.take_texts("stop")
+    if isinstance(alone := fields.peek("stop"), str):
+        stop = (alone,)  # and stays in `extra`, for its form
     # The newer name is plain; where the older one stands alone it stays in `extra`, since some services know only that.
     ceiling = fields.take("max_completion_tokens", int)
     if ceiling is not None:
@@ -188,7 +179,7 @@ def _sampling(fields: Fields) -> Sampling:
         top_p=fields.take_number("top_p"),
         top_k=fields.take_number("top_k"),
         max_output_tokens=ceiling,
-        stop=sequences,
+        stop=stop,
         seed=fields.take("seed", int),
         frequency_penalty=fields.take_number("frequency_penalty"),
         presence_penalty=fields.take_number("presence_penalty"),
@@ -201,7 +192,7 @@ def _sampling(fields: Fields) -> Sampling:
 def decoded_response(raw: Any, dialect: Dialect) -> Response:
     """A whole response, or an error in any of the shapes that errors come in."""
     if not isinstance(raw, dict):
-        extra = FrozenDict({dialect.format: {RESERVED + "body": raw}})
+        extra = FrozenDict({dialect.format: {f"{MARK}body": raw}})
         message = raw if isinstance(raw, str) else None
         return trusted(Response, error=trusted(ErrorInfo, message=message), extra=extra)
     fields = Fields(raw, "$")
@@ -232,7 +223,7 @@ def _choice(raw: Any, path: str, index: int, dialect: Dialect, status: MessageSt
     said = fields.need("message", dict) if "message" in fields else {}
     decoded = decoded_message(said, f"{path}.message", dialect, {}, reply=True)
     if status is not MessageStatus.COMPLETE:
-        decoded = trusted(Message, role=decoded.role, content=decoded.content, status=status, extra=decoded.extra)
+        decoded = replace(decoded, status=status)
     reason = fields.take("finish_reason", str)  # anything else is shown in `extra`
     calls = has_calls(decoded.content, dialect)
     refused = any(dialect.key_of(part) == "refusal" for part in decoded.content)
@@ -259,8 +250,7 @@ def _error(fields: Fields) -> tuple[ErrorInfo, str | None]:
     if raw is not None:
         inner = Fields(raw, "$.error")
         info = _error_info(inner)
-        if inner.left():
-            fields.put_back("error", inner.left())
+        fields.leave("error", inner)
         return info, None
     text = fields.take("error", str)
     if text is not None:

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
-from cmf.adapters.chat_completions_dialect import PARTIAL, RESERVED, STREAM
+from cmf.adapters.chat_completions_dialect import STREAM
 from cmf.adapters.chat_completions_pieces import Aside, Pieces, adds_nothing, copied, gathering, settle, snapshot
+from cmf.adapters.fields import MARK, PARTIAL
 from cmf.codec import dumps
 from cmf.errors import ShapeError
 
@@ -65,7 +66,7 @@ class _Fold:
                 self._had_choices = True
                 for position, choice in enumerate(item):
                     self._choice(choice, position)
-            elif key.startswith(RESERVED) or (key == "choices" and item is not None):
+            elif key.startswith(MARK) or (key == "choices" and item is not None):
                 self._unheard.append({key: item})
             elif key in PADDING:
                 self._aside.setdefault(key, []).append(item)
@@ -102,7 +103,7 @@ class _Fold:
         if self._aside:
             body[STREAM] = {**self._aside, **_padding(self._aside)}
         if self._unheard:
-            body[RESERVED + "unheard"] = self._unheard
+            body[f"{MARK}unheard"] = self._unheard
         if broken:
             body[PARTIAL] = True
         return body

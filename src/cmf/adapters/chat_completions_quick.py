@@ -179,23 +179,6 @@ def _steps_to(text: str) -> dict[str, Any]:
     return {"at": {"function": {"at": {"arguments": {"json": text}}}}}
 
 
-def is_plain_envelope(raw: dict[str, Any]) -> bool:
-    """Whether everything but the messages is spelled as the encoder would spell it, so that no layout is needed."""
-    if "response_format" in raw or "functions" in raw or ("max_tokens" in raw and "max_completion_tokens" in raw):
-        return False
-    if any(item is None for item in raw.values()):
-        return False
-    tools = raw.get("tools")
-    return "tools" not in raw or (type(tools) is list and bool(tools) and all(map(_is_plain_tool, tools)))
-
-
-def _is_plain_tool(tool: Any) -> bool:
-    if type(tool) is not dict or tool.get("type") != "function":
-        return False
-    function = tool.get("function")
-    return type(function) is dict and "name" in function and None not in function.values()
-
-
 # -- and back ----------------------------------------------------------------------------------------------------------
 
 

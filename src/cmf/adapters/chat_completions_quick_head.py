@@ -6,7 +6,6 @@ two), needs no layout, and everything else is left to the general one by giving 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from functools import lru_cache
 from typing import Any, Final
@@ -16,7 +15,7 @@ from cmf.codec import brackets, loads_plain, plain_bytes, sealed_object
 from cmf.errors import ShapeError
 from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping, sealed
 from cmf.message import Message
-from cmf.request import Request, Sampling, ToolChoice
+from cmf.request import NO_SAMPLING, SAMPLING_FIELDS, Request, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
 from cmf.value import maker
 
@@ -29,11 +28,8 @@ _KEPT: Final = frozenset(
 _REMEMBERED_BYTES: Final = 64 * 1024  # 64 lists of that size are 4 MiB of text
 _ONE_LOOK: Final = 4096  # a longer list has so many brackets that its schemas have to be looked at one by one
 _SCHEMA_DEPTH: Final = MAX_DEPTH - 4  # the body, its tools, the tool and its function are around a schema
-_NO_SAMPLING: Final = Sampling()
 
-_SAMPLED: Final = tuple(field.name for field in dataclasses.fields(Sampling))
-
-_sampling = maker(Sampling, *_SAMPLED)
+_sampling = maker(Sampling, *SAMPLING_FIELDS)
 _request = maker(Request, "model", "tools", "tool_choice", "sampling", "stream", "extra", "messages")
 _tool = maker(ToolDefinition, "name", "description", "input_schema", "extra")
 
@@ -75,7 +71,7 @@ def quick_head(body: dict[str, Any], format_name: str) -> Head | None:
             left[key] = freeze(item)
         else:
             return None
-    drawn = _sampling(*map(sampling.get, _SAMPLED)) if sampling else _NO_SAMPLING
+    drawn = _sampling(*map(sampling.get, SAMPLING_FIELDS)) if sampling else NO_SAMPLING
     extra = frozen_mapping({format_name: frozen_mapping(left)}) if left else None
     return model, tools, choice, drawn, stream, extra
 

@@ -6,10 +6,17 @@ name of the format. No key can fall between. Spec: docs/spec/adapters.md [ADP-2]
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 from cmf.errors import ShapeError
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
+
+MARK: Final = "cmf_"
+"""How the keys begin that adapters make themselves, such as the marks of a fold: no wire is written with them."""
+
+PARTIAL: Final = f"{MARK}partial"
+"""True in the body that a stream adds up to, where the stream was cut."""
 
 _T = TypeVar("_T")
 
@@ -48,6 +55,14 @@ class Fields:
             return value
         return None
 
+    def take_texts(self, key: str) -> tuple[str, ...] | None:
+        """The texts of the list under `key`; what is no list, or has anything else in it, stays."""
+        value = self._left.get(key)
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            return None
+        del self._left[key]
+        return tuple(value)
+
     def need(self, key: str, kind: type[_T]) -> _T:
         """The value under `key`; ShapeError, with its path, where it is missing or no `kind`."""
         value = self.take(key, kind)
@@ -70,6 +85,11 @@ class Fields:
         """Return what was taken but could not be understood after all."""
         self._left[key] = value
 
+    def leave(self, key: str, inner: Fields) -> None:
+        """Put back what nobody took of the object that stood under `key`, if there is anything."""
+        if inner._left:
+            self._left[key] = inner._left
+
     def left(self) -> dict[str, Any]:
         """What nobody took: for an object inside another one, to be put back there."""
         return self._left
@@ -90,6 +110,31 @@ def object_in(own: Any, key: str) -> dict[str, Any]:
     """The object under `key` of what rode along; empty where there is none, as in an `extra` that no adapter made."""
     found = own.get(key) if isinstance(own, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def unmarked(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a body, or of an `extra`, is not an adapter's own."""
+    return {key: item for key, item in body.items() if not key.startswith(MARK)}
+
+
+def count_in(counts: Mapping[str, Any], key: str) -> int:
+    """The number under `key`; 0 where there is none, or one that counts nothing."""
+    number = counts.get(key)
+    return number if type(number) is int and number > 0 else 0
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """All texts of a JSON value, keys too, in no order."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            stack += item.keys()
+            stack += item.values()
+        elif isinstance(item, list):
+            stack += item
 
 
 def merge(encoded: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:

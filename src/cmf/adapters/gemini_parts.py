@@ -12,9 +12,7 @@ from typing import Any, Final
 from cmf.adapters.fields import Fields
 from cmf.codec import dumps
 from cmf.content import (
-    AudioPart,
     DocumentPart,
-    ImagePart,
     MediaPart,
     OpaquePart,
     Part,
@@ -22,7 +20,7 @@ from cmf.content import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
-    VideoPart,
+    media_class,
 )
 from cmf.errors import ShapeError
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
@@ -68,15 +66,9 @@ def _text_kind(raw: Any) -> bool:
 
 
 def inside(fields: Fields, key: str) -> Fields | None:
-    """The object under `key`, to be read on its own; None where absent or null. What is left goes back: `put`."""
+    """The object under `key`, to be read on its own; None where absent or null. What is left goes back: `leave`."""
     body = fields.optional(key, dict)
     return None if body is None else Fields(body, f"{fields.path}.{key}")
-
-
-def put(fields: Fields, key: str, inner: Fields) -> None:
-    """Put back what nobody took of the object under `key`."""
-    if left := inner.left():
-        fields.put_back(key, left)
 
 
 def _opaque(raw: dict[str, Any]) -> OpaquePart:
@@ -107,7 +99,7 @@ def _function_call(fields: Fields) -> Part | None:
         "arguments": call.optional("args", dict) or EMPTY,
         "tool_call_id": call.optional("id", str),
     }
-    put(fields, "functionCall", call)
+    fields.leave("functionCall", call)
     return trusted(ToolCallPart, **part, extra=fields.rest(FORMAT))
 
 
@@ -129,7 +121,7 @@ def _function_response(fields: Fields) -> Part | None:
         )
         path = f"{fields.path}.functionResponse.parts"
         content = (said, *(decode_part(part, f"{path}[{index}]") for index, part in enumerate(parts)))
-    put(fields, "functionResponse", result)
+    fields.leave("functionResponse", result)
     return trusted(
         ToolResultPart,
         tool_call_id=tool_call_id,
@@ -162,12 +154,10 @@ def is_held(uri: str) -> bool:
 
 def _media(fields: Fields, key: str, body: Fields, source: str, data: str) -> MediaPart:
     media_type = body.optional("mimeType", str)
-    family = (media_type or "").partition("/")[0].lower()
-    kind = _MEDIA.get(family, DocumentPart)
-    title = {"title": body.optional("displayName", str)} if kind is DocumentPart else {}
-    put(fields, key, body)
-    made: MediaPart = trusted(kind, type=source, data=data, media_type=media_type, extra=fields.rest(FORMAT), **title)
-    return made
+    kind = media_class(media_type or "")
+    title: dict[str, Any] = {"title": body.optional("displayName", str)} if kind is DocumentPart else {}
+    fields.leave(key, body)
+    return trusted(kind, type=source, data=data, media_type=media_type, extra=fields.rest(FORMAT), **title)
 
 
 def _executable_code(fields: Fields) -> Part | None:
@@ -212,7 +202,7 @@ def _tool_call(fields: Fields) -> Part | None:
         "arguments": call.optional("args", dict) or EMPTY,
         "tool_call_id": call.optional("id", str),
     }
-    put(fields, "toolCall", call)
+    fields.leave("toolCall", call)
     return trusted(ToolCallPart, **part, executed_by="provider", extra=fields.rest(FORMAT))
 
 
@@ -225,11 +215,10 @@ def _tool_response(fields: Fields) -> Part | None:
         "content": result.optional("response", dict) or EMPTY,
         "tool_call_id": result.optional("id", str),
     }
-    put(fields, "toolResponse", result)
+    fields.leave("toolResponse", result)
     return trusted(ToolResultPart, **part, executed_by="provider", extra=fields.rest(FORMAT))
 
 
-_MEDIA: Final[dict[str, Any]] = {"image": ImagePart, "audio": AudioPart, "video": VideoPart}
 _READERS: Final[dict[str, Callable[[Fields], Part | None]]] = {
     "text": _text,
     "functionCall": _function_call,

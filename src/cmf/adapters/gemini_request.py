@@ -8,20 +8,17 @@ from typing import Any, Final
 from cmf.adapters import loss
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.gemini_names import CONTENT, REQUEST, Spelling, normal, spelt
-from cmf.adapters.gemini_parts import FORMAT, decode_part, inside, put
+from cmf.adapters.gemini_parts import FORMAT, decode_part, inside
 from cmf.adapters.gemini_tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_schema, encode_tools
 from cmf.adapters.gemini_write import Names, encode_group
-from cmf.adapters.layout import apply, capped, grouped, grouped_as, said, spelling, with_layout
-from cmf.adapters.turns import user_runs
-from cmf.content import ToolCallPart
+from cmf.adapters.layout import apply, capped, grouped, grouped_as, said, shape_of, spelling, with_layout
+from cmf.adapters.turns import call_names, user_runs
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
-from cmf.frozen import freeze, same_spelling, thaw
+from cmf.frozen import FrozenDict, freeze, same_spelling, thaw
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.request import Request, Sampling, ToolChoice
 from cmf.value import replace, trusted
-
-NOTE: Final = "cmf_"  # how this adapter's own notes in `extra` begin: they are never written to a wire
 
 _ROLES: Final = ("user", "function", "tool")
 _NUMBERS: Final = {
@@ -148,16 +145,14 @@ def _generation(fields: Fields) -> dict[str, Any]:
         drawn[name] = config.take_number(key)
     for key, name in _COUNTS.items():
         drawn[name] = config.take(key, int)
-    stop = config.peek("stopSequences")
-    if isinstance(stop, list) and all(isinstance(one, str) for one in stop):
-        drawn["stop"] = tuple(config.need("stopSequences", list))
+    drawn["stop"] = config.take_texts("stopSequences")
     schema, note = decode_schema(config, "responseJsonSchema", "responseSchema")
     if schema is not None:
         config.drop("responseMimeType", "application/json")
     if note is not None:
         config.put_back(SCHEMA_NOTE, note)
     effort = _effort(config)
-    put(fields, "generationConfig", config)
+    fields.leave("generationConfig", config)
     return {"sampling": trusted(Sampling, **drawn), "response_schema": schema, "reasoning_effort": effort}
 
 
@@ -183,7 +178,7 @@ def _tool_choice(fields: Fields) -> ToolChoice | None:
     choice = _chosen(calling)
     if choice is not None and same_spelling(_calling(choice), calling):
         config.take("functionCallingConfig", dict)
-    put(fields, "toolConfig", config)
+    fields.leave("toolConfig", config)
     return choice
 
 
@@ -209,13 +204,13 @@ def _calling(choice: ToolChoice) -> dict[str, Any]:
 
 def encode_request(request: Request) -> dict[str, Any]:
     """The request as Gemini's JSON, spelled as it came where that still says the same."""
-    shape = own_shape(request)
+    shape = shape_of(request, FORMAT)
     sizes = shape.get("tools")
     fits = isinstance(sizes, list) and sum(sizes) == len(request.tools)
     body = encode_envelope(request, sizes if fits else None)
     if "at" in shape:
         body = _respelled(request, body, shape)
-    names = _names_by_id(request.messages)
+    names = call_names(request.messages)
     system, contents = _turns(request.messages, names)
     if system is not None:
         body["systemInstruction"] = system
@@ -225,14 +220,8 @@ def encode_request(request: Request) -> dict[str, Any]:
     return renamed
 
 
-def own_shape(holder: Any) -> Mapping[str, Any]:
-    """The layout of a request, response or message as this adapter left it; empty for another format's."""
-    layout = holder.provider_raw
-    return layout.shape if layout is not None and layout.format == FORMAT else NO_SHAPE
-
-
-def _respelled(request: Request, plain: dict[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
-    done: dict[str, Any] = apply(thaw(plain), dict(shape))
+def _respelled(request: Request, plain: dict[str, Any], shape: FrozenDict) -> dict[str, Any]:
+    done: dict[str, Any] = apply(thaw(plain), shape)
     again, _ = decode_envelope(freeze(done), request.model)
     # The turns have layouts of their own; whether to stream is said in the path.
     envelope = replace(request, messages=(), stream=None)
@@ -289,15 +278,6 @@ def _config(request: Request, own: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _names_by_id(messages: Sequence[Message]) -> Names:
-    return {
-        part.tool_call_id: part.name
-        for message in messages
-        for part in message.content
-        if isinstance(part, ToolCallPart) and part.tool_call_id is not None
-    }
-
-
 def _turns(messages: Sequence[Message], names: Names) -> tuple[Any, list[Any]]:
     """The system instruction, if any, and the contents; system text is hoisted [A5]."""
     system = [message for message in messages if message.role in (Role.SYSTEM, Role.DEVELOPER)]
@@ -334,10 +314,10 @@ def _content(group: tuple[Message, ...], names: Names, *, system: bool = False) 
     plain = encode_group(group, names)
     if not plain["parts"] and any(message.content for message in group):
         return None  # all of it was dropped, with records
-    shape = own_shape(group[0])
+    shape = shape_of(group[0], FORMAT)
     if not shape:
         return plain
-    done = apply(thaw(plain), dict(shape))
+    done = apply(thaw(plain), shape)
     again = decode_content(freeze(done), "$", system=system)
     same = [said(one) for one in again] == [said(one) for one in group]
     return spelt(done if same else plain, shape.get("names") or {}, CONTENT)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cmf.adapters import loss
-from cmf.adapters.fields import Fields, extra_of, merge
+from cmf.adapters.fields import MARK, PARTIAL, Fields, count_in, extra_of, merge, unmarked
 from cmf.adapters.gemini_names import RESPONSE, normal, spelt
-from cmf.adapters.gemini_parts import FORMAT, inside, put
-from cmf.adapters.gemini_request import NOTE, decode_content, envelope_shape, own_shape
+from cmf.adapters.gemini_parts import FORMAT, inside
+from cmf.adapters.gemini_request import decode_content, envelope_shape
 from cmf.adapters.gemini_write import encode_group
-from cmf.adapters.layout import apply, said, with_layout
+from cmf.adapters.layout import apply, said, shape_of, with_layout
 from cmf.adapters.strangers import is_stranger, stranger, written_stranger
 from cmf.content import ToolCallPart
 from cmf.enums import MessageStatus, Role, StopReason
@@ -19,9 +19,7 @@ from cmf.extensions import TokenUsage
 from cmf.frozen import freeze, thaw
 from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Response
-from cmf.value import trusted
-
-PARTIAL: Final = "cmf_partial"  # the fold's mark on a body whose stream was cut
+from cmf.value import replace, trusted
 
 _FILTERED: Final = (
     "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT",
@@ -67,10 +65,9 @@ def decode_response(body: Any) -> Response:
         return stranger(raw, FORMAT)
     whole, names = normal(raw, RESPONSE)
     response = read_response(whole)
-    wire = {key: item for key, item in whole.items() if not key.startswith(NOTE)}
     if listed:
         names["one"] = True
-    return with_layout(response, envelope_shape(plain_response(response), wire, names))
+    return with_layout(response, envelope_shape(plain_response(response), unmarked(whole), names))
 
 
 def read_response(whole: dict[str, Any]) -> Response:
@@ -85,7 +82,7 @@ def read_response(whole: dict[str, Any]) -> Response:
     if blocked is not None:
         if not candidates and error is None and blocked.peek("blockReason") is not None:
             candidates = [_blocked(blocked.peek("blockReason"))]
-        put(fields, "promptFeedback", blocked)
+        fields.leave("promptFeedback", blocked)
     if cut:
         candidates = [_partial(each) for each in candidates or ([] if error is not None else [_unsaid()])]
     return trusted(
@@ -99,12 +96,7 @@ def read_response(whole: dict[str, Any]) -> Response:
 
 
 def _partial(choice: Choice) -> Choice:
-    message = choice.message
-    made = trusted(
-        Message, role=message.role, content=message.content, extra=message.extra, status=MessageStatus.PARTIAL
-    )
-    fields = {"stop_reason": choice.stop_reason, "raw_stop_reason": choice.raw_stop_reason}
-    return trusted(Choice, message=made, extra=choice.extra, **fields)
+    return replace(choice, message=replace(choice.message, status=MessageStatus.PARTIAL))
 
 
 def _candidate(raw: Any, index: int) -> Choice:
@@ -155,15 +147,10 @@ def _usage(raw: Any) -> TokenUsage | None:
     """Tokens; the prompt's without what was cached [A10], the answer's with the thoughts."""
     if not isinstance(raw, dict):
         return None
-
-    def count(key: str) -> int:
-        value = raw.get(key)
-        return value if type(value) is int and value > 0 else 0
-
-    cached = count("cachedContentTokenCount")
-    given = max(0, count("promptTokenCount") - cached) + count("toolUsePromptTokenCount")
-    made = count("candidatesTokenCount") + count("thoughtsTokenCount")
-    total = count("totalTokenCount") or given + cached + made
+    cached = count_in(raw, "cachedContentTokenCount")
+    given = max(0, count_in(raw, "promptTokenCount") - cached) + count_in(raw, "toolUsePromptTokenCount")
+    made = count_in(raw, "candidatesTokenCount") + count_in(raw, "thoughtsTokenCount")
+    total = count_in(raw, "totalTokenCount") or given + cached + made
     return trusted(TokenUsage, input_tokens=given, output_tokens=made, total_tokens=total, cached_input_tokens=cached)
 
 
@@ -180,7 +167,7 @@ def _error(fields: Fields) -> ErrorInfo | None:
         code=error.take("code", str),
         status=error.take("code", int),
     )
-    put(fields, "error", error)
+    fields.leave("error", error)
     return info
 
 
@@ -192,12 +179,12 @@ def encode_response(response: Response) -> Any:
     if is_stranger(response, FORMAT):
         return written_stranger(response, FORMAT)
     plain = plain_response(response)
-    shape = own_shape(response)
+    shape = shape_of(response, FORMAT)
     if not shape:
         return plain
     if "at" in shape:
-        done = apply(thaw(plain), dict(shape))
-        notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(NOTE)}
+        done = apply(thaw(plain), shape)
+        notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(MARK)}
         if any(choice.message.status is MessageStatus.PARTIAL for choice in response.choices):
             notes[PARTIAL] = True
         if said(read_response(freeze({**done, **notes}))) == said(response):
@@ -210,7 +197,7 @@ def encode_response(response: Response) -> Any:
 
 def plain_response(response: Response) -> dict[str, Any]:
     """The response in normal form."""
-    own = {key: item for key, item in extra_of(response, FORMAT).items() if not key.startswith(NOTE)}
+    own = unmarked(extra_of(response, FORMAT))
     body: dict[str, Any] = {}
     if response.error is not None and isinstance(own.get("error", {}), dict):
         body["error"] = _written_error(response.error)

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
+from cmf.adapters.fields import MARK, PARTIAL, strings_in
 from cmf.adapters.gemini_names import RESPONSE, normal
 from cmf.adapters.gemini_parts import CODE, is_text, is_thought
-from cmf.adapters.gemini_response import PARTIAL
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 
-SUPERSEDED: Final = "cmf_superseded"  # what a later chunk said otherwise
-UNHEARD: Final = "cmf_unheard"  # events that are no chunk
+SUPERSEDED: Final = f"{MARK}superseded"  # what a later chunk said otherwise
+UNHEARD: Final = f"{MARK}unheard"  # events that are no chunk
 MAX_STEPS: Final = 32  # of a path inside streamed arguments
 
 _UNSAID: Final = (None, 0, "FINISH_REASON_UNSPECIFIED")  # a client's dump says so of every chunk but the last
@@ -33,11 +33,11 @@ _VALUES: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
-def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
+def fold_events(events: Iterable[WireEvent | Any]) -> dict[str, Any]:
     """The whole answer that the chunks add up to, in normal form; marked with `cmf_partial` where it was cut."""
     fold = _Fold()
     for event in events:
-        if isinstance(event, dict) and "data" in event:  # type: ignore[redundant-expr]  # whatever a wire gave
+        if isinstance(event, dict) and "data" in event:
             fold.add(event["data"])
     return fold.body()
 
@@ -239,7 +239,7 @@ def _put(holder: dict[str, Any], key: str, value: Any, superseded: list[Any]) ->
     if value is None or old == value:
         return
     holder[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
-    if not set(_strings(old)) <= set(_strings(holder[key])):
+    if not set(strings_in(old)) <= set(strings_in(holder[key])):
         superseded.append({key: old})
 
 
@@ -258,18 +258,6 @@ def _settle(holder: dict[str, Any], key: str, gathered: Any, superseded: list[An
     if holder.get(key):
         superseded.append({key: holder[key]})
     holder[key] = gathered
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from _strings(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item)
 
 
 # -- streamed arguments ------------------------------------------------------------------------------------------------
@@ -419,5 +407,5 @@ class Ear:
             yield ToolUseStart(index=index, tool_call_id=known, name=name, choice=choice)
         pieces = call.get("partialArgs")
         if choice in self._calls and isinstance(pieces, list):
-            self._received[choice] += sum(len(text) for text in _strings(pieces))
+            self._received[choice] += sum(len(text) for text in strings_in(pieces))
             yield ToolUseInputDelta(index=self._calls[choice], received_chars=self._received[choice], choice=choice)

@@ -63,10 +63,10 @@ def decode_schema(fields: Fields, new: str, old: str) -> tuple[FrozenDict | None
         return None, None
     if SCHEMA_NOTE in fields:
         raise ShapeError("a reserved key", path=f"{fields.path}.{SCHEMA_NOTE}", hint="leave it out")
-    found = fields.take(new, dict)
+    found = fields.take(new, FrozenDict)
     if found is not None:
-        return found, None  # type: ignore[return-value]  # the body was frozen at entry
-    older: FrozenDict | None = fields.take(old, dict)  # type: ignore[assignment]
+        return found, None
+    older = fields.take(old, FrozenDict)
     lower = None if older is None else lowered(older)
     return (older, None if older is None else old) if lower is None else (lower, OPENAPI)
 

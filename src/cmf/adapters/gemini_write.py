@@ -158,10 +158,8 @@ class _Turn:
         named = {"displayName": part.title} if isinstance(part, DocumentPart) and part.title is not None else {}
         if part.type == "base64":
             return {"inlineData": {**_typed(part, part.data), "data": part.data, **named}}
-        if part.data.startswith("data:"):
-            head, comma, payload = part.data.partition(",")
-            if comma and head.endswith(";base64"):
-                return {"inlineData": {"mimeType": head[5:-7], "data": payload, **named}}
+        if (inline := binary.data_url(part.data)) is not None:
+            return {"inlineData": {"mimeType": inline[0], "data": inline[1], **named}}
         if part.type == "file_ref" and not is_held(part.data) and "://" not in part.data:
             raise UnsupportedError("a file that another provider holds", hint="send its bytes or an address")
         typed = {} if part.media_type is None else {"mimeType": part.media_type}

@@ -165,13 +165,18 @@ def grouped_as(group: Sequence[Message], *, format_name: str, index: int, shape:
     return tuple([replace(one, provider_raw=others if at else first) for at, one in enumerate(group)])
 
 
+def shape_of(holder: Message | Request | Response, format_name: str) -> FrozenDict:
+    """How it was spelled on the wire of this format; empty where it came from another, or nothing has to be said."""
+    layout = holder.provider_raw
+    return layout.shape if layout is not None and layout.format == format_name else NO_SHAPE
+
+
 def respell(group: Sequence[Message], *, format_name: str, encode: Encode, decode: Decode) -> Any:
     """The wire form of a group: as it was spelled, if that still says exactly what the messages say; else plain."""
-    plain = encode(group)
-    layout = group[0].provider_raw
-    if layout is None or layout.format != format_name or not layout.shape:
+    plain, shape = encode(group), shape_of(group[0], format_name)
+    if not shape:
         return plain
-    spelt = apply(thaw(plain), layout.shape)
+    spelt = apply(thaw(plain), shape)
     return spelt if [said(one) for one in decode(spelt)] == [said(one) for one in group] else plain
 
 
@@ -271,10 +276,10 @@ def respell_envelope(
     decode: Callable[[Any], Request | Response],
 ) -> dict[str, Any]:
     """The wire form of a whole request or response as it was spelled, if that still decodes to `holder`; else plain."""
-    layout = holder.provider_raw
-    if layout is None or layout.format != format_name or not layout.shape:
+    shape = shape_of(holder, format_name)
+    if not shape:
         return plain
-    spelt: dict[str, Any] = apply(thaw(plain), layout.shape)
+    spelt: dict[str, Any] = apply(thaw(plain), shape)
     return spelt if said(decode(spelt)) == said(holder) else plain
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import CUT, arriving
-from cmf.adapters.fields import extra_of, object_in
+from cmf.adapters.fields import PARTIAL, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
 from cmf.adapters.loss import drop, drop_foreign_extras, minding
 from cmf.adapters.mcp_blocks import FORMAT
@@ -32,7 +32,7 @@ from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.tools import ToolDefinition
 from cmf.value import replace, trusted
 
-PARTIAL: Final = {"cmf_partial": True}
+CUT_SHORT: Final = {PARTIAL: True}
 """The last item of the fold of a stream that ended before its answer."""
 
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -103,7 +103,7 @@ class McpAdapter:
             return stranger(raw, FORMAT)
         known = _known(context)
         response = _response(raw, known)
-        if isinstance(raw, list) and raw and raw[-1] == PARTIAL:
+        if isinstance(raw, list) and raw and raw[-1] == CUT_SHORT:
             raw = raw[:-1]
         layout = envelope_layout(_plain_response(response), raw, format_name=FORMAT)
         return response if layout is None else with_layout(response, layout)
@@ -119,13 +119,13 @@ class McpAdapter:
             _plain_response(response),
             response,
             format_name=FORMAT,
-            decode=lambda spelt: _response(freeze([*spelt, PARTIAL] if partial else spelt), known),
+            decode=lambda spelt: _response(freeze([*spelt, CUT_SHORT] if partial else spelt), known),
         )
 
     # -- streams ------------------------------------------------------------------------------------------------------
 
     def fold_events(self, events: Iterable[WireEvent | Any]) -> Any:
-        """The answer alone, or the batch of all messages of the stream; `PARTIAL` at its end if no answer came.
+        """The answer alone, or the batch of all messages of the stream; `CUT_SHORT` at its end if no answer came.
 
         Raises:
             ShapeError: an event is no JSON-RPC message.
@@ -140,7 +140,7 @@ class McpAdapter:
             elif data is not None and data != "":  # an empty event only sets an id to resume from
                 raise ShapeError("an event that is no JSON-RPC message", path="$", hint="see the transport's framing")
         if not any(_is_answer(one) for one in found):
-            return [*found, dict(PARTIAL)]
+            return [*found, dict(CUT_SHORT)]
         return found[0] if len(found) == 1 else found
 
     def to_wire_events(self, response: Response) -> list[WireEvent]:
@@ -218,7 +218,7 @@ def _response(raw: Any, known: _Known) -> Response:
     if not isinstance(raw, list):
         one = read(raw, "$", known.of(raw, 0), answering=True)
         return _answered([one], one.extra)
-    partial = bool(raw) and raw[-1] == PARTIAL
+    partial = bool(raw) and raw[-1] == CUT_SHORT
     bodies = raw[:-1] if partial else raw
     ones = [read(body, f"$[{at}]", known.of(body, at)) for at, body in enumerate(bodies)]
     if not partial:

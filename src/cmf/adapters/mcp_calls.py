@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cmf.adapters.fields import Fields, extra_of, object_in
-from cmf.adapters.layout import grouped, grouped_as
+from cmf.adapters.fields import MARK, Fields, extra_of, object_in
+from cmf.adapters.layout import grouped, grouped_as, shape_of
 from cmf.adapters.loss import drop
 from cmf.adapters.mcp_blocks import (
     FORMAT,
@@ -28,12 +28,11 @@ from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
 from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.message import Message
-from cmf.request import SAMPLING_FIELDS, Sampling, ToolChoice
+from cmf.request import NO_SAMPLING, SAMPLING_FIELDS, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
 from cmf.value import trusted
 
-NO_SAMPLING: Final = Sampling()
-ENTRY: Final = "cmf_entry"  # which message of a batch a tool definition belongs to; never on the wire
+ENTRY: Final = f"{MARK}entry"  # which message of a batch a tool definition belongs to; never on the wire
 DEFAULT_MAX_TOKENS: Final = 4096  # MCP requires a limit; requests of other formats may have none
 _LIST: Final = FrozenDict(list=True)
 
@@ -179,17 +178,11 @@ def _read_sampling(params: Fields, said: Said) -> bool:
 
 
 def _read_sampling_options(params: Fields) -> Sampling:
-    stop = params.peek("stopSequences")
-    if isinstance(stop, list) and all(isinstance(each, str) for each in stop):
-        params.drop("stopSequences", stop)
-        stop = tuple(stop)
-    else:
-        stop = None
     return trusted(
         Sampling,
         max_output_tokens=params.take("maxTokens", int),
         temperature=params.take_number("temperature"),
-        stop=stop,
+        stop=params.take_texts("stopSequences"),
     )
 
 
@@ -252,7 +245,7 @@ def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str 
     content = fields.peek("content")
     blocks = [content] if isinstance(content, dict) else content
     if not isinstance(blocks, list):
-        raise ShapeError("`content` is neither a block nor a list of blocks", path=f"{path}.content")
+        raise ShapeError("`content` is no block and no list of blocks", path=f"{path}.content", hint="send blocks")
     fields.drop("content", content)
     parts = read_blocks(blocks, f"{path}.content", names)
     runs = user_runs(parts) if role == "user" else [(Role.ASSISTANT, parts)]
@@ -295,8 +288,7 @@ def write_message(group: Sequence[Message]) -> dict[str, Any] | None:
     blocks = [block for message in group for block in write_blocks(message.content, message)]
     if not blocks and any(message.content for message in group):
         return None
-    layout = first.provider_raw
-    listed = len(blocks) != 1 or (layout is not None and layout.format == FORMAT and layout.shape.get("list") is True)
+    listed = len(blocks) != 1 or shape_of(first, FORMAT).get("list") is True
     role = "assistant" if first.role is Role.ASSISTANT else "user"
     return add(
         {"role": role, "content": blocks if listed else blocks[0]},

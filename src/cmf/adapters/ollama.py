@@ -10,12 +10,11 @@ from typing import Any
 
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
-from cmf.adapters.fields import extra_of
-from cmf.adapters.layout import apply, said, with_layout
+from cmf.adapters.fields import MARK, extra_of, unmarked
+from cmf.adapters.layout import apply, said, shape_of, with_layout
 from cmf.adapters.loss import minding
 from cmf.adapters.ollama_decode import (
     FORMAT,
-    NOTE,
     Calls,
     decode_envelope,
     decode_message,
@@ -28,12 +27,13 @@ from cmf.adapters.ollama_stream import Ear, fold_events, wire_events
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
+from cmf.adapters.turns import call_names
 from cmf.capabilities import ModelCapabilities, lookup
-from cmf.content import ToolCallPart, ToolResultPart
+from cmf.content import ToolResultPart
 from cmf.enums import Role
 from cmf.errors import ShapeError
 from cmf.frozen import freeze, thaw
-from cmf.message import Layout, Message
+from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import replace
 
@@ -64,17 +64,11 @@ class OllamaAdapter:
     def to_wire(self, request: Request) -> Any:
         """The request's body; UnsupportedError for media, tools or a tool choice that Ollama cannot take."""
         body = encode_envelope(request)
-        layout = _own(request.provider_raw)
-        if layout is not None:
-            done = apply(thaw(body), dict(layout.shape))
+        if shape := shape_of(request, FORMAT):
+            done = apply(thaw(body), shape)
             if said(decode_envelope(freeze(done), None)) == said(replace(request, messages=())):
                 body = done
-        names = {
-            part.tool_call_id: part.name
-            for message in request.messages
-            for part in message.content
-            if isinstance(part, ToolCallPart) and part.tool_call_id is not None
-        }
+        names = call_names(request.messages)
         if request.messages:
             body["messages"] = [wire for message in request.messages for wire in _written(message, names)]
         return body
@@ -90,19 +84,17 @@ class OllamaAdapter:
         if not isinstance(raw, dict):
             return stranger(raw, FORMAT)
         response = read_response(raw)
-        wire = {key: item for key, item in raw.items() if not key.startswith(NOTE)}
-        return with_layout(response, layout_of(plain_response(response), wire, "$"))
+        return with_layout(response, layout_of(plain_response(response), unmarked(raw), "$"))
 
     def to_wire_response(self, response: Response) -> Any:
         """The response's body; UnsupportedError for several choices."""
         if is_stranger(response, FORMAT):
             return written_stranger(response, FORMAT)
-        plain = plain_response(response)
-        layout = _own(response.provider_raw)
-        if layout is None:
+        plain, shape = plain_response(response), shape_of(response, FORMAT)
+        if not shape:
             return plain
-        done = apply(thaw(plain), dict(layout.shape))
-        notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(NOTE)}
+        done = apply(thaw(plain), shape)
+        notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(MARK)}
         return done if said(read_response(freeze({**done, **notes}))) == said(response) else plain
 
     def fold_events(self, events: Iterable[WireEvent]) -> Any:
@@ -128,10 +120,6 @@ class OllamaAdapter:
         return lookup(FORMAT, model)
 
 
-def _own(layout: Layout | None) -> Layout | None:
-    return layout if layout is not None and layout.format == FORMAT else None
-
-
 def _heard(raw: Any, index: int, calls: Calls) -> Message:
     path = f"$.messages[{index}]"
     message = decode_message(raw, path)
@@ -145,11 +133,10 @@ def _heard(raw: Any, index: int, calls: Calls) -> Message:
 
 
 def _written(message: Message, names: Mapping[str, str]) -> list[Any]:
-    plain = encode_message(message, names)
-    layout = _own(message.provider_raw)
-    if layout is None or len(plain) != 1:
+    plain, shape = encode_message(message, names), shape_of(message, FORMAT)
+    if not shape or len(plain) != 1:
         return plain
-    done = apply(thaw(plain[0]), dict(layout.shape))
+    done = apply(thaw(plain[0]), shape)
     name = next((part.tool_name for part in message.content if isinstance(part, ToolResultPart)), None)
     return [done] if said(decode_message(freeze(done), "$", name)) == said(message) else plain
 

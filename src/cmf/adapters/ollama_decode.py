@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cmf.adapters.fields import Fields
+from cmf.adapters.fields import MARK, PARTIAL, Fields
 from cmf.adapters.layout import spelling
 from cmf.content import ImagePart, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import MessageStatus, Role, StopReason
@@ -13,14 +13,12 @@ from cmf.errors import ShapeError, UnknownRoleError
 from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping
 from cmf.message import Layout, Message
-from cmf.request import Choice, ErrorInfo, Request, Response, Sampling
+from cmf.request import NO_SAMPLING, Choice, ErrorInfo, Request, Response, Sampling
 from cmf.tools import ToolDefinition
 from cmf.value import replace, trusted
 
 FORMAT: Final = "ollama"
-PARTIAL: Final = "cmf_partial"  # the fold's mark on a body whose stream was cut
-GENERATED: Final = "cmf_generated"  # on a message that stood in the body itself
-NOTE: Final = "cmf_"  # how keys begin that are the fold's own and never written to a wire
+GENERATED: Final = f"{MARK}generated"  # on a message that stood in the body itself
 EMPTY: Final = FrozenDict()
 
 NUMBERS: Final = {
@@ -148,8 +146,7 @@ def _call(raw: Any, path: str, position: int, *, reply: bool) -> ToolCallPart:
     function.drop("index", position)
     text = function.take("arguments", str)
     arguments = None if text is not None else function.optional("arguments", dict) or EMPTY
-    if left := function.left():
-        fields.put_back("function", left)
+    fields.leave("function", function)
     id_ = fields.optional("id", str)
     return trusted(
         ToolCallPart,
@@ -194,16 +191,13 @@ def decode_envelope(raw: Mapping[str, Any], model: str | None) -> Request:
 def _options(fields: Fields) -> Sampling:
     raw = fields.optional("options", dict)
     if raw is None:
-        return Sampling()
+        return NO_SAMPLING
     options = Fields(raw, "$.options")
     drawn: dict[str, Any] = {name: options.take_number(key) for key, name in NUMBERS.items()}
     for key, name in COUNTS.items():
         drawn[name] = options.take(key, int)
-    stop = options.peek("stop")
-    if isinstance(stop, list) and all(isinstance(one, str) for one in stop):
-        drawn["stop"] = tuple(options.need("stop", list))
-    if left := options.left():
-        fields.put_back("options", left)
+    drawn["stop"] = options.take_texts("stop")
+    fields.leave("options", options)
     return trusted(Sampling, **drawn)
 
 
@@ -219,8 +213,7 @@ def _tool(raw: Any, path: str) -> ToolDefinition:
     name = function.need("name", str)
     description = function.optional("description", str)
     schema = function.optional("parameters", dict)
-    if left := function.left():
-        fields.put_back("function", left)
+    fields.leave("function", function)
     return trusted(ToolDefinition, name=name, description=description, input_schema=schema, extra=fields.rest(FORMAT))
 
 

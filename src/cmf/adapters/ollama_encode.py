@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from cmf import binary
 from cmf.adapters import loss
-from cmf.adapters.fields import extra_of, merge
-from cmf.adapters.ollama_decode import COUNTS, EMPTY, FORMAT, GENERATED, NOTE, NUMBERS, STOPS
+from cmf.adapters.fields import extra_of, merge, unmarked
+from cmf.adapters.ollama_decode import COUNTS, EMPTY, FORMAT, GENERATED, NUMBERS, STOPS
 from cmf.codec import dumps
 from cmf.content import (
-    AudioPart,
-    DocumentPart,
     ImagePart,
+    MediaPart,
     Part,
     ResourcePart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
-    VideoPart,
 )
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import UnsupportedError
@@ -69,7 +68,7 @@ def _spoken(message: Message, parts: Iterable[Part], *, reply: bool) -> dict[str
                 loss.drop(FORMAT, "thinking_signature", "the format has no signatures", message=message)
         elif isinstance(part, ToolCallPart) and part.executed_by == "client":
             calls.append(_call(part, reply=reply))
-        elif isinstance(part, ImagePart | AudioPart | VideoPart | DocumentPart):
+        elif isinstance(part, MediaPart):
             images.append(_image(part))
         elif isinstance(part, ResourcePart) and part.content is not None:
             loss.drop(FORMAT, "resource_address", "only the text of a resource can be said", message=message)
@@ -99,13 +98,12 @@ def _call(part: ToolCallPart, *, reply: bool) -> dict[str, Any]:
     return merge(call, extra_of(part, FORMAT)) if part.extra else call
 
 
-def _image(part: ImagePart | AudioPart | VideoPart | DocumentPart) -> str:
+def _image(part: MediaPart) -> str:
     if isinstance(part, ImagePart):
         if part.type == "base64":
             return part.data
-        head, comma, payload = part.data.partition(",")
-        if comma and head.startswith("data:") and head.endswith(";base64"):
-            return payload
+        if (inline := binary.data_url(part.data)) is not None:
+            return inline[1]
     raise UnsupportedError(
         f"{part.content_type.value} by {part.type}", hint="Ollama takes images, as base64: resolve them first"
     )
@@ -118,7 +116,7 @@ def _result(part: ToolResultPart, message: Message, names: Mapping[str, str]) ->
     if part.is_error:
         loss.drop(FORMAT, "is_error", "the format cannot say that a result is an error", message=message)
     if isinstance(content, tuple):
-        images = [_image(one) for one in content if isinstance(one, ImagePart | AudioPart | VideoPart | DocumentPart)]
+        images = [_image(one) for one in content if isinstance(one, MediaPart)]
         known = (TextPart, ImagePart)
         for inner in content:
             if not isinstance(inner, known):
@@ -208,7 +206,7 @@ def plain_response(response: Response) -> dict[str, Any]:
     """The response's body. Raises UnsupportedError for several choices, and for results of tools."""
     if len(response.choices) > 1:
         raise UnsupportedError("several choices", path="$.choices", hint="ask for one")
-    own = {key: item for key, item in extra_of(response, FORMAT).items() if not key.startswith(NOTE)}
+    own = unmarked(extra_of(response, FORMAT))
     body: dict[str, Any] = {}
     if response.model is not None:
         body["model"] = response.model

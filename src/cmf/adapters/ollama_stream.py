@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
-from cmf.adapters.ollama_decode import PARTIAL
+from cmf.adapters.fields import MARK, PARTIAL
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseStart
 
-SUPERSEDED: Final = "cmf_superseded"  # what a later line said otherwise
-UNHEARD: Final = "cmf_unheard"  # lines that are no object
+SUPERSEDED: Final = f"{MARK}superseded"  # what a later line said otherwise
+UNHEARD: Final = f"{MARK}unheard"  # lines that are no object
 
 _NOTHING: Final = object()
 _TEXTS: Final = ("content", "thinking")
@@ -20,14 +20,14 @@ _LISTS: Final = ("tool_calls", "images")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
 
 
-def fold_events(events: Iterable[WireEvent]) -> dict[str, Any]:
+def fold_events(events: Iterable[WireEvent | Any]) -> dict[str, Any]:
     """The whole answer that the lines add up to; marked with `cmf_partial` where it was cut."""
     body: dict[str, Any] = {}
     message: dict[str, Any] = {}
     superseded: list[Any] = []
     unheard: list[Any] = []
     for event in events:
-        line = event.get("data", _NOTHING) if isinstance(event, dict) else _NOTHING  # type: ignore[redundant-expr]
+        line = event.get("data", _NOTHING) if isinstance(event, dict) else _NOTHING
         if not isinstance(line, dict):
             if line is not _NOTHING:
                 unheard.append(line)

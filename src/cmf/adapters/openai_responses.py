@@ -12,12 +12,12 @@ from typing import Any, Final
 from cmf.adapters import layout, openai_responses_stream, tokens
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
-from cmf.adapters.fields import extra_of, object_in
+from cmf.adapters.fields import PARTIAL, extra_of, object_in, unmarked
 from cmf.adapters.loss import drop_foreign_extras, minding
 from cmf.adapters.openai_responses_decode import decode_answer, decode_envelope
 from cmf.adapters.openai_responses_encode import encode_answer, encode_envelope
 from cmf.adapters.openai_responses_fold import fold
-from cmf.adapters.openai_responses_items import FORMAT, KINDS, PARTIAL, STREAM
+from cmf.adapters.openai_responses_items import FORMAT, KINDS, STREAM
 from cmf.adapters.openai_responses_read import ItemReader
 from cmf.adapters.openai_responses_write import ItemWriter, default_form, in_form, message_form
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
@@ -118,7 +118,7 @@ class OpenAIResponsesAdapter:
         if not isinstance(frozen, dict):
             return stranger(frozen, FORMAT)
         response, form = decode_answer(frozen)
-        shape = {**layout.spelling(encode_answer(response, form), _emittable(frozen), "$"), **form}
+        shape = {**layout.spelling(encode_answer(response, form), unmarked(frozen), "$"), **form}
         if not shape:
             return response
         return layout.with_layout(response, Layout(format=FORMAT, shape=FrozenDict(shape)))
@@ -128,8 +128,7 @@ class OpenAIResponsesAdapter:
         if is_stranger(response, FORMAT):
             return written_stranger(response, FORMAT)
         drop_foreign_extras(FORMAT, response)
-        spelling = response.provider_raw
-        shape = spelling.shape if spelling is not None and spelling.format == FORMAT else NO_SHAPE
+        shape = layout.shape_of(response, FORMAT)
         plain = encode_answer(response, shape)
         if "at" not in shape:
             return plain
@@ -182,15 +181,13 @@ def _outside(body: FrozenDict) -> dict[str, Any]:
 
 def _form(message: Message) -> str:
     """The form that the message had on this wire; empty if it did not come from it."""
-    spelling = message.provider_raw
-    form = spelling.shape.get("form") if spelling is not None and spelling.format == FORMAT else None
+    form = layout.shape_of(message, FORMAT).get("form")
     return form if isinstance(form, str) else ""
 
 
 def _kinds(message: Message) -> Mapping[str, Any]:
     """The item type that the message had on this wire, as `ItemWriter.items` takes it."""
-    spelling = message.provider_raw
-    kinds = spelling.shape.get("kinds") if spelling is not None and spelling.format == FORMAT else None
+    kinds = layout.shape_of(message, FORMAT).get("kinds")
     return kinds if isinstance(kinds, dict) else NO_SHAPE
 
 
@@ -229,10 +226,10 @@ def _spelled_items(writer: ItemWriter, message: Message) -> list[dict[str, Any]]
     plain = writer.items(message, _kinds(message))
     form = _form(message)
     plain = [in_form(item, form or default_form(item)) for item in plain]
-    spelling = message.provider_raw
-    if spelling is None or spelling.format != FORMAT or "at" not in spelling.shape:
+    shape = layout.shape_of(message, FORMAT)
+    if "at" not in shape:
         return plain
-    spelt = layout.apply(thaw(plain), spelling.shape)
+    spelt = layout.apply(thaw(plain), shape)
     return spelt if len(spelt) == 1 and _reads_as(spelt[0], message) else plain
 
 
@@ -246,13 +243,6 @@ def _reads_as(item: Any, message: Message) -> bool:
     return role is message.role and parts == message.content and message.extra is None
 
 
-def _emittable(body: Any) -> Any:
-    """The body without the folder's own marks."""
-    if not isinstance(body, dict):
-        return body
-    return {key: value for key, value in body.items() if not key.startswith("cmf_")}
-
-
 def _says(spelt: Any, response: Response) -> bool:
     """Whether a body decodes to this very response, the folder's marks aside."""
     cut = any(one.message.status is MessageStatus.PARTIAL and one.stop_reason is None for one in response.choices)
@@ -261,10 +251,10 @@ def _says(spelt: Any, response: Response) -> bool:
 
 
 def _unmarked(response: Response) -> Response:
-    own = response.extra.get(FORMAT) if response.extra else None
-    if not isinstance(own, dict) or not any(key.startswith("cmf_") for key in own):
+    own = extra_of(response, FORMAT)
+    kept = unmarked(own)
+    if len(kept) == len(own):
         return response
-    kept = _emittable(own)
     extra = {name: item for name, item in (response.extra or {}).items() if name != FORMAT}
     if kept:
         extra[FORMAT] = frozen_mapping(kept)

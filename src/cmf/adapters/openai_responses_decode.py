@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from cmf.adapters.openai_responses_items import (
-    CLIENT_TOOLS,
-    FORMAT,
-    KINDS,
-    PARTIAL,
-    riding,
-)
+from cmf.adapters.fields import PARTIAL
+from cmf.adapters.openai_responses_items import CLIENT_TOOLS, FORMAT, KINDS, riding
 from cmf.adapters.openai_responses_read import ItemReader, taken
 from cmf.codec import SAFE_INTEGER
 from cmf.content import Part, TextPart, ToolCallPart
@@ -20,7 +15,7 @@ from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Message
-from cmf.request import Choice, ErrorInfo, Request, Response, Sampling, ToolChoice
+from cmf.request import NO_SAMPLING, Choice, ErrorInfo, Request, Response, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
 from cmf.value import trusted
 
@@ -108,9 +103,6 @@ def _sampling(left: dict[str, Any]) -> Sampling:
     if type(left.get("max_output_tokens")) is int:
         found["max_output_tokens"] = left.pop("max_output_tokens")
     return trusted(Sampling, **found) if found else NO_SAMPLING
-
-
-NO_SAMPLING: Final = Sampling()
 
 
 def _tool_choice(left: dict[str, Any]) -> ToolChoice | None:

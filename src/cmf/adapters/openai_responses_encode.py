@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from cmf.adapters.fields import extra_of, merge
+from cmf.adapters.fields import extra_of, merge, unmarked
 from cmf.adapters.loss import drop
 from cmf.adapters.openai_responses_decode import COUNTED, STATUSES, spoken_text, stop_reason
-from cmf.adapters.openai_responses_items import (
-    CLIENT_TOOLS,
-    FORMAT,
-    HOSTED_TOOLS,
-    RESERVED,
-)
+from cmf.adapters.openai_responses_items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS
 from cmf.adapters.openai_responses_write import ItemWriter, ride
-from cmf.content import (
-    Part,
-)
+from cmf.content import Part
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import UnsupportedError
 from cmf.extensions import TokenUsage
@@ -116,7 +109,7 @@ def _hosted(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
 
 def encode_answer(response: Response, form: dict[str, Any]) -> Any:
     """The response as plainly as its provider would say it; `form` is what `decode_answer` gave [RSP-12]."""
-    own = {key: value for key, value in extra_of(response, FORMAT).items() if not key.startswith(RESERVED)}
+    own = unmarked(extra_of(response, FORMAT))
     if (asked := _asked(response)) is not None:
         return merge({"object": COUNTED, "input_tokens": asked}, own)
     body: dict[str, Any] = {}

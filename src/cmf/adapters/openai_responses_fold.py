@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
-from cmf.adapters.openai_responses_items import PARTIAL, STREAM
+from cmf.adapters.fields import PARTIAL
+from cmf.adapters.openai_responses_items import STREAM
 from cmf.adapters.openai_responses_places import (
     PART_TYPES,
     PARTS,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from cmf.adapters.fields import MARK
 from cmf.enums import Role
 from cmf.frozen import FrozenDict, frozen_mapping
 
@@ -23,9 +24,7 @@ ROLES: Final = {
 # Keys of our own in the `extra` of parts; a wire part that has one of them stays opaque, so that none can be forged.
 ITEM: Final = "item"  # facts of the item that begins with this part
 INSIDE: Final = "inside"  # the opaque part stands inside this kind of item, and is no item itself
-RESERVED: Final = "cmf_"  # prefix of the folder's marks at the top of a body; never emitted
-PARTIAL: Final = "cmf_partial"
-STREAM: Final = "cmf_stream"
+STREAM: Final = f"{MARK}stream"  # in the fold of a stream: what it said and the body does not
 
 Runner = Literal["client", "provider"]
 

@@ -23,6 +23,7 @@ from cmf.adapters.openai_responses_items import (
     role_of,
     text_type,
 )
+from cmf.binary import data_url
 from cmf.codec import loads_object
 from cmf.content import (
     AudioPart,
@@ -42,7 +43,6 @@ from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.value import replace, trusted
 
 IMAGE_FORMATS: Final = frozenset({"png", "jpeg", "webp"})
-TOOL_MODES: Final = frozenset({"auto", "none", "required"})
 _HINT: Final = "see the provider's reference"
 
 
@@ -250,7 +250,7 @@ def _arguments(left: dict[str, Any], spec: CallItem) -> tuple[FrozenDict | None,
     if value is None:
         return None, None
     if spec.text is None:
-        return (value, None) if isinstance(value, dict) else None  # type: ignore[return-value]  # frozen at the door
+        return (value, None) if isinstance(value, FrozenDict) else None
     if not isinstance(value, str):
         return None
     read = loads_object(value)
@@ -298,23 +298,12 @@ def _reasoning(item: dict[str, Any]) -> tuple[Part, ...] | None:
 # -- media -------------------------------------------------------------------------------------------------------------
 
 
-def data_url(text: str) -> tuple[str, str] | None:
-    """Media type and base64 text of a `data:` URL that can be put together again exactly; else None."""
-    if not text.startswith("data:"):
-        return None
-    head, comma, payload = text.partition(",")
-    kind = head[5:].removesuffix(";base64")
-    if not comma or not kind or f"data:{kind};base64,{payload}" != text:
-        return None
-    return kind, payload
-
-
 def _source(left: dict[str, Any], *, inline: str, url: str | None) -> dict[str, Any] | None:
     """`type`, `data` and `media_type` of a media part; their keys are taken out of `left`."""
     text = taken(left, inline)
     if text is not None:
         found = data_url(text)
-        if found is not None:
+        if found is not None and found[0]:
             return {"type": "base64", "media_type": found[0], "data": found[1]}
         return {"type": "url" if inline == "image_url" else "base64", "data": text}
     for key, kind in ((url, "url"), ("file_id", "file_ref")):

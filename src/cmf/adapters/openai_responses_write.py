@@ -11,15 +11,7 @@ from typing import Any, Final
 
 from cmf.adapters.fields import extra_of
 from cmf.adapters.loss import drop
-from cmf.adapters.openai_responses_items import (
-    CALLS,
-    FORMAT,
-    INSIDE,
-    ITEM,
-    RESULTS,
-    TEXTS,
-    text_type,
-)
+from cmf.adapters.openai_responses_items import CALLS, FORMAT, INSIDE, ITEM, RESULTS, TEXTS, text_type
 from cmf.codec import dumps
 from cmf.content import (
     AudioPart,
@@ -39,7 +31,6 @@ from cmf.errors import UnsupportedError
 from cmf.message import NO_SHAPE, Message
 
 _OURS: Final = frozenset({ITEM, INSIDE, "type"})
-SCHEMA_NAME: Final = "response"  # the format demands one
 
 
 class ItemWriter:
@@ -108,7 +99,7 @@ class ItemWriter:
             for key, fact in facts.items():
                 item.setdefault(key, fact)
         elif self._answer:
-            prefix = _ID_PREFIXES.get(item.get("type"))  # type: ignore[arg-type]  # any JSON; None is not in the table
+            prefix = _ID_PREFIXES.get(str(item.get("type")))
             if prefix is not None:
                 item.setdefault("id", f"{prefix}_{self._made}")
                 if prefix != "rs":

@@ -169,7 +169,8 @@ def sse_bytes(event: WireEvent) -> bytes:
         value = event.get(name)
         if isinstance(value, str):
             if _TEXT_LINE_END.search(value) or "\0" in value:
-                raise DecodeError(f"`{name}` of an event must be one line", code="stream.bad-field")
+                hint = "take line ends and NUL out"
+                raise DecodeError(f"`{name}` of an event must be one line", code="stream.bad-field", hint=hint)
             lines.append(f"{name}: {value}")
     if "data" in event:
         data = event["data"]
@@ -197,7 +198,7 @@ def _text(raw: bytes) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise DecodeError("a line of the stream is not UTF-8", code="json.not-utf8") from None
+        raise DecodeError("a line of the stream is not UTF-8", code="json.not-utf8", hint="encode as UTF-8") from None
 
 
 def _too_large(what: str, limit: int) -> DecodeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cmf.codec import dumps
-from cmf.content import AudioPart, DocumentPart, ImagePart, Part, PromptResultPart, ToolResultPart, VideoPart
+from cmf.content import MediaPart, Part, PromptResultPart, ToolResultPart
 from cmf.request import Request
 
 BYTES_PER_TOKEN: Final = 4  # of UTF-8 English text, by the providers' own rule of thumb
@@ -30,7 +30,7 @@ def estimate(request: Request) -> int:
 
 def _weight(part: Part) -> tuple[int, int]:
     """Bytes of text, and pieces of media."""
-    if isinstance(part, ImagePart | VideoPart | AudioPart | DocumentPart):
+    if isinstance(part, MediaPart):
         return 0, 1
     nested: tuple[Any, ...] = ()
     if isinstance(part, ToolResultPart) and isinstance(part.content, tuple):

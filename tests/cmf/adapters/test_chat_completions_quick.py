@@ -14,7 +14,7 @@ from cmf.adapters.chat_completions_decode import decoded_message
 from cmf.adapters.chat_completions_dialect import Dialect
 from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request
 from cmf.adapters.chat_completions_envelope import decoded_request
-from cmf.adapters.chat_completions_quick import at_length, is_plain_envelope, quick_messages, quick_wire
+from cmf.adapters.chat_completions_quick import at_length, quick_messages, quick_wire
 from cmf.adapters.chat_completions_quick_head import quick_head, quick_tools, with_messages
 from cmf.adapters.layout import envelope_layout, respell, spelled, with_layout
 from cmf.content import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
@@ -117,19 +117,6 @@ def test_most_recorded_messages_are_read_quickly() -> None:
     assert len(quick) > len(messages) * 0.7
 
 
-def test_an_envelope_that_is_called_plain_needs_no_layout() -> None:
-    seen = 0
-    for record in records("openai_chat"):
-        if record.request is None or not is_plain_envelope(record.request):
-            continue
-        seen += 1
-        request = get("openai_chat").from_wire_request(record.request)
-        rest = {key: item for key, item in record.request.items() if key != "messages"}
-        plain = {key: item for key, item in get("openai_chat").to_wire(request).items() if key != "messages"}
-        assert envelope_layout(plain, rest, format_name="openai_chat") is None, record.source
-    assert seen > 200
-
-
 def _spelt(arguments: str) -> dict[str, Any]:
     return {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
 
@@ -205,25 +192,6 @@ def test_the_quick_writer_leaves_every_other_layout_to_the_general_one(shape: di
 )
 def test_what_needs_a_decision_is_left_to_the_general_writer(message: Message) -> None:
     assert quick_wire(message, "openai_chat") is None
-
-
-@pytest.mark.parametrize(
-    ("fields", "plain"),
-    [
-        ({}, True),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, True),
-        ({"tools": [{"type": "function", "function": {"name": "f", "description": None}}]}, False),
-        ({"tools": [{"type": "web_search"}]}, False),
-        ({"tools": [{"type": "function"}]}, False),
-        ({"tools": ["f"]}, False),
-        ({"tools": []}, False),
-        ({"temperature": None}, False),
-        ({"functions": []}, False),
-        ({"max_tokens": 1, "max_completion_tokens": 1}, False),
-    ],
-)
-def test_an_envelope_with_anything_unusual_is_not_called_plain(fields: dict[str, Any], plain: bool) -> None:
-    assert is_plain_envelope({"model": "m", "messages": [], **fields}) is plain
 
 
 HEAD = st.fixed_dictionaries(
