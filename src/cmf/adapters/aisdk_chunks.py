@@ -86,7 +86,7 @@ def _as_told(part: Mapping[str, Any], told: Any) -> list[dict[str, Any]]:
     growing = Fold()
     for chunk in chunks:
         growing.add(chunk)
-    return chunks if same_json(growing.body["parts"], [part]) else []
+    return chunks if same_json(growing.parts(), [part]) else []
 
 
 def _part(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -176,7 +176,7 @@ class Ear:
         kind = chunk.get("type") if isinstance(chunk, dict) else None
         if not isinstance(chunk, dict) or not isinstance(kind, str):
             return []
-        if kind == "finish-step":
+        if kind in ("finish-step", "reset-step"):
             self._open.clear()
         elif kind in ("text-start", "text-delta", "text-end", "reasoning-start", "reasoning-delta", "reasoning-end"):
             return self._hear_text(chunk, kind)

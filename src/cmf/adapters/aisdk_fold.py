@@ -28,7 +28,7 @@ _OWN_KEYS: Final = frozenset(
     }
 )  # fmt: skip
 _Heard: TypeAlias = dict[str, Any] | None  # what a chunk went into: a part, the message, or nothing
-_DELTAS: Final = ("text-delta", "reasoning-delta", "tool-input-delta")
+_DELTAS: Final = {"text-delta": "delta", "reasoning-delta": "delta", "tool-input-delta": "inputTextDelta"}
 _MARKS: Final = ("text-start", "text-end", "reasoning-end")
 
 
@@ -41,7 +41,8 @@ class Fold:
         self._open: dict[tuple[str, Any], dict[str, Any]] = {}
         self._unused: dict[tuple[str, Any], dict[str, Any]] = {}
         self._tools: dict[Any, dict[str, Any]] = {}
-        self._inputs: dict[Any, str] = {}
+        self._texts: dict[int, list[str]] = {}  # by identity of the part: what it is to say
+        self._inputs: dict[Any, list[str]] = {}
         self._told: dict[int, list[dict[str, Any]]] = {}  # by identity of the part: the chunks that made it
         self._odd: set[int] = set()  # the parts whose chunks said more
         self._finished = self._started = False
@@ -67,26 +68,10 @@ class Fold:
         elif (part := handler(self, data)) is None:
             self._note("dropped", data)
         else:
-            self._remember(part, data, str(kind))
+            self._told.setdefault(id(part), []).append(data)
 
     def _note(self, name: str, chunk: Any) -> None:
         self.notes.setdefault(name, []).append(chunk)
-
-    def _remember(self, part: dict[str, Any], chunk: dict[str, Any], kind: str) -> None:
-        """Keep a chunk beside what it made; of a run of deltas one, and of text none that the part itself holds."""
-        told = self._told.setdefault(id(part), [])
-        last = told[-1] if told else {}
-        if kind in ("text-delta", "reasoning-delta"):
-            chunk = {key: item for key, item in chunk.items() if key != "delta"}
-            if chunk == last:
-                return
-        elif kind == "tool-input-delta":
-            text = chunk["inputTextDelta"]
-            if {**last, "inputTextDelta": text} == chunk:
-                last["inputTextDelta"].append(text)
-                return
-            chunk = {**chunk, "inputTextDelta": [text]}
-        told.append(chunk)
 
     def _copy(self, chunk: dict[str, Any], kind: str) -> None:
         """A chunk that is a part as it stands; a later one of the same id takes its place."""
@@ -94,8 +79,9 @@ class Fold:
             self._note("chunks", chunk)
             return
         parts = self.body["parts"]
-        same = [at for at, part in enumerate(parts) if part["type"] == kind and _same_id(part, chunk)]
-        if kind.startswith("data-") and same:
+        named = kind.startswith("data-") and "id" in chunk
+        same = [at for at, part in enumerate(parts) if named and part["type"] == kind and part.get("id") == chunk["id"]]
+        if same:
             old, parts[same[0]] = parts[same[0]], chunk
             self._told[id(chunk)] = [*self._told.get(id(old), [old]), chunk]
             self._odd.add(id(chunk))
@@ -126,6 +112,19 @@ class Fold:
     def begin_step(self, _: dict[str, Any]) -> dict[str, Any]:
         """Another call of the model begins."""
         self.body["parts"].append({"type": "step-start"})
+        return self.body
+
+    def reset_step(self, _: dict[str, Any]) -> dict[str, Any]:
+        """What the step has said so far is taken back: the client was shown it, the message does not hold it."""
+        parts = self.parts()
+        at = max((at for at, part in enumerate(parts, 1) if part["type"] == "step-start"), default=0)
+        for part in parts[at:]:
+            self._note("reset", {"part": part, "told": self._history(part)})
+        del parts[at:]
+        kept = {id(part) for part in parts}
+        self._open, self._unused = {}, {key: part for key, part in self._unused.items() if id(part) in kept}
+        self._tools = {name: part for name, part in self._tools.items() if id(part) in kept}
+        self._inputs = {name: text for name, text in self._inputs.items() if name in self._tools}
         return self.body
 
     def end_step(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +163,7 @@ class Fold:
         if not isinstance(chunk.get("delta"), str):
             return None
         part = self._spoken(chunk, "-delta") or self._begun(chunk)
-        part["text"] += chunk["delta"]
+        self._texts.setdefault(id(part), []).append(chunk["delta"])
         if chunk.keys() - {"type", "id", "delta", "providerMetadata"}:
             self._odd.add(id(part))
         self._replaced(part, chunk)
@@ -216,7 +215,7 @@ class Fold:
         part = self._tools.get(call_id) if isinstance(call_id, str) else None
         if part is None or not isinstance(text, str):
             return None
-        self._inputs[call_id] = self._inputs.get(call_id, "") + text
+        self._inputs.setdefault(call_id, []).append(text)
         if chunk.keys() - {"type", "toolCallId", "inputTextDelta"}:
             self._odd.add(id(part))
         return part
@@ -239,8 +238,7 @@ class Fold:
     def _compare_input(self, chunk: dict[str, Any]) -> None:
         """The deltas are another spelling of the input; where they are not, they are kept to be seen."""
         call_id, given = hashable(chunk.get("toolCallId")), chunk.get("input")
-        text = self._inputs.pop(call_id, None)
-        if text is None or text == given:
+        if call_id not in self._inputs or (text := "".join(self._inputs.pop(call_id))) == given:
             return
         spelt = loads_object(text)
         if not (spelt is not None and same_json(spelt, given)) and not (text == "" and given == {}):
@@ -333,11 +331,21 @@ class Fold:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
+    def parts(self) -> list[dict[str, Any]]:
+        """The parts so far, with all that was said."""
+        for part in self.body["parts"]:
+            if said := self._texts.pop(id(part), None):
+                part["text"] += "".join(said)
+        return self.body["parts"]  # type: ignore[no-any-return]
+
     def whole(self) -> dict[str, Any]:
         """The body: a UI message, or `{"error": …}` for a stream that is nothing but an error."""
-        self._odd |= {id(part) for part in (*self._unused.values(), *(self._tools[name] for name in self._inputs))}
+        unanswered = (self._tools[name] for name in self._inputs)
+        failed = (part for part in self._tools.values() if "errorText" in part and part["state"] != "output-error")
+        self._odd |= {id(part) for part in (*self._unused.values(), *unanswered, *failed)}
+        parts = self.parts()
         self._find_lost()
-        told = {str(at): self._history(part) for at, part in enumerate(self.body["parts"]) if id(part) in self._odd}
+        told = {str(at): self._history(part) for at, part in enumerate(parts) if id(part) in self._odd}
         if told:
             self.notes["told"] = told
         errors = self.notes.get("errors")
@@ -354,10 +362,11 @@ class Fold:
         """Find the chunks with text that neither the message nor the notes hold any more."""
         kept = {*strings_in(self.body), *strings_in(self.notes), *_OWN_KEYS}
         kept |= {part["type"].removeprefix("tool-") for part in self.body["parts"]}
-        told = [(part, chunk) for part in (self.body, *self.body["parts"]) for chunk in self._told.get(id(part), ())]
+        said = ((part, self._told.get(id(part), ())) for part in (self.body, *self.body["parts"]))
+        told = [(part, chunk) for part, chunks in said for chunk in chunks if chunk["type"] not in _DELTAS]
         kept |= {hashable(chunk.get("id")) for _, chunk in told if chunk["type"] in _MARKS}
         for part, chunk in told:
-            if chunk["type"] in _DELTAS or kept.issuperset(strings_in({**chunk, "type": None})):
+            if kept.issuperset(strings_in({**chunk, "type": None})):
                 continue
             if part is self.body:
                 self._note("superseded", chunk)
@@ -365,12 +374,18 @@ class Fold:
                 self._odd.add(id(part))
 
     def _history(self, part: dict[str, Any]) -> list[dict[str, Any]]:
-        """The chunks that made a part, a run of deltas as one."""
-        told = self._told[id(part)]
-        for chunk in told:
-            if chunk["type"] == "tool-input-delta":
-                chunk["inputTextDelta"] = "".join(chunk["inputTextDelta"])
-        return told
+        """The chunks that made a part: of a run of deltas one, and of text none that the part itself holds."""
+        runs: list[tuple[dict[str, Any], list[str]]] = []
+        for chunk in self._told.get(id(part), ()):
+            key = _DELTAS.get(chunk["type"])
+            said = {name: item for name, item in chunk.items() if name != key}
+            if key is None or not runs or runs[-1][0] != said:
+                runs.append((said, []))
+            runs[-1][1].append(chunk.get("inputTextDelta", ""))
+        for said, text in runs:
+            if said["type"] == "tool-input-delta":
+                said["inputTextDelta"] = "".join(text)
+        return [said for said, _ in runs]
 
 
 def open_key(found: Mapping[tuple[str, Any], Any], kind: str, own_id: Any) -> tuple[str, Any] | None:
@@ -385,10 +400,6 @@ def open_key(found: Mapping[tuple[str, Any], Any], kind: str, own_id: Any) -> tu
 def hashable(raw: Any) -> Any:
     """An id as a key: text as it is, anything else by its JSON."""
     return raw if isinstance(raw, str) or raw is None else dumps(raw)
-
-
-def _same_id(part: dict[str, Any], chunk: dict[str, Any]) -> bool:
-    return "id" in chunk and part.get("id") == chunk["id"] and type(part.get("id")) is type(chunk["id"])
 
 
 def _take(part: dict[str, Any], key: str, chunk: dict[str, Any], source: str | None = None) -> None:
@@ -409,6 +420,7 @@ _HANDLERS: Final[dict[str, Callable[[Fold, dict[str, Any]], _Heard]]] = {
     "finish": Fold.finish,
     "start-step": Fold.begin_step,
     "finish-step": Fold.end_step,
+    "reset-step": Fold.reset_step,
     "error": Fold.fail,
     "abort": Fold.abort,
     "text-start": Fold.open,

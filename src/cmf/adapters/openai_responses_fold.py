@@ -208,21 +208,20 @@ class _Fold:
         return body
 
     def _item(self, at: int) -> Any:
-        """The item as it was last said: whole, or put together from its pieces."""
+        """The item as it was last said: whole, or put together from its pieces, and so what the whole one lacks."""
         done = self.done.get(at)
-        if done is not None:
+        parts, pieces, wholes = (heard.get(at, {}) for heard in (self.parts, self.pieces, self.wholes))
+        paths = [path for path in (*parts, *pieces, *wholes) if get(done, path) is None]
+        if done is not None and not paths:
             return done
-        paths = [*self.parts.get(at, {}), *self.pieces.get(at, {}), *self.wholes.get(at, {})]
-        started = self.added.get(at)
+        started = done if done is not None else self.added.get(at)
         types = self.types.get(at, {})
         item: dict[str, Any] = thaw(started) if started is not None else skeleton(paths, types)
-        for path, part in self.parts.get(at, {}).items():
-            put(item, path, thaw(part))
-        for path, pieces in self.pieces.get(at, {}).items():
-            text = self.wholes.get(at, {}).get(path)
-            put(item, path, text if text is not None else "".join(pieces), types.get(path[:-1]))
-        for path, text in self.wholes.get(at, {}).items():
-            put(item, path, text, types.get(path[:-1]))
+        for path in paths:
+            if path in parts:
+                put(item, path, thaw(parts[path]))
+            else:
+                put(item, path, wholes.get(path, "".join(pieces.get(path, ()))), types.get(path[:-1]))
         return item
 
     # -- what the body does not say ------------------------------------------------------------------------------------

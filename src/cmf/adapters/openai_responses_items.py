@@ -98,7 +98,7 @@ CLIENT_TOOLS: Final = frozenset(
     {"shell", "local_shell", "apply_patch", "computer", "computer_use_preview", "custom", "namespace"}
 )
 
-_ASKED_OF_THE_MODEL: Final = frozenset({"reasoning", "compaction", "mcp_list_tools", "mcp_approval_request"})
+_ASKED_OF_THE_MODEL: Final = frozenset({"reasoning", "compaction", "mcp_list_tools", "mcp_approval_request", "program"})
 
 
 def role_of(kind: str, item: dict[str, Any]) -> Role:

@@ -234,6 +234,13 @@ ITEMS: dict[str, dict[str, Any]] = {
         "actions": [{"type": "screenshot"}],
     },
     "program": {"type": "program", "id": "pr_1", "call_id": "call_13", "code": "print(1)", "fingerprint": "f"},
+    "program output": {
+        "type": "program_output",
+        "id": "po_1",
+        "call_id": "call_13",
+        "result": "1",
+        "status": "completed",
+    },
     "computer output": {
         "type": "computer_call_output",
         "call_id": "call_11",

@@ -153,6 +153,9 @@ HIDDEN = "Hidden 4711"
         [{"type": "tool-approval-response", "approvalId": HIDDEN}],
         [{"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "odd": HIDDEN}],
         [{"type": "data-a", "id": "d", "data": HIDDEN}, {"type": "data-a", "id": "d", "data": 2}],
+        [{"type": "text-start", "id": "t"}, {"type": "text-delta", "id": "t", "delta": HIDDEN}, {"type": "reset-step"}],
+        [{"type": "tool-input-start", "toolCallId": "c", "toolName": "t"},
+         {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": HIDDEN}, {"type": "reset-step"}],
         [{"type": "error", "errorText": HIDDEN}],
         [{"type": "abort", "reason": HIDDEN}],
     ],
@@ -174,6 +177,18 @@ def test_only_what_a_client_can_use_is_sent_on() -> None:
     assert transient in sent
     assert unknown in sent
     assert orphan not in sent
+
+
+@pytest.mark.spec("AISDK-7")
+@pytest.mark.parametrize("step", [[], [{"type": "start-step"}]])
+def test_what_a_step_takes_back_is_not_sent_on(step: list[Any]) -> None:
+    wrong = [{"type": "text-delta", "id": "t", "delta": "wro"}, {**CALL, "type": "tool-input-start"}]
+    right = [{"type": "text-start", "id": "t"}, {"type": "text-delta", "id": "t", "delta": "right"}, CALL]
+
+    response = folded(*step, *wrong, {"type": "reset-step"}, *right)
+
+    sent = [event["data"] for event in AISDK.to_wire_events(response)]
+    assert sent == [event["data"] for event in AISDK.to_wire_events(folded(*step, *right))]
 
 
 @pytest.mark.spec("AISDK-7")
@@ -302,6 +317,8 @@ RESULT: dict[str, Any] = {"type": "tool-output-available", "toolCallId": "c", "o
         [{**CALL, "type": "tool-input-error", "errorText": "no", "dynamic": True}, RESULT],
         [{**CALL, "type": "tool-input-error", "errorText": "no"}, {**RESULT, "type": "tool-output-error",
           "errorText": "again"}],
+        [{**CALL, "type": "tool-input-error", "errorText": "no"},
+         {"type": "tool-approval-request", "toolCallId": "c", "approvalId": "p"}],
         [CALL, {**RESULT, "output": "so far", "preliminary": True}, RESULT],
         [{**CALL, "type": "tool-input-start"}, {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '{"b'},
          {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '":2}'}, CALL],

@@ -59,6 +59,18 @@ def test_streamed_items_are_the_output_where_the_final_response_has_none() -> No
 
 
 @pytest.mark.spec("RSP-13")
+def test_a_finished_item_without_what_its_pieces_said_has_it_from_them() -> None:
+    stream = streamed("a", "b", final="ab")
+    stream[-1]["data"]["response"]["output"] = []
+    bare = {key: value for key, value in said("ab").items() if key != "content"}
+    done = events({"type": "response.output_item.done", "output_index": 0, "item": bare})
+
+    response = ADAPTER.from_wire_response(ADAPTER.fold_events([*stream[:-1], *done, stream[-1]]))
+
+    assert response.message.content[0].text == "ab"
+
+
+@pytest.mark.spec("RSP-13")
 def test_a_stream_without_an_end_folds_to_a_partial_answer() -> None:
     body = ADAPTER.fold_events(streamed("a", "b"))
     response = ADAPTER.from_wire_response(body)

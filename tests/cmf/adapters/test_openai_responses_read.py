@@ -270,12 +270,26 @@ def test_a_result_takes_the_name_of_its_call_and_keeps_its_form() -> None:
 
 
 @pytest.mark.spec("RSP-8")
-@pytest.mark.parametrize("name", ["compaction", "reference", "mcp tools", "mcp approved", "more tools", "tools found"])
-def test_items_without_a_canonical_shape_are_opaque(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("compaction", Role.ASSISTANT),
+        ("reference", Role.USER),
+        ("mcp tools", Role.ASSISTANT),
+        ("mcp approved", Role.USER),
+        ("more tools", Role.DEVELOPER),
+        ("tools found", Role.TOOL),
+        ("program", Role.ASSISTANT),
+        ("program output", Role.TOOL),
+    ],
+)
+def test_items_without_a_canonical_shape_are_opaque(name: str, role: Role) -> None:
     (part,) = parts_of(ITEMS[name])
+    (said,) = ADAPTER.from_wire_request(request_body(ITEMS[name])).messages
 
     assert isinstance(part, OpaquePart)
     assert part.value == ITEMS[name]
+    assert said.role is role
 
 
 @pytest.mark.spec("RSP-9")
