@@ -15,13 +15,14 @@ from cmf.content import ToolCallPart, ToolResultPart
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError, UnsupportedError
 from cmf.extensions import TokenUsage
-from cmf.frozen import freeze, frozen_mapping
+from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.value import replace, trusted
 
 OTHER_EVENTS: Final = f"{MARK}events"  # what a stream said beside its message
 MARKS: Final = frozenset({PARTIAL, OTHER_EVENTS})  # of the fold, not of the provider: never written
+_UNCALLED: Final = f"{FORMAT}.uncalled"  # marks the extra of a choice that stopped for a call and came without one
 _BODY: Final = "body"  # under it an error that is no error object of this format is kept whole
 _BLANK: Final = {
     "id": "msg_0",  # the format wants an id; none is minted
@@ -153,10 +154,13 @@ def _decode_ending(fields: Fields, message: Message) -> Choice:
             fields.take(key, type(item))
         fields.drop(key, None)
     reason = None if raw is None else _REASONS.get(raw, StopReason.OTHER)
-    odd = reason is StopReason.OTHER or (reason is StopReason.CALL and not _calls(message))
-    marked = bool(left) or odd  # such a reason is repeated to this format only
-    extra = frozen_mapping({FORMAT: frozen_mapping(left)}) if marked else None
-    return trusted(Choice, message=message, stop_reason=reason, raw_stop_reason=raw, extra=extra)
+    extra: dict[str, Any] = {}
+    if left or reason is StopReason.OTHER:
+        extra[FORMAT] = frozen_mapping(left)
+    if reason is StopReason.CALL and not _calls(message):
+        extra[_UNCALLED] = FrozenDict()
+    kept = frozen_mapping(extra) if extra else None
+    return trusted(Choice, message=message, stop_reason=reason, raw_stop_reason=raw, extra=kept)
 
 
 def _decode_usage(fields: Fields) -> TokenUsage | None:
@@ -204,10 +208,26 @@ def encode_response(response: Response) -> Any:
     if not response.choices and response.error is not None and _BODY in own:
         return own[_BODY]
 
+    names = _known_before(response)
+
     def decode(spelt: Any) -> Response:
-        return _marked_like(response, _decode(freeze(spelt), names_of([one.message for one in response.choices])))
+        return _marked_like(response, _decode(freeze(spelt), dict(names)))
 
     return layout.respell_envelope(_encode(response), response, format_name=FORMAT, decode=decode)
+
+
+def _known_before(response: Response) -> Names:
+    """The tool names that reading began with: a response learns those of its own calls as they come."""
+    first: dict[str | None, Any] = {}
+    for choice in response.choices:
+        for part in choice.message.content:
+            if isinstance(part, ToolCallPart | ToolResultPart):
+                first.setdefault(part.tool_call_id, part)
+    return {
+        id_: part.tool_name
+        for id_, part in first.items()
+        if id_ is not None and isinstance(part, ToolResultPart) and part.tool_name is not None
+    }
 
 
 def _marked_like(response: Response, again: Response) -> Response:
@@ -278,4 +298,4 @@ def _may_repeat(choice: Choice, *, calls: bool) -> bool:
     """Whether the provider's word for the reason still holds: not after its calls were taken out of the message."""
     if choice.stop_reason is StopReason.OTHER:
         return is_own(choice)
-    return choice.stop_reason is not StopReason.CALL or calls or (is_own(choice) and not extra_of(choice, FORMAT))
+    return choice.stop_reason is not StopReason.CALL or calls or _UNCALLED in (choice.extra or {})

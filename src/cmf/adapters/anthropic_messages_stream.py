@@ -360,8 +360,8 @@ def _str(item: Any) -> str | None:
 def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
     """The events that fold to `body`; without an end where it is not `whole`."""
     if not isinstance(body, dict) or not isinstance(body.get("content"), list):
-        told = isinstance(body, dict) and body.get("type") == "error" and isinstance(body.get("error"), dict)
-        return [_event(body if told else _UNTOLD)]
+        told = isinstance(body, dict) and isinstance(body.get("error"), dict)
+        return [_event({**body, "type": "error"} if told else _UNTOLD)]  # some hosts leave the type out
     usage = body.get("usage")
     ends = whole or body.get("stop_reason") is not None
     head: dict[str, Any] = {key: item for key, item in body.items() if key not in ("content", "error")}

@@ -166,22 +166,27 @@ class _Candidate:
     def _continued(self, last: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
         made = dict(last)
         call = dict(last["functionCall"])
+        begins = not call
         call.pop("willContinue", None)
         for key, value in part.items():
             if key != "functionCall":
                 _put(made, key, value, self._superseded)
-        for key, value in part["functionCall"].items():
-            if key == "partialArgs" and isinstance(value, list):
-                self._grow(call, value)
-            elif key != "willContinue" or value is not False:
+        said = part["functionCall"]
+        grows = isinstance(said.get("partialArgs"), list) and not (begins and said.get("args"))
+        for key, value in said.items():
+            # A call that is whole as it begins stays as it is, with the pieces that once had no place in it.
+            if not (key == "partialArgs" and grows) and (key != "willContinue" or value is not False or begins):
                 _put(call, key, value, self._superseded)
+        if grows:
+            self._grow(call, said["partialArgs"])
         made["functionCall"] = call
         return made
 
     def _grow(self, call: dict[str, Any], pieces: list[Any]) -> None:
         unread = [piece for piece in pieces if not self._grown(call, piece)]
         if unread:
-            call["partialArgs"] = [*call.get("partialArgs", ()), *unread]
+            before = call.get("partialArgs")
+            _put(call, "partialArgs", [*before, *unread] if isinstance(before, list) else unread, self._superseded)
 
     def _grown(self, call: dict[str, Any], piece: Any) -> bool:
         """Whether one piece of streamed arguments could be put in its place."""
@@ -191,7 +196,7 @@ class _Candidate:
             return False
         path, steps, value = found
         if isinstance(value, str) and path in self._growing:
-            value = _at(arguments, steps) + value
+            value = _text_at(arguments, steps) + value
         changed = _with(arguments, steps, value)
         if changed is None:
             return False
@@ -296,10 +301,14 @@ def _steps(path: str) -> list[str | int] | None:
     return steps if steps and len(steps) <= MAX_STEPS and isinstance(steps[0], str) else None
 
 
-def _at(value: Any, steps: list[str | int]) -> str:
+def _text_at(value: Any, steps: list[str | int]) -> str:
+    """The text at the end of the steps; none where something else stands there, or in the way."""
     for step in steps:
-        value = value[step]
-    return str(value)
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, dict) else None
+        else:
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+    return value if isinstance(value, str) else ""
 
 
 def _with(value: Any, steps: list[str | int], new: Any) -> Any:

@@ -44,6 +44,7 @@ def test_a_reply_without_content_says_nothing() -> None:
     [
         ({"stop_reason": "end_turn"}, StopReason.END),
         ({"stop_reason": "tool_use"}, StopReason.CALL),
+        ({"stop_reason": "tool_use", "stop_sequence": "END", "stop_details": {"type": "x"}}, StopReason.CALL),
         ({"stop_reason": "max_tokens"}, StopReason.MAX_TOKENS),
         ({"stop_reason": "model_context_window_exceeded"}, StopReason.MAX_TOKENS),
         ({"stop_reason": "stop_sequence", "stop_sequence": "END"}, StopReason.STOP_SEQUENCE),
@@ -60,6 +61,15 @@ def test_a_stop_reason_is_read_and_goes_back(fields: dict[str, Any], reason: Sto
     assert (choice.stop_reason, choice.raw_stop_reason) == (reason, fields["stop_reason"])
     assert choice.message.id == "msg_1"
     assert ADAPTER.to_wire_response(response) == answered(**fields)
+
+
+@pytest.mark.spec("ANT-12")
+def test_a_result_that_stands_before_its_call_goes_back_as_it_came() -> None:
+    result = {"type": "mcp_tool_result", "tool_use_id": "s", "content": "x", "is_error": False}
+    call = {"type": "mcp_tool_use", "id": "s", "name": "f", "server_name": "q", "input": []}
+    body = answered(result, call, result, stop_details=None)
+
+    assert same_spelling(ADAPTER.to_wire_response(ADAPTER.from_wire_response(body)), body)
 
 
 @pytest.mark.spec("ANT-18")
@@ -132,14 +142,16 @@ def test_odd_usage_goes_back_as_it_came(usage: Any) -> None:
 
 
 @pytest.mark.spec("ANT-20")
-def test_an_error_body_is_a_response_with_error() -> None:
-    body = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}, "request_id": "req_1"}
+@pytest.mark.parametrize("kind", [{"type": "error"}, {}])
+def test_an_error_body_is_a_response_with_error(kind: dict[str, Any]) -> None:
+    body = {**kind, "error": {"type": "overloaded_error", "message": "busy"}, "request_id": "req_1"}
 
     response = ADAPTER.from_wire_response(body)
 
     assert response.error == ErrorInfo(type="overloaded_error", message="busy")
     assert response.choices == ()
     assert ADAPTER.to_wire_response(response) == body
+    assert ADAPTER.to_wire_events(response) == [{"event": "error", "data": {**body, "type": "error"}}]
 
 
 @pytest.mark.spec("ANT-20")

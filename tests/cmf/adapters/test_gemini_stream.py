@@ -14,6 +14,8 @@ from cmf.enums import MessageStatus
 from tests.cmf.adapters.gemini_bodies import GEMINI, answered, chunks, heard, shown
 
 A, B = {"uri": "a"}, {"uri": "b"}
+PARTS = ("text", "thought", "signed", "call", "last", "code")
+EARLIER = {"jsonPath": "$.c[0]", "numberValue": 1}
 
 
 class TestStreams:
@@ -157,13 +159,14 @@ class TestStreams:
         assert set(out) == {"candidates", "modelVersion"}
 
     @pytest.mark.spec("GEM-24")
-    @given(st.lists(st.lists(st.sampled_from(["text", "thought", "signed", "call", "code"]), max_size=4), max_size=6))
+    @given(st.lists(st.lists(st.sampled_from(PARTS), max_size=4), max_size=6))
     def test_any_answer_streams_back_to_itself(self, turns: list[list[str]]) -> None:
         made: dict[str, dict[str, Any]] = {
             "text": {"text": "a"},
             "thought": {"text": "b", "thought": True},
             "signed": {"text": "", "thoughtSignature": "c2ln"},
             "call": {"functionCall": {"name": "f", "args": {"a": 1}}},
+            "last": {"functionCall": {"name": "f", "args": {"a": 1}, "willContinue": False}},
             "code": {"executableCode": {"code": "1"}},
         }
         body = answered(*(made[kind] for turn in turns for kind in turn))
@@ -200,9 +203,36 @@ class TestStreams:
     @pytest.mark.spec("GEM-23")
     @pytest.mark.parametrize("path", ["a", "$", "$[0]", "$.a.b", "$" + ".a" * 40, "$.b[0]"])
     def test_paths_that_lead_nowhere_change_nothing(self, path: str) -> None:
-        call = {"name": "f", "args": {"a": 1, "b": {}}, "partialArgs": [{"jsonPath": path, "stringValue": "x"}]}
-        body = GEMINI.fold_events(chunks(answered({"functionCall": call})))
-        assert body["candidates"][0]["content"]["parts"] == [{"functionCall": call}]
+        call = {"name": "f", "args": {"a": 1, "b": {}}}
+        pieces = {"partialArgs": [{"jsonPath": path, "stringValue": "x"}]}
+        begun = answered({"functionCall": {**call, "willContinue": True}})
+        body = GEMINI.fold_events(chunks(begun, answered({"functionCall": pieces})))
+        assert body["candidates"][0]["content"]["parts"] == [{"functionCall": {**call, **pieces}}]
+
+    @pytest.mark.spec("GEM-23")
+    @pytest.mark.parametrize(
+        ("path", "between", "arguments"),
+        [
+            ("$.a.b", {"args": {"a": 5}}, {"a": 5}),
+            ("$.a.b", {"args": {"a": {"b": []}}}, {"a": {"b": "y"}}),
+            ("$.a[0]", {"args": {"a": {}}}, {"a": {}}),
+            ("$.a[0]", {"args": {"a": []}}, {"a": ["y"]}),
+            ("$.a", {"partialArgs": 5}, {"a": "xy"}),
+            ("$.a", {"partialArgs": [{"jsonPath": "$.c[1]", "numberValue": 2}]}, {"a": "xy", "c": [1]}),
+        ],
+    )
+    def test_streamed_arguments_that_do_not_fit_are_read_and_stream_back_to_themselves(
+        self, path: str, between: dict[str, Any], arguments: dict[str, Any]
+    ) -> None:
+        begun = {"name": "f", "partialArgs": [{"jsonPath": path, "stringValue": "x", "willContinue": True}]}
+        ended = {"partialArgs": [{"jsonPath": path, "stringValue": "y"}, *([EARLIER] if "c" in arguments else [])]}
+        calls = [begun | {"willContinue": True}, between | {"willContinue": True}, ended]
+        response = GEMINI.from_wire_response(
+            GEMINI.fold_events(chunks(*(answered({"functionCall": call}) for call in calls)))
+        )
+        assert response.message.content[0].arguments == arguments
+        again = GEMINI.fold_events(GEMINI.to_wire_events(response))
+        assert again == GEMINI.to_wire_response(response)
 
     @pytest.mark.spec("GEM-19")
     def test_a_listed_error_streams_as_one_event(self) -> None:
