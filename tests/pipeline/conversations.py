@@ -48,7 +48,7 @@ def returns(content: Any, tool_id: str | None = None, **fields: Any) -> Message:
     return Message.model_validate({"role": "tool", "content": [part]})
 
 
-def used(name: str, arguments: Any, content: Any, tool_id: str) -> list[Message]:
+def used(name: str, arguments: Any, content: Any, tool_id: str | None) -> list[Message]:
     """A call and its result."""
     return [calls(name, arguments, tool_id), returns(content, tool_id)]
 

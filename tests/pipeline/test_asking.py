@@ -13,6 +13,7 @@ from tests.pipeline.session_stores import Clock, at_once
 
 from cmf import Message, Request, Response, SubjectExtension, TextPart, ToolCallPart, ToolResultPart
 from cmf.request import Choice
+from cmf.value import replace
 from pipeline import ApprovalRequired, Config, Context, Guard, Pipeline
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import ApprovalUse
@@ -355,6 +356,7 @@ def test_what_is_approved_is_what_goes_out_after_redaction(make: Make) -> None:
     about = Approvals(store, seal_key=KEY).shown(first)
     assert about is not None
     assert about["arguments"] == {"amount": 7, "card": "[MASKED]"}
+    assert Approvals(store).get(first).asked.rules == ("test/pay",)  # and not the one that masks
     Approvals(store).approve(first, BOB)
     done = goes(pipeline.run(pay(card="4222-2"), HERE))
 
@@ -377,6 +379,9 @@ def test_a_wish_about_a_part_that_an_edit_moved_is_one_wish(make: Make) -> None:
 
     assert done.request is not None
     assert [tool.name for tool in done.request.tools] == ["pay"]
+    other = replace(request, tools=(ToolDefinition(name="pay", input_schema={"title": "other"}),))
+    Approvals(store).approve(asked_once(pipeline.run(request, HERE)), BOB)
+    assert suspended(pipeline.run(other, HERE))
 
 
 @pytest.mark.spec("APR-6")
@@ -395,7 +400,8 @@ def test_what_happened_with_an_approval_may_be_told_to_the_model_again(make: Mak
     assert [ref.to_json() for ref in told.decision.approvals] == [
         {"id": first, "path": "messages[1].content[0]", "status": "used"}
     ]
-    for unanswered in (begun, [*begun, says("user", "go on")], [*begun, answered, pay()]):
+    another = Message(role="tool", content=[ToolResultPart(tool_call_id="tu_9", tool_name="look", content="ok")])
+    for unanswered in (begun, [*begun, says("user", "go on")], [*begun, another], [*begun, answered, pay()]):
         assert first not in suspended(pipeline.run(Request(messages=unanswered), HERE))
     eve = Context(subject=SubjectExtension(id="eve"), session="s")
     assert asked_once(pipeline.run(Request(messages=[*begun, answered]), eve)) != first
@@ -414,7 +420,9 @@ def test_words_that_were_approved_are_not_asked_about_on_every_later_turn(make: 
     goes(pipeline.run(Request(messages=reply), HERE))
     twice = [*reply, says("assistant", "now I launch"), says("user", "no")]
 
-    assert len(suspended(pipeline.run(Request(messages=twice), HERE))) == 1
+    Approvals(store).approve(asked_once(pipeline.run(Request(messages=twice), HERE)), BOB)
+    for _ in range(2):
+        goes(pipeline.run(Request(messages=twice), HERE))
 
 
 # -- stages, modes, the guard ------------------------------------------------------------------------------------------

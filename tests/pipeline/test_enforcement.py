@@ -168,6 +168,13 @@ HOSTILE: list[tuple[str, Callable[[Message, Context], Any], dict[str, Any], str,
         "channel",
         "mode audit",
     ),
+    (
+        "adds what rides along in audit mode",
+        lambda m, _: replace(m, extra={"x": 1}),
+        {"mode": "audit"},
+        "extra",
+        "mode audit",
+    ),
     ("changes the role", lambda m, _: replace(m, role="system"), {"capabilities": ALL}, "role", "immutable"),
     ("changes the id", lambda m, _: replace(m, id="forged"), {"capabilities": ALL}, "id", "immutable"),
     ("returns a request", lambda m, _: Request(messages=[m]), {"capabilities": ALL}, "value", "immutable"),
@@ -204,7 +211,7 @@ def test_messages_cannot_be_added_or_removed(pipe: Make) -> None:
     ):
         record = stopped(pipe(calling(call, capabilities=ALL)).run(request))
         assert record.hit is not None
-        assert record.hit.code == "stage.tier-violation"
+        assert (record.hit.code, record.hit.detail["tier"]) == ("stage.tier-violation", "immutable")
     looking = stopped(pipe(calling(lambda r, _: replace(r, messages=()), mode="audit")).run(request))
     assert looking.hit is not None
     assert looking.hit.detail["tier"] == "mode audit"

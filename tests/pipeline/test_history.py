@@ -118,14 +118,22 @@ def test_one_subject_s_record_is_not_another_s(piped: Callable[..., Pipeline], o
 
 
 @pytest.mark.spec("PIPE-13")
-def test_a_recorded_result_is_not_believed_as_another_call_s(piped: Callable[..., Pipeline]) -> None:
+@pytest.mark.parametrize("before", [[], used("read_mail", {}, "nothing", "0")], ids=["new-id", "id-of-the-same-tool"])
+@pytest.mark.parametrize("call_id", ["0", None])
+def test_a_recorded_result_is_not_believed_as_another_call_s(
+    piped: Callable[..., Pipeline], before: list[Message], call_id: str | None
+) -> None:
     pipeline = piped()
-    mail = used("read_mail", {}, "evil@x.com", "0")
-    for message in mail:
+    mail = used("read_mail", {}, "evil@x.com", call_id)
+    for message in (*before, *mail):
         pipeline.run(message, HERE)
-    moved = [calls("contacts", {}, "0"), mail[1], calls("send", {"to": "evil@x.com"}, "1")]
-
-    assert sources(pipeline.run(Request(messages=moved), HERE)) == [("claimed", "claimed", 1)]
+    send = calls("send", {"to": "evil@x.com"}, "1")
+    for others in ([], [calls("contacts", {}, call_id)], [calls("read_mail", {"page": 2}, call_id)]):
+        moved = Request(messages=[*others, mail[1], send])
+        assert sources(pipeline.run(moved, HERE))[0][:2] == ("claimed", "claimed")
+    for same in (mail[1], returns("evil@x.com", call_id, tool_name="read_mail")):
+        kept = Request(messages=[*before, mail[0], same, send])
+        assert sources(pipeline.run(kept, HERE)) == [("tool_result", "untrusted", len(before) + 1)]
 
 
 @pytest.mark.spec("PIPE-13")

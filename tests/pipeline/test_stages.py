@@ -444,6 +444,7 @@ async def test_what_concurrent_stages_change_is_all_kept_in_their_order(pipe: Ma
     assert found.delegation is not None
     assert [hop.delegator for hop in found.delegation.chain] == ["ann", "a", "b"]
     assert (found.http.headers["x-a"], found.http.headers["x-b"], found.http.headers["x-both"]) == ("a", "b", "b")
+    assert "X-Trace" in found.http.headers  # which nobody touched
     assert found.custom == {"a": 1, "b": 1, "both": "b"}
 
     granted = ["write_headers"]
