@@ -172,9 +172,10 @@ class _Candidate:
             if key != "functionCall":
                 _put(made, key, value, self._superseded)
         said = part["functionCall"]
-        grows = isinstance(said.get("partialArgs"), list) and not (begins and said.get("args"))
+        is_whole = begins and bool(said.get("args")) and said.get("willContinue") is not True
+        grows = isinstance(said.get("partialArgs"), list) and not is_whole
         for key, value in said.items():
-            # A call that is whole as it begins stays as it is, with the pieces that once had no place in it.
+            # A call that is whole as it begins stays as it is, with the pieces that had no place in it once.
             if not (key == "partialArgs" and grows) and (key != "willContinue" or value is not False or begins):
                 _put(call, key, value, self._superseded)
         if grows:

@@ -116,15 +116,15 @@ class TestStreams:
             {"jsonPath": "$.none", "nullValue": "NULL_VALUE"},
         ]
         calls: list[dict[str, Any]] = [
-            {"name": "f", "willContinue": True},
-            *({"partialArgs": [piece], "willContinue": True} for piece in pieces),
+            {"name": "f", "willContinue": True, "args": {"unit": "C"}, "partialArgs": pieces[:1]},
+            *({"partialArgs": [piece], "willContinue": True} for piece in pieces[1:]),
             {},
         ]
         whole = [{"functionCall": call} for call in calls]
         events = chunks(*({"candidates": [{"content": {"parts": [part]}}]} for part in whole[:-1]), answered(whole[-1]))
         response = GEMINI.from_wire_response(GEMINI.fold_events(events))
         call = response.message.content[0]
-        assert call.arguments == {"city": "Paris", "days": [{"temp": 3}], "odd key": True, "none": None}
+        assert call.arguments == {"unit": "C", "city": "Paris", "days": [{"temp": 3}], "odd key": True, "none": None}
         for cut in range(1, len(events)):
             partial = GEMINI.from_wire_response(GEMINI.fold_events(events[:cut]))
             assert partial.message.status is MessageStatus.PARTIAL
