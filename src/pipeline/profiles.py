@@ -20,7 +20,7 @@ from cmf.tools import ToolDefinition
 from cmf.uris import normalise, segment, tool_uri
 from cmf.value import replace
 from pipeline.errors import ConfigError
-from pipeline.policies.metadata import load_yaml
+from pipeline.policies.metadata import load_yaml, yaml_problem
 from pipeline.profile import (
     AskedFor,
     FieldRule,
@@ -302,8 +302,8 @@ def _read(path: Path) -> Any:
             raise ConfigError("too large", path=str(path), code="profile.unreadable", hint="split the file")
         return loads(raw) if path.suffix == ".json" else load_yaml(raw.decode("utf-8"))
     except (OSError, CmfError, yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
+        line, column, _ = yaml_problem(error) if isinstance(error, yaml.YAMLError) else (0, 0, "")
+        where = f":{line}:{column}" if line else ""
         why = "cannot be read" if isinstance(error, OSError) else "neither strict JSON nor YAML"
         raise ConfigError(
             why, path=f"{path}{where}", code="profile.unreadable", hint="give a .json or .yaml file of profiles"

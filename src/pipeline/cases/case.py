@@ -27,7 +27,7 @@ from cmf.value import Str, Value, value
 from pipeline.claims import HistoryTrust, history_trust
 from pipeline.context import Context
 from pipeline.errors import CaseError
-from pipeline.policies.metadata import SAID_TWICE, load_yaml
+from pipeline.policies.metadata import SAID_TWICE, load_yaml, yaml_problem
 from pipeline.stage import Traffic
 
 Names = tuple[Str, ...]
@@ -326,14 +326,13 @@ def _body(path: Path) -> Any:
     except CmfError as error:
         raise _wrong(path, error.path, error.message, error.hint) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        if mark is None:
+        line, column, problem = yaml_problem(error) if isinstance(error, yaml.YAMLError) else (0, 0, "")
+        if not line:
             raise _wrong(path, "$", "not YAML", "save it as UTF-8") from None
         why, hint = "not YAML", "put texts in quotes; look at brackets and indentation"
-        if getattr(error, "problem", None) == SAID_TWICE:
+        if problem == SAID_TWICE:
             why, hint = SAID_TWICE, "take one of them out"
-        place = f"{path}:{mark.line + 1}:{mark.column + 1}"
-        raise CaseError(why, path=place, code="case.invalid", hint=hint) from None
+        raise CaseError(why, path=f"{path}:{line}:{column}", code="case.invalid", hint=hint) from None
 
 
 def _read(path: Path) -> bytes:

@@ -33,6 +33,7 @@ from pipeline.errors import (
     ReplayError,
     SessionError,
 )
+from pipeline.policies.metadata import load_yaml, yaml_problem
 
 
 class Exit(IntEnum):
@@ -164,11 +165,13 @@ def read_context(path: Path | None) -> Context:
     raw = read_bytes(str(path))
     if path.suffix in (".yaml", ".yml"):
         try:
-            body = yaml.safe_load(raw)
+            body = load_yaml(raw.decode())
+        except UnicodeDecodeError:
+            raise DecodeError("not UTF-8", code="yaml.syntax", hint="save it as UTF-8") from None
         except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f" at line {mark.line + 1} column {mark.column + 1}" if mark is not None else ""
-            raise DecodeError(f"not YAML{where}", code="yaml.syntax", hint="check the text there") from None
+            line, column, problem = yaml_problem(error)
+            where = f" at line {line} column {column}" if line else ""
+            raise DecodeError(f"not YAML{where}: {problem}", code="yaml.syntax", hint="check the text there") from None
     else:
         body = loads(raw)
     if not isinstance(body, dict):

@@ -17,7 +17,7 @@ from cmf.errors import CmfError, ShapeError
 from cmf.value import Str, Value, value
 from pipeline.cases.case import Case, case_of
 from pipeline.errors import CaseError, PolicyError
-from pipeline.policies.metadata import load_yaml
+from pipeline.policies.metadata import load_yaml, yaml_problem
 from pipeline.policies.policy_files import DATA_FILES
 
 CASE_FORMAT: Final = "case"
@@ -142,9 +142,7 @@ def _parsed(pane: str, text: str) -> Any:
     try:
         return load_yaml(text)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or "it cannot be read"
-        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
+        line, column, problem = yaml_problem(error)
         raise PaneError(pane, f"not YAML: {problem}", line=line, column=column, hint="check the text there") from None
 
 

@@ -183,7 +183,7 @@ def _annotations(module: Module) -> tuple[int, Mapping[str, Any]]:
     try:
         value = load_yaml(text)
     except yaml.YAMLError as error:
-        line, problem = yaml_problem(error)
+        line, _, problem = yaml_problem(error)
         message, hint = f"the METADATA is not YAML: {problem}", "check indents and quotes there"
         _refuse(module, start + max(line, 1), message, hint, "policy.bad-metadata", error)
     if not isinstance(value, dict):
@@ -196,6 +196,13 @@ SAID_TWICE: Final = "a key is said twice"
 
 class _StrictLoader(yaml.SafeLoader):
     """YAML's safe types; a key said twice is an error, because two readers could take either."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, LookupError, AttributeError):  # how PyYAML says that there is no 13th month
+            problem = f"no {node.tag.rpartition(':')[2]} is written like this"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         mapping = super().construct_mapping(node, deep=deep)
@@ -224,10 +231,11 @@ def load_yaml(text: str) -> Any:
         loader.dispose()
 
 
-def yaml_problem(error: yaml.YAMLError) -> tuple[int, str]:
-    """The line, from 1, on which text stops to be YAML (0: not known), and what the reader says of it."""
+def yaml_problem(error: yaml.YAMLError) -> tuple[int, int, str]:
+    """Line and column, from 1, at which text stops to be YAML (0: not known), and what the reader says of it."""
     mark = getattr(error, "problem_mark", None)
-    return (mark.line + 1 if mark is not None else 0), str(getattr(error, "problem", None) or error)
+    line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
+    return line, column, str(getattr(error, "problem", None) or error)
 
 
 MAX_YAML_NODES: Final = 1_000_000

@@ -339,7 +339,7 @@ def _data_value(text: str, path: str) -> Data:
             message, path=path, line=line, column=column, hint=error.hint, code="policy.bad-data"
         ) from error
     except yaml.YAMLError as error:
-        line, problem = yaml_problem(error)
+        line, _, problem = yaml_problem(error)
         message, hint = f"not YAML: {problem}", "correct it there"
         raise PolicyError(message, path=path, line=line, hint=hint, code="policy.bad-data") from error
     if not isinstance(value, dict):

@@ -119,6 +119,9 @@ def test_empty_policies_and_a_missing_entrypoint_are_one_clear_line(run: Run, tm
     [
         ("c.json", "{", ("c.json", "json.syntax")),
         ("c.yaml", "a: [", ("c.yaml", "yaml.syntax")),
+        ("c.yaml", "subject: {id: ann}\nsubject: {id: bob}", ("line 2", "a key is said twice")),
+        ("c.yaml", "subject: {id: 2026-13-01}", ("line 1", "no timestamp is written like this")),
+        ("c.yaml", "subject: {id: \ud800}", ("c.yaml", "UTF-8")),
         ("c.json", "[]", ("c.json", "not an object")),
         ("c.json", '{"subjct": {}}', ("c.json", "$.subjct")),
         ("c.yaml", "subject: {roles: admin}", ("c.yaml", "$.subject.roles")),
@@ -127,7 +130,7 @@ def test_empty_policies_and_a_missing_entrypoint_are_one_clear_line(run: Run, tm
 def test_a_bad_context_is_one_clear_line(
     run: Run, tmp_path: Path, name: str, text: str, words: tuple[str, ...]
 ) -> None:
-    (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / name).write_bytes(text.encode(errors="surrogatepass"))
 
     refuses(run(HELLO, "--context", str(tmp_path / name)), 4, *words)
 

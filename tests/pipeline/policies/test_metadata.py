@@ -12,7 +12,7 @@ from cmf.enums import Capability, ViewKind
 from pipeline import policy_set
 from pipeline.decision import Effect, Mode
 from pipeline.errors import PolicyError
-from pipeline.policies.metadata import load_yaml
+from pipeline.policies.metadata import load_yaml, yaml_problem
 
 __all__ = ["write"]  # a fixture
 
@@ -185,6 +185,18 @@ def test_yaml_that_aliases_make_enormous_or_endless_is_refused() -> None:
     for text in ("\n".join(lines), "&a [*a]", "[" * 100_000):
         with pytest.raises(yaml.YAMLError):
             load_yaml(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["until: 2026-13-01", "at: 2026-01-01T25:00:00Z", f"n: {'9' * 5_000}", "a: !!bool so", "a: !!timestamp x"]
+)
+def test_a_value_that_is_none_of_its_type_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(yaml.YAMLError) as refused:
+        load_yaml(f"first: 1\n{text}\n")
+
+    line, _, problem = yaml_problem(refused.value)
+    assert line == 2
+    assert problem.endswith("is written like this")
 
 
 def test_a_few_aliases_are_what_they_stand_for() -> None:
