@@ -56,7 +56,7 @@ class Job:
 
     Attributes:
         places: policy directories, later ones over earlier ones.
-        own: those of them that are the author's: only their rules are asked to hit somewhere.
+        own: those of them that are the author's: warnings are about their files alone.
         cases: files of test cases.
         today: exceptions that ended before are expired.
         entrypoint: of policies that are not made of rules.
@@ -90,7 +90,7 @@ def check(job: Job) -> Report:
         survey = Survey([(module.path, module.text) for module in sources.modules])
     except PolicyError as error:
         unread = list(_unparsed(sources))
-        return _report([*found, *(unread or [_of(error)])], compiles=False)
+        return _report(job, [*found, *(unread or [_of(error)])], compiles=False)
     found += _unparsed(Sources(modules=(), tests=sources.tests, data={}))
     rules = _rules(modules)
     found += _banned(survey)
@@ -98,23 +98,31 @@ def check(job: Job) -> Report:
     found += nameless.findings(survey, sources.modules, sources.data)
     found += members.findings(survey, sources.modules, rules)
     unheard = unused.findings(survey, sources, rules, lambda path: _said(job.places, path))
+    misnamed = {one.place for one in found if one.code == "policy.unknown-effect"}  # to say it once is enough
     # A setting that no file says came with the library, which need not read all of it.
-    found += [one for one in unheard if one.code != "check.unused-setting" or one.place.line]
+    named = [one for one in unheard if one.code != "check.unused-setting" or one.place.line]
+    found += [one for one in named if one.place not in misnamed]
     found += _exceptions(job, sources, rules)
     found += [_off(rule) for rule in _in_their_modes(rules, sources) if rule.mode is Mode.OFF]
     try:
         policies = policy_set.build(sources, entrypoint=job.entrypoint, builtin_errors=job.builtin_errors)
         build_engine(policies, "embedded", Config(builtin_errors=job.builtin_errors))
     except PolicyError as error:
-        return _report([*found, *_news(error, found)], compiles=_compiles(sources))
+        return _report(job, [*found, *_news(error, found)], compiles=_compiles(sources))
     if cases:
         found += _never_hit(job, policies, cases)
-    return _report(found, compiles=True)
+    return _report(job, found, compiles=True)
 
 
-def _report(found: Iterable[Finding], *, compiles: bool) -> Report:
-    unique = {(one.code, one.place, one.message): one for one in found}
+def _report(job: Job, found: Iterable[Finding], *, compiles: bool) -> Report:
+    # Nobody can mend a warning about a file of others; how the set is loaded is the author's own choice.
+    told = (one for one in found if is_error(one) or one.code == "policy.may-vanish" or _is_own(job, one.place.module))
+    unique = {(one.code, one.place, one.message): one for one in told}
     return Report(findings=tuple(sorted(unique.values(), key=lambda one: (one.place, one.code))), compiles=compiles)
+
+
+def _is_own(job: Job, module: str) -> bool:
+    return any((place / module).is_file() for place in job.own)
 
 
 def _of(error: PolicyError) -> Finding:
@@ -267,11 +275,7 @@ def _cases(files: Iterable[Path]) -> tuple[list[Case], list[Finding]]:
 
 def _never_hit(job: Job, policies: PolicySet, cases: Sequence[Case]) -> Iterator[Finding]:
     """The author's rules that hit in no case and on no sample: nobody has seen them work."""
-    own = [
-        rule
-        for rule in policies.rules
-        if rule.mode is not Mode.OFF and any((place / rule.path).is_file() for place in job.own)
-    ]
+    own = [rule for rule in policies.rules if rule.mode is not Mode.OFF and _is_own(job, rule.path)]
     runner = CaseRunner(policies)
     hit: set[str] = set()
     for case in cases:

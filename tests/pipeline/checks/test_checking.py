@@ -341,6 +341,13 @@ def test_a_file_of_cases_that_is_no_yaml_has_its_line(write: Write, tmp_path: Pa
 
 
 @pytest.mark.spec("POL-35")
+def test_a_set_that_is_called_almost_as_an_effect_is_told_once(write: Write) -> None:
+    report = looked_at(write({PLACE: RULE + RULE[RULE.index("deny contains") :].replace("deny", "denies")}))
+
+    assert [code for code, _, _ in codes(report)] == ["policy.unknown-effect"]
+
+
+@pytest.mark.spec("POL-35")
 def test_the_shipped_policies_have_no_errors() -> None:
     report = looked_at(policy_set.shipped())
 
