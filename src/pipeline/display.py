@@ -53,4 +53,4 @@ def _paths(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-__all__ = ["escaped_json", "rego_paths", "visible"]
+__all__ = ["counted", "escaped_json", "rego_paths", "visible"]

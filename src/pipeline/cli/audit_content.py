@@ -19,7 +19,7 @@ from pipeline.audit.query import parse
 from pipeline.cli.audit import looking_through
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import opened_store
-from pipeline.display import visible
+from pipeline.display import counted, visible
 from pipeline.moments import instant_of, micros
 from pipeline.policies.overrides import Override
 from pipeline.retention import Sweep
@@ -178,7 +178,7 @@ def erase(
             actor=_person(person, ERASE), reason=reason, subject=subject, session=session, before=until
         )
     held = f", {done.held} stay under a hold" if done.held else ""
-    typer.echo(f"{done.erased} contents erased{held}")
+    typer.echo(f"{counted(done.erased, 'content')} erased{held}")
 
 
 def hold(place: str, key: Path | None, *, person: str, reason: str, subject: str | None, session: str | None) -> None:

@@ -18,6 +18,7 @@ from pipeline.cli.policy_places import chosen
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.cli.rendering import console
+from pipeline.display import counted
 from pipeline.profiles import Profiles
 from pipeline.replay import file as replay_file
 from pipeline.replay.measuring import Figures, measure, regressions
@@ -89,8 +90,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _text(figures: Figures) -> None:
     out = console()
-    out.print(f"{figures.entries} records, {figures.decisions} decisions on one core", end="")
-    out.print(f"; {figures.skipped} records cannot be replayed" if figures.skipped else "")
+    out.print(f"{counted(figures.entries, 'record')}, {counted(figures.decisions, 'decision')} on one core", end="")
+    out.print(f"; {counted(figures.skipped, 'record')} cannot be replayed" if figures.skipped else "")
     for name, taken in (("decision", figures.decision_us), ("engine", figures.evaluate_us)):
         spelled = "   ".join(f"p{percent} {value:.1f} µs" for percent, value in taken.items())
         out.print(Text.assemble(f"{name:<10}", (spelled, "bold")))

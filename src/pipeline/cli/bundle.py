@@ -19,7 +19,7 @@ from pipeline.cli.findings import write_json
 from pipeline.cli.policy_places import chosen
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
-from pipeline.display import visible
+from pipeline.display import counted, visible
 from pipeline.errors import PolicyError
 from pipeline.policies.bundle_signature import Key, Verification, claims, key_text, verify
 from pipeline.policies.bundle_signing import SigningKey, packed, sign
@@ -61,7 +61,7 @@ def sign_bundle(bundle: Path, key: SigningKey) -> None:
         _replace(bundle / SIGNATURES, files[SIGNATURES])
     else:
         _replace(bundle, packed(files))
-    typer.echo(f"{bundle}: {len(files) - 1} files signed with {key.algorithm}")
+    typer.echo(f"{bundle}: {counted(len(files) - 1, 'file')} signed with {key.algorithm}")
 
 
 def verify_bundle(bundle: Path, key: Key) -> None:
@@ -76,7 +76,7 @@ def verify_bundle(bundle: Path, key: Key) -> None:
         fail(f"{bundle}: {error}", Exit.REFUSED if error.code == "policy.bad-signature" else Exit.POLICY)
     with one_line_errors():
         loaded = policy_set.load(bundle, verification=verification)
-    typer.echo(f"{bundle}: signed by this key; {len(files)} files, revision {loaded.revision}")
+    typer.echo(f"{bundle}: signed by this key; {counted(len(files), 'file')}, revision {loaded.revision}")
 
 
 def inspect(bundle: Path, *, as_json: bool) -> None:
@@ -151,7 +151,7 @@ def _signature(signatures: bytes) -> dict[str, Any]:
 def _in_words(signature: dict[str, Any]) -> str:
     named = "" if signature["key_id"] is None else f", key {visible(str(signature['key_id']))}"
     scope = "" if signature["scope"] is None else f", for {visible(str(signature['scope']))}"
-    return f"{visible(signature['algorithm'])}{named}{scope}, of {signature['files']} files (not verified)"
+    return f"{visible(signature['algorithm'])}{named}{scope}, of {counted(signature['files'], 'file')} (not verified)"
 
 
 def read_signing_key(path: Path, algorithm: str, key_id: str, scope: str) -> SigningKey:

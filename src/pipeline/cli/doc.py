@@ -16,6 +16,7 @@ from pipeline.checks.rule_pages import Settings, Source
 from pipeline.cli.policy_places import policy_directory
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.test import case_files
+from pipeline.display import counted
 
 MAKER: Final = "cmf doc"
 
@@ -44,7 +45,7 @@ def run(directory: Path, *, out: Path | None) -> None:
         _write(made, folder)
     except OSError as error:
         fail(f"{folder}: cannot be written: {error.strerror}; choose another --out", Exit.USAGE)
-    typer.echo(f"{folder}: {len(policies.rules)} rules")
+    typer.echo(f"{folder}: {counted(len(policies.rules), 'rule')}")
 
 
 def _defaults(data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import lines_of
 from pipeline.cli.rendering import console
-from pipeline.display import visible
+from pipeline.display import counted, visible
 from pipeline.replay.impact import Change, Impact
 from pipeline.replay.impact_run import impact_of
 
@@ -76,8 +76,8 @@ def _sampled(found: Iterable[bytes], total: int, wanted: int) -> Iterator[bytes]
 
 def _text(impact: Impact, total: int, *, same: bool) -> None:
     out = console()
-    of = "" if impact.entries == total else f" of {total}"
-    out.print(f"{impact.entries}{of} records, {impact.views} views")
+    of = "" if impact.entries == total else f"{impact.entries} of "
+    out.print(f"{of}{counted(total, 'record')}, {counted(impact.views, 'view')}")
     if same:
         out.print(Text("base and head are the same policies", "yellow"))
     for change in Change:

@@ -14,7 +14,7 @@ from cmf.adapters import loss
 from cmf.codec import dumps
 from cmf.pricing import PriceTable, parse_table
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
-from pipeline.display import visible
+from pipeline.display import counted, visible
 from pipeline.errors import ConfigError
 from pipeline.ledger.costs import Cost, cost_of
 from pipeline.ledger.formats import read_conversation, write_conversation
@@ -75,7 +75,7 @@ def cost(store: str, session: str, *, prices: Path | None, write_it: bool, as_js
             typer.echo(visible(f"{amount:>16} USD  {model or '-'}"))
         typer.echo(f"{found.total:>16} USD  in all")
     if found.unpriced:
-        fail(f"{len(found.unpriced)} messages have no price: what they cost is not in this", Exit.REFUSED)
+        fail(f"{counted(len(found.unpriced), 'message')} without a price: what that cost is not in this", Exit.REFUSED)
 
 
 def tally(store: str, *, limit: int, prices: Path | None, as_json: bool) -> None:

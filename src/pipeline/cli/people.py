@@ -23,7 +23,7 @@ from pipeline.authority import APPROVE, DECLASSIFY
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.context import Context
 from pipeline.declassification import ALL_ON_RECORD, declassify
-from pipeline.display import escaped_json, visible
+from pipeline.display import counted, escaped_json, visible
 from pipeline.moments import instant_of
 from pipeline.sessions import SessionStore
 
@@ -93,8 +93,8 @@ def lift(
             scope=scope,
             expires_in=timedelta(**{_UNITS[found[2]]: int(found[1])}),
         )
-    events = len(grant.sources)
-    typer.echo(visible(f"{grant.id}: {label} lifted for {events} events until {_moment(grant.expires_at)}"))
+    events = counted(len(grant.sources), "event")
+    typer.echo(visible(f"{grant.id}: {label} lifted for {events} until {_moment(grant.expires_at)}"))
 
 
 @contextmanager

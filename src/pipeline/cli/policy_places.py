@@ -52,6 +52,9 @@ def policies_at(place: str, beside: str) -> Iterator[Path]:
     if not place.startswith(GIT) and _is_revision(place, beside):
         place = GIT + place
     if not place.startswith(GIT):
+        if place != WORD and not Path(place).exists():
+            hint = "name a directory, or a commit of the repository that the other one is in"
+            raise ConfigError("no such directory or revision", path=place, hint=hint, code="config.no-revision")
         yield policy_set.shipped() if place == WORD else policy_directory(Path(place))
         return
     if beside.startswith(GIT):

@@ -19,6 +19,7 @@ import yaml
 from cmf.codec import dumps
 from pipeline.audit.heads import Signer
 from pipeline.cli.reading import Exit, fail, one_line_errors
+from pipeline.display import counted
 from pipeline.errors import ConfigError
 from pipeline.gateway import workers
 from pipeline.gateway.admin import App
@@ -88,8 +89,11 @@ def check(config: Path) -> None:
                 pass
         _can_be_kept(loaded.settings.store, "store")
         _check_audit(loaded.settings.audit)
-    routes, upstreams = len(loaded.settings.routes), len(loaded.settings.upstreams)
-    typer.echo(f"ok: {routes} route{'s'[: routes != 1]}, {upstreams} upstream{'s'[: upstreams != 1]}")
+    routes, upstreams = (
+        counted(len(loaded.settings.routes), "route"),
+        counted(len(loaded.settings.upstreams), "upstream"),
+    )
+    typer.echo(f"ok: {routes}, {upstreams}")
 
 
 def _can_be_kept(file: str | Path, setting: str) -> None:

@@ -22,7 +22,7 @@ from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_context, read_wire
 from pipeline.cli.rendering import console
 from pipeline.decision import Decision, Effect, ViewDecision
-from pipeline.display import escaped_json, visible
+from pipeline.display import counted, escaped_json, visible
 from pipeline.engines.tap import Tap
 from pipeline.pipeline import Pipeline
 from pipeline.policy_set import PolicySet
@@ -198,11 +198,13 @@ def _show(told: Sequence[Told], places: Mapping[str, str], rule: str | None) -> 
         for body in near or one.own:
             _show_body(out, body.name, places, "", body)
         if near and len(near) < len(one.own):
-            out.print(Text(f"  {len(one.own) - len(near)} bodies stopped at their first expression", "dim"))
+            out.print(
+                Text(f"  {counted(len(one.own) - len(near), 'definition')} stopped at the first expression", "dim")
+            )
         if rule is not None and not one.rules:
             out.print(Text(f"  {rule} is not asked about it", "dim"))
         elif far:
-            out.print(Text(f"  {far} rules stopped at their first expression", "dim"))
+            out.print(Text(f"  {counted(far, 'rule')} stopped at the first expression", "dim"))
 
 
 def _worth_telling(rule: RuleWhy, *, whole: bool) -> Sequence[tuple[Effect, Body]]:

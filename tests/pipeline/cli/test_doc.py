@@ -58,7 +58,7 @@ def test_each_rule_has_a_page_with_its_cases_and_pages_of_rules_that_are_gone_go
     assert (first.exit_code, first.stdout) == (0, f"{folder}: 2 rules\n")
     assert "## Case: mail is sent without a question" in shown
     assert '"beginnings": [' in shown
-    assert second.stdout == f"{folder}: 1 rules\n"
+    assert second.stdout == f"{folder}: 1 rule\n"
     assert sorted(path.name for path in folder.rglob("*.md")) == ["README.md", "by_role.md", "notes.md"]
 
 

@@ -173,7 +173,7 @@ def test_a_label_is_lifted_by_hand(tmp_path: Path, store: str) -> None:
     done = cmf(*given, "30m", "--second", "dan", "--source", "e1")
 
     assert done.exit_code == 0
-    assert "secret lifted for 1 events until 20" in done.stdout
+    assert "secret lifted for 1 event until 20" in done.stdout
     with Store.at(tmp_path / "store.sqlite3") as opened:
         sessions = opened.sessions()
         assert sessions.read(who("ann", "s")).labels == frozenset()

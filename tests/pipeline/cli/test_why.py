@@ -66,7 +66,7 @@ def test_hits_come_with_their_values_and_misses_with_where_they_stopped(
         "        line 15: startswith(input.name, beginning)",
         '          input.name = "send_mail"',
         '          beginning = "delete_" or "remove_" or "drop_"',
-        "  1 rules stopped at their first expression",
+        "  1 rule stopped at the first expression",
     ]
     assert '        beginning = "delete_"' in lines[deleted:]
     assert "  hit   tools/by_role  policy/cmf/rules/tools/by_role/by_role.rego:11  deny" in lines[deleted:]
@@ -183,7 +183,7 @@ def test_an_entrypoint_of_one_s_own_is_explained_by_its_bodies(project: Path, ow
         f"  near  app.allow  {own / 'app.rego'}:7  1 of 2 hold",
         '        line 9: input.name == "search"',
         '          input.name = "send_mail"',
-        "  1 bodies stopped at their first expression",
+        "  1 definition stopped at the first expression",
     ]
 
 
