@@ -26,6 +26,7 @@ from pipeline.policies.bundle_signature import Verification
 from pipeline.policies.policy_files import Sources
 from pipeline.policy_set import BuiltinErrors, PolicySet
 from pipeline.runner import APPROVAL_SECONDS, Runner
+from pipeline.session_choice import SessionMode
 from pipeline.sessions import SessionStore
 from pipeline.stage import Stage, StageCall
 
@@ -72,7 +73,7 @@ class Config:
     max_verdicts: int = MAX_VERDICTS
     reuse: bool = True
     history: HistoryTrust = "claimed"
-    sessions: Literal["by_id", "by_prefix", "required"] = "by_id"
+    sessions: SessionMode = "by_id"
     on_record_failure: Literal["refuse", "release"] = "refuse"
     content: ContentMode = "none"
     content_days: float | None = None
@@ -200,10 +201,9 @@ def embedded_engine(policies: PolicySet) -> EmbeddedEngine:
     Raises:
         PolicyError: the set does not compile.
     """
-    modules = [(module.path, module.text) for module in policies.modules]
     strict = policies.builtin_errors == "strict"
     return EmbeddedEngine(
-        modules, policies.data, policies.entrypoints, strict_builtin_errors=strict, revision=policies.revision
+        policies.modules, policies.data, policies.entrypoints, strict_builtin_errors=strict, revision=policies.revision
     )
 
 

@@ -1,10 +1,11 @@
-"""Text of the traffic, made safe to print, and the Rego references that reach each value. Spec: docs/spec/cli.md."""
+"""Text for people: of the traffic, made safe to print; counts; what a misspelt word meant. Spec: docs/spec/cli.md."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -21,6 +22,12 @@ def visible(text: str) -> str:
 def counted(number: int, thing: str) -> str:
     """`1 record`, `2 records`: a count as people write it."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def meant(word: str, known: Iterable[str], otherwise: str) -> str:
+    """`did you mean …?` of the known word that is most like `word`; `otherwise` where none is like it."""
+    near = difflib.get_close_matches(word, [*known], 1)
+    return f"did you mean {near[0]}?" if near else otherwise
 
 
 def escaped_json(value: Any, *, indent: int | None = 2) -> str:
@@ -53,4 +60,4 @@ def _paths(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-__all__ = ["counted", "escaped_json", "rego_paths", "visible"]
+__all__ = ["counted", "escaped_json", "meant", "rego_paths", "visible"]

@@ -68,9 +68,13 @@ class PolicyError(PipelineError, ValueError):
         self.line = line
         self.column = column
 
+    @property
+    def place(self) -> str:
+        """`path:line:column`, as far as it is known."""
+        return ":".join(str(part) for part in (self.path, self.line, self.column) if part)
+
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.path, self.line, self.column) if part)
-        where = f"{place}: " if place else ""
+        where = f"{self.place}: " if self.place else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{where}{self.message}{hint} [{self.code}]"
 

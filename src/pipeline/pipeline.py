@@ -36,7 +36,7 @@ from pipeline.registry import event_entity
 from pipeline.retention import Holder, Keep
 from pipeline.runner import Runner
 from pipeline.sealing import Sealer
-from pipeline.session_choice import SessionChoice, SessionMode
+from pipeline.session_choice import SessionChoice
 from pipeline.session_events import calls_in, events_of
 from pipeline.session_state import Changes, Taint
 from pipeline.sessions import MemorySessions, SessionStore, unknown_approval
@@ -94,7 +94,7 @@ class Pipeline:
         self._aside = Aside(waits=self._sessions.waits)
         self._overrides = overrides
         self._choosing = self._aside if settings.sessions == "by_prefix" else _AT_ONCE
-        self._choice = SessionChoice(SessionMode(settings.sessions), self._sessions)
+        self._choice = SessionChoice(settings.sessions, self._sessions)
         self._sealer = Sealer(settings.seal_key)
         release = settings.on_record_failure == "release"
         content = _keeping(settings)
@@ -146,8 +146,7 @@ class Pipeline:
             loaded = vetted(wanted, self._engine_name, self._settings)
             engine = build_engine(loaded, self._engine_name, self._settings)
         except PolicyError as error:
-            place = ":".join(str(part) for part in (error.path, error.line, error.column) if part)
-            self.events.publish(PoliciesRefused(code=error.code, message=error.message, place=place))
+            self.events.publish(PoliciesRefused(code=error.code, message=error.message, place=error.place))
             raise
         before = self._serving.swap(loaded, engine)
         self._policies = wanted

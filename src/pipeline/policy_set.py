@@ -5,8 +5,8 @@ Spec: docs/spec/policies.md [POL-1] to [POL-12], [POL-25] to [POL-29].
 
 from __future__ import annotations
 
-import difflib
 import hashlib
+import itertools
 import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,13 +20,14 @@ from cmf.frozen import FrozenDict
 from pipeline.checks import nameless, portability
 from pipeline.checks.portability import Finding
 from pipeline.decision import Effect, Mode
+from pipeline.display import meant
 from pipeline.engines.survey import Survey, without_prints
 from pipeline.errors import PolicyError
 from pipeline.policies import entrypoints, rule_exceptions
 from pipeline.policies.bundle_signature import Verification
 from pipeline.policies.entrypoints import Parts
 from pipeline.policies.library import shipped
-from pipeline.policies.metadata import Module, Rule, package_of, rule_of
+from pipeline.policies.metadata import Module, Rule, is_rule, package_of, rule_of
 from pipeline.policies.policy_files import DATA_FILES, MANIFEST, Data, Sources, bundle_files, data_of, read, text_of
 from pipeline.policies.rule_exceptions import RuleException
 
@@ -160,7 +161,7 @@ def build(
     rules: list[Rule] = []
     parts: dict[str, Parts] = {}
     if entrypoint is not None:
-        survey = _survey(sources)
+        survey = Survey(sources.modules)
         _check_entrypoint(entrypoint, survey)
         generated = entrypoints.adapter_modules(entrypoint)
         names: tuple[str, ...] = (entrypoints.DECISION,)
@@ -169,7 +170,7 @@ def build(
         of_session = dict.fromkeys(ViewKind, own)
     else:
         rules = _with_modes(with_said_modes(_rules(sources.modules), sources.data), modes or {})
-        survey = _survey(sources)
+        survey = Survey(sources.modules)
         on = [_with_its_sets(rule, survey) for rule in rules if rule.mode is not Mode.OFF]
         parts, modules_of_parts = _in_parts(on, survey)
         generated = [*entrypoints.main_modules(on), *modules_of_parts]
@@ -180,7 +181,8 @@ def build(
     found = nameless.findings(survey, sources.modules, sources.data)
     found += portability.findings(survey, sources.data, rules, strict=builtin_errors == "strict")
     _refuse_first(found)
-    modules = (*_silent(sources.modules), *generated)
+    # Engines have them without what they print: it is content, and for their authors alone.
+    modules = (*itertools.starmap(Module, without_prints(sources.modules)), *generated)
     frozen = FrozenDict(sources.data)
     sources = replace(sources, data=frozen)
     return PolicySet(
@@ -198,15 +200,6 @@ def build(
         exceptions=rule_exceptions.read(frozen, {rule.id for rule in rules}),
         revision=_revision({one.path: one.text for one in modules}, frozen, builtin_errors),
     )
-
-
-def _silent(modules: Sequence[Module]) -> list[Module]:
-    """The modules as every engine is to have them: what they print is content, and is for their authors alone."""
-    return [Module(*one) for one in without_prints([(module.path, module.text) for module in modules])]
-
-
-def _survey(sources: Sources) -> Survey:
-    return Survey([(module.path, module.text) for module in sources.modules])
 
 
 def _refuse_first(found: Sequence[Finding]) -> None:
@@ -269,10 +262,7 @@ def _session_reads(rules: Sequence[Rule], survey: Survey) -> tuple[tuple[str, ..
 
 def _rules(modules: Sequence[Module]) -> list[Rule]:
     rules: dict[str, Rule] = {}
-    for module in modules:
-        if not (module.path.startswith("cmf/rules/") or f"{package_of(module)}.".startswith("cmf.rules.")):
-            continue
-        rule = rule_of(module)
+    for rule in map(rule_of, filter(is_rule, modules)):
         rules[rule.id] = rule
     if not rules:
         found = [(package_of(one), match[1]) for one in modules if (match := _OWN.search(one.text)) is not None]
@@ -311,8 +301,7 @@ def _with_modes(rules: Iterable[Rule], modes: Mapping[str, Mode | str]) -> list[
     known = {rule.id: rule for rule in rules}
     for name, mode in modes.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "write <category>/<rule>, as `cmf check` and `cmf doc` do"
+            hint = meant(name, known, "write <category>/<rule>, as `cmf check` and `cmf doc` do")
             raise PolicyError(f"rule {name!r} is not known", path=MODES, hint=hint, code="policy.unknown-mode")
         if mode not in set(Mode):
             hint = f"one of {', '.join(Mode)}"
@@ -326,8 +315,7 @@ def _check_entrypoint(entrypoint: str, survey: Survey) -> None:
     rule = survey.rule(tuple(entrypoint.split("."))) if _ENTRYPOINT.fullmatch(entrypoint) else None
     if rule is None or rule.is_function:
         known = [".".join(one.path) for one in survey.rules if not one.is_function]
-        near = difflib.get_close_matches(entrypoint, known, 1)
-        hint = f"did you mean {near[0]}?" if near else "write data.<package>.<rule>, as the package is spelt"
+        hint = meant(entrypoint, known, "write data.<package>.<rule>, as the package is spelt")
         raise PolicyError(f"{entrypoint} is not in these policies", hint=hint, code="policy.no-entrypoint")
 
 

@@ -7,8 +7,7 @@ session's id is made of the first of them, so that all gateways come to the same
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from cmf.message import Message
 from cmf.request import Request
@@ -23,12 +22,8 @@ from pipeline.stage import Traffic
 _HOME: Final = "~beginnings"  # the session of each subject that keeps the marks; clients cannot name it
 
 
-class SessionMode(StrEnum):
-    """Where a run's session comes from."""
-
-    BY_ID = "by_id"  # from the context alone; a run without an id stands alone
-    BY_PREFIX = "by_prefix"  # without an id, from how the conversation begins
-    REQUIRED = "required"  # a run without an id is refused
+SessionMode: TypeAlias = Literal["by_id", "by_prefix", "required"]
+"""What becomes of a run without a session id: it stands alone, gets one by how it begins, or is refused."""
 
 
 class SessionChoice:
@@ -51,10 +46,10 @@ class SessionChoice:
             if context.session == _HOME:
                 raise SessionError("this session id is taken", code="session.reserved", hint="choose another")
             return context
-        if self._mode is SessionMode.REQUIRED:
+        if self._mode == "required":
             raise SessionError("a session id is required", code="session.required", hint="send one with the request")
         known_subject = context.subject is not None and context.subject.id is not None
-        said = prefixes(_conversation(value, context)) if self._mode is SessionMode.BY_PREFIX and known_subject else []
+        said = prefixes(_conversation(value, context)) if self._mode == "by_prefix" and known_subject else []
         return replace(context, session=f"sess_{self._root(said, context)}") if said else context
 
     def _root(self, said: Sequence[str], context: Context) -> str:

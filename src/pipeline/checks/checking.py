@@ -5,7 +5,6 @@ Loading stops at the first thing that is wrong; who writes a policy wants all of
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,8 @@ from pipeline.cases.run import CaseRunner
 from pipeline.checks import members, nameless, portability, unused
 from pipeline.checks.portability import Finding
 from pipeline.decision import Mode
-from pipeline.engines.base import Decided
+from pipeline.display import meant
+from pipeline.engines.base import Decided, Engine
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.engines.survey import HINTS, Place, Survey, allowed_builtins
 from pipeline.engines.survey import Path as DataPath
@@ -82,12 +82,12 @@ def check(job: Job) -> Report:
         sources = policy_files.read(*job.places)
     except PolicyError as error:
         return Report(findings=(_of(error),), compiles=False)
-    modules = [module for module in sources.modules if job.entrypoint is None and _is_rule(module)]
+    modules = [module for module in sources.modules if job.entrypoint is None and metadata.is_rule(module)]
     found = [_of(error) for module in modules for error in metadata.problems(module)]
     cases, bad_cases = _cases(job.cases)
     found += bad_cases
     try:
-        survey = Survey([(module.path, module.text) for module in sources.modules])
+        survey = Survey(sources.modules)
     except PolicyError as error:
         unread = list(_unparsed(sources))
         return _report(job, [*found, *(unread or [_of(error)])], compiles=False)
@@ -145,7 +145,7 @@ def _news(error: PolicyError, found: Sequence[Finding]) -> Iterator[Finding]:
 
 def _compiles(sources: Sources) -> bool:
     try:
-        EmbeddedEngine([(module.path, module.text) for module in sources.modules], sources.data, [])
+        EmbeddedEngine(sources.modules, sources.data, [])
     except PolicyError:
         return False
     return True
@@ -154,15 +154,11 @@ def _compiles(sources: Sources) -> bool:
 # -- text --------------------------------------------------------------------------------------------------------------
 
 
-def _is_rule(module: Module) -> bool:
-    return module.path.startswith("cmf/rules/") or f"{metadata.package_of(module)}.".startswith("cmf.rules.")
-
-
 def _unparsed(sources: Sources) -> Iterator[Finding]:
     """Each module that is no Rego by itself: reading them together stops at the first."""
     for module in (*sources.modules, *sources.tests):
         try:
-            Survey([(module.path, module.text)])
+            Survey([module])
         except PolicyError as error:
             if error.code == "policy.parse":
                 yield _of(error)
@@ -176,11 +172,10 @@ def _rules(modules: Iterable[Module]) -> list[Rule]:
 def _banned(survey: Survey) -> Iterator[Finding]:
     """Calls of what the embedded engine does not compute: all of them, where compiling stops at the first."""
     allowed = frozenset(allowed_builtins())
-    packages = {module["path"]: tuple(module["package"]) for module in survey.modules}
     functions = [rule.path for rule in survey.rules if rule.is_function]
     for definition in survey.definitions():
         for call in definition.calls:
-            package = packages[call.place.module]
+            package = survey.packages[call.place.module]
             if call.name in allowed or survey.rule(unused.callee(package, call)) is not None:
                 continue
             is_own = call.name.startswith("data.")
@@ -189,11 +184,10 @@ def _banned(survey: Survey) -> Iterator[Finding]:
                 if is_own
                 else _callable(functions, package, allowed)
             )
-            near = difflib.get_close_matches(call.name, known, 1)
             code, message = "policy.banned-builtin", f"{call.name} is not evaluated by the embedded engine"
             if is_own or ("." not in call.name and call.name not in _OF_OPA):
                 code, message = "policy.unknown-function", f"no function {call.name}"
-            yield _error(code, call.place, message, f"did you mean {near[0]}?" if near else HINTS[code])
+            yield _error(code, call.place, message, meant(call.name, known, HINTS[code]))
 
 
 _OF_OPA: Final = frozenset({"cast_array", "print", "re_match", "set_diff", "trace"})
@@ -220,7 +214,7 @@ def _off(rule: Rule) -> Finding:
 def _exceptions(job: Job, sources: Sources, rules: Sequence[Rule]) -> Iterator[Finding]:
     ids = {rule.id for rule in rules}
     # A rule whose METADATA is wrong is a rule all the same.
-    ids |= {"/".join(Path(module.path).parts[2:4]) for module in sources.modules if _is_rule(module)}
+    ids |= {"/".join(Path(module.path).parts[2:4]) for module in sources.modules if metadata.is_rule(module)}
     place = _said(job.places, ("data", "cmf", "exceptions"))
     bad = rule_exceptions.problems(sources.data, ids)
     for error in bad:
@@ -297,19 +291,19 @@ def _hit_by_samples(places: Sequence[Path], policies: PolicySet, rules: Sequence
     for rule in rules:
         for place in places:
             for sample in sorted((place / rule.path).parent.glob("samples/*.json")):
-                hit |= _hits(engine.evaluate, policies, sample)
+                hit |= _hits(engine, policies, sample)
     engine.close()
     return hit
 
 
-def _hits(evaluate: Any, policies: PolicySet, sample: Path) -> set[str]:
+def _hits(engine: Engine, policies: PolicySet, sample: Path) -> set[str]:
     """The rules that hit a sample; none where it is no policy input."""
     try:
         view = loads(sample.read_bytes())
         entrypoint = policies.entrypoint(ViewKind(view["kind"]))
     except (CmfError, OSError, KeyError, TypeError, ValueError):
         return set()
-    (answer,) = evaluate([entrypoint], b"{}", [dumps(view)], timeout_seconds=_SAMPLE_SECONDS)
+    (answer,) = engine.evaluate([entrypoint], b"{}", [dumps(view)], timeout_seconds=_SAMPLE_SECONDS)
     value: Mapping[str, Any] = answer.value if isinstance(answer, Decided) else {}
     return {effect["rule"] for effects in value.values() for effect in effects}
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pipeline.checks.portability import DEFAULTS, Finding
+from pipeline.display import meant
 from pipeline.engines.survey import Definition, Path, Read, Survey, data_at, offset_of
 from pipeline.policies.metadata import Module
 
@@ -19,14 +19,13 @@ def findings(survey: Survey, modules: Sequence[Module], data: Mapping[str, Any])
 
     And what is asked for by its whole path and is neither rule nor data: a server may be given that later.
     """
-    texts = {module.path: module.text for module in modules}
-    packages = {module["path"]: tuple(module["package"]) for module in survey.modules}
+    texts = dict(modules)
     found = {
         finding
         for definition in survey.definitions()
         for read in definition.reads
         if read.path[0] == "data" and read.path[:3] != DEFAULTS and not _is_something(survey, data, read.path)
-        for finding in _of(survey, definition, read, packages[definition.place.module], texts, data)
+        for finding in _of(survey, definition, read, texts, data)
     }
     return sorted(found, key=lambda one: (not one.refuses, one.place, one.code))
 
@@ -35,11 +34,10 @@ def _of(
     survey: Survey,
     definition: Definition,
     read: Read,
-    package: Path,
     texts: Mapping[str, str],
     data: Mapping[str, Any],
 ) -> Iterator[Finding]:
-    path = read.path
+    path, package = read.path, survey.packages[definition.place.module]
     name = path[len(package)] if path[: len(package)] == package and len(path) > len(package) else ""
     text = texts[read.place.module]
     at = offset_of(text, read.place.line, read.place.column)
@@ -47,8 +45,7 @@ def _of(
         yield _nowhere(survey, data, read)
     elif not _may_be_bound(definition, name, text, at):
         known = {rule.path[len(package)] for rule in survey.rules if rule.path[: len(package)] == package}
-        near = difflib.get_close_matches(name, sorted(known), 1)
-        hint = f"did you mean {near[0]}?" if near else f"give it a value: `{name} := …`, or `some {name} in …`"
+        hint = meant(name, known, f"give it a value: `{name} := …`, or `some {name} in …`")
         message = f"nothing gives {name} a value"
         yield Finding(code="policy.unknown-name", message=message, hint=hint, place=read.place, refuses=True)
 
@@ -89,8 +86,7 @@ def _nowhere(survey: Survey, data: Mapping[str, Any], read: Read) -> Finding:
     above, name = path[: length - 1], path[length - 1]
     known = {rule.path[len(above)] for rule in survey.rules if rule.path[: len(above)] == above}
     here = data_at(data, above[1:])
-    near = difflib.get_close_matches(name, sorted({*known, *(here if isinstance(here, Mapping) else ())}), 1)
-    hint = f"did you mean {near[0]}?" if near else "define it, or take it out"
+    hint = meant(name, {*known, *(here if isinstance(here, Mapping) else ())}, "define it, or take it out")
     message = f"neither a rule nor data is {'.'.join(path[:length])}"
     return Finding(code="policy.unknown-data", message=message, hint=hint, place=read.place, refuses=False)
 

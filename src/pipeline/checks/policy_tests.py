@@ -52,7 +52,7 @@ def run_tests(policies: PolicySet, wanted: Callable[[Module], bool] = lambda _: 
     tests = [module for module in policies.tests if wanted(module)]
     if not tests:
         return
-    modules = [(module.path, module.text) for module in (*policies.modules, *tests)]
+    modules = (*policies.modules, *tests)
     places = {
         ".".join(rule.path): rule.definitions[0].place
         for rule in Survey(modules).rules

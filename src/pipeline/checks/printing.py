@@ -45,9 +45,8 @@ class Printing:
 
     def __init__(self, policies: PolicySet, tests: Sequence[Module] = (), names: Iterable[str] = ()) -> None:
         own = _own(policies)
-        modules = (*own, *policies.modules[len(own) :], *tests)
         self._engine = EmbeddedEngine(
-            [(module.path, module.text) for module in modules],
+            (*own, *policies.modules[len(own) :], *tests),
             policies.data,
             [*policies.entrypoints, *names],
             strict_builtin_errors=policies.builtin_errors == "strict",

@@ -5,7 +5,6 @@ Spec: docs/spec/policies.md [POL-36]. Nothing here keeps a set from being loaded
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,9 +14,10 @@ from typing import Any, Final
 from cmf.enums import Capability
 from pipeline.checks.portability import DEFAULTS, Finding, effect_paths, field_schema, needed
 from pipeline.decision import Effect
+from pipeline.display import meant
 from pipeline.engines.base import Decided
 from pipeline.engines.embedded import EmbeddedEngine
-from pipeline.engines.survey import Call, Definition, Path, Place, Survey, offset_of, without_prints
+from pipeline.engines.survey import Call, Definition, Path, Place, Survey, data_at, offset_of, without_prints
 from pipeline.errors import PolicyError
 from pipeline.policies.metadata import Module, Rule
 from pipeline.policies.policy_files import Sources
@@ -32,7 +32,7 @@ _LANGUAGE: Final = ("rego.", "future.")
 
 def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Locate) -> list[Finding]:
     """All that is found, by place."""
-    texts = {module.path: module.text for module in sources.modules}
+    texts = dict(sources.modules)
     found = [
         *_settings(survey, sources.data, locate),
         *(one for rule in rules for one in _capabilities(survey, rule)),
@@ -40,7 +40,7 @@ def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Lo
         *(one for module in survey.modules for one in _imports(module, texts[module["path"]])),
         *(one for definition in survey.definitions() for one in _variables(definition, texts)),
         *(one for definition in survey.definitions() for one in _comparisons(definition, texts)),
-        *_conditions(survey, sources, dict(without_prints([*texts.items()]))),  # as the survey has read them
+        *_conditions(survey, sources, dict(without_prints(sources.modules))),  # as the survey has read them
     ]
     return sorted(found, key=lambda one: (one.place, one.code))
 
@@ -68,13 +68,10 @@ def _settings(survey: Survey, data: Mapping[str, Any], locate: Locate) -> Iterat
         for path in (survey.resolved(one.path) for one in definition.reads)
         if path[: len(DEFAULTS)] == DEFAULTS
     }
-    value: Any = data
-    for step in DEFAULTS[1:]:
-        value = value.get(step) if isinstance(value, Mapping) else None
+    value = data_at(data, DEFAULTS[1:])
     for path in _unread(DEFAULTS, value, read) if isinstance(value, Mapping) else ():
         siblings = {one[: len(path)] for one in read if one[: len(path) - 1] == path[:-1] and len(one) >= len(path)}
-        near = difflib.get_close_matches(path[-1], [one[-1] for one in siblings], 1)
-        hint = f"did you mean {near[0]}?" if near else "take it out, or read it"
+        hint = meant(path[-1], (one[-1] for one in siblings), "take it out, or read it")
         yield _finding("check.unused-setting", locate(path), f"no rule reads {'.'.join(path)}", hint)
 
 
@@ -204,8 +201,7 @@ def _unlike(schema: Mapping[str, Any], value: Any) -> str | None:
     """What to do where a field with this schema is never `value`; None where it can be."""
     words = schema.get("enum")
     if words is not None:
-        near = difflib.get_close_matches(str(value), words, 1)
-        return None if value in words else f"did you mean {near[0]}?" if near else f"one of {', '.join(words)}"
+        return None if value in words else meant(str(value), words, f"one of {', '.join(words)}")
     kind = str(schema.get("type"))
     if kind not in _TYPES or (isinstance(value, _TYPES[kind]) and not (kind != "boolean" and isinstance(value, bool))):
         return None
@@ -236,15 +232,15 @@ class _Probe:
 
 def _conditions(survey: Survey, sources: Sources, texts: Mapping[str, str]) -> Iterator[Finding]:
     """Conditions that cannot hold whatever the input and the data are."""
-    packages = {module["path"]: module for module in survey.modules}
+    homes = {module["path"]: module for module in survey.modules}
     probes = [
         probe
         for definition in survey.definitions()
         for body in definition.raw["bodies"]
-        for probe in _probes(survey, definition, body, packages[definition.place.module], texts)
+        for probe in _probes(survey, definition, body, homes[definition.place.module], texts)
     ]
     silent: set[tuple[str, int]] = set()
-    for probe, holds in zip(probes, _asked(probes, packages, sources), strict=True):
+    for probe, holds in zip(probes, _asked(probes, homes, sources), strict=True):
         # Where one condition never holds, neither do those behind it.
         if not holds and (probe.place.module, probe.body) not in silent:
             silent.add((probe.place.module, probe.body))
@@ -290,16 +286,16 @@ def _is_constant(survey: Survey, definition: Definition, span: Sequence[int], so
     )
 
 
-def _asked(probes: Sequence[_Probe], packages: Mapping[str, Mapping[str, Any]], sources: Sources) -> list[bool]:
+def _asked(probes: Sequence[_Probe], homes: Mapping[str, Mapping[str, Any]], sources: Sources) -> list[bool]:
     """Whether each probe holds; what cannot be asked is taken to hold."""
     if not probes:
         return []
-    modules = [(module.path, module.text) for module in sources.modules]
+    modules = [*sources.modules]
     names = []
     for number, probe in enumerate(probes):
-        imports = "\n".join(packages[probe.place.module]["imports"])
+        imports = "\n".join(homes[probe.place.module]["imports"])
         text = f"package {probe.package}\n\n{imports}\n\n_cmf_probe_{number} if {{\n\t{probe.text}\n}}\n"
-        modules.append((f"cmf/probe_{number}.rego", text))
+        modules.append(Module(f"cmf/probe_{number}.rego", text))
         names.append(f"data.{probe.package}._cmf_probe_{number}")
     try:
         engine = EmbeddedEngine(modules, sources.data, names, use_compiled=False)

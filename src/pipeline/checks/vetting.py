@@ -6,6 +6,7 @@ not finish in its time and memory, is refused, and whoever asked goes on with th
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from cmf.enums import Role, ViewAction, ViewKind
 from cmf.errors import DecodeError
 from pipeline import policy_set
 from pipeline.checks.policy_tests import run_tests
+from pipeline.checks.portability import KINDS_WITH
 from pipeline.decision import Effect, Mode
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut
 from pipeline.engines.embedded import EmbeddedEngine
@@ -133,8 +135,8 @@ def _written(recipe: Recipe) -> bytes:
     sources = recipe.sources
     return dumps(
         {
-            "modules": [[module.path, module.text] for module in sources.modules],
-            "tests": [[module.path, module.text] for module in sources.tests],
+            "modules": [[*module] for module in sources.modules],
+            "tests": [[*module] for module in sources.tests],
             "data": sources.data,
             "entrypoint": recipe.entrypoint,
             "modes": {name: str(mode) for name, mode in recipe.modes.items()},
@@ -168,7 +170,7 @@ def _limit(seconds: float, memory_bytes: int) -> None:
 
 def _recipe(document: Mapping[str, Any]) -> Recipe:
     def modules(name: str) -> tuple[Module, ...]:
-        return tuple(Module(path, text) for path, text in document[name])
+        return tuple(itertools.starmap(Module, document[name]))
 
     return Recipe(
         sources=Sources(modules=modules("modules"), tests=modules("tests"), data=document["data"]),
@@ -199,7 +201,7 @@ def _vetted(recipe: Recipe) -> dict[str, Any]:
 def _probe(policies: PolicySet) -> int:
     """How many made-up views were judged in time and in a shape that is a decision; both forms are asked for each."""
     engine = EmbeddedEngine(
-        [(module.path, module.text) for module in policies.modules],
+        policies.modules,
         policies.data,
         policies.entrypoints,
         strict_builtin_errors=policies.builtin_errors == "strict",
@@ -255,9 +257,9 @@ def _views(kind: ViewKind) -> Iterator[dict[str, Any]]:
     }
     session: dict[str, Any] = {"labels": [], "counters": {}, "events": [], "approvals": []}
     full = bare | {"content": "A probe, in words.", "size_bytes": 18, "extensions": extensions, "session": session}
-    if kind not in (ViewKind.TEXT, ViewKind.THINKING):
+    if kind in KINDS_WITH["name",]:
         full |= named
-    if kind in (ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST):
+    if kind in KINDS_WITH["arguments",]:
         full |= called
     yield full
     yield full | {"content": "Words in a row. " * 4_000, "size_bytes": 64_000}

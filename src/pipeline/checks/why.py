@@ -110,12 +110,11 @@ class Why:
     def __init__(self, policies: PolicySet) -> None:
         self._policies = policies
         self._texts = {module.path: module.text.encode() for module in policies.modules}
-        self._survey = Survey([(module.path, module.text) for module in policies.modules if not is_generated(module)])
+        self._survey = Survey([module for module in policies.modules if not is_generated(module)])
         self._bodies = _generated(self._survey, self._texts)
-        modules = [(module.path, module.text) for module in policies.modules]
         beside = [(f"{_NAME}/{number}.rego", text) for number, text in enumerate(_modules(self._survey, self._bodies))]
         self._engine = EmbeddedEngine(
-            [*modules, *beside],
+            [*policies.modules, *beside],
             policies.data,
             policies.entrypoints,
             use_compiled=False,
@@ -307,13 +306,9 @@ class _Asking:
 
     def bodies(self, rule: SurveyedRule, arguments: Sequence[Any], depth: int) -> tuple[Body, ...]:
         """Each body of the rule; `arguments` are those of a function."""
-        package = ".".join(self._package(rule.definitions[0]))
+        package = ".".join(self._why._survey.packages[rule.definitions[0].place.module])
         generated = (one for number in range(len(rule.definitions)) for one in self._why._bodies[rule.path, number])
         return tuple(self._body(one, package, arguments, depth) for one in generated)
-
-    def _package(self, definition: Definition) -> Path:
-        module = next(one for one in self._why._survey.modules if one["path"] == definition.place.module)
-        return tuple(module["package"])
 
     def _body(self, body: _Generated, package: str, arguments: Sequence[Any], depth: int) -> Body:
         ways: list[Bindings] = [{}]
@@ -342,9 +337,7 @@ class _Asking:
         called = f"({', '.join(dumps(argument).decode() for argument in arguments)})" if arguments else ""
         try:
             answer = self._why._engine.query(f"{package}.{name}{called}", self._document, timeout_seconds=self._seconds)
-        except EngineError as error:
-            return [], error.code
-        except PolicyError as error:
+        except (EngineError, PolicyError) as error:
             return [], error.code
         if "result" not in answer:
             return [], ""
@@ -399,9 +392,8 @@ class _Asking:
             for call in definition.calls:
                 if call.place.line not in _lines(step):
                     continue
-                rule = survey.rule(tuple(call.name.split("."))) or survey.rule(
-                    (*self._package(definition), *call.name.split("."))
-                )
+                steps = tuple(call.name.split("."))
+                rule = survey.rule(steps) or survey.rule((*survey.packages[definition.place.module], *steps))
                 known = [operand.value for operand in operands if operand.known]
                 if rule is not None and rule.is_function and len(known) == len(call.arguments) == len(operands):
                     yield from self.bodies(rule, known, depth + 1)

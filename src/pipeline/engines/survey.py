@@ -139,11 +139,7 @@ class Hoisted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One definition of a rule.
-
-    `always` says that it has a value whatever the input is; `raw` is the survey's own
-    entry, with the bodies.
-    """
+    """One definition of a rule; `always`: it has a value whatever the input is; `raw`: the survey's own entry."""
 
     place: Place
     always: bool
@@ -169,7 +165,7 @@ class SurveyedRule:
 
 
 class Survey:
-    """The rules of some modules and what they depend on.
+    """The rules of some modules and what they depend on; `packages` by the path of the module.
 
     Raises:
         PolicyError: the modules may not be a set at all (no Rego, recursion, …), with file, line and column.
@@ -182,6 +178,7 @@ class Survey:
             raise policy_error(error, modules) from None
         self.modules: Sequence[Mapping[str, Any]] = document["modules"]
         self.rules = tuple(_rule(entry) for entry in document["rules"])
+        self.packages = {module["path"]: tuple(module["package"]) for module in self.modules}
         self._index = {rule.path: number for number, rule in enumerate(self.rules)}
 
     def rule(self, path: Path) -> SurveyedRule | None:

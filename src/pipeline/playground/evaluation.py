@@ -106,7 +106,7 @@ class Compiled:
         own = any(path.endswith(".rego") for path in files)
         self.policies = policy_set.load(*([] if own else [policy_set.shipped()]), files)
         self.engine = embedded_engine(self.policies)
-        survey = Survey([(module.path, module.text) for module in self.policies.modules])
+        survey = Survey(self.policies.modules)
         starts: dict[str, list[int]] = {}
         for one in survey.definitions():
             starts.setdefault(one.place.module, []).append(one.place.line)

@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import hmac
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NoReturn
@@ -154,54 +154,34 @@ def _holds(key: Key, signed: bytes, mark: bytes) -> bool:
             f"algorithm {key.algorithm!r} is not known", hint=f"one of {', '.join(ALGORITHMS)}", code="policy.bad-key"
         )
     family, bits = key.algorithm[:2], key.algorithm[2:]
-    return _FAMILIES[family](key, signed, mark, bits)
-
-
-def _holds_hmac(key: Key, signed: bytes, mark: bytes, bits: str) -> bool:
-    return hmac.compare_digest(hmac.digest(key.text.encode(), signed, f"sha{bits}"), mark)
-
-
-def _holds_rsa(key: Key, signed: bytes, mark: bytes, bits: str) -> bool:
-    return _holds_padded(key, signed, mark, bits, padding.PKCS1v15())
-
-
-def _holds_pss(key: Key, signed: bytes, mark: bytes, bits: str) -> bool:
-    digest = HASHES[bits]
-    return _holds_padded(key, signed, mark, bits, padding.PSS(padding.MGF1(digest), digest.digest_size))
-
-
-def _holds_padded(key: Key, signed: bytes, mark: bytes, bits: str, pad: padding.AsymmetricPadding) -> bool:
-    public = _public(key)
-    if not isinstance(public, rsa.RSAPublicKey):
-        _bad_key("the key is not one of RSA")
+    if family == "HS":
+        return hmac.compare_digest(hmac.digest(key.text.encode(), signed, f"sha{bits}"), mark)
+    public, chosen = _public(key), HASHES[bits]
     try:
-        public.verify(mark, signed, pad, HASHES[bits])
+        if family == "ES":
+            return _holds_curve(public, signed, mark, bits)
+        if not isinstance(public, rsa.RSAPublicKey):
+            _bad_key("the key is not one of RSA")
+        public.verify(mark, signed, padding_of(family, chosen), chosen)
     except InvalidSignature:
         return False
     return True
 
 
-def _holds_curve(key: Key, signed: bytes, mark: bytes, bits: str) -> bool:
-    public = _public(key)
+def _holds_curve(public: object, signed: bytes, mark: bytes, bits: str) -> bool:
     curve, size = CURVES[bits]
     if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != curve:
         _bad_key(f"the key is not one of {curve}")
     if len(mark) != 2 * size:
         return False
     pair = utils.encode_dss_signature(int.from_bytes(mark[:size]), int.from_bytes(mark[size:]))
-    try:
-        public.verify(pair, signed, ec.ECDSA(HASHES[bits]))
-    except InvalidSignature:
-        return False
+    public.verify(pair, signed, ec.ECDSA(HASHES[bits]))
     return True
 
 
-_FAMILIES: Final[dict[str, Callable[[Key, bytes, bytes, str], bool]]] = {
-    "ES": _holds_curve,
-    "HS": _holds_hmac,
-    "PS": _holds_pss,
-    "RS": _holds_rsa,
-}
+def padding_of(family: str, chosen: hashes.HashAlgorithm) -> padding.AsymmetricPadding:
+    """The padding of a signature by RSA: of `RS…`, else of `PS…`."""
+    return padding.PKCS1v15() if family == "RS" else padding.PSS(padding.MGF1(chosen), chosen.digest_size)
 
 
 def _public(key: Key) -> object:

@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+from cryptography.hazmat.primitives.asymmetric import ec, rsa, utils
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from pipeline.errors import PolicyError
-from pipeline.policies.bundle_signature import ALGORITHMS, CURVES, HASHES, signed_form
+from pipeline.policies.bundle_signature import ALGORITHMS, CURVES, HASHES, padding_of, signed_form
 
 _DIGEST: Final = "SHA-256"
 
@@ -89,11 +88,7 @@ def _mark(key: SigningKey, signed: bytes) -> bytes:
         return b"".join(number.to_bytes(size) for number in pair)
     if not isinstance(private, rsa.RSAPrivateKey):
         _bad_key(f"the key is not one of RSA, as {key.algorithm} needs")
-    return private.sign(signed, _padding(family, chosen), chosen)
-
-
-def _padding(family: str, chosen: hashes.HashAlgorithm) -> padding.AsymmetricPadding:
-    return padding.PKCS1v15() if family == "RS" else padding.PSS(padding.MGF1(chosen), chosen.digest_size)
+    return private.sign(signed, padding_of(family, chosen), chosen)
 
 
 def _private(text: str) -> object:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cmf.codec import loads
+from pipeline.engines.survey import data_at
 from pipeline.errors import PolicyError
 from pipeline.policies.metadata import Module, package_of
 
@@ -62,18 +63,12 @@ def _packages(text: str) -> set[str]:
 
 def _fill(settings: dict[str, Any], data: Mapping[str, Any], path: tuple[str, ...]) -> None:
     """Put into `settings` what the shipped value at `path` holds and that of `data` does not."""
-    value, own = _at(_settings(), path), _at(data, path)
+    value, own = data_at(_settings(), path), data_at(data, path)
     if value is None or (lacking := _lacking(value, own)) is None:
         return
     for step in path[:-1]:
         settings = settings.setdefault(step, {})
     settings[path[-1]] = lacking
-
-
-def _at(value: Any, path: tuple[str, ...]) -> Any:
-    for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value
 
 
 def _lacking(value: Any, own: Any) -> Any:

@@ -5,18 +5,18 @@ Read here, once, when a policy set is loaded; Rego never reads it, because engin
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import yaml
 
 from cmf.enums import Capability, ViewKind
 from pipeline.decision import Effect, Mode
+from pipeline.display import meant
 from pipeline.errors import PolicyError
 
 RULES: Final = "cmf.rules"
@@ -53,9 +53,11 @@ class Severity(StrEnum):
     CRITICAL = "critical"
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
-    """One Rego file: `path` relative to its policy directory, with forward slashes, and its text."""
+class Module(NamedTuple):
+    """One Rego file: `path` relative to its policy directory, with forward slashes, and its text.
+
+    Engines take it as the pair that it is.
+    """
 
     path: str
     text: str
@@ -94,6 +96,11 @@ def package_of(module: Module) -> str:
     if match is None:
         _refuse(module, 1, "no package is declared", "start the file with `package <path>`", "policy.no-package")
     return match["name"]
+
+
+def is_rule(module: Module) -> bool:
+    """Whether a module is to be a rule, by its place or by its package."""
+    return module.path.startswith("cmf/rules/") or f"{package_of(module)}.".startswith(f"{RULES}.")
 
 
 def rule_of(module: Module) -> Rule:
@@ -264,9 +271,8 @@ def _custom(module: Module, line: int, annotations: Mapping[str, Any]) -> Mappin
 
 def _outer_problems(module: Module, line: int, annotations: Mapping[str, Any]) -> Iterator[PolicyError]:
     for key in sorted(str(key) for key in annotations if key not in _OF_OPA):
-        near = difflib.get_close_matches(key, _OF_OPA, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(sorted(_OF_OPA))}"
-        hint = "put it under `custom:`" if key in _KEYS else hint
+        known = f"known keys: {', '.join(sorted(_OF_OPA))}"
+        hint = "put it under `custom:`" if key in _KEYS else meant(key, _OF_OPA, known)
         where = _line_of(module, line, key)
         yield _problem(module, where, f"{key} is not known outside of custom", hint, "policy.bad-metadata")
 
@@ -343,8 +349,7 @@ def _choices(module: Module, line: int, key: str, choices: type[_Choice], value:
 def _choice(module: Module, line: int, key: str, choices: type[_Choice], value: object) -> _Choice:
     if not isinstance(value, str) or value not in set(choices):
         code = f"policy.unknown-{'kind' if choices is ViewKind else key}"
-        near = difflib.get_close_matches(str(value), list(choices), 1)
-        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(choices)}"
+        hint = meant(str(value), choices, f"one of {', '.join(choices)}")
         _refuse(module, _line_of(module, line, key), f"custom.{key}: {value!r} is not known", hint, code)
     return choices(value)
 

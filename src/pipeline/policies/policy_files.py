@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import math
 import re
 import tarfile
@@ -113,7 +114,7 @@ _KEPT: Final = re.compile(r"system(?:\.|$)|cmf(?:$|\.(?!rules\.))")
 def _inline(texts: Mapping[str, str], operator: Iterable[Module], data: Mapping[str, Any]) -> list[Module]:
     """Modules of a caller: none may be, hold or lie in a package or a piece of data that is the operator's."""
     taken = {tuple(package_of(module).split(".")): module.path for module in operator}
-    added = [Module(path, text) for path, text in texts.items()]
+    added = [*itertools.starmap(Module, texts.items())]
     _check_packages(added)
     for module in added:
         name = package_of(module)

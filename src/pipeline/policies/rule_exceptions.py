@@ -7,7 +7,6 @@ the moment.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -16,6 +15,7 @@ from typing import Any, Final, NoReturn
 from cmf.uris import matches
 from pipeline.context import Context
 from pipeline.decision import BAD_EFFECT, Hit
+from pipeline.display import meant
 from pipeline.errors import PolicyError
 from pipeline.excused import Excused
 from pipeline.moments import micros
@@ -110,8 +110,7 @@ def _exception(place: int, entry: Any, rules: Collection[str]) -> RuleException:
     if not any(name in entry for name in PATTERNS):
         _refuse(where, "it is for everybody and everything", "name a subject, uri or session, or switch the rule off")
     if entry["rule"] not in rules:
-        near = difflib.get_close_matches(entry["rule"], rules, 1)
-        hint = f"did you mean {near[0]}?" if near else "name a rule of this set, as <category>/<rule>"
+        hint = meant(entry["rule"], rules, "name a rule of this set, as <category>/<rule>")
         _refuse(where, f"there is no rule {entry['rule']}", hint)
     try:
         until = datetime.strptime(entry["until"], "%Y-%m-%d").replace(tzinfo=UTC).date()

@@ -16,6 +16,7 @@ from cmf.security import DataPolicy, ObjectSecurityProfile
 from cmf.value import json_schema
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.decision import Action, Effect, Mode, Verdict
+from pipeline.policies.metadata import Severity
 from pipeline.profiles import profiles_schema
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -33,9 +34,8 @@ def _values(members: type[StrEnum]) -> dict[str, Any]:
     return {"type": "string", "enum": [member.value for member in members]}
 
 
-def _object(properties: dict[str, Any], required: tuple[str, ...] = (), *, closed: bool = True) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object", "properties": properties, "required": list(required)}
-    return schema | {"additionalProperties": False} if closed else schema
+def _object(properties: dict[str, Any], required: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 def view_schema() -> dict[str, Any]:
@@ -129,7 +129,7 @@ def decision_schema() -> dict[str, Any]:
             "code": _STRING,
             "effect": _values(Effect),
             "reason": _STRING,
-            "severity": {"type": "string", "enum": ["info", "warn", "high", "critical"]},
+            "severity": _values(Severity),
             "detail": {"type": "object"},
             "mode": _values(Mode),
             "excused": _object({"owner": _STRING, "until": _STRING, "override": _STRING}, ("owner", "until")),

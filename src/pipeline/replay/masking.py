@@ -40,8 +40,7 @@ class Masking:
 
     def __init__(self) -> None:
         shipped = load_policies(policy_set.shipped())
-        modules = [(module.path, module.text) for module in shipped.modules]
-        self._engine = EmbeddedEngine(modules, shipped.data, [_SECRETS, _PII])
+        self._engine = EmbeddedEngine(shipped.modules, shipped.data, [_SECRETS, _PII])
         settings = shipped.data["cmf"]["defaults"]["data"]["secrets"]
         self._literals: dict[str, tuple[str, ...]] = {
             kind: tuple(shape["literals"]) for kind, shape in settings["patterns"].items()

@@ -170,8 +170,7 @@ def _percentiles(nanoseconds: Sequence[int]) -> dict[int, float]:
 def _rules(policies: PolicySet, seen: _Seen, rounds: int) -> dict[str, float]:
     """Microseconds a view by rule: each is asked by itself, with the views of its kinds."""
     asked = {rule.id: [f"data.{rule.package}.{effect.value}" for effect in rule.effects] for rule in policies.rules}
-    modules = [(module.path, module.text) for module in policies.modules]
-    engine = EmbeddedEngine(modules, policies.data, [name for names in asked.values() for name in names])
+    engine = EmbeddedEngine(policies.modules, policies.data, [name for names in asked.values() for name in names])
     views: dict[str, list[tuple[bytes, bytes]]] = defaultdict(list)
     for entrypoint, shared, view in seen.calls:
         views[entrypoint].append((shared, view))
