@@ -21,6 +21,11 @@ def holding(permission: str) -> Authorise:
     return holds
 
 
+def holder(name: str, permission: str) -> SubjectExtension:
+    """Somebody with that one permission: for a program whose user is taken to be who they say [CLI-23]."""
+    return SubjectExtension(id=name, permissions=frozenset({permission}))
+
+
 def name_of(subject: SubjectExtension) -> str:
     """The subject's id as it goes on record; empty for somebody without one, who can answer for nothing."""
     return (subject.id or "").strip()

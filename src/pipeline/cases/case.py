@@ -10,9 +10,8 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BeforeValidator
@@ -25,24 +24,25 @@ from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import Str, Value, value
 from pipeline.claims import HistoryTrust, history_trust
-from pipeline.context import Context
+from pipeline.context import Context, as_subject
+from pipeline.decision import Action, Verdict
+from pipeline.display import meant
 from pipeline.errors import CaseError
 from pipeline.policies.metadata import SAID_TWICE, load_yaml, yaml_problem
 from pipeline.stage import Traffic
 
+_Read = TypeVar("_Read", bound=Value)
 Names = tuple[Str, ...]
 OneOrMore = Annotated[
     Names, BeforeValidator(lambda said: (said,) if isinstance(said, str) else said, json_schema_input_type=Str | Names)
 ]
-VerdictWord = Literal["allow", "warn", "deny", "require_approval"]
-ActionWord = Literal["forward", "forward_modified", "refuse", "suspend"]
 
 
 @value
 class ViewExpectation(Value):
     """What is expected of one view. `rules` are exactly those that hit it."""
 
-    verdict: VerdictWord | None = None
+    verdict: Verdict | None = None
     kind: Str | None = None
     uri: Str | None = None
     rules: Names | None = None
@@ -61,8 +61,8 @@ class WireExpectation(Value):
 class Expectation(Value):
     """What is expected of a decision; what is not named is not looked at. `views` by path, or by place: `"0"`."""
 
-    verdict: VerdictWord | None = None
-    action: ActionWord | None = None
+    verdict: Verdict | None = None
+    action: Action | None = None
     rules: Names | None = None
     rules_include: Names = ()
     codes: Names | None = None
@@ -214,9 +214,9 @@ def case_of(path: Path, where: str, name: str, spelled: Mapping[str, Any]) -> Ca
         CaseError: as `read_cases`.
     """
     try:
-        context = Context.model_validate(dict(spelled.get("context") or {}))
+        context = _read_as(Context, "context", dict(spelled.get("context") or {}))
         if spelled.get("subject") is not None:
-            context = context.model_copy(update={"subject": spelled["subject"]})
+            context = context.model_copy(update={"subject": as_subject(spelled["subject"])})
         traffic, before = _traffic(path, spelled)
         profiles = spelled.get("profiles")
         return Case(
@@ -225,7 +225,7 @@ def case_of(path: Path, where: str, name: str, spelled: Mapping[str, Any]) -> Ca
             spelled=spelled,
             traffic=traffic,
             context=context.model_copy(update={"history": before}) if before is not None else context,
-            session=SessionBefore.model_validate(spelled.get("session") or {}),
+            session=_read_as(SessionBefore, "session", spelled.get("session") or {}),
             expected=_expectation(spelled.get("expect")),
             profiles=None if profiles is None else path.parent / str(profiles),
             history=_history(spelled.get("history", "claimed")),
@@ -239,7 +239,15 @@ def case_of(path: Path, where: str, name: str, spelled: Mapping[str, Any]) -> Ca
         raise _wrong(path, f"{where} ({name})", "not what a case may hold", _SCHEMA) from None
 
 
-def _history(word: Any) -> HistoryTrust:
+def _read_as(cls: type[_Read], key: str, said: Any) -> _Read:
+    """What stands under a key of a case; a ShapeError names the place from there."""
+    try:
+        return cls.model_validate(said)
+    except ShapeError as error:
+        raise error.at(key) from None
+
+
+def _history(word: object) -> HistoryTrust:
     found = history_trust(word)
     if found is None:
         raise ShapeError("neither claimed nor trusted", path="history", hint="leave it out")
@@ -250,7 +258,7 @@ def _expectation(spelled: Any) -> Expectation:
     """What is expected; a word alone is the verdict."""
     if spelled is None:
         raise ShapeError("nothing is expected", path="expect", hint="write `expect: deny`, say")
-    return Expectation.model_validate({"verdict": spelled} if isinstance(spelled, str) else spelled)
+    return _read_as(Expectation, "expect", {"verdict": spelled} if isinstance(spelled, str) else spelled)
 
 
 def _traffic(path: Path, spelled: Mapping[str, Any]) -> tuple[Traffic, Request | None]:
@@ -348,8 +356,7 @@ def _only(path: Path, where: str, body: Any, keys: frozenset[str]) -> None:
         raise _wrong(path, where, "not an object", _SCHEMA)
     for key in body:
         if key not in keys:
-            near = get_close_matches(str(key), keys, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(keys))}"
+            hint = meant(str(key), keys, f"one of {', '.join(sorted(keys))}")
             raise _wrong(path, where, f"unknown key {key!r}", hint)
 
 

@@ -17,9 +17,9 @@ from pipeline.checks.printing import Printed
 from pipeline.decision import Action, Decision, ViewDecision
 from pipeline.emission import emit
 from pipeline.errors import PipelineError
+from pipeline.outcome import Outcome
 from pipeline.pipeline import Pipeline
 from pipeline.profiles import Profiles
-from pipeline.runner import Outcome
 from pipeline.session_state import Changes, Count
 from pipeline.sessions import MemorySessions
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from cmf.adapters import FORMATS
 from cmf.enums import Role
@@ -11,6 +11,7 @@ from cmf.security import SubjectExtension
 from cmf.tools import ToolDefinition
 from cmf.value import Value, json_schema
 from pipeline.cases.case import DEFAULTS, KEYS, Expectation, SessionBefore
+from pipeline.claims import HistoryTrust
 from pipeline.context import Context
 from pipeline.decision import Verdict
 from pipeline.policies.schemas import DIALECT
@@ -45,7 +46,7 @@ def case_schema() -> dict[str, Any]:
         "context": of(Context),
         "session": of(SessionBefore),
         "profiles": _TEXT,
-        "history": {"enum": ["claimed", "trusted"]},
+        "history": {"enum": [*get_args(HistoryTrust)]},
         "expect": expectation,
         "matrix": {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}},
         "expect_table": {"type": "array"},

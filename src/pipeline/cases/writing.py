@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from cmf.request import Request, Response
+from cmf.request import Request
 from cmf.value import to_json
 from pipeline.replay.file import Entry
 
@@ -62,9 +62,7 @@ def _traffic(entry: Entry) -> dict[str, Any]:
     if isinstance(entry.traffic, Request) and body.keys() <= _PLAIN:
         spelled = {"conversation": [_message(message) for message in body.get("messages", [])]}
         return spelled | {part: body[part] for part in ("model", "tools") if part in body}
-    kind = "request" if isinstance(entry.traffic, Request) else "message"
-    kind = "response" if isinstance(entry.traffic, Response) else kind
-    return {"conversation": {"from": "canonical", "kind": kind, "body": body}}
+    return {"conversation": {"from": "canonical", "kind": type(entry.traffic).__name__.lower(), "body": body}}
 
 
 def _message(body: dict[str, Any]) -> dict[str, Any]:

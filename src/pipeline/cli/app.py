@@ -11,7 +11,7 @@ import typer
 from cmf.adapters import FORMATS
 from pipeline.cli import auditing, bundling, keeping, replaying, serving
 from pipeline.cli.bundling import Algorithm, AlgorithmOption
-from pipeline.cli.replaying import FindingsAs, PolicyOption
+from pipeline.cli.replaying import FindingsAs, PolicyOption, WrittenAs
 from pipeline.cli.sections import Sections
 
 app = typer.Typer(
@@ -25,13 +25,6 @@ app = typer.Typer(
 )
 
 Wire = StrEnum("Wire", {"canonical": "canonical", **{name: name for name in FORMATS}})  # type: ignore[misc]  # known at run time
-
-
-class OutputFormat(StrEnum):
-    """How results are written."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class ViewFormat(StrEnum):
@@ -123,7 +116,7 @@ def evaluate(
     kind: KindOrSeen = None,
     policies: PolicyOption = None,
     context: Annotated[Path | None, typer.Option("--context", help="Who asks, and where: JSON or YAML.")] = None,
-    output: Annotated[OutputFormat, typer.Option("--format", help="How to write the result.")] = OutputFormat.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="How to write the result.")] = WrittenAs.TEXT,
     engine: Annotated[
         EngineChoice, typer.Option("--engine", help="Where policy is evaluated.")
     ] = EngineChoice.EMBEDDED,
@@ -161,7 +154,7 @@ def evaluate(
         kind=None if kind is None else kind.value,
         policies=policies,
         context=context,
-        as_json=output is OutputFormat.JSON,
+        as_json=output is WrittenAs.JSON,
         engine=engine.value,
         opa_url=opa_url,
         entrypoint=entrypoint,
@@ -272,7 +265,7 @@ def run_cases(
     run(
         directory,
         policies=policies,
-        output=output.value,
+        output=output,
         select=select,
         shows_coverage=coverage,
         threshold=threshold,
@@ -327,12 +320,12 @@ ApprovalId = Annotated[str, typer.Argument(metavar="ID", help="The approval's id
 @approvals.command("list")
 def list_approvals(
     store: StoreOption,
-    output: Annotated[OutputFormat, typer.Option("--format", help="How to write them.")] = OutputFormat.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="How to write them.")] = WrittenAs.TEXT,
 ) -> None:
     """List what waits, the oldest first."""
     from pipeline.cli import people
 
-    people.list_approvals(store, as_json=output is OutputFormat.JSON)
+    people.list_approvals(store, as_json=output is WrittenAs.JSON)
 
 
 @approvals.command("show")
@@ -340,12 +333,12 @@ def show_approval(
     id: ApprovalId,
     store: StoreOption,
     seal_key: SealKey = None,
-    output: Annotated[OutputFormat, typer.Option("--format", help="How to write it.")] = OutputFormat.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="How to write it.")] = WrittenAs.TEXT,
 ) -> None:
     """Show one approval; with the seal key also what it is about."""
     from pipeline.cli import people
 
-    people.show(id, store, seal_key=seal_key, as_json=output is OutputFormat.JSON)
+    people.show(id, store, seal_key=seal_key, as_json=output is WrittenAs.JSON)
 
 
 @approvals.command("approve")

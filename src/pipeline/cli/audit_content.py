@@ -14,48 +14,47 @@ from pathlib import Path
 
 import typer
 
-from cmf.security import SubjectExtension
 from pipeline.audit.query import parse
+from pipeline.authority import holder
 from pipeline.cli.audit import looking_through
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import opened_store
 from pipeline.display import counted, visible
-from pipeline.moments import instant_of, micros
+from pipeline.moments import instant_of, iso, micros
 from pipeline.policies.overrides import Override
 from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock
 from pipeline.store.acts import PREFIX
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
-from pipeline.store.database import Store
 from pipeline.store.overrides import OVERRIDE
 
 
 def reveal(place: str, key: Path | None, record: str, *, person: str, second: str | None, reason: str) -> None:
     """Print what was judged, once it is on record who wanted to see it."""
     with one_line_errors(), _contents(place, key, four_eyes=second is not None) as contents:
-        other = None if second is None else _person(second, REVEAL)
-        line = contents.reveal(record, actor=_person(person, REVEAL), reason=reason, seconder=other)
+        other = None if second is None else holder(second, REVEAL)
+        line = contents.reveal(record, actor=holder(person, REVEAL), reason=reason, seconder=other)
     typer.echo(line.decode())
 
 
 def ask(place: str, key: Path | None, record: str, *, person: str, reason: str) -> None:
     """Put on record that somebody wants to see what was judged, and print the id that somebody else grants."""
     with one_line_errors(), _contents(place, key) as contents:
-        typer.echo(contents.eyes.ask(record, actor=_person(person, REVEAL), reason=reason).id)
+        typer.echo(contents.eyes.ask(record, actor=holder(person, REVEAL), reason=reason).id)
 
 
 def asks(place: str) -> None:
     """Print what was asked for and not granted yet."""
     with one_line_errors(), looking_through(place) as store:
         for one in store.contents().eyes.asks():
-            typer.echo(visible(f"{one.id}  {_moment(one.at)}  {one.record}  by {one.actor}: {one.reason}"))
+            typer.echo(visible(f"{one.id}  {iso(one.at)}  {one.record}  by {one.actor}: {one.reason}"))
 
 
 def grant(place: str, key: Path | None, asked: str, *, person: str, reason: str, lasting: timedelta) -> None:
     """Grant what was asked for."""
     with one_line_errors(), _contents(place, key) as contents:
-        made = contents.eyes.grant(asked, actor=_person(person, REVEAL), reason=reason, expires_in=lasting)
-    typer.echo(visible(f"{made.id}: {made.actor} may see {made.record} until {_moment(made.expires_at)}"))
+        made = contents.eyes.grant(asked, actor=holder(person, REVEAL), reason=reason, expires_in=lasting)
+    typer.echo(visible(f"{made.id}: {made.actor} may see {made.record} until {iso(made.expires_at)}"))
 
 
 def grants(place: str) -> None:
@@ -64,7 +63,7 @@ def grants(place: str) -> None:
         for one in store.contents().eyes.grants():
             scope = [one.record, one.subject and f"subject {one.subject}", one.session and f"session {one.session}"]
             what = ", ".join(part for part in scope if part)
-            typer.echo(visible(f"{one.id}  until {_moment(one.expires_at)}  {one.actor}: {what}  by {one.second}"))
+            typer.echo(visible(f"{one.id}  until {iso(one.expires_at)}  {one.actor}: {what}  by {one.second}"))
 
 
 def break_glass(
@@ -81,23 +80,23 @@ def break_glass(
     """Open all that a subject or session was about, for a while, and say until when."""
     with one_line_errors(), _contents(place, key) as contents:
         made = contents.eyes.break_glass(
-            actor=_person(person, BREAK_GLASS),
-            seconder=_person(second, BREAK_GLASS),
+            actor=holder(person, BREAK_GLASS),
+            seconder=holder(second, BREAK_GLASS),
             reason=reason,
             subject=subject,
             session=session,
             expires_in=lasting,
         )
-    typer.echo(visible(f"{made.id}: {made.actor} may see it until {_moment(made.expires_at)}"))
+    typer.echo(visible(f"{made.id}: {made.actor} may see it until {iso(made.expires_at)}"))
 
 
 def close(place: str, key: Path | None, grant: str, *, person: str, reason: str) -> None:
     """End a grant, or an override."""
-    with one_line_errors(), _store(place, key) as store:
+    with one_line_errors(), opened_store(place, key) as store:
         if grant.startswith(PREFIX["override"]):
-            store.overrides().close(grant, actor=_person(person, OVERRIDE), reason=reason)
+            store.overrides().close(grant, actor=holder(person, OVERRIDE), reason=reason)
         else:
-            store.contents().eyes.close(grant, actor=_person(person, REVEAL), reason=reason)
+            store.contents().eyes.close(grant, actor=holder(person, REVEAL), reason=reason)
 
 
 def override(
@@ -114,18 +113,18 @@ def override(
     lasting: timedelta,
 ) -> None:
     """Let go on what a rule denies, for a while, and say until when."""
-    with one_line_errors(), _store(place, key) as store:
+    with one_line_errors(), opened_store(place, key) as store:
         made = store.overrides().open(
             rule,
-            actor=_person(person, OVERRIDE),
-            seconder=_person(second, OVERRIDE),
+            actor=holder(person, OVERRIDE),
+            seconder=holder(second, OVERRIDE),
             reason=reason,
             subject=subject,
             session=session,
             uri=uri,
             expires_in=lasting,
         )
-    typer.echo(visible(f"{made.id}: {made.rule} denies nothing for {_scope(made)} until {_moment(made.expires_at)}"))
+    typer.echo(visible(f"{made.id}: {made.rule} denies nothing for {_scope(made)} until {iso(made.expires_at)}"))
 
 
 def overrides(place: str) -> None:
@@ -133,7 +132,7 @@ def overrides(place: str) -> None:
     with one_line_errors(), looking_through(place) as store:
         for one in store.overrides().read():
             by = f"by {one.actor} and {one.second}"
-            typer.echo(visible(f"{one.id}  until {_moment(one.expires_at)}  {one.rule}: {_scope(one)}  {by}"))
+            typer.echo(visible(f"{one.id}  until {iso(one.expires_at)}  {one.rule}: {_scope(one)}  {by}"))
 
 
 def _scope(one: Override) -> str:
@@ -144,8 +143,8 @@ def _scope(one: Override) -> str:
 def need_two(place: str, key: Path | None, needed: bool, *, person: str, second: str | None, reason: str) -> None:
     """Have the store ask for two people, or not."""
     with one_line_errors(), _contents(place, key) as contents:
-        other = None if second is None else _person(second, TWO_PEOPLE)
-        contents.eyes.need_two(needed, actor=_person(person, TWO_PEOPLE), reason=reason, seconder=other)
+        other = None if second is None else holder(second, TWO_PEOPLE)
+        contents.eyes.need_two(needed, actor=holder(person, TWO_PEOPLE), reason=reason, seconder=other)
 
 
 def take(
@@ -156,8 +155,8 @@ def take(
         fail("content is taken by somebody, for a reason: give --by and --reason", Exit.USAGE)
     with one_line_errors(), _contents(place, key, four_eyes=second is not None) as contents:
         parse(query or "", wall_clock())  # what says nothing is refused before anything is on record
-        other = None if second is None else _person(second, REVEAL)
-        contents.taken(query, actor=_person(person, REVEAL), reason=reason, seconder=other)
+        other = None if second is None else holder(second, REVEAL)
+        contents.taken(query, actor=holder(person, REVEAL), reason=reason, seconder=other)
 
 
 def erase(
@@ -175,7 +174,7 @@ def erase(
         asked = None if before is None else parse(f"until:{before}", wall_clock()).until
         until = None if asked is None else instant_of(asked)
         done = contents.erase(
-            actor=_person(person, ERASE), reason=reason, subject=subject, session=session, before=until
+            actor=holder(person, ERASE), reason=reason, subject=subject, session=session, before=until
         )
     held = f", {done.held} stay under a hold" if done.held else ""
     typer.echo(f"{counted(done.erased, 'content')} erased{held}")
@@ -184,7 +183,7 @@ def erase(
 def hold(place: str, key: Path | None, *, person: str, reason: str, subject: str | None, session: str | None) -> None:
     """Put a hold on content, and print its id."""
     with one_line_errors(), _contents(place, key) as contents:
-        made = contents.hold(actor=_person(person, HOLD), reason=reason, subject=subject, session=session)
+        made = contents.hold(actor=holder(person, HOLD), reason=reason, subject=subject, session=session)
     typer.echo(made.id)
 
 
@@ -194,43 +193,29 @@ def holds(place: str) -> None:
         for one in store.contents().holds():
             whose = "everybody" if one.subject is None else one.subject.removeprefix("id:")
             which = "all sessions" if one.session is None else f"session {one.session}"
-            typer.echo(visible(f"{one.id}  {_moment(one.at)}  {whose}, {which}  by {one.actor}: {one.reason}"))
+            typer.echo(visible(f"{one.id}  {iso(one.at)}  {whose}, {which}  by {one.actor}: {one.reason}"))
 
 
 def release(place: str, key: Path | None, hold: str, *, person: str, second: str | None, reason: str) -> None:
     """Lift a hold."""
     with one_line_errors(), _contents(place, key, four_eyes=second is not None) as contents:
-        other = None if second is None else _person(second, HOLD)
-        contents.release(hold, actor=_person(person, HOLD), reason=reason, seconder=other)
+        other = None if second is None else holder(second, HOLD)
+        contents.release(hold, actor=holder(person, HOLD), reason=reason, seconder=other)
     typer.echo(visible(f"{hold}: released by {person}"))
 
 
 def sweep(place: str, key: Path | None) -> None:
     """Erase what may not be kept any longer."""
-    with one_line_errors(), _store(place, key) as store:
+    with one_line_errors(), opened_store(place, key) as store:
         for swept in Sweep(store).run(micros(wall_clock())):
             failed = "" if swept.failed is None else f", failed: {swept.failed}"
             typer.echo(f"{swept.holder}: {swept.erased} erased{failed}")
 
 
 @contextmanager
-def _store(place: str, key: Path | None) -> Iterator[Store]:
-    with opened_store(place, key) as store:
-        yield store
-
-
-@contextmanager
 def _contents(place: str, key: Path | None, *, four_eyes: bool = False) -> Iterator[Contents]:
-    with _store(place, key) as store:
+    with opened_store(place, key) as store:
         yield store.contents(rules=ContentRules(four_eyes=four_eyes))
-
-
-def _moment(at: int) -> str:
-    return instant_of(at).isoformat(timespec="seconds")
-
-
-def _person(name: str, permission: str) -> SubjectExtension:
-    return SubjectExtension(id=name, permissions=frozenset({permission}))
 
 
 __all__ = [

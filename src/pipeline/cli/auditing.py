@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.replaying import FiguresAs
+from pipeline.cli.replaying import WrittenAs
 
 
 class Needed(StrEnum):
@@ -35,7 +35,7 @@ QueryText = Annotated[
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most, the newest.")]
 Minutes = Annotated[int, typer.Option("--minutes", min=1, max=1440, help="How long it holds.")]
-OutputAs = Annotated[FiguresAs, typer.Option("--format", help="How to write it.")]
+OutputAs = Annotated[WrittenAs, typer.Option("--format", help="How to write it.")]
 
 audit = typer.Typer(
     help="What was decided: find it, prove it, take it away.", no_args_is_help=True, rich_markup_mode=None
@@ -51,7 +51,7 @@ def verify(
     keys: Annotated[
         list[Path] | None, typer.Option("--key", metavar="PEM", help="Who may have signed (repeatable): public keys.")
     ] = None,
-    output: OutputAs = FiguresAs.TEXT,
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Check that nothing on record was changed, dropped, moved or added. Offline, and it changes nothing.
 
@@ -60,7 +60,7 @@ def verify(
     """
     from pipeline.cli import audit as does
 
-    does.verify_place(place, heads=heads, keys=keys or (), as_json=output is FiguresAs.JSON)
+    does.verify_place(place, heads=heads, keys=keys or (), as_json=output is WrittenAs.JSON)
 
 
 @audit.command("export")
@@ -91,11 +91,11 @@ def export(
 
 
 @audit.command("find")
-def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = FiguresAs.TEXT) -> None:
+def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = WrittenAs.TEXT) -> None:
     """List the newest records that a query finds."""
     from pipeline.cli import audit as does
 
-    does.find(store, query, limit=limit, as_json=output is FiguresAs.JSON)
+    does.find(store, query, limit=limit, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("tail")
@@ -103,12 +103,12 @@ def tail(
     store: Place,
     limit: Limit = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
-    output: OutputAs = FiguresAs.TEXT,
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """List the newest records, the newest last."""
     from pipeline.cli import audit as does
 
-    does.tail(store, limit=limit, follow=follow, as_json=output is FiguresAs.JSON)
+    does.tail(store, limit=limit, follow=follow, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("show")

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.app import File, FromOrSeen, KindOrSeen, OutputFormat
-from pipeline.cli.replaying import FindingsAs, PolicyOption
+from pipeline.cli.app import File, FromOrSeen, KindOrSeen
+from pipeline.cli.replaying import FindingsAs, PolicyOption, WrittenAs
 
 
 class BuiltinErrors(StrEnum):
@@ -73,7 +73,7 @@ def check(
 
     run(
         directory,
-        output=output.value,
+        output=output,
         entrypoint=entrypoint,
         builtin_errors=builtin_errors.value,
         ignored=ignore or (),
@@ -99,7 +99,7 @@ def why(
     entrypoint: Annotated[
         str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
     ] = None,
-    output: Annotated[OutputFormat, typer.Option("--format", help="How to write it.")] = OutputFormat.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="How to write it.")] = WrittenAs.TEXT,
 ) -> None:
     """Explain a judgement: which rules hit and with what, and at which expression the others stopped.
 
@@ -116,7 +116,7 @@ def why(
         subject=subject,
         view=view,
         rule=rule,
-        as_json=output is OutputFormat.JSON,
+        as_json=output is WrittenAs.JSON,
         entrypoint=entrypoint,
     )
 

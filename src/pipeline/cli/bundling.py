@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.replaying import FiguresAs, PolicyOption
+from pipeline.cli.replaying import PolicyOption, WrittenAs
 
 
 class Algorithm(StrEnum):
@@ -96,7 +96,7 @@ def verify(
 @bundle.command("inspect")
 def inspect(
     bundle: Bundle,
-    output: Annotated[FiguresAs, typer.Option("--format", help="How to write it.")] = FiguresAs.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="How to write it.")] = WrittenAs.TEXT,
 ) -> None:
     """Show what is in a bundle: revision, roots, signature, rules, files.
 
@@ -104,7 +104,7 @@ def inspect(
     """
     from pipeline.cli import bundle as does
 
-    does.inspect(bundle, as_json=output is FiguresAs.JSON)
+    does.inspect(bundle, as_json=output is WrittenAs.JSON)
 
 
 def add_to(app: typer.Typer) -> None:

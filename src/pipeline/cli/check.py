@@ -19,7 +19,6 @@ from pipeline.cli.binaries import called, found
 from pipeline.cli.findings import (
     Finding,
     JUnitCase,
-    ReportFormat,
     as_json,
     write_github,
     write_json,
@@ -29,6 +28,7 @@ from pipeline.cli.findings import (
 )
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.reading import Exit, fail
+from pipeline.cli.replaying import FindingsAs
 from pipeline.cli.test import case_files
 from pipeline.display import counted
 from pipeline.policies.library import PACKAGE
@@ -39,7 +39,7 @@ from pipeline.policies.schemas import schema_of
 def run(
     directory: Path,
     *,
-    output: str,
+    output: FindingsAs,
     entrypoint: str | None,
     builtin_errors: str,
     ignored: Sequence[str],
@@ -90,25 +90,25 @@ def run(
     raise typer.Exit(int(Exit.REFUSED if failed else Exit.OK))
 
 
-def _write(findings: Sequence[Finding], output: str, *, fails_on_warnings: bool) -> None:
-    match ReportFormat(output):
-        case ReportFormat.TEXT:
+def _write(findings: Sequence[Finding], output: FindingsAs, *, fails_on_warnings: bool) -> None:
+    match output:
+        case FindingsAs.TEXT:
             write_text(findings)
             errors = sum(one.severity == "error" for one in findings)
             typer.echo(f"{counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}")
-        case ReportFormat.JSON:
+        case FindingsAs.JSON:
             write_json({"findings": as_json(findings)})
-        case ReportFormat.JUNIT:
+        case FindingsAs.JUNIT:
             cases = [_junit_case(one, fails=one.severity == "error" or fails_on_warnings) for one in findings]
             write_junit("cmf check", cases or [JUnitCase(suite="cmf check", name="clean")])
-        case ReportFormat.GITHUB:
+        case FindingsAs.GITHUB:
             write_github(findings)
         case _:
             write_sarif(findings)
 
 
 def _junit_case(finding: Finding, *, fails: bool) -> JUnitCase:
-    said = f"{finding.place}: {finding.message}" + (f"; {finding.hint}" if finding.hint else "")
+    said = f"{finding.place}: {finding.said}"
     return JUnitCase(
         suite=finding.file, name=finding.code, failure=said if fails else None, skipped=None if fails else said
     )

@@ -46,7 +46,7 @@ def encoded(value: Message | Request | Response, target: str) -> Any:
         return value.model_dump()
     adapter = adapters.get(target)
     if isinstance(value, Response):
-        return adapter.to_wire_response(value)
+        return adapter.to_wire_response(with_wire_model(value))
     return adapter.to_wire(with_wire_model(value if isinstance(value, Request) else Request(messages=(value,))))
 
 

@@ -22,10 +22,10 @@ from pipeline.display import visible
 from pipeline.emission import emit
 from pipeline.engines.tap import Tap
 from pipeline.guard import Guard, is_outage
+from pipeline.outcome import Outcome
 from pipeline.policies.bundle_signature import Key, Verification
 from pipeline.replay.file import append, entry_of
 from pipeline.replay.masking import Masking
-from pipeline.runner import Outcome
 from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.watched_sessions import WatchedSessions
 
@@ -70,12 +70,10 @@ def run(
         tap = Tap(build_engine(loaded, name, config)) if prints(loaded) else None
         guard = opened.enter_context(Guard(loaded, engine=tap or name, config=config, sessions=sessions))
         with one_line_errors(str(context or "")):
-            known = read_context(context)
+            known = read_context(context, subject)
         with one_line_errors(file):
             read = read_wire(file, source, kind)
             traffic, target = read.traffic, target or read.source
-        if subject is not None:
-            known = known.model_copy(update={"subject": {"id": subject}})
         if session is not None:
             known = known.model_copy(update={"session": session})
         with watched.watching() as noted:

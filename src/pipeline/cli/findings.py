@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from importlib.metadata import version
 from pathlib import PurePath
 from typing import Any, Final, Literal
@@ -14,16 +13,6 @@ from xml.sax.saxutils import escape, quoteattr
 import typer
 
 from pipeline.display import visible
-
-
-class ReportFormat(StrEnum):
-    """How findings are written."""
-
-    TEXT = "text"
-    JSON = "json"
-    JUNIT = "junit"
-    GITHUB = "github"
-    SARIF = "sarif"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +33,11 @@ class Finding:
         shown = [self.file, *(str(number) for number in (self.line, self.column) if number)]
         return ":".join(shown)
 
+    @property
+    def said(self) -> str:
+        """What is wrong, and what to do about it."""
+        return self.message + (f"; {self.hint}" if self.hint else "")
+
 
 def write_github(findings: Sequence[Finding]) -> None:
     """Annotations of a GitHub workflow."""
@@ -51,8 +45,7 @@ def write_github(findings: Sequence[Finding]) -> None:
         where = f"file={_property(finding.file)}"
         if finding.line:
             where += f",line={finding.line}" + (f",col={finding.column}" if finding.column else "")
-        text = finding.message + (f"; {finding.hint}" if finding.hint else "")
-        typer.echo(f"::{finding.severity} {where},title={_property(finding.code)}::{_data(text)}")
+        typer.echo(f"::{finding.severity} {where},title={_property(finding.code)}::{_data(finding.said)}")
 
 
 def _data(text: str) -> str:
@@ -66,9 +59,8 @@ def _property(text: str) -> str:
 def write_text(findings: Sequence[Finding]) -> None:
     """A line per finding: place, what, what to do, code."""
     for finding in findings:
-        hint = f"; {finding.hint}" if finding.hint else ""
         mark = "" if finding.severity == "error" else "warning: "
-        typer.echo(f"{finding.place}: {mark}{visible(finding.message)}{visible(hint)} [{finding.code}]")
+        typer.echo(f"{finding.place}: {mark}{visible(finding.said)} [{finding.code}]")
 
 
 def write_json(document: Any) -> None:
@@ -137,11 +129,10 @@ def _result(finding: Finding) -> dict[str, Any]:
     place: dict[str, Any] = {"artifactLocation": {"uri": PurePath(finding.file).as_posix()}}
     if finding.line:
         place["region"] = {"startLine": finding.line} | ({"startColumn": finding.column} if finding.column else {})
-    text = finding.message + (f"; {finding.hint}" if finding.hint else "")
     return {
         "ruleId": finding.code,
         "level": finding.severity,
-        "message": {"text": text},
+        "message": {"text": finding.said},
         "locations": [{"physicalLocation": place}],
     }
 
@@ -149,7 +140,6 @@ def _result(finding: Finding) -> dict[str, Any]:
 __all__ = [
     "Finding",
     "JUnitCase",
-    "ReportFormat",
     "as_json",
     "visible_lines",
     "write_github",

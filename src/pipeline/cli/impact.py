@@ -14,12 +14,13 @@ from rich.text import Text
 
 from pipeline import batch
 from pipeline.assembly import load_policies
-from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit
+from pipeline.cli.findings import Finding, JUnitCase, write_github, write_json, write_junit
 from pipeline.cli.policy_places import policies_at
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.recorded import lines_of
 from pipeline.cli.rendering import console
+from pipeline.cli.replaying import ReportAs
 from pipeline.display import counted, visible
 from pipeline.replay.impact import Change, Impact
 from pipeline.replay.impact_run import impact_of
@@ -36,7 +37,7 @@ def run(
     key: Path | None,
     sample: int | None,
     max_newly_denied: int | None,
-    output: str,
+    output: ReportAs,
     profiles: Path | None,
     jobs: int | None,
     ray: bool,
@@ -54,12 +55,12 @@ def run(
         found = _sampled(found_in(), total, wanted)
         impact = impact_of(found, before, after, expected=wanted, profiles=profiles, jobs=jobs, told=told, ray=ray)
     exceeded = max_newly_denied is not None and impact.counts[Change.NEWLY_DENIED] > max_newly_denied
-    match ReportFormat(output):
-        case ReportFormat.TEXT:
+    match output:
+        case ReportAs.TEXT:
             _text(impact, total, same=before.revision == after.revision)
-        case ReportFormat.JSON:
+        case ReportAs.JSON:
             write_json({"records": total, "base": before.revision, "head": after.revision, **impact.to_json()})
-        case ReportFormat.JUNIT:
+        case ReportAs.JUNIT:
             _junit(impact, max_newly_denied, exceeded=exceeded)
         case _:
             write_github(_findings(impact, records, exceeded=exceeded))

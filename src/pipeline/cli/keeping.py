@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.auditing import Place
-from pipeline.cli.replaying import FiguresAs
+from pipeline.cli.replaying import WrittenAs
 
 
 class Conversation(StrEnum):
@@ -23,7 +23,7 @@ class Conversation(StrEnum):
 
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The conversation's id: sess_….")]
-OutputAs = Annotated[FiguresAs, typer.Option("--format", help="How to write it.")]
+OutputAs = Annotated[WrittenAs, typer.Option("--format", help="How to write it.")]
 
 ledger = typer.Typer(help="Conversations that were kept.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -32,12 +32,12 @@ ledger = typer.Typer(help="Conversations that were kept.", no_args_is_help=True,
 def list_sessions(
     store: Place,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")] = 20,
-    output: OutputAs = FiguresAs.TEXT,
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """List the conversations that were changed last: id, whose, what the client calls it, when."""
     from pipeline.cli import ledger as does
 
-    does.list_sessions(store, limit=limit, as_json=output is FiguresAs.JSON)
+    does.list_sessions(store, limit=limit, as_json=output is WrittenAs.JSON)
 
 
 @ledger.command("import")
@@ -74,12 +74,12 @@ def cost(
         Path | None, typer.Option("--prices", help="Under this price table (YAML), not as it was.")
     ] = None,
     reprice: Annotated[bool, typer.Option("--write", help="Write the new costs into the conversation.")] = False,
-    output: OutputAs = FiguresAs.TEXT,
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Print what a conversation cost, by model, to the last digit. It leaves with 1 if a model has no price."""
     from pipeline.cli import ledger as does
 
-    does.cost(store, session, prices=prices, write_it=reprice, as_json=output is FiguresAs.JSON)
+    does.cost(store, session, prices=prices, write_it=reprice, as_json=output is WrittenAs.JSON)
 
 
 @ledger.command("tally")
@@ -89,12 +89,12 @@ def tally(
     prices: Annotated[
         Path | None, typer.Option("--prices", help="Under this price table (YAML), not as it was.")
     ] = None,
-    output: OutputAs = FiguresAs.TEXT,
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Print of each conversation what it cost, how many calls nobody answered, and which tools failed how often."""
     from pipeline.cli import ledger as does
 
-    does.tally(store, limit=limit, prices=prices, as_json=output is FiguresAs.JSON)
+    does.tally(store, limit=limit, prices=prices, as_json=output is WrittenAs.JSON)
 
 
 @ledger.command("calls")
@@ -103,9 +103,9 @@ def calls(
     failed: Annotated[
         bool, typer.Option("--failed", help="Those that failed, counted by tool and conversation.")
     ] = False,
-    output: OutputAs = FiguresAs.TEXT,
+    output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """List the tool calls that nobody answered."""
     from pipeline.cli import ledger as does
 
-    does.calls(store, failed=failed, as_json=output is FiguresAs.JSON)
+    does.calls(store, failed=failed, as_json=output is WrittenAs.JSON)

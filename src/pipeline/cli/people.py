@@ -19,12 +19,12 @@ from cmf.security import SubjectExtension
 from pipeline.approval_state import Approval
 from pipeline.approvals import Approvals
 from pipeline.assembly import open_sessions
-from pipeline.authority import APPROVE, DECLASSIFY
+from pipeline.authority import APPROVE, DECLASSIFY, holder
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.context import Context
 from pipeline.declassification import ALL_ON_RECORD, declassify
 from pipeline.display import counted, escaped_json, visible
-from pipeline.moments import instant_of
+from pipeline.moments import iso
 from pipeline.sessions import SessionStore
 
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhd])")
@@ -44,7 +44,7 @@ def list_approvals(store: str, *, as_json: bool) -> None:
         asked = one.asked
         rules = ", ".join(asked.rules)
         who = f"{one.key.subject} in {one.key.session}"
-        typer.echo(visible(f"{asked.id}  {asked.target}  {who}  by {rules}  until {_moment(asked.expires_at)}"))
+        typer.echo(visible(f"{asked.id}  {asked.target}  {who}  by {rules}  until {iso(asked.expires_at)}"))
 
 
 def show(approval_id: str, store: str, *, seal_key: Path | None, as_json: bool) -> None:
@@ -59,7 +59,7 @@ def show(approval_id: str, store: str, *, seal_key: Path | None, as_json: bool) 
 def decide(approval_id: str, store: str, *, person: str, approve: bool) -> None:
     """Put the person's word on the approval."""
     with _approvals(store, None) as approvals:
-        decided = (approvals.approve if approve else approvals.deny)(approval_id, _subject(person, APPROVE))
+        decided = (approvals.approve if approve else approvals.deny)(approval_id, holder(person, APPROVE))
     typer.echo(visible(f"{approval_id}: {decided.status.value} by {person}"))
 
 
@@ -87,14 +87,14 @@ def lift(
             context,
             label=label,
             sources=list(sources) or ALL_ON_RECORD,
-            actor=_subject(person, DECLASSIFY),
-            seconder=None if second is None else _subject(second, DECLASSIFY),
+            actor=holder(person, DECLASSIFY),
+            seconder=None if second is None else holder(second, DECLASSIFY),
             reason=reason,
             scope=scope,
             expires_in=timedelta(**{_UNITS[found[2]]: int(found[1])}),
         )
     events = counted(len(grant.sources), "event")
-    typer.echo(visible(f"{grant.id}: {label} lifted for {events} until {_moment(grant.expires_at)}"))
+    typer.echo(visible(f"{grant.id}: {label} lifted for {events} until {iso(grant.expires_at)}"))
 
 
 @contextmanager
@@ -112,19 +112,11 @@ def _opened(store: str) -> Iterator[SessionStore]:
         yield sessions
 
 
-def _subject(name: str, permission: str) -> SubjectExtension:
-    return SubjectExtension(id=name, permissions=frozenset({permission}))
-
-
 def _document(approval: Approval) -> dict[str, Any]:
     shown = approval.to_json()
     for name in ("requested_at", "expires_at", "decided_at", "used_at"):
-        shown[name] = None if shown[name] is None else _moment(shown[name])
+        shown[name] = None if shown[name] is None else iso(shown[name])
     return shown
-
-
-def _moment(microseconds: int) -> str:
-    return instant_of(microseconds).isoformat(timespec="seconds")
 
 
 __all__ = ["decide", "lift", "list_approvals", "show"]

@@ -158,10 +158,13 @@ def _canonical(body: Any) -> Message | Request | Response:
     )
 
 
-def read_context(path: Path | None) -> Context:
-    """The context in a JSON or YAML file; without one the subject is anonymous."""
-    if path is None:
-        return Context()
+def read_context(path: Path | None, subject: str | None) -> Context:
+    """The context in a JSON or YAML file, if there is one; `subject`, if it is named, is who asks."""
+    known = Context() if path is None else _context(path)
+    return known if subject is None else known.model_copy(update={"subject": {"id": subject}})
+
+
+def _context(path: Path) -> Context:
     raw = read_bytes(str(path))
     if path.suffix in (".yaml", ".yml"):
         try:

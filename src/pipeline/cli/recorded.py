@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from cmf.security import SubjectExtension
+from pipeline.authority import holder
 from pipeline.cli.audit import reading
 from pipeline.errors import ConfigError
 from pipeline.replay.file import Entry, find, read_entry
@@ -56,7 +56,7 @@ def lines_of(
         yield lambda: read(Path(place))
         return
     with opened_store(place, key) as store:
-        yield store.contents().lines(actor=_program("cmf impact"), reason="judged again under other policies")
+        yield store.contents().lines(actor=holder("cmf impact", REVEAL), reason="judged again under other policies")
 
 
 def entry_in(place: str, key: Path | None, record: str, *, person: str | None, reason: str | None) -> Entry:
@@ -70,11 +70,7 @@ def entry_in(place: str, key: Path | None, record: str, *, person: str | None, r
     if person is None or reason is None:
         raise ConfigError("content is shown to somebody, for a reason", path=place, hint="give --by and --reason")
     with opened_store(place, key) as store:
-        return read_entry(store.contents().reveal(record, actor=_program(person), reason=reason))
-
-
-def _program(name: str) -> SubjectExtension:
-    return SubjectExtension(id=name, permissions=frozenset({REVEAL}))
+        return read_entry(store.contents().reveal(record, actor=holder(person, REVEAL), reason=reason))
 
 
 __all__ = ["entry_in", "is_store", "lines_of", "opened_store"]

@@ -11,7 +11,7 @@ from rich.text import Text
 from cmf.adapters.loss import Loss
 from pipeline.decision import Decision, Hit, ViewDecision
 from pipeline.display import escaped_json, visible
-from pipeline.runner import Outcome
+from pipeline.outcome import Outcome
 
 _STYLES = {
     "allow": "green",

@@ -19,7 +19,7 @@ class ReportAs(StrEnum):
 
 
 class FindingsAs(StrEnum):
-    """How findings are written."""
+    """How findings are written: all that a report can be, and SARIF."""
 
     TEXT = "text"
     JSON = "json"
@@ -28,8 +28,8 @@ class FindingsAs(StrEnum):
     SARIF = "sarif"
 
 
-class FiguresAs(StrEnum):
-    """How figures are written."""
+class WrittenAs(StrEnum):
+    """How a command writes what it has to say: for people, or for programs."""
 
     TEXT = "text"
     JSON = "json"
@@ -90,7 +90,7 @@ def impact(
         key=key,
         sample=sample,
         max_newly_denied=max_newly_denied,
-        output=output.value,
+        output=output,
         profiles=profiles,
         jobs=jobs,
         ray=ray,
@@ -140,7 +140,7 @@ def bench(
         typer.Option("--max-regress", metavar="PERCENT", help="How much slower p50 and p95 may be than --baseline."),
     ] = "10%",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each record is judged.")] = 5,
-    output: Annotated[FiguresAs, typer.Option("--format", help="How to write the figures.")] = FiguresAs.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="How to write the figures.")] = WrittenAs.TEXT,
     profiles: ProfilesOption = None,
 ) -> None:
     """Measure how long decisions take on judged inputs, and which rules take longest.
@@ -155,7 +155,7 @@ def bench(
         baseline=baseline,
         max_regress=max_regress,
         rounds=rounds,
-        as_json=output is FiguresAs.JSON,
+        as_json=output is WrittenAs.JSON,
         profiles=profiles,
     )
 

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipeline.cli import proxying
-
-
-class ShownAs(StrEnum):
-    """How settings are written."""
-
-    TEXT = "text"
-    JSON = "json"
-
+from pipeline.cli.replaying import WrittenAs
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The settings.")]
 DEFAULT = Path("cmf.yaml")
@@ -49,12 +41,12 @@ def new() -> None:
 @config_commands.command("show")
 def show(
     config: ConfigOption = DEFAULT,
-    output: Annotated[ShownAs, typer.Option("--format", help="How to write them.")] = ShownAs.TEXT,
+    output: Annotated[WrittenAs, typer.Option("--format", help="How to write them.")] = WrittenAs.TEXT,
 ) -> None:
     """Print every setting that holds, and where it was said. Secrets are named, never shown."""
     from pipeline.cli import serve as work
 
-    work.show(config, as_json=output is ShownAs.JSON)
+    work.show(config, as_json=output is WrittenAs.JSON)
 
 
 @config_commands.command("check")

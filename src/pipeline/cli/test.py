@@ -21,11 +21,12 @@ from pipeline.cases.case import Case, read_cases
 from pipeline.cases.run import CaseResult, CaseRunner
 from pipeline.checks.policy_tests import Checked, run_tests
 from pipeline.checks.printing import Printed, Printing, prints
-from pipeline.cli.findings import Finding, JUnitCase, ReportFormat, write_github, write_json, write_junit, write_sarif
+from pipeline.cli.findings import Finding, JUnitCase, write_github, write_json, write_junit, write_sarif
 from pipeline.cli.policy_places import file_of, policy_directory
 from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.cli.rendering import console
+from pipeline.cli.replaying import FindingsAs
 from pipeline.decision import Mode
 from pipeline.display import visible
 from pipeline.engines.embedded import EmbeddedEngine
@@ -43,7 +44,7 @@ def run(
     directory: Path,
     *,
     policies: Sequence[Path] | None,
-    output: str,
+    output: FindingsAs,
     select: str | None,
     shows_coverage: bool,
     threshold: float | None,
@@ -190,17 +191,17 @@ def _watch(once: Callable[[], Exit], places: Sequence[Path]) -> None:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _shown(report: Report, output: str, *, shows_coverage: bool, threshold: float | None) -> Exit:
+def _shown(report: Report, output: FindingsAs, *, shows_coverage: bool, threshold: float | None) -> Exit:
     """Print the report; the exit code that says what came out."""
     short = report.coverage.percent < (threshold or 0)
-    match ReportFormat(output):
-        case ReportFormat.TEXT:
+    match output:
+        case FindingsAs.TEXT:
             _text(report, shows_coverage=shows_coverage or short)
-        case ReportFormat.JSON:
+        case FindingsAs.JSON:
             _json(report)
-        case ReportFormat.JUNIT:
+        case FindingsAs.JUNIT:
             _junit(report)
-        case ReportFormat.GITHUB:
+        case FindingsAs.GITHUB:
             write_github(_findings(report))
         case _:
             write_sarif(_findings(report))

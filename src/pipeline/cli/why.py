@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from pipeline.cli.progress import progress
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_context, read_wire
 from pipeline.cli.rendering import console
 from pipeline.decision import Decision, Effect, ViewDecision
-from pipeline.display import counted, escaped_json, visible
+from pipeline.display import counted, escaped_json, meant, visible
 from pipeline.engines.tap import Tap
 from pipeline.pipeline import Pipeline
 from pipeline.policy_set import PolicySet
@@ -62,11 +61,9 @@ def run(
     with one_line_errors(policies=policies or ()):
         loaded = load_policies(policies, entrypoint=entrypoint)
         with one_line_errors(str(context or "")):
-            known = read_context(context)
+            known = read_context(context, subject)
         with one_line_errors(file):
             traffic = read_wire(file, source, kind).traffic
-        if subject is not None:
-            known = known.model_copy(update={"subject": {"id": subject}})
         if rule is not None:
             _check_rule(loaded, rule)
         tap = Tap(build_engine(loaded, "embedded", Config()))
@@ -111,8 +108,7 @@ def _chosen(decision: Decision, view: str | None) -> Sequence[ViewDecision]:
 def _check_rule(policies: PolicySet, rule: str) -> None:
     known = [one.id for one in policies.rules]
     if rule not in known:
-        near = difflib.get_close_matches(rule, known, 1)
-        fail(f"there is no rule {visible(rule)}; {f'did you mean {near[0]}?' if near else 'see `cmf doc`'}", Exit.USAGE)
+        fail(f"there is no rule {visible(rule)}; {meant(rule, known, 'see `cmf doc`')}", Exit.USAGE)
 
 
 def _rules(

@@ -58,7 +58,7 @@ def judged(runner: CaseRunner, folder: Path, **fields: Any) -> CaseResult:
         ("cases: [{name: a, x: 1}]", "unknown key 'x' at {path}: cases[0]"),
         ("cases: [{name: a}]", "a case needs a conversation at {path}: cases[0] (a) conversation"),
         ("cases: [{name: a, conversation: []}]", "nothing is expected at {path}: cases[0] (a) expect"),
-        ("cases: [{name: a, conversation: [], expect: perhaps}]", "(a) $.verdict"),
+        ("cases: [{name: a, conversation: [], expect: perhaps}]", "(a) expect.verdict"),
         (
             "cases: [{name: a, conversation: [1], expect: deny}]",
             "a message needs a role at {path}: cases[0] (a) conversation[0]",

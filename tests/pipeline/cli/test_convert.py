@@ -103,11 +103,11 @@ def test_bad_input_is_one_line() -> None:
 
 def test_a_message_alone_and_a_response_are_converted() -> None:
     message = {"role": "user", "content": [{"content_type": "text", "text": "hi"}]}
-    response = {"choices": [{"message": {**message, "role": "assistant"}, "stop_reason": "end"}]}
+    response = {"model": "openai:m", "choices": [{"message": {**message, "role": "assistant"}, "stop_reason": "end"}]}
 
     said = json.loads(convert(message, "--from", "canonical", "--to", "openai_chat").stdout)
     answered = json.loads(convert(response, "--from", "canonical", "--to", "openai_chat", "--kind", "response").stdout)
 
     assert said["messages"] == [{"role": "user", "content": "hi"}]
-    assert answered["choices"][0]["message"]["content"] == "hi"
+    assert (answered["model"], answered["choices"][0]["message"]["content"]) == ("m", "hi")
     assert json.loads(convert(message, "--from", "canonical", "--to", "canonical").stdout) == message
