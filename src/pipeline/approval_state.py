@@ -86,6 +86,10 @@ class Approval:
             raise ApprovalError("this was approved for something else", code="approval.other-effect", hint=hint)
         return dataclasses.replace(self, status=ApprovalStatus.USED, used_at=now)
 
+    def usable(self, moment: int) -> bool:
+        """Whether it waits or is approved, and is not too old at that moment: those are what policy sees."""
+        return self.status in (ApprovalStatus.PENDING, ApprovalStatus.APPROVED) and moment < self.asked.expires_at
+
     def shown(self) -> dict[str, Any]:
         """What policy sees of it."""
         asked = self.asked

@@ -23,8 +23,18 @@ from cmf.value import to_json
 from cmf.view import MessageView
 from pipeline.approval_ref import ApprovalRef, ApprovalStatus
 from pipeline.approval_state import Approval, ApprovalUse, Asked
-from pipeline.decision import Action, Effect, Hit, Mode, StageRecord, ViewDecision, action_of, without_wishes
-from pipeline.paths import steps_of
+from pipeline.decision import (
+    Action,
+    Effect,
+    Hit,
+    Mode,
+    StageRecord,
+    ViewDecision,
+    action_of,
+    stage_hits,
+    without_wishes,
+)
+from pipeline.paths import message_place
 from pipeline.policy_input import SessionFacts
 from pipeline.stage import Traffic
 
@@ -207,10 +217,10 @@ def _happened(view: MessageView, value: Traffic) -> bool:
 
     An approval that was used in the session stands for it then: nobody carries it out again.
     """
-    steps = steps_of(view.path)
-    if not isinstance(value, Request) or steps[0][0] != "messages" or steps[0][1] is None:
+    place = message_place(view.path)
+    if not isinstance(value, Request) or place is None:
         return False
-    message, later = value.messages[steps[0][1]], value.messages[steps[0][1] + 1 :]
+    message, later = value.messages[place], value.messages[place + 1 :]
     if view.kind is ViewKind.TOOL_CALL:
         called = view.get_property("tool_id")
         parts = [part for one in later for part in one.content]
@@ -218,17 +228,18 @@ def _happened(view: MessageView, value: Traffic) -> bool:
     return bool(later) if message.role is Role.ASSISTANT else any(one.role is Role.ASSISTANT for one in later)
 
 
-def _stage_wishes(stages: Iterable[StageRecord], mode: Mode) -> list[StageRecord]:
+def _stage_wishes(stages: Iterable[StageRecord], mode: Mode) -> list[Hit]:
     if mode is not Mode.ENFORCE:
         return []
-    return [one for one in stages if one.hit is not None and one.hit.effect is Effect.REQUIRE_APPROVAL]
+    return [hit for hit in stage_hits(stages) if hit.effect is Effect.REQUIRE_APPROVAL]
 
 
 def _of_stages(final: Traffic, stages: Sequence[StageRecord], mode: Mode) -> tuple[Wish, ...]:
     """A stage asks about the whole of what would go out."""
-    rules = {one.hit.rule for one in _stage_wishes(stages, mode) if one.hit is not None}
+    rules = {hit.rule for hit in _stage_wishes(stages, mode)}
     if not rules:
         return ()
     path = type(final).__name__.lower()
-    digest, shown = content_digest(final), {"kind": path, "digest": content_digest(final)}
+    digest = content_digest(final)
+    shown = {"kind": path, "digest": digest}
     return (Wish(path=path, digest=digest, target=f"{path}:whole", rules=rules, happened=False, shown=shown),)

@@ -5,7 +5,7 @@ The same work as a stage of a Ray dataset: `pipeline.batch_ray`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from cmf.codec import dumps, loads
 from cmf.digests import content_digest
 from cmf.errors import CmfError
-from cmf.message import Message
-from cmf.request import Request, Response
 from pipeline.assembly import Policies, load_policies
 from pipeline.context import Context
 from pipeline.errors import ConfigError, ReplayError
@@ -26,6 +24,7 @@ from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
 from pipeline.replay import file as replay_file
 from pipeline.replay.file import Entry, read_entry
+from pipeline.replay.impact import Compared
 from pipeline.replay.replay import Replay
 from pipeline.spreading import spread
 
@@ -37,12 +36,10 @@ COLUMN: Final = "line"
 
 Holds: TypeAlias = Literal["entry", "message", "request", "response"]
 
-_BARE: Final[dict[str, type[Message] | type[Request] | type[Response]]] = {
-    "message": Message,
-    "request": Request,
-    "response": Response,
-}
 _PARQUET: Final = b"PAR1"
+_SAMPLED_LINES: Final = 20
+_PACKED: Final = 8  # how much larger what was compressed is, about
+_UNREADABLE: Final = "replay.unreadable"
 _WHOLE: Final = {"complete": True}  # what has no decision on file was not left half judged either
 
 
@@ -118,7 +115,7 @@ class Judging:
 
     def _bare(self, line: bytes) -> Entry:
         try:
-            traffic = _BARE[self._holds].model_validate(loads(line))
+            traffic = replay_file.KINDS[self._holds].model_validate(loads(line))
         except CmfError as error:
             raise ReplayError(error.message, path=error.path) from None
         return Entry(
@@ -201,15 +198,17 @@ def as_lines(values: pyarrow.Array) -> Iterator[bytes]:
 
 def table(rows: Iterable[Judged]) -> pyarrow.Table:
     """The rows as an Arrow table, which `pyarrow.parquet.write_table` writes."""
+    return table_of(Judged, map(to_json, rows))
+
+
+def table_of(kind: type[Judged | Compared], rows: Iterable[Mapping[str, Any]]) -> pyarrow.Table:
+    """An Arrow table of rows with the fields of `kind`: texts, lists of texts, and one count."""
     import pyarrow  # an extra, late: most who import this have JSON lines
 
-    kinds = {
-        "rules": pyarrow.list_(pyarrow.string()),
-        "codes": pyarrow.list_(pyarrow.string()),
-        "views": pyarrow.int64(),
-    }
-    schema = pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in Judged.__dataclass_fields__])
-    return pyarrow.Table.from_pylist([to_json(row) for row in rows], schema=schema)
+    text, texts = pyarrow.string(), pyarrow.list_(pyarrow.string())
+    types = {"rules": texts, "codes": texts, "views": pyarrow.int64()}
+    schema = pyarrow.schema([(name, types.get(name, text)) for name in kind.__dataclass_fields__])
+    return pyarrow.Table.from_pylist([*rows], schema=schema)
 
 
 def write_lines(path: Path, rows: Iterable[Judged]) -> None:
@@ -228,11 +227,6 @@ def to_json(row: Judged) -> dict[str, Any]:
         "rules": list(row.rules),
         "codes": list(row.codes),
     }
-
-
-_UNREADABLE: Final = "replay.unreadable"
-_SAMPLED_LINES: Final = 20
-_PACKED: Final = 8  # how much larger what was compressed is, about
 
 
 def _about(path: Path) -> int:
@@ -269,6 +263,7 @@ __all__ = [
     "judge",
     "lines",
     "table",
+    "table_of",
     "to_json",
     "write_lines",
 ]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.assembly import Policies, load_policies
-from pipeline.batch import COLUMN, Holds, Judging, as_lines, table
+from pipeline.batch import COLUMN, Holds, Judging, as_lines, table, table_of
 from pipeline.context import Context
 from pipeline.errors import ConfigError, ReplayError
 from pipeline.replay.impact import Change, Compared
@@ -84,13 +84,7 @@ class _Compared:
         self._work = recipe()
 
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
-        import pyarrow
-
-        rows = map(dataclasses.asdict, self._work(list(as_lines(batch[COLUMN]))))
-        text, texts = pyarrow.string(), pyarrow.list_(pyarrow.string())
-        kinds = {"rules": texts, "views": pyarrow.int64()}
-        schema = pyarrow.schema([(name, kinds.get(name, text)) for name in Compared.__dataclass_fields__])
-        return pyarrow.Table.from_pylist(list(rows), schema=schema)
+        return table_of(Compared, map(dataclasses.asdict, self._work(list(as_lines(batch[COLUMN])))))
 
 
 def spread_on_ray(

@@ -15,7 +15,7 @@ from cmf.security import DataPolicy
 from cmf.view import MessageView
 from pipeline.decision import Effect, Hit
 from pipeline.errors import PipelineError
-from pipeline.paths import message_path
+from pipeline.paths import message_place
 from pipeline.policy_input import SessionFacts
 from pipeline.profile import DATA_ACTIONS
 from pipeline.profiles import Entity
@@ -179,8 +179,7 @@ def _all_active(returned: Sequence[Returned], session: SessionFacts) -> Iterator
 
 def _before(active: Iterable[_Active], view: MessageView) -> frozenset[str]:
     """The entities whose data came before the view's message; in the same message counts as before."""
-    where = message_path(view.path)
-    place = int(where.removeprefix("messages[").removesuffix("]")) if where.startswith("messages[") else None
+    place = message_place(view.path)
     return frozenset(one.uri for one in active if place is None or one.since <= place)
 
 

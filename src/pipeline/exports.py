@@ -28,10 +28,10 @@ from pipeline.errors import PolicyUnavailable as PolicyUnavailable
 from pipeline.errors import ToolInputError as ToolInputError
 from pipeline.events import Events as Events
 from pipeline.guard import Guard as Guard
+from pipeline.outcome import Outcome as Outcome
 from pipeline.pipeline import Pipeline as Pipeline
 from pipeline.policy_set import PolicySet as PolicySet
 from pipeline.profiles import Profiles as Profiles
-from pipeline.runner import Outcome as Outcome
 from pipeline.stage import Ask as Ask
 from pipeline.stage import OnError as OnError
 from pipeline.stage import Refuse as Refuse

@@ -14,7 +14,7 @@ from cmf.uris import tool_uri
 from pipeline.draft import messages_of
 from pipeline.events import Events, ToolInputInvalid
 from pipeline.history import History, Origins, calls_in
-from pipeline.paths import part_at, steps_of
+from pipeline.paths import message_place, part_at
 from pipeline.stage import Traffic
 
 _NO_ARGUMENTS: Final = FrozenDict()
@@ -59,7 +59,11 @@ class Fitting:
             if before is not None and (id(part) in before or self._stood(part)):
                 problem = self._problems.get(id(part))
             else:
-                problem = self._problem(part, path, edited=before is not None) if _place(path) >= first else None
+                problem = (
+                    self._problem(part, path, edited=before is not None)
+                    if (message_place(path) or 0) >= first
+                    else None
+                )
             if problem is not None:
                 problems[id(part)] = problem
                 call, *values = origins[path]
@@ -108,11 +112,6 @@ class Fitting:
             return (known,)
         # What a client sends as a schema need not be one; then nothing is known of the arguments.
         return filter(is_usable, self._offered.get((part.namespace, part.name), ()))
-
-
-def _place(path: str) -> int:
-    name, index = steps_of(path)[0]
-    return index if name == "messages" and index is not None else 0
 
 
 def _by_name(tools: Iterable[ToolDefinition]) -> Mapping[tuple[str | None, str], list[JsonObject]]:

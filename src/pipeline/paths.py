@@ -63,6 +63,15 @@ def part_at(value: Any, path: str) -> Any:
     return value
 
 
+def message_place(path: str) -> int | None:
+    """Which message of a request holds what `path` names; None where it is in no message of one."""
+    match steps_of(path):
+        case (("messages", place), *_):
+            return place
+        case _:
+            return None
+
+
 def message_path(path: str) -> str:
     """The path of the message that holds what `path` names; "" for a bare message."""
     steps = []

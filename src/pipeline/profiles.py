@@ -69,6 +69,14 @@ class Entity(NamedTuple):
             return cls.resource(uri)
         return cls(normalise(uri), unquote(name), None if namespace == "_" else unquote(namespace))
 
+    @classmethod
+    def of_key(cls, key: str) -> Entity:
+        """What a key of a registry means: a URI, `namespace/name` or the name of a tool."""
+        if "://" in key:
+            return cls.of_uri(key)
+        namespace, slash, name = key.rpartition("/")
+        return cls.tool(name, namespace if slash else None)
+
     @property
     def names(self) -> frozenset[str | None]:
         """Under which name origins know what it returned: a tool's own; None for everything else [PROV-2]."""
@@ -98,7 +106,7 @@ class Profiles:
         servers: Mapping[str, ServerProfile] | None = None,
         tools: Mapping[str, ToolDefinition] | None = None,
     ) -> None:
-        self._by_uri = {_uri_of(key): profile for key, profile in (entries or {}).items()}
+        self._by_uri = {Entity.of_key(key).uri: profile for key, profile in (entries or {}).items()}
         self._resolvers = tuple(resolvers)
         self._servers = dict(servers or {})
         self._tools = dict(tools or {})
@@ -288,7 +296,7 @@ def _document(source: str | Path | Mapping[str, Any]) -> tuple[ProfileDocument, 
 def _entries(document: ProfileDocument, where: str) -> dict[str, Profile]:
     entries: dict[str, Profile] = {}
     for key, profile in document.profiles.items():
-        uri = _uri_of(key)
+        uri = Entity.of_key(key).uri
         if uri in entries:
             raise ConfigError("two entries name the same entity", path=where, code="profile.twice", hint="keep one")
         entries[uri] = profile
@@ -329,13 +337,6 @@ def _invalid(error: Exception, where: str) -> ConfigError:
     at = error.path.removeprefix("$").removeprefix(".") if isinstance(error, ShapeError) else ""
     why = error.message if isinstance(error, ShapeError) else "not a profile"
     return ConfigError(why, path=f"{where}: {at}" if at else where, code=CODE, hint="see `cmf schema profiles`")
-
-
-def _uri_of(key: str) -> str:
-    if "://" in key:
-        return normalise(key)
-    namespace, slash, name = key.rpartition("/")
-    return tool_uri(name, namespace if slash else None)
 
 
 __all__ = [

@@ -5,10 +5,10 @@ Spec: docs/spec/sessions.md. A server that is to survive its own crash needs `ap
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from decimal import Decimal
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import redis
 from redis.client import Pipeline
@@ -32,6 +32,7 @@ from pipeline.sessions import (
     with_decision,
 )
 
+_T = TypeVar("_T")
 TIMEOUT_SECONDS: Final = 2.0
 MAX_TRIES: Final = 200  # of one commit whose budgets others keep changing; the session itself is never tried twice
 _PENDING: Final = "pending"
@@ -74,13 +75,14 @@ class RedisSessions(SessionStore):
         key = session_key(context)
         kept = changes.for_key(key)
         now = self._moments.now()
+        return self._tried(lambda pipe: self._try(pipe, key, expected_version, kept, now), "budget")
+
+    def _tried(self, change: Callable[[Pipeline], _T], what: str) -> _T:
+        """What `change` comes to, begun anew whenever somebody changed meanwhile what it watches."""
         for _ in range(self._tries):
-            try:
-                with _answered(), self._redis.pipeline() as pipe:
-                    return self._try(pipe, key, expected_version, kept, now)
-            except WatchError:
-                continue  # somebody changed the session or a budget meanwhile: look again
-        raise StoreBusy("too many change the same budget", hint="try again shortly")
+            with suppress(WatchError), _answered(), self._redis.pipeline() as pipe:
+                return change(pipe)
+        raise StoreBusy(f"too many change the same {what}", hint="try again shortly")
 
     def _try(self, pipe: Pipeline, key: SessionKey, expected_version: int | None, changes: Changes, now: int) -> bool:
         names = {budget_of(change, key): Budget() for change in changes.of_budgets}
@@ -176,22 +178,20 @@ class RedisSessions(SessionStore):
         if where is None:
             raise unknown_approval()
         key = _key(where)
-        for _ in range(self._tries):
-            try:
-                with _answered(), self._redis.pipeline() as pipe:
-                    _watch(pipe, self._session(key))
-                    before = _state(pipe.get(self._session(key)))
-                    after = with_decision(before, approval_id, approver, approve, self._moments.now())
-                    pipe.multi()
-                    pipe.set(self._session(key), _state_bytes(after))
-                    pipe.srem(self._name(_PENDING), approval_id)
-                    if not approve:
-                        pipe.delete(self._sealed(approval_id))
-                    pipe.execute()
-                    return after.approvals[approval_id]
-            except WatchError:
-                continue
-        raise StoreBusy("too many change the same session", hint="try again shortly")
+
+        def change(pipe: Pipeline) -> Approval:
+            _watch(pipe, self._session(key))
+            before = _state(pipe.get(self._session(key)))
+            after = with_decision(before, approval_id, approver, approve, self._moments.now())
+            pipe.multi()
+            pipe.set(self._session(key), _state_bytes(after))
+            pipe.srem(self._name(_PENDING), approval_id)
+            if not approve:
+                pipe.delete(self._sealed(approval_id))
+            pipe.execute()
+            return after.approvals[approval_id]
+
+        return self._tried(change, "session")
 
     def close(self) -> None:
         """See `SessionStore`."""

@@ -120,10 +120,10 @@ class Registry:
     def policies(self) -> Iterator[tuple[Entity, DataPolicy]]:
         """Every data policy that the context and the documents have; functions cannot be listed."""
         for key, policy in self._data.items():
-            yield _entity_of_key(key), policy
+            yield Entity.of_key(key), policy
         for uri, policy in self.profiles.data_policies().items():
             if uri not in self._data:
-                yield _entity_of_key(uri), policy
+                yield Entity.of_key(uri), policy
 
 
 def remembered(session: SessionFacts) -> dict[str, set[str]]:
@@ -160,36 +160,21 @@ def look_up(
     if not registry:
         return Lookup((NOTHING_KNOWN,) * len(messages), ())
     if done is not None and done.reader is not None:
-        return _read_on(done, done.reader.copy(registry), messages, lifted)
-    reader = _Reader(registry)
-    earlier = _Message(-1)
-    for message in before:
-        for part in message.content:
-            reader.read(part, earlier, ())
-    known: list[Known] = []
-    returned = earlier.returned
-    for place, message in enumerate(messages):
+        reader, known, returned = done.reader.copy(registry), [*done.known], [*done.returned]
+    else:
+        reader, earlier = _Reader(registry), _Message(-1)
+        for message in before:
+            reader.read_all(message, earlier)
+        known, returned = [], earlier.returned
+    for place, message in enumerate(messages[len(known) :], len(known)):
         found = _Message(place)
         if place == 0:  # the definitions' views are judged in the context of the first message
             for tool in () if isinstance(value, Message) else value.tools:
                 reader.define(tool, found)
-        for part in message.content:
-            reader.read(part, found, ())
+        reader.read_all(message, found)
         known.append(found.known(lifted))
         returned += found.returned
     return Lookup(tuple(known), tuple(returned), reader)
-
-
-def _read_on(done: Lookup, reader: _Reader, messages: Sequence[Message], lifted: frozenset[tuple[str, str]]) -> Lookup:
-    known: list[Known] = []
-    returned: list[Returned] = []
-    for place, message in enumerate(messages[len(done.known) :], len(done.known)):
-        found = _Message(place)
-        for part in message.content:
-            reader.read(part, found, ())
-        known.append(found.known(lifted))
-        returned += found.returned
-    return Lookup((*done.known, *known), (*done.returned, *returned), reader)
 
 
 class _Message:
@@ -229,6 +214,11 @@ class _Reader:
     def define(self, tool: ToolDefinition, found: _Message) -> None:
         entity = Entity.tool(tool.name, tool.namespace)
         self._put_object(entity, found)
+
+    def read_all(self, message: Message, found: _Message) -> None:
+        """The parts of the next message."""
+        for part in message.content:
+            self.read(part, found, ())
 
     def read(self, part: Part, found: _Message, around: tuple[Returned, ...]) -> None:
         """One part, and what is nested in it; `around` is what the parts that it stands in return."""
@@ -355,15 +345,7 @@ def _event(entity: Entity, part: Part) -> str:
 
 
 def _as_entity(found: Found, asked: Entity) -> Entity:
-    return asked if found.uri == asked.uri else _entity_of_key(found.uri)
-
-
-def _entity_of_key(key: str) -> Entity:
-    """The entity that a key of a registry means: URI, `namespace/name` or name."""
-    if "://" in key:
-        return Entity.of_uri(key)
-    namespace, slash, name = key.rpartition("/")
-    return Entity.tool(name, namespace if slash else None)
+    return asked if found.uri == asked.uri else Entity.of_key(found.uri)
 
 
 def _all_registered(registry: Mapping[str, _T], entity: Entity) -> list[tuple[str, _T]]:
@@ -374,7 +356,7 @@ def _all_registered(registry: Mapping[str, _T], entity: Entity) -> list[tuple[st
     if entity.name is None or entity.namespace is not None:
         return []
     ends = f"/{entity.name}"
-    return [(_entity_of_key(key).uri, item) for key, item in registry.items() if key.endswith(ends) or key == ends[1:]]
+    return [(Entity.of_key(key).uri, item) for key, item in registry.items() if key.endswith(ends) or key == ends[1:]]
 
 
 def _metadata(tool: ToolDefinition) -> ToolMetadata:

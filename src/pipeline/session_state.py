@@ -50,7 +50,8 @@ class Grant:
 
     def to_json(self) -> dict[str, Any]:
         """The grant as JSON, sources sorted."""
-        return {**_fields(self), "sources": sorted(self.sources)}
+        shown = {name: getattr(self, name) for name in Grant.__dataclass_fields__}
+        return {**shown, "sources": sorted(self.sources)}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Grant:
@@ -236,20 +237,16 @@ class SessionState:
         """What policy may know: labels that no active grant lifts, approvals that still can be used."""
         now = max(now, self.updated_at)
         lifted = {(grant.label, source) for grant in self.grants if now < grant.expires_at for source in grant.sources}
-        usable = (ApprovalStatus.PENDING, ApprovalStatus.APPROVED)
         ordered = [approval for _, approval in sorted(self.approvals.items())]
+        sources = _sources(taint for taint in self.taints if (taint.label, taint.source) not in lifted)
         return SessionFacts(
-            labels=frozenset(taint.label for taint in self.taints if (taint.label, taint.source) not in lifted),
+            labels=frozenset(sources),
             counters={name: _number(amount) for name, amount in sorted(self.counters.items())},
             events=self.events,
-            approvals=tuple(
-                approval.shown()
-                for approval in ordered
-                if approval.status in usable and now < approval.asked.expires_at
-            ),
+            approvals=tuple(approval.shown() for approval in ordered if approval.usable(now)),
             version=self.version,
             tool_ids=self.tool_ids,
-            label_sources=_sources(taint for taint in self.taints if (taint.label, taint.source) not in lifted),
+            label_sources=sources,
             lifted=frozenset(lifted),
             asked=tuple(one for one in ordered if one.status is ApprovalStatus.USED or now < one.asked.expires_at),
             moment=now,
@@ -348,7 +345,3 @@ def _linked(
                 hint = "read the session again: another run named this call"
                 raise SessionError("a tool id would mean two calls", code="session.tool-id-conflict", hint=hint)
     return merged
-
-
-def _fields(item: Any) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in item.__dataclass_fields__}

@@ -22,6 +22,7 @@ from pipeline.enforcement import TierViolationError, merged
 from pipeline.errors import ConfigError, where_from
 from pipeline.events import Events, LabelAdded
 from pipeline.stage import (
+    MAY_CHANGE,
     MAY_REFUSE,
     Ask,
     OnError,
@@ -86,7 +87,7 @@ class Stages:
         if len(set(names)) != len(names):
             raise ConfigError("two stages have the same name", code="config.stage-names", hint="rename one")
         for stage in stages:
-            if stage.on_error is OnError.ALLOW and stage.mode in (StageMode.SEQUENTIAL, StageMode.TRANSFORM):
+            if stage.on_error is OnError.ALLOW and stage.mode in MAY_CHANGE:
                 raise ConfigError(
                     f"stage {stage.name} can change content, so its failure cannot be allowed",
                     code="config.stage-on-error",
@@ -108,7 +109,7 @@ class Stages:
             base = staged.value
             for stage in group:
                 given = staged.draft(base, stage.capabilities)
-                self._settle(staged, stage, given, self._called(stage, given, context))
+                self._settle(staged, stage, given, _called(stage, given, context))
                 if staged.stopped:
                     return staged
         return staged
@@ -121,32 +122,12 @@ class Stages:
             if len(group) == 1:
                 stage = group[0]
                 given = staged.draft(base, stage.capabilities)
-                begin = time.monotonic()
-                result = _begun(stage, given, context)
-                if _is_pending(result):
-                    result = await _finished(stage, result)
-                self._settle(staged, stage, given, _in_time(stage, result, begin))
+                self._settle(staged, stage, given, await _acalled(stage, given, context))
             else:
                 await self._together(staged, group, base, context)
             if staged.stopped:
                 return staged
         return staged
-
-    # -- one stage -----------------------------------------------------------------------------------------------------
-
-    def _called(self, stage: Stage, given: Traffic, context: Context) -> StageResult | _Failure:
-        begin = time.monotonic()
-        result = _begun(stage, given, context)
-        if _is_pending(result):
-            result = _not_awaited(stage, result) if _in_loop() else asyncio.run(_finished(stage, result))
-        return _in_time(stage, result, begin)
-
-    async def _acalled(self, stage: Stage, given: Traffic, context: Context) -> StageResult | _Failure:
-        begin = time.monotonic()
-        result = _begun(stage, given, context)
-        if _is_pending(result):
-            result = await _finished(stage, result)
-        return _in_time(stage, result, begin)
 
     async def _together(self, staged: Staged, group: Sequence[Stage], base: Traffic, context: Context) -> None:
         """Plain functions one by one, coroutines at once; the first no ends them all."""
@@ -241,7 +222,7 @@ class Stages:
     def afterwards(self, value: Traffic, context: Context) -> None:
         """Run the stages that nobody waits for, here and now; they can change and stop nothing [STG-10]."""
         for stage in self._afterwards:
-            _report(stage, self._called(stage, drafted(value, stage.capabilities), context))
+            _report(stage, _called(stage, drafted(value, stage.capabilities), context))
 
     def afterwards_in_background(self, value: Traffic, context: Context) -> None:
         """The same as tasks of the running loop; `aclose` ends them."""
@@ -251,7 +232,7 @@ class Stages:
             task.add_done_callback(self._background.discard)
 
     async def _afterwards_one(self, stage: Stage, value: Traffic, context: Context) -> None:
-        _report(stage, await self._acalled(stage, drafted(value, stage.capabilities), context))
+        _report(stage, await _acalled(stage, drafted(value, stage.capabilities), context))
 
     async def aclose(self) -> None:
         """Cancel what still runs in the background, and wait until it is gone."""
@@ -268,6 +249,22 @@ def _groups(stages: Iterable[Stage]) -> Iterator[list[Stage]]:
             yield list(neighbours)
         else:
             yield from ([stage] for stage in neighbours)
+
+
+def _called(stage: Stage, given: Traffic, context: Context) -> StageResult | _Failure:
+    begin = time.monotonic()
+    result = _begun(stage, given, context)
+    if _is_pending(result):
+        result = _not_awaited(stage, result) if _in_loop() else asyncio.run(_finished(stage, result))
+    return _in_time(stage, result, begin)
+
+
+async def _acalled(stage: Stage, given: Traffic, context: Context) -> StageResult | _Failure:
+    begin = time.monotonic()
+    result = _begun(stage, given, context)
+    if _is_pending(result):
+        result = await _finished(stage, result)
+    return _in_time(stage, result, begin)
 
 
 def _in_loop() -> bool:

@@ -12,7 +12,7 @@ from cmf.value import replace
 from pipeline.context import labelled
 from pipeline.decision import Effect, ViewDecision
 from pipeline.draft import labels_of
-from pipeline.paths import message_path, part_at
+from pipeline.paths import message_path, message_place, part_at
 from pipeline.stage import Traffic
 
 Brought: TypeAlias = frozenset[tuple[str, str]]
@@ -82,7 +82,7 @@ def _stamp_request(request: Request, labels: Mapping[str, frozenset[str]]) -> Re
 
 def _all_carry(request: Request, labels: Mapping[str, frozenset[str]], *, everywhere: bool) -> bool:
     """Whether all messages from the first that is labelled on have all of the labels: a look at what they share."""
-    first = 0 if everywhere else min(int(where[len("messages[") : -1]) for where, added in labels.items() if added)
+    first = 0 if everywhere else min(message_place(where) or 0 for where, added in labels.items() if added)
     found = frozenset[str]().union(*labels.values())
     shared = {id(message.extensions): message for message in request.messages[first:]}
     return all(found <= labels_of(message) for message in shared.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 from cmf import adapters
 from cmf.adapters.base import WireEvent
@@ -19,9 +19,9 @@ from pipeline.context import Context
 from pipeline.emission import emit, emit_events
 from pipeline.errors import CallError
 from pipeline.events import CallFailed, Events
-from pipeline.guarded.python_values import UNKNOWN, Spelled, item_of, list_of, spelled
+from pipeline.guarded.python_values import UNKNOWN, Spelled, hints_of, item_of, list_of, spelled
 from pipeline.guarded.wrapping import Given, Yielded
-from pipeline.runner import Outcome
+from pipeline.outcome import Outcome
 
 _log: Final = logging.getLogger("pipeline.guard")
 _EVENT_KEYS: Final = WireEvent.__annotations__.keys()
@@ -47,10 +47,7 @@ class ModelFunction:
     @cached_property
     def answer(self) -> Any:
         """The declared type of what it gives."""
-        try:
-            return get_type_hints(self._function, include_extras=True).get("return", UNKNOWN)
-        except Exception:  # noqa: BLE001  (evaluating an annotation runs whatever it says)
-            return UNKNOWN
+        return hints_of(self._function).get("return", UNKNOWN)
 
 
 class ModelCall:

@@ -6,10 +6,11 @@ form was not judged, and does not pass.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import GenericAlias, NoneType
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from pydantic import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from pydantic_core import PydanticSerializationError
@@ -23,6 +24,14 @@ UNKNOWN: Final = object()
 """The declared type of what has none."""
 _LEAVES: Final = (str, int, float, bool, NoneType)
 _NO_SCHEMA: Final = (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, TypeError)
+
+
+def hints_of(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """The annotations of a function, resolved, the result's as `return`; none where one of them cannot be."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except Exception:  # noqa: BLE001  (evaluating an annotation runs whatever it says)
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 from pydantic import ConfigDict, Field, create_model
 from ulid import ULID
@@ -23,12 +23,12 @@ from cmf.value import to_json
 from pipeline.context import Context
 from pipeline.errors import CallError, ConfigError, ToolInputError
 from pipeline.events import CallFailed, Events, ToolInputInvalid
-from pipeline.guarded.python_values import UNKNOWN, Spelled, adapter_of, item_of, list_of, spelled
+from pipeline.guarded.python_values import UNKNOWN, Spelled, adapter_of, hints_of, item_of, list_of, spelled
 from pipeline.guarded.wrapping import Given, Yielded
-from pipeline.runner import Outcome
+from pipeline.outcome import Outcome
 
 _log: Final = logging.getLogger("pipeline.guard")
-_LISTED: Final = (inspect.Parameter.VAR_POSITIONAL,)
+_LISTED: Final = inspect.Parameter.VAR_POSITIONAL
 _OPEN: Final = inspect.Parameter.VAR_KEYWORD
 
 
@@ -72,11 +72,8 @@ class ToolFunction:
 
     @cached_property
     def hints(self) -> Mapping[str, Any]:
-        """The annotations, resolved; none where one cannot be. Read at the first call: by then all names are there."""
-        try:
-            return get_type_hints(self._function, include_extras=True)
-        except Exception:  # noqa: BLE001  (evaluating an annotation runs whatever it says)
-            return {}
+        """See `hints_of`. Read at the first call: by then all names are there."""
+        return hints_of(self._function)
 
     @cached_property
     def definition(self) -> ToolDefinition:
@@ -107,8 +104,8 @@ class ToolFunction:
                 continue
             declared = self.declared(parameter)
             kind = Any if adapter_of(declared) is None else declared
-            kind = list_of(kind) if parameter.kind in _LISTED else kind
-            needed = parameter.default is inspect.Parameter.empty and parameter.kind not in _LISTED
+            kind = list_of(kind) if parameter.kind is _LISTED else kind
+            needed = parameter.default is inspect.Parameter.empty and parameter.kind is not _LISTED
             # Under an alias: a parameter may have a name that a model's field may not.
             fields[f"p{at}"] = (kind, Field(alias=parameter.name) if needed else Field(None, alias=parameter.name))
         config = ConfigDict(extra="allow" if open_ended else "forbid")
@@ -151,7 +148,7 @@ class ToolCall:
                     hint = "call it with another name"
                     raise CallError("two arguments have the same name", code="guard.same-name", hint=hint)
                 arguments |= open_ended
-            elif parameter.kind in _LISTED:
+            elif parameter.kind is _LISTED:
                 arguments[name] = self._spell(name, list_of(self._tool.declared(parameter)), list(value))
             else:
                 arguments[name] = self._spell(name, self._tool.declared(parameter), value)
@@ -194,7 +191,7 @@ class ToolCall:
                     hint="drop only what has a default",
                 )
             value = self._made(name, left.pop(name))
-            bound[name] = tuple(value) if parameter.kind in _LISTED else value
+            bound[name] = tuple(value) if parameter.kind is _LISTED else value
         self._fill_open(left)
         return Given(self._bound.args, self._bound.kwargs)
 

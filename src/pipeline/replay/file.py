@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final, cast
@@ -17,7 +17,6 @@ from cmf.errors import CmfError, ShapeError
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import to_json
-from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval
 from pipeline.claims import HistoryTrust, history_trust
 from pipeline.context import Context
@@ -29,7 +28,7 @@ from pipeline.references import RULE as BY_REFERENCE
 from pipeline.stage import Traffic
 
 VERSION: Final = 1
-_KINDS: Final[dict[str, type[Message] | type[Request] | type[Response]]] = {
+KINDS: Final[dict[str, type[Message] | type[Request] | type[Response]]] = {
     "message": Message,
     "request": Request,
     "response": Response,
@@ -151,7 +150,7 @@ def read_entry(line: bytes) -> Entry:
             raise ShapeError("not what it should be", path="history")
         return Entry(
             id=body["id"],
-            traffic=_KINDS[body["kind"]].model_validate(body["traffic"]),
+            traffic=KINDS[body["kind"]].model_validate(body["traffic"]),
             context=Context.model_validate(body["context"]),
             session=_session(body["session"]),
             seen=frozenset(body["seen"]),
@@ -205,7 +204,7 @@ def _session(spelled: Mapping[str, Any]) -> SessionFacts:
         labels=frozenset(spelled["labels"]),
         counters=dict(spelled["counters"]),
         events=tuple(spelled["events"]),
-        approvals=shown(asked, int(spelled["moment"])),
+        approvals=tuple(one.shown() for one in asked if one.usable(int(spelled["moment"]))),
         version=int(spelled["version"]),
         tool_ids=dict(spelled["tool_ids"]),
         label_sources={label: frozenset(sources) for label, sources in spelled["label_sources"].items()},
@@ -215,12 +214,6 @@ def _session(spelled: Mapping[str, Any]) -> SessionFacts:
         active_model=spelled.get("active_model"),
         overrides=tuple(Override(**one) for one in spelled.get("overrides", ())),
     )
-
-
-def shown(asked: Iterable[Approval], moment: int) -> tuple[Mapping[str, Any], ...]:
-    """Of the approvals on record, what policy sees: those that still can be used."""
-    usable = (ApprovalStatus.PENDING, ApprovalStatus.APPROVED)
-    return tuple(one.shown() for one in asked if one.status in usable and moment < one.asked.expires_at)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -277,4 +270,4 @@ def find(path: Path, id: str) -> Entry:
     raise ReplayError("no line has this id", path=str(path), hint="`cmf impact` names ids", code="replay.unknown-id")
 
 
-__all__ = ["VERSION", "Entry", "append", "entry_of", "find", "lines", "read_entry", "shown", "summary_of"]
+__all__ = ["KINDS", "VERSION", "Entry", "append", "entry_of", "find", "lines", "read_entry", "summary_of"]

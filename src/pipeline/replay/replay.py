@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 from pipeline.assembly import Config, Policies, build_engine, load_policies
@@ -16,7 +16,7 @@ from pipeline.outcome import Outcome
 from pipeline.pipeline import Pipeline
 from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
-from pipeline.replay.file import Entry, shown, summary_of
+from pipeline.replay.file import Entry, summary_of
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions
 
@@ -122,9 +122,8 @@ class _OnFile(MemorySessions):
             return SessionFacts()
         # What a person approved is no matter of the set: it counts as if given under these policies.
         facts = self.entry.session
-        asked = [dataclasses.replace(one.asked, revision=self.revision) for one in facts.asked]
-        bound = [dataclasses.replace(one, asked=new) for one, new in zip(facts.asked, asked, strict=True)]
-        return dataclasses.replace(facts, asked=tuple(bound), approvals=shown(bound, facts.moment))
+        bound = tuple(replace(one, asked=replace(one.asked, revision=self.revision)) for one in facts.asked)
+        return replace(facts, asked=bound, approvals=tuple(one.shown() for one in bound if one.usable(facts.moment)))
 
     def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:  # noqa: ARG002
         return frozenset() if self.entry is None else self.entry.seen & frozenset(marks)
