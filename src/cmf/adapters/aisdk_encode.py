@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cmf.adapters.aisdk_decode import FORMAT, read_message, written_state
+from cmf.adapters.call_ids import with_ids
 from cmf.adapters.fields import extra_of
 from cmf.adapters.layout import apply, grouped, said, shape_of
 from cmf.adapters.loss import drop
@@ -91,6 +92,7 @@ def names_in(messages: Sequence[Message]) -> dict[str, str]:
 
 def write_plain(group: Sequence[Message], *, index: int = 0) -> dict[str, Any]:
     """The UI message of a group, with the placement of steps and the keys of inputs as it came."""
+    group = with_ids(group)
     first = group[0]
     shape = shape_of(first, FORMAT)
     writing = _Writing(group, shape)
@@ -162,7 +164,7 @@ class _Writing:
         wire: dict[str, Any] = {"type": f"tool-{name}"}
         if at in self._dynamic or call is None or not name:
             wire = {"type": "dynamic-tool", "toolName": name}
-        wire |= {"toolCallId": call_id if call_id is not None else f"call_{at}", "state": written_state(result)}
+        wire |= {"toolCallId": call_id, "state": written_state(result)}
         if call is not None:
             given = call.arguments if call.arguments_raw is None else call.arguments_raw
             if given is not None:

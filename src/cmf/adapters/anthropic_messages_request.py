@@ -22,6 +22,7 @@ from cmf.adapters.anthropic_messages_blocks import (
 from cmf.adapters.anthropic_messages_parts import encode_content
 from cmf.adapters.anthropic_messages_quick import quick_turns
 from cmf.adapters.anthropic_messages_tools import decode_choice, decode_tools, encode_choice, encode_tool
+from cmf.adapters.call_ids import with_ids
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.loss import drop
 from cmf.adapters.turns import user_runs
@@ -375,34 +376,3 @@ def _goes_on_top(group: tuple[Message, ...], model: str | None, listed: list[dic
     if found is not None and found.format == FORMAT:
         return found.group == _TOP
     return not listed or not lookup(FORMAT, model or "").supports_system_messages_in_list
-
-
-def with_ids(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages with an id for every tool call and result: where a format has none, by position and order."""
-    if not any(_lacks_id(part) for message in messages for part in message.content):
-        return messages
-    waiting: list[tuple[str, str]] = []
-    count = 0
-    named: list[Message] = []
-    for message in messages:
-        parts: list[Part] = []
-        for part in message.content:
-            if _lacks_id(part) and isinstance(part, ToolCallPart):
-                count += 1
-                waiting.append((part.name, f"call_{count}"))
-                part = replace(part, tool_call_id=f"call_{count}")
-            elif _lacks_id(part) and isinstance(part, ToolResultPart):
-                part = replace(part, tool_call_id=_answered(part, waiting))
-            parts.append(part)
-        named.append(replace(message, content=tuple(parts)))
-    return named
-
-
-def _lacks_id(part: Part) -> bool:
-    return isinstance(part, ToolCallPart | ToolResultPart) and part.tool_call_id is None
-
-
-def _answered(part: ToolResultPart, waiting: list[tuple[str, str]]) -> str:
-    """The id of the first call that still waits for an answer, of the same name if there is one."""
-    at = next((at for at, (name, _) in enumerate(waiting) if name == part.tool_name), 0)
-    return waiting.pop(at)[1] if waiting else "call_0"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cmf.adapters import layout
 from cmf.adapters.anthropic_messages_blocks import FORMAT, Names, decode_assistant, is_own, own_extra
 from cmf.adapters.anthropic_messages_parts import encode_content
-from cmf.adapters.anthropic_messages_request import with_ids
+from cmf.adapters.call_ids import with_ids
 from cmf.adapters.fields import MARK, PARTIAL, Fields, extra_of, merge
 from cmf.codec import SAFE_INTEGER
 from cmf.content import ToolCallPart, ToolResultPart

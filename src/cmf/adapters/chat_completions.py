@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.call_ids import CallIds
 from cmf.adapters.chat_completions_decode import Names, decoded_message
 from cmf.adapters.chat_completions_dialect import STREAM, Dialect
-from cmf.adapters.chat_completions_encode import CallIds, wire_messages, wire_request, wire_response
+from cmf.adapters.chat_completions_encode import wire_messages, wire_request, wire_response
 from cmf.adapters.chat_completions_envelope import decoded_request, decoded_response
 from cmf.adapters.chat_completions_fold import fold
 from cmf.adapters.chat_completions_quick import at_length, quick_messages, quick_wire
@@ -21,7 +22,7 @@ from cmf.adapters.loss import minding
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities, lookup
-from cmf.content import ToolCallPart
+from cmf.content import ToolCallPart, ToolResultPart
 from cmf.frozen import freeze
 from cmf.message import Layout, Message
 from cmf.request import Request, Response
@@ -110,6 +111,8 @@ class ChatCompletions:
         for part in one.content:
             if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
                 names[part.tool_call_id] = part.name
+            if quick is not None and isinstance(part, ToolCallPart | ToolResultPart):
+                ids.of(part)  # the general encoder has asked already; later results may answer it
         return written
 
     def to_http(self, request: Request) -> HttpCall:

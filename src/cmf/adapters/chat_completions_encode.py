@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cmf.adapters import loss
+from cmf.adapters.call_ids import CallIds
 from cmf.adapters.chat_completions_blocks import wire_blocks
 from cmf.adapters.chat_completions_dialect import (
     CHOICE_ERROR,
@@ -49,31 +50,6 @@ _IN_CONTENT: Final = frozenset({"block", "refusal_block", "thinking", "thinking_
 _NO_RESULT: Final = ToolResultPart()
 
 
-class CallIds:
-    """Ids for calls that have none: by position, and results are paired with calls in order."""
-
-    __slots__ = ("_made", "_open")
-
-    def __init__(self) -> None:
-        self._made = 0
-        self._open: list[str] = []
-
-    def of_call(self, part: ToolCallPart) -> str:
-        """The id that a call goes by."""
-        if part.tool_call_id is not None:
-            return part.tool_call_id
-        self._made += 1
-        made = f"call_{self._made}"
-        self._open.append(made)
-        return made
-
-    def of_result(self, part: ToolResultPart) -> str:
-        """The id of the call that a result answers."""
-        if part.tool_call_id is not None:
-            return part.tool_call_id
-        return self._open.pop(0) if self._open else f"call_{self._made or 1}"
-
-
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
@@ -89,7 +65,7 @@ def wire_messages(message: Message, dialect: Dialect, ids: CallIds) -> list[dict
     if rest or not results:
         body: dict[str, Any] = {"role": message.role.value, "content": _content(rest, dialect, message, empty="")}
         if message.role is Role.TOOL:
-            body["tool_call_id"] = ids.of_result(_NO_RESULT)
+            body["tool_call_id"] = ids.of(_NO_RESULT)
         written.append(merge(body, extra_of(message, dialect.format)) if not results else body)
     return written
 
@@ -114,7 +90,7 @@ def _tool_message(part: ToolResultPart, message: Message, dialect: Dialect, ids:
         content = ""
     elif not isinstance(content, str):
         content = dumps(content).decode()
-    body = {"role": "tool", "tool_call_id": ids.of_result(part), "content": content}
+    body = {"role": "tool", "tool_call_id": ids.of(part), "content": content}
     if dialect.key_of(message) == "function":
         del body["tool_call_id"]
         body |= {"role": "function", "name": part.tool_name or ""}
@@ -273,11 +249,11 @@ def _call(
     elif key == "custom" and part.arguments is not None and isinstance(part.arguments.get("input"), str):
         custom = {"name": part.name, "input": part.arguments["input"]}
         kind = own.get("type", "custom")
-        calls.append(merge({"id": ids.of_call(part), "type": kind, "custom": custom}, own))
+        calls.append(merge({"id": ids.of(part), "type": kind, "custom": custom}, own))
     else:
         arguments = part.arguments if key == "object" and part.arguments is not None else arguments_text(part)
         function = {"name": part.name, "arguments": arguments}
-        calls.append(merge({"id": ids.of_call(part), "type": own.get("type", "function"), "function": function}, own))
+        calls.append(merge({"id": ids.of(part), "type": own.get("type", "function"), "function": function}, own))
 
 
 def arguments_text(part: ToolCallPart) -> str:

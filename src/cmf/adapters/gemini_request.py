@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cmf.adapters import loss
+from cmf.adapters.call_ids import call_names
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.gemini_names import CONTENT, REQUEST, Spelling, normal, spelt
 from cmf.adapters.gemini_parts import FORMAT, decode_part, inside
 from cmf.adapters.gemini_tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_schema, encode_tools
 from cmf.adapters.gemini_write import Names, encode_group
 from cmf.adapters.layout import apply, capped, grouped, grouped_as, said, shape_of, spelling, with_layout
-from cmf.adapters.turns import call_names, user_runs
+from cmf.adapters.turns import user_runs
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
 from cmf.frozen import FrozenDict, freeze, same_spelling, thaw

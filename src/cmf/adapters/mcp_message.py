@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cmf.adapters.call_ids import with_ids
 from cmf.adapters.fields import Fields, object_in
 from cmf.adapters.mcp_blocks import FORMAT, add
 from cmf.adapters.mcp_calls import CALLS, DEFAULT_MAX_TOKENS, Said, drop_options, method_of, params_of
@@ -20,7 +21,7 @@ from cmf.errors import UnsupportedError
 from cmf.frozen import FrozenDict, thaw
 from cmf.message import Message
 from cmf.request import ErrorInfo, Response
-from cmf.value import replace, trusted
+from cmf.value import trusted
 
 _NO_KEYS: Final = FrozenDict()
 
@@ -192,7 +193,7 @@ def _write_call(said: Said, envelope: Mapping[str, Any], left: Mapping[str, Any]
 def _write_foreign_call(said: Said) -> dict[str, Any]:
     method = method_of(said.messages)
     if method == "sampling/createMessage":
-        said.messages = _with_ids(said.messages)
+        said.messages = with_ids(said.messages)
     else:
         drop_options(said, method)
     params = params_of(method, said)
@@ -201,27 +202,6 @@ def _write_foreign_call(said: Said) -> dict[str, Any]:
     call = next((part for message in said.messages for part in message.content if isinstance(part, ToolCallPart)), None)
     call_id = call.tool_call_id if method == "tools/call" and call is not None else None
     return {"jsonrpc": "2.0", "id": call_id or "call_0", "method": method, "params": params}
-
-
-def _with_ids(messages: Sequence[Message]) -> list[Message]:
-    """The messages with an id for each call that has none, by position; such results answer the open calls in turn."""
-    waiting: list[str] = []
-    named: list[Message] = []
-    calls = 0
-    for message in messages:
-        parts: list[Part] = []
-        for part in message.content:
-            if isinstance(part, ToolCallPart):
-                call_id = part.tool_call_id if part.tool_call_id is not None else f"call_{calls}"
-                part, calls = replace(part, tool_call_id=call_id), calls + 1
-                waiting.append(call_id)
-            elif isinstance(part, ToolResultPart):
-                answered = part.tool_call_id if part.tool_call_id is not None else (waiting or [f"call_{calls}"])[0]
-                part = replace(part, tool_call_id=answered)
-                waiting = [one for one in waiting if one != answered]
-            parts.append(part)
-        named.append(replace(message, content=tuple(parts)))
-    return named
 
 
 def _written_error(own: Mapping[str, Any], response: Response | None) -> dict[str, Any] | None:

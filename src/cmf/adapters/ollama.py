@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.call_ids import call_names
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import MARK, extra_of, unmarked
 from cmf.adapters.layout import apply, said, shape_of, with_layout
@@ -27,7 +28,6 @@ from cmf.adapters.ollama_stream import Ear, fold_events, wire_events
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
-from cmf.adapters.turns import call_names
 from cmf.capabilities import ModelCapabilities, lookup
 from cmf.content import ToolResultPart
 from cmf.enums import Role

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cmf.adapters.call_ids import CallIds
 from cmf.adapters.fields import extra_of
 from cmf.adapters.loss import drop
 from cmf.adapters.openai_responses_items import CALLS, FORMAT, INSIDE, ITEM, RESULTS, TEXTS, text_type
@@ -40,22 +41,20 @@ class ItemWriter:
         "_answer",
         "_caller",
         "_facts",
+        "_ids",
         "_kind",
         "_made",
         "_message",
-        "_minted",
         "_open",
-        "_unanswered",
         "_written",
     )
 
     def __init__(self, *, answer: bool = False) -> None:
         self._answer = answer
-        self._minted = 0
+        self._ids = CallIds()
         self._made = 0
         self._caller: str | None = None  # the id of the last call
         self._kind: Any = None  # the item type that the part had on this wire, if layout tells
-        self._unanswered: list[str] = []
         self._written: list[dict[str, Any]] = []
         self._facts: list[Any] = []  # of each item, what rode along with it; None for one from elsewhere
         self._open: str | None = None  # the kind of the last item while more parts may join it
@@ -192,10 +191,9 @@ class ItemWriter:
             self._drop(part, "a call that another provider ran")
             return
         item: dict[str, Any] = {"type": kind}
-        if part.tool_call_id is not None:
-            item[spec.id_key] = part.tool_call_id
-        elif spec.id_key not in own and spec.id_key == "call_id":
-            item[spec.id_key] = self._mint()
+        call_id = self._ids.of(part)
+        if part.tool_call_id is not None or (spec.id_key not in own and spec.id_key == "call_id"):
+            item[spec.id_key] = call_id
         if spec.tool is None:
             item["name"] = part.name
             if part.namespace is not None:
@@ -211,12 +209,6 @@ class ItemWriter:
         self._caller = part.tool_call_id
         self._begin(ride(item, own), {} if own else None, joinable=kind if spec.result is not None else None)
 
-    def _mint(self) -> str:
-        name = f"call_{self._minted}"
-        self._minted += 1
-        self._unanswered.append(name)
-        return name
-
     def _add_result(self, part: ToolResultPart, own: dict[str, Any]) -> None:
         named = own.get("type", self._kind)
         if named is None and part.executed_by == "provider":
@@ -225,10 +217,9 @@ class ItemWriter:
         kind = named if isinstance(named, str) and named in RESULTS else "function_call_output"
         id_key, of_parts = RESULTS[kind]
         item: dict[str, Any] = {"type": kind}
-        if part.tool_call_id is not None:
-            item[id_key] = part.tool_call_id
-        elif id_key not in own and id_key == "call_id":
-            item[id_key] = self._unanswered.pop(0) if self._unanswered else "call_0"
+        call_id = self._ids.of(part)
+        if part.tool_call_id is not None or (id_key not in own and id_key == "call_id"):
+            item[id_key] = call_id
         item["output"] = self._output(part.content) if of_parts else part.content
         if part.is_error:
             drop(FORMAT, "is_error", "results have no error flag here", message=self._message)

@@ -5,17 +5,10 @@ Some formats put the results of tools beside the user's own words; a canonical m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from cmf.content import Part, ToolCallPart, ToolResultPart
+from cmf.content import Part, ToolResultPart
 from cmf.enums import Role
-from cmf.message import Message
-
-
-def call_names(messages: Iterable[Message]) -> dict[str, str]:
-    """The names of the tools that are called, by the ids of the calls: for results that do not say them."""
-    calls = (part for message in messages for part in message.content if isinstance(part, ToolCallPart))
-    return {call.tool_call_id: call.name for call in calls if call.tool_call_id is not None}
 
 
 def user_runs(parts: Sequence[Part]) -> list[tuple[Role, tuple[Part, ...]]]:

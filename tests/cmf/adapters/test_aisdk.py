@@ -167,7 +167,7 @@ def test_a_conversation_from_elsewhere_is_joined_by_answers() -> None:
                     text("a"), {"type": "media", "data": PNG, "mediaType": "image/png"},
                 ]},
             },
-            {"type": "dynamic-tool", "toolName": "u", "toolCallId": "call_3", "state": "output-error",
+            {"type": "dynamic-tool", "toolName": "u", "toolCallId": "call_1", "state": "output-error",
              "errorText": '{"a":1}'},
             STEP,
             text("done", state="done"),

@@ -412,7 +412,7 @@ def test_calls_and_results_without_ids_are_paired_by_name_and_order() -> None:
     body = ADAPTER.to_wire(Request(model="m", messages=(calls, *results)))
 
     assert [each["id"] for each in body["messages"][0]["content"]] == ["call_1", "call_2", "call_3"]
-    assert [each["tool_use_id"] for each in body["messages"][1]["content"]] == ["call_2", "call_1", "call_3", "call_0"]
+    assert [each["tool_use_id"] for each in body["messages"][1]["content"]] == ["call_2", "call_1", "call_3", "call_4"]
 
 
 def test_a_part_that_no_table_knows_is_a_programming_error() -> None:

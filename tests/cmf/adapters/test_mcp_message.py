@@ -262,5 +262,5 @@ def test_calls_and_results_of_a_format_without_ids_are_paired_in_a_completion() 
     params = MCP.to_wire(get("gemini").from_wire_request({"contents": contents}))["params"]
 
     blocks = [block for one in params["messages"] for block in one["content"]]
-    assert [block.get("id") for block in blocks[:2]] == ["call_0", "given"]
-    assert [block.get("toolUseId") for block in blocks[2:]] == ["call_0", "given", "call_2"]
+    assert [block.get("id") for block in blocks[:2]] == ["call_1", "given"]
+    assert [block.get("toolUseId") for block in blocks[2:]] == ["call_1", "given", "call_2"]

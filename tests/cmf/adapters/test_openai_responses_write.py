@@ -58,10 +58,10 @@ def test_a_foreign_turn_becomes_items_in_order_with_ids_paired() -> None:
             "role": "assistant",
             "content": [{"type": "output_text", "text": "a"}, {"type": "output_text", "text": "b"}],
         },
-        {"type": "function_call", "call_id": "call_0", "name": "add", "arguments": '{"n":1}'},
+        {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": '{"n":1}'},
         {"type": "function_call", "call_id": "toolu_1", "name": "sub", "arguments": "oops"},
         {"role": "assistant", "content": "c"},
-        {"type": "function_call_output", "call_id": "call_0", "output": '{"sum":1}'},
+        {"type": "function_call_output", "call_id": "call_1", "output": '{"sum":1}'},
         {"type": "function_call_output", "call_id": "toolu_1", "output": [{"type": "input_text", "text": "x"}]},
         {"type": "function_call_output", "call_id": "toolu_2", "output": ""},
     ]

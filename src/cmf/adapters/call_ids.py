@@ -1,0 +1,63 @@
+"""Ids and names of tool calls, for formats that want what another one does not say. Spec: identity.md [ID-4]."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+
+from cmf.content import Part, ToolCallPart, ToolResultPart
+from cmf.message import Message
+from cmf.value import replace
+
+
+class CallIds:
+    """The ids of the calls and results of one conversation, which are asked for in order.
+
+    Other than in `cmf.pairing`, a result without an id may answer a call with one: on a wire it has to name some call.
+    """
+
+    __slots__ = ("_made", "_open")
+
+    def __init__(self) -> None:
+        self._made = 0
+        self._open: dict[str, str] = {}  # the calls that are unanswered, in order: id → name of the tool
+
+    def of(self, part: ToolCallPart | ToolResultPart) -> str:
+        """The id of a call, or of the call that a result answers; a new one for a result that answers none."""
+        call_id = part.tool_call_id
+        if isinstance(part, ToolCallPart):
+            call_id = self._mint() if call_id is None else call_id
+            self._open[call_id] = part.name
+            return call_id
+        if call_id is None:
+            call_id = next((known for known, name in self._open.items() if part.tool_name in (None, name)), None)
+        self._open.pop(call_id or "", None)
+        return self._mint() if call_id is None else call_id
+
+    def _mint(self) -> str:
+        self._made += 1
+        return f"call_{self._made}"
+
+
+def with_ids(messages: Iterable[Message]) -> list[Message]:
+    """The messages with an id for every tool call and result; those that lack none are the same objects."""
+    ids = CallIds()
+    return [_with_ids(message, ids) for message in messages]
+
+
+def _with_ids(message: Message, ids: CallIds) -> Message:
+    named = tuple(_with_id(part, ids) for part in message.content)
+    return message if all(map(operator.is_, named, message.content)) else replace(message, content=named)
+
+
+def _with_id(part: Part, ids: CallIds) -> Part:
+    if not isinstance(part, ToolCallPart | ToolResultPart):
+        return part
+    call_id = ids.of(part)
+    return part if part.tool_call_id is not None else replace(part, tool_call_id=call_id)
+
+
+def call_names(messages: Iterable[Message]) -> dict[str, str]:
+    """The names of the tools that are called, by the ids of the calls: for results that do not say them."""
+    calls = (part for message in messages for part in message.content if isinstance(part, ToolCallPart))
+    return {call.tool_call_id: call.name for call in calls if call.tool_call_id is not None}
