@@ -17,6 +17,7 @@ from urllib.parse import quote
 import yaml
 
 from pipeline.cases.case import Case
+from pipeline.policies.lookahead import Lookahead
 from pipeline.policies.metadata import Rule
 
 INDEX: Final = "README.md"
@@ -105,7 +106,7 @@ def _page(rule: Rule, source: Source, out: Path) -> Iterator[str]:
     yield f"| effects | {', '.join(rule.effects)} |"
     yield f"| kinds | {', '.join(sorted(rule.kinds))} |"
     yield f"| capabilities | {', '.join(sorted(rule.capabilities)) or 'none'} |"
-    yield f"| text at once | {'all' if rule.stream_chars is None else f'{rule.stream_chars} characters'} |"
+    yield f"| streams wait for | {_waits_for(rule.lookahead)} |"
     yield f"| standards | {', '.join(map(_plain, rule.standards)) or 'none'} |"
     if rule.id in source.sections:
         yield from ("", source.sections[rule.id])
@@ -115,6 +116,16 @@ def _page(rule: Rule, source: Source, out: Path) -> Iterator[str]:
     for case in source.cases:
         if rule.id in case.rules:
             yield from _case(case)
+
+
+def _waits_for(lookahead: Lookahead | None) -> str:
+    """What the end of a text has to wait for, in words."""
+    if lookahead is None:
+        return "all of the text"
+    chars = [f"{lookahead.chars} characters"] if lookahead.chars else []
+    word = [f"the end of a word of up to {lookahead.word} characters"] if lookahead.word else []
+    opened = [f"as many after `{opening}`" for opening in lookahead.opened_by]
+    return "; ".join((*chars, *word, *opened)) or "nothing"
 
 
 def _settings(rule: Rule, settings: Settings) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """A streamed answer let out piece by piece, each after it was judged [D7, E1]. Spec: docs/spec/gateway.md [GW-70] ff.
 
 Each time enough text has come, the answer so far is judged, whole, as if it ended there. What policy left of it goes
-out, up to as many characters before its end as the rules for it must see at once: what could still become part of
-something that they find is held. Everything that is no text is held to the end, where the answer is judged once more.
+out, but for its end, as far as the rules for it look ahead: what could still become part of something that they find is
+held. Everything that is no text is held to the end, where the answer is judged once more.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from cmf.request import Response
 from cmf.value import replace
 from pipeline.context import Context
 from pipeline.emission import emit_events
-from pipeline.errors import EmissionError
+from pipeline.errors import Denied, EmissionError
 from pipeline.gateway.dialects import Dialect
 from pipeline.gateway.reply import Reply
 from pipeline.gateway.window_events import Diverged, Sent
 from pipeline.guard import Guard, raised
 from pipeline.outcome import Outcome
+from pipeline.policies.lookahead import Lookahead, open_word
 
 _SHARE: Final = 8  # of the answer so far: judging all of it each time costs some eight times judging it once
 _KINDS: Final[Mapping[type, ViewKind]] = {TextPart: ViewKind.TEXT, ThinkingPart: ViewKind.THINKING}
@@ -60,12 +61,14 @@ class Window:
         self._step = step
         self._kind: ViewKind | None = None  # of the part that grows
         self._grown = 0  # its characters
+        self._word = 0  # and those of the word at its end
         self._total = 0
         self._judged: int | None = None  # of all characters, how many were there at the last judgement
         self._begun_another = False  # a part since then: the one before it is whole
         self._over = False  # what comes is held to the end
         self._policies = guard.policies
-        self._needs: dict[ViewKind, int | None] = {}
+        self._needs: dict[ViewKind, Lookahead | None] = {}
+        self._refused: int | None = None  # how many characters there were when policy first refused what came so far
         self._sent = Sent(dialect)
         self.released = 0  # characters of the answer that are out
 
@@ -76,7 +79,9 @@ class Window:
                 kind = ViewKind.TEXT if isinstance(event, TextDelta) else ViewKind.THINKING
                 if kind is not self._kind:
                     self._begun_another = self._kind is not None
-                    self._kind, self._grown = kind, 0
+                    self._kind, self._grown, self._word = kind, 0, 0
+                word = open_word(event.text)
+                self._word = word + (self._word if word == len(event.text) else 0)
                 self._grown += len(event.text)
                 self._total += len(event.text)
             case ToolUseStart():
@@ -95,7 +100,13 @@ class Window:
         if found is None:
             return
         answer, held = found
-        outcome = raised(await _to_its_end(self._guard, answer, self.facts))
+        try:
+            outcome = raised(await _to_its_end(self._guard, answer, self.facts))
+        except Denied:
+            if self._is_settled(held):
+                raise
+            return
+        self._refused = None
         hidden = self._hidden(answer, outcome, held)
         if hidden is None:
             return
@@ -127,16 +138,22 @@ class Window:
             return False
         if self._begun_another:
             return True
-        needed = None if self._kind is None else self._needed(self._kind)
-        return needed is not None and self._grown > needed
+        ahead = None if self._kind is None else self._needed(self._kind)
+        return ahead is not None and self._grown > max(ahead.chars, min(self._word, ahead.word))
 
-    def _needed(self, kind: ViewKind) -> int | None:
-        """How much text the rules that serve now must see at once."""
+    def _is_settled(self, held: int) -> bool:
+        """Whether a refusal stands: what was held when policy first refused is over, and could not take it back."""
+        if self._refused is None:
+            self._refused = self._total
+        return self._total - held >= self._refused
+
+    def _needed(self, kind: ViewKind) -> Lookahead | None:
+        """How far the rules that serve now look ahead; None where they have to see all of the text."""
         policies = self._guard.policies
         if policies is not self._policies:
             self._policies, self._needs = policies, {}
         if kind not in self._needs:
-            self._needs[kind] = policies.text_needed(kind)
+            self._needs[kind] = policies.lookahead(kind)
         return self._needs[kind]
 
     def _judgeable(self, response: Response) -> tuple[Response, int] | None:
@@ -155,11 +172,10 @@ class Window:
             self._over = True  # what comes behind another part waits for it
         elif count:
             last = parts[-1]
-            needed = self._needed(_KINDS[type(last)])
-            if needed is None or needed >= len(_text(last)):
-                count -= 1
-            else:
-                held = needed
+            ahead = self._needed(_KINDS[type(last)])
+            held = len(_text(last)) if ahead is None else ahead.held(_text(last))
+            if held >= len(_text(last)):
+                count, held = count - 1, 0
         if not count:
             return None
         message = replace(choice.message, content=parts[:count], status=MessageStatus.COMPLETE)

@@ -18,6 +18,7 @@ from cmf.enums import Capability, ViewKind
 from pipeline.decision import Effect, Mode
 from pipeline.display import meant
 from pipeline.errors import PolicyError
+from pipeline.policies.lookahead import Lookahead, said_lookahead
 
 RULES: Final = "cmf.rules"
 """Every rule's package is `cmf.rules.<category>.<rule>`."""
@@ -67,8 +68,8 @@ class Module(NamedTuple):
 class Rule:
     """One rule of a policy set.
 
-    `id` is `<category>/<rule>`; `effects` are the sets that its text can contribute to; `stream_chars` is how much
-    text it must see at once to find its longest match (None: all of it) [D7].
+    `id` is `<category>/<rule>`; `effects` are the sets that its text can contribute to; `lookahead` is what
+    the end of a stream waits for (None: all of the text has to be there) [D7].
     """
 
     id: str
@@ -83,7 +84,7 @@ class Rule:
     mode: Mode
     standards: tuple[str, ...]
     effects: tuple[Effect, ...]
-    stream_chars: int | None
+    lookahead: Lookahead | None
 
 
 def package_of(module: Module) -> str:
@@ -126,7 +127,7 @@ def rule_of(module: Module) -> Rule:
         mode=_mode(module, line, custom.get("mode", Mode.ENFORCE)),
         standards=tuple(_strings(module, line, "standards", custom.get("standards", []))),
         effects=effects,
-        stream_chars=_stream(module, line, custom.get("stream", "whole")),
+        lookahead=_stream(module, line, custom.get("stream", "whole")),
     )
 
 
@@ -321,14 +322,18 @@ def _mode(module: Module, line: int, value: object) -> Mode:
     return _choice(module, line, "mode", Mode, "off" if value is False else value)
 
 
-def _stream(module: Module, line: int, value: object) -> int | None:
+def _stream(module: Module, line: int, value: object) -> Lookahead | None:
     if value == "whole":
         return None
-    chars = value.get("max_match") if isinstance(value, dict) and len(value) == 1 else None
-    if type(chars) is not int or chars < 1:
-        hint = "write `stream: whole` or `stream: {max_match: <characters>}`"
-        _refuse(module, _line_of(module, line, "stream"), "custom.stream says no length", hint, "policy.bad-metadata")
-    return chars
+    lookahead = said_lookahead(value)
+    if lookahead is None:
+        hint = (
+            "write `stream: whole`, or `stream: {max_match: <characters>}`, `{max_word: <characters>}` or both;"
+            " with `max_word`, `opened_by: [<beginnings of what has blanks in it>]`"
+        )
+        where = _line_of(module, line, "stream")
+        _refuse(module, where, "custom.stream says no length", hint, "policy.bad-metadata")
+    return lookahead
 
 
 def _strings(module: Module, line: int, key: str, value: object) -> list[str]:

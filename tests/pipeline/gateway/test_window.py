@@ -191,6 +191,95 @@ async def test_thinking_goes_out_as_its_own_rules_allow(tmp_path: Path, rule: st
     assert (first in out[0]) is bool(first or not out[0])
 
 
+# -- under the shipped policies ----------------------------------------------------------------------------------------
+
+_KEY_LINES = "\n".join(["MIIEEXAMPLE" + "A" * 9] * 30)
+_SHIPPED = {
+    "a secret": "Take ghp_EXAMPLEabcdef1234567890NOTREAL00000x, and go. ",
+    "a key over lines": f"-----BEGIN RSA PRIVATE KEY-----\n{_KEY_LINES}\n-----END RSA PRIVATE KEY-----\nis it",
+    "a secret of two words": f"Authorization: SSWS EXAMPLE{'a' * 40} and more",
+    "a password by its name": "The api_key: 'abcd1234efgh5678ijkl9012mnop', as was said",
+    "a card": "It is 4111 1111 1111 1111, valid thru 12/29",
+    "an account": "Pay to DE89 3704 0044 0532 0130 00 at once",
+    "a picture": "See ![this](https://evil.example/p.png?d=abcdef0123456789) and wonder",
+    "a long link": f"See [this]( https://evil.example/?q={'a1' * 90} ) and wonder",
+    "right to left": "He says \u2067 – \u05e9\u05dc\u05d5\u05dd\u2069, and means it",
+    "a host": "Look at http://пример.рф/a, it is there",
+    "no blanks": "这是一个测试，没有空格的文字。" * 9,
+}
+_REFUSED = {
+    "content.confusable-host": "Look at http://аррӏе.com/x, " + "and then at more " * 9,
+    "content.bidi-controls": "pay \u2067eve\u2069 now, " + "and then some more " * 9,
+}
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Guard:
+    return Guard()
+
+
+@pytest.mark.spec("GW-70", "POL-63")
+@pytest.mark.parametrize("said", _SHIPPED)
+def test_the_shipped_policies_leave_of_a_stream_what_they_leave_of_the_whole(shipped: Guard, said: str) -> None:
+    text = f"Well, I was asked and so I say it. {_SHIPPED[said]}. " + "And so on, and so forth. " * 5
+    whole = served(shipped, Pieces([text]), window=None)
+
+    got = served(shipped, Pieces([text[at : at + 5] for at in range(0, len(text), 5)]), window=8)
+
+    assert spoken("openai_chat", got) == "".join(texts("openai_chat", whole))
+    assert len(got.pieces) > 3
+
+
+@pytest.mark.spec("GW-73", "POL-63")
+@pytest.mark.parametrize("code", _REFUSED)
+def test_what_the_shipped_policies_refuse_never_goes_out_of_a_stream(shipped: Guard, code: str) -> None:
+    text = "Well, I was asked and so I say it. " * 5 + _REFUSED[code]
+    heard: list[int] = []
+
+    got = served(shipped, Pieces([text[at : at + 7] for at in range(0, len(text), 7)], then=heard.append), window=8)
+
+    assert code in str(events(got)[-1])
+    assert spoken("openai_chat", got).isascii()
+    assert len(heard) < len(text) // 7, "the upstream is let go before it is at its end"
+
+
+@pytest.mark.spec("GW-71")
+async def test_under_the_shipped_policies_the_first_text_goes_out_behind_a_line(shipped: Guard) -> None:
+    client, out = _Seen(), []
+
+    await aserved(shipped, Pieces(["and so on, "] * 20, then=lambda _: out.append(client.out())), client=client)
+
+    assert out.index(next(filter(None, out))) < 10  # pieces of 11 characters
+
+
+# -- a refusal that more text may take back ----------------------------------------------------------------------------
+
+_UNTIL = """\
+deny contains {"code": "no.end", "reason": "Not without its end."} if {
+    regex.match(`\\(([^)]{8}|[^)]*$)`, input.content)
+}"""
+
+
+@pytest.mark.spec("GW-73")
+@pytest.mark.parametrize("size", [1, 3, 5])
+@pytest.mark.parametrize("rest", ["of it) there is more to say, and more", "of that there is more to say, and more"])
+def test_a_refusal_stands_once_what_was_held_is_over(tmp_path: Path, size: int, rest: str) -> None:
+    guard = guard_of(tmp_path, {"until": _UNTIL}, sees=9)
+    text = f"Many words come first (some {rest}"
+    heard: list[int] = []
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+
+    got = served(guard, Pieces(pieces, then=heard.append))
+
+    whole = served(guard, Pieces([text]), window=None)
+    if whole.refusal is None:
+        assert spoken("openai_chat", got) == text
+    else:
+        assert "no.end" in str(events(got)[-1])
+        assert "(" not in spoken("openai_chat", got)
+        assert len(heard) < len(pieces)
+
+
 # -- what ends it early ------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from cmf.enums import Capability, ViewKind
 from pipeline import policy_set
 from pipeline.decision import Effect, Mode
 from pipeline.errors import PolicyError
+from pipeline.policies.lookahead import Lookahead
 from pipeline.policies.metadata import load_yaml, yaml_problem
 
 __all__ = ["write"]  # a fixture
@@ -73,7 +74,14 @@ def test_a_second_module_of_a_rule_is_refused(write: Write) -> None:
         ("#   severity: high", "#   severity: high\n#   severity: info", "policy.bad-metadata", 7),
         ("#   severity: high", "#   severity: high\n#   stream: some", "policy.bad-metadata", 7),
         ("#   severity: high", "#   severity: high\n#   stream: {max_match: 0}", "policy.bad-metadata", 7),
-        ("#   severity: high", "#   severity: high\n#   stream: {max_match: true}", "policy.bad-metadata", 7),
+        *(
+            ("#   severity: high", f"#   severity: high\n#   stream: {{{said}}}", "policy.bad-metadata", 7)
+            for said in (
+                *("", "max_match: true", "max_match: input.length", "max_match: datum", "max_word: 0", "max_words: 9"),
+                *("opened_by: [x]", "max_match: 9, opened_by: [x]", "max_word: 9, opened_by: x"),
+                *("max_word: 9, opened_by: ['a b']", "max_word: 9, opened_by: ['']", "max_word: 9, opened_by: [1]"),
+            )
+        ),
         ("# custom:", "# custom: [", "policy.bad-metadata", 6),
         ("# title: A rule", "# - title", "policy.bad-metadata", 3),
         ("# title: A rule", "# title: A rule\n# mode: observe", "policy.bad-metadata", 3),
@@ -143,7 +151,7 @@ def test_a_rule_says_what_its_metadata_says(write: Write) -> None:
     assert rule.kinds == {ViewKind.TEXT, ViewKind.TOOL_CALL}
     assert rule.capabilities == {Capability.READ_LABELS}
     assert (rule.mode, rule.severity, rule.standards) == (Mode.ENFORCE, "high", ("OWASP-LLM01",))
-    assert (rule.effects, rule.stream_chars) == ((Effect.DENY,), None)
+    assert (rule.effects, rule.lookahead) == ((Effect.DENY,), None)
 
 
 @pytest.mark.spec("POL-4")
@@ -156,11 +164,34 @@ def test_off_is_off_though_yaml_says_it_is_false(write: Write, spelling: str) ->
     assert policies.rules_for(ViewKind.TEXT) == ()
 
 
-@pytest.mark.spec("POL-4")
-def test_a_stream_length_is_characters(write: Write) -> None:
-    text = GOOD.replace("#   severity: high", "#   severity: high\n#   stream: {max_match: 40}")
+@pytest.mark.spec("POL-4", "POL-63")
+@pytest.mark.parametrize(
+    ("said", "lookahead"),
+    [
+        ("{max_match: 40}", Lookahead(chars=40)),
+        ("{max_word: 99}", Lookahead(word=99)),
+        ("{max_match: 4, max_word: 9, opened_by: ['<!--', '-->']}", Lookahead(4, None, 9, ("<!--", "-->"))),
+        ("{max_match: data.lengths.text}", Lookahead(chars=12)),
+        ("{max_match: data.phrases}", Lookahead(chars=7)),
+        ("{max_match: data.none}", Lookahead()),
+    ],
+)
+def test_what_a_stream_waits_for_is_said_in_characters(write: Write, said: str, lookahead: Lookahead) -> None:
+    text = GOOD.replace("#   severity: high", f"#   severity: high\n#   stream: {said}")
+    data = '{"lengths": {"text": 12}, "phrases": ["one", "a third"], "none": []}'
 
-    assert policy_set.load(write({PLACE: text})).rules[0].stream_chars == 40
+    assert policy_set.load(write({PLACE: text, "data.json": data})).rules[0].lookahead == lookahead
+
+
+@pytest.mark.spec("POL-63")
+@pytest.mark.parametrize("place", ["data.missing", "data.text", "data.mixed", "data.below", "data.text.further"])
+def test_a_place_without_a_length_is_refused(write: Write, place: str) -> None:
+    text = GOOD.replace("#   severity: high", f"#   severity: high\n#   stream: {{max_match: {place}}}")
+    data = '{"text": "nine", "mixed": ["a", 1], "below": -1}'
+    error = refusal(write({PLACE: text, "data.json": data}))
+
+    assert (error.code, error.path) == ("policy.bad-metadata", PLACE)
+    assert place in str(error)
 
 
 @given(st.text(max_size=200))

@@ -9,6 +9,14 @@ test_denied_turning_text_without_right_to_left_letters if {
 	_codes({"kind": "tool_call", "content": "\u202bx\u202c"}) == {"content.bidi-controls"}
 }
 
+# The one is judged in a stream before the other comes: too far away it does not count.
+test_denied_without_a_right_to_left_letter_nearby if {
+	every pair in [[64, set()], [65, {"content.bidi-controls"}]] {
+		between := concat("", ["." | some _ in numbers.range(2, pair[0])])
+		_codes({"kind": "text", "content": concat("", ["\u2067", between, "\u05d0"])}) == pair[1]
+	}
+}
+
 test_denied_in_names if {
 	every view in [
 		{"kind": "tool_call", "name": "send\u200f"}, {"kind": "tool_call", "uri": "tool://_/a\u2066"},

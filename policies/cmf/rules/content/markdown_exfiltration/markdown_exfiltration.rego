@@ -12,7 +12,7 @@
 #   kinds: [text]
 #   capabilities: []
 #   standards: [OWASP-LLM02, OWASP-LLM05, OWASP-ASI01, NIST-AC-4, NIST-SC-7, NIST-AI-RMF-MEASURE-2.7]
-#   stream: {max_match: 4096}
+#   stream: {max_word: 8192}
 package cmf.rules.content.markdown_exfiltration
 
 import data.cmf.lib.scan
