@@ -142,7 +142,7 @@ def forbidden(policy: DataPolicy, acts: frozenset[str] | None, view_action: str)
     denial can mean: a list of allowed actions speaks of what is done with data, not of its being done by a call.
     """
     denied = frozenset(policy.denied_actions)
-    known = DATA_ACTIONS if acts is None or denied - DATA_ACTIONS else acts
+    known = DATA_ACTIONS if acts is None else acts
     if denied - DATA_ACTIONS:  # a word that nobody knows may mean anything
         return min(denied - DATA_ACTIONS)
     hit = denied & (known | {view_action})

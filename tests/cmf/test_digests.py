@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmf.codec import SAFE_INTEGER, dumps, dumps_told
-from cmf.content import TextPart
+from cmf.content import PromptResultPart, TextPart, ToolCallPart, ToolResultPart
 from cmf.digests import canonical_bytes, content_digest, value_hash
 from cmf.facts import exact_json
 from cmf.message import Message
+from cmf.request import Choice, Response
 from cmf.value import to_bytes, to_json
 from tests.cmf.test_properties import values
 
@@ -91,3 +92,19 @@ def test_a_message_tells_both_its_digests() -> None:
     assert (said.hash, said.content_digest) == (value_hash(said), content_digest(said))
     assert stamped.content_digest == said.content_digest
     assert stamped.hash != said.hash
+
+
+@pytest.mark.spec("ID-6")
+def test_what_is_minted_changes_no_digest_however_deep_and_what_is_said_does() -> None:
+    def told(text: str, **minted: str) -> Response:
+        inner = Message(role="assistant", content=[ToolCallPart(name="f", tool_call_id=minted.get("inner"))])
+        asked = PromptResultPart(prompt_name="p", messages=[inner, Message(role="user", content=[TextPart(text=text)])])
+        result = ToolResultPart(tool_name="g", tool_call_id=minted.get("outer"), content=(asked,))
+        return Response(choices=[Choice(message=Message(role="tool", content=[result]))])
+
+    one = told("a", inner="1", outer="2")
+    two = told("a", inner="x", outer="y")
+    two = two.model_copy(update={"usage": {"input_tokens": 9}})
+
+    assert content_digest(two) == content_digest(one)
+    assert content_digest(told("b", inner="1", outer="2")) != content_digest(one)

@@ -519,6 +519,11 @@ def test_a_bare_name_is_no_key_where_a_namespaced_one_could_be_meant() -> None:
     assert profile(ToolCallPart(name="f", namespace="n"), f=one, n__f=two) == two
     by_uri = SecurityExtension(objects={"tool://_/f": two, "f": one})
     assert only(ToolCallPart(name="f"), extensions=Extensions(security=by_uri)).object == two
+    resource = ResourcePart(resource_request_id="r", uri="file:///a", resource_type="file", content="x")
+    both = SecurityExtension(objects={"file:///a": one, "tool_result://f": two})
+    result = ToolResultPart(tool_name="f", content=(resource, TextPart(text="x")))
+    message = Message(role="tool", content=[result], extensions=Extensions(security=both))
+    assert [view.object for view in list(iter_views(message))[1:]] == [one, two]  # its own before its container's
     assert only(ToolCallPart(name="f"), extensions=Extensions(security=by_uri)).to_dict()["extensions"]["security"][
         "object"
     ]

@@ -16,7 +16,7 @@ from cmf.value import trusted
 from pipeline.budgets import Budgets, Limit, Unit, Unpriced
 from pipeline.context import Context
 from pipeline.errors import BudgetExceeded, ConfigError, SessionError, UnpricedError
-from pipeline.session_state import BudgetScope
+from pipeline.session_state import BudgetScope, Changes
 from pipeline.sessions import MemorySessions, SessionStore
 
 PRICE = Price(input=Decimal(1), output=Decimal(10), cached_read=Decimal("0.1"), cache_write=Decimal(2))
@@ -220,7 +220,7 @@ def test_two_limits_of_one_budget_are_a_mistake_and_a_negative_length_is_none() 
     assert budgets(MemorySessions(), max_output_tokens=10).reserve(ANN, negative).expected[Unit.TOKENS] == 60
 
 
-def test_an_error_of_the_store_at_settlement_is_not_taken_for_a_swept_hold() -> None:
+def test_an_error_of_the_store_at_settlement_is_not_taken_for_a_swept_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemorySessions()
     mine = budgets(store, tokens(1_000))
     hold = mine.reserve(ANN, ASKED)
@@ -230,4 +230,14 @@ def test_an_error_of_the_store_at_settlement_is_not_taken_for_a_swept_hold() -> 
         mine.settle(ANN, hold, strange)
 
     assert refused.value.code == "session.bad-amount"
+    committed: list[Changes] = []
+
+    def once(_: object, __: object, changes: Changes) -> bool:
+        committed.append(changes)
+        raise SessionError("x", code="session.bad-amount")
+
+    monkeypatch.setattr(store, "commit", once)
+    with pytest.raises(SessionError):
+        mine.settle(ANN, hold, TokenUsage(input_tokens=5))
+    assert len(committed) == 1
     assert store.budget(ANN, BudgetScope.SUBJECT, "tokens").committed == 150

@@ -13,12 +13,12 @@ KEY = bytes(range(32))
 
 
 @pytest.mark.spec("APR-9")
-@pytest.mark.parametrize("damage", ["key", "approval", "session", "byte", "short", "empty"])
+@pytest.mark.parametrize("damage", ["key", "approval", "session", "subject", "byte", "short", "empty"])
 def test_what_was_sealed_opens_under_its_key_for_its_approval_and_session_alone(damage: str) -> None:
     sealed = Sealer(KEY).seal("apr_1", ANN, {"about": {"amount": 7}})
     sealer = Sealer() if damage == "key" else Sealer(KEY)
     given = {"byte": sealed[:-1] + bytes([sealed[-1] ^ 1]), "short": sealed[:20], "empty": b""}.get(damage, sealed)
-    owner = SessionKey("id:ann", "s2") if damage == "session" else ANN
+    owner = {"session": SessionKey("id:ann", "s2"), "subject": SessionKey("id:eve", "s1")}.get(damage, ANN)
 
     with pytest.raises(ApprovalError) as refused:
         sealer.open("apr_2" if damage == "approval" else "apr_1", owner, given)

@@ -29,7 +29,7 @@ from pipeline.history import Histories
 from pipeline.outcome import Outcome
 from pipeline.profiles import Profiles
 from pipeline.sessions import MemorySessions
-from pipeline.unchanged import unchanged
+from pipeline.unchanged import Form, unchanged
 
 HERE = Context(subject=SubjectExtension(id="ann"), session="s")
 MASK = """\
@@ -379,3 +379,9 @@ def test_a_digest_that_goes_on_from_an_earlier_one_is_that_of_the_whole(
         other = replace(value, model="other")
         assert Digests(digests.written).of(other) == digest_of(other)
     assert digests.of(says("user", "a")) == digest_of(says("user", "a"))
+
+
+@pytest.mark.spec("PIPE-16")
+@given(st.lists(MESSAGES, max_size=4), st.lists(MESSAGES, max_size=4))
+def test_the_form_of_a_beginning_and_its_end_is_that_of_the_whole(begun: list[Message], more: list[Message]) -> None:
+    assert Form.of(tuple(begun)).then(Form.of(tuple(more))) == Form.of((*begun, *more))

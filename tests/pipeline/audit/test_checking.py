@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -20,6 +21,7 @@ from tests.pipeline.review.traffic import keep, record
 
 from pipeline.audit.bundle import MANIFEST, Selection, write_bundle
 from pipeline.audit.checking import check_bundle, check_store
+from pipeline.audit.heads import Signer
 from pipeline.policies.bundle_signing import packed
 from pipeline.policy_set import BuiltinErrors, load, revisions_of
 from pipeline.store.database import Store
@@ -173,3 +175,20 @@ def test_a_bundle_with_more_than_policies_is_of_no_revision(kept: Path) -> None:
 
     assert revision in revisions_of(bundle)
     assert revisions_of(packed(read | {"notes.txt": b"These were not the policies."})) == frozenset()
+
+
+@pytest.mark.spec("AUD-33", "AUD-34")
+def test_the_keys_and_heads_that_are_given_count_in_every_check(kept: Path, tmp_path: Path) -> None:
+    other = Signer.at(tmp_path / "other.pem").public_key
+    with Store.at(kept, key=Path(f"{kept}.key")) as store, StoreEvidence.at_one_moment(store.engine) as evidence:
+        (log, *_) = evidence.logs()
+        (*_, newest) = evidence.heads(log.id)
+        gone = replace(newest.head, log="log_gone")
+        write_bundle(tmp_path / "b.zip", evidence)
+        reports = [
+            check_store(evidence, exported=[gone], keys=[other]),
+            check_bundle(tmp_path / "b.zip", exported=[gone], keys=[other]),
+        ]
+    for report in reports:
+        assert {problem.code for problem in report.problems} >= {"head.key", "log.missing"}
+        assert (report.anchored, report.trusted) == (True, True)

@@ -110,3 +110,17 @@ def test_content_that_went_though_it_was_held_or_before_its_time_is_found_afterw
     with zipfile.ZipFile(tmp_path / "b.zip") as bundle:
         kinds = {json.loads(line)["kind"] for line in bundle.read("records.jsonl").splitlines()}
     assert kinds == {"log", "decision", "hold", "erasure"}
+
+
+@pytest.mark.spec("AUD-84")
+def test_content_that_went_when_its_time_came_is_missed_by_nobody(tmp_path: Path) -> None:
+    file = tmp_path / "s.sqlite3"
+    soon = int(datetime.now(UTC).timestamp() + 1_800) * 1_000_000  # the clock of who erases may be that far ahead
+    with Store.at(file) as store:
+        for until in (1, soon):
+            keep(store, record(content=Content.of(b"said", until)))
+        contents = store.contents()
+        contents.erase_due(contents.due(soon + 1, 10))
+        assert list(contents.due(soon + 1, 10)) == []
+
+    assert problems(file) == []
