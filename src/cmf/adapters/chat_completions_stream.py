@@ -22,7 +22,7 @@ def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireE
     if top.get("object") == WHOLE:
         top["object"] = CHUNK
     base = {key: top[key] for key in _IN_EVERY_CHUNK if key in top}
-    choices = [chunk for choice in body["choices"] for chunk in _chunks_of(choice)]
+    choices = [chunk for at, choice in enumerate(body["choices"]) for chunk in _chunks_of(choice, at)]
     chunks = [{**base, "choices": [choice]} for choice in choices]
     first: dict[str, Any] = chunks[0] if chunks else {"choices": []}
     chunks = [{**top, **first}, *chunks[1:]]
@@ -55,9 +55,9 @@ def _adds_up(pieces: list[Any], data: Any) -> bool:
     return bool(pieces) and all(isinstance(piece, str) for piece in pieces) and "".join(pieces) == data
 
 
-def _chunks_of(choice: dict[str, Any]) -> list[dict[str, Any]]:
+def _chunks_of(choice: dict[str, Any], at: int) -> list[dict[str, Any]]:
     """The deltas of one choice: its role and oddments, reasoning, text, each call; then how it ended."""
-    index = choice.get("index", 0)
+    index = choice.get("index", at)
     said = choice.get("message")
     message: dict[str, Any] = said if isinstance(said, dict) else {}
     apart = (*_ORDER, "tool_calls")

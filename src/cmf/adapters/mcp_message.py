@@ -201,7 +201,7 @@ def _write_foreign_call(said: Said) -> dict[str, Any]:
         params.setdefault("maxTokens", DEFAULT_MAX_TOKENS)
     call = next((part for message in said.messages for part in message.content if isinstance(part, ToolCallPart)), None)
     call_id = call.tool_call_id if method == "tools/call" and call is not None else None
-    return {"jsonrpc": "2.0", "id": call_id or "call_0", "method": method, "params": params}
+    return {"jsonrpc": "2.0", "id": "call_0" if call_id is None else call_id, "method": method, "params": params}
 
 
 def _written_error(own: Mapping[str, Any], response: Response | None) -> dict[str, Any] | None:

@@ -95,10 +95,10 @@ class _Fold:
         kind = data.get("type") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not (isinstance(kind, str) or "error" in data):
             self.strays.append(data)
+        elif not isinstance(kind, str) or kind == "error":
+            self._take_error(data)
         elif kind in OPENING or kind in CLOSING:
             self._take_response(kind, data)
-        elif kind == "error" or kind is None:
-            self._take_error(data)
         elif not self._take_of_item(kind, data):
             self.strays.append(data)
 

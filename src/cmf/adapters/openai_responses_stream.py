@@ -65,7 +65,7 @@ def _say_again(aside: Mapping[str, Any], events: list[dict[str, Any]]) -> None:
     events[: len(begun)] = [
         {"type": kind, "response": _otherwise(events[0]["response"], lives.get(kind))}
         for kind in _OPENINGS
-        if kind in begun or kind in lives
+        if kind in begun or kind in lives or (lives and kind == _OPENINGS[-1])
     ]
     for event in events:
         if "item" in event:

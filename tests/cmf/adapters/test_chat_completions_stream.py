@@ -124,6 +124,15 @@ def test_what_has_no_place_in_chunks_is_not_streamed_again(aside: Any) -> None:
     assert CHAT.to_wire_events(marked) == CHAT.to_wire_events(plain)
 
 
+@pytest.mark.spec("OAC-15", "STR-2")
+def test_choices_without_a_number_are_streamed_as_several() -> None:
+    said = [{"finish_reason": "stop", "message": {"role": "assistant", "content": text}} for text in "ab"]
+
+    again = CHAT.fold_events(CHAT.to_wire_events(CHAT.from_wire_response({"id": "c", "choices": said})))
+
+    assert again["choices"] == [{"index": at, **choice} for at, choice in enumerate(said)]
+
+
 @pytest.mark.spec("OAC-23", "STR-2")
 def test_an_error_in_the_middle_keeps_what_had_arrived() -> None:
     response = _heard(_chunk({"role": "assistant", "content": "half"}), {"data": {"error": {"message": "overloaded"}}})

@@ -85,6 +85,7 @@ def test_a_response_says_what_it_answers() -> None:
     ("part", "method"),
     [
         (ToolCallPart(name="t", tool_call_id="c", arguments={"a": 1}), "tools/call"),
+        (ToolCallPart(name="t", tool_call_id="", arguments={}), "tools/call"),
         (ResourceRefPart(uri="file:///a"), "resources/read"),
         (PromptRequestPart(name="p"), "prompts/get"),
         (TextPart(text="hi"), "sampling/createMessage"),
@@ -93,7 +94,7 @@ def test_a_response_says_what_it_answers() -> None:
 def test_a_request_from_elsewhere_becomes_its_method(part: Any, method: str) -> None:
     body = MCP.to_wire(Request(messages=(Message(role=Role.USER, content=(part,)),)))
 
-    assert body["method"] == method
+    assert (body["id"], body["method"]) == (getattr(part, "tool_call_id", "call_0"), method)
     assert MCP.from_wire_request(body).messages[0].content[0].content_type == part.content_type
 
 

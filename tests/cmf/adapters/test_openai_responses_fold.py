@@ -275,12 +275,35 @@ def test_an_error_event_ends_the_stream_in_an_error(error: dict[str, Any], befor
     assert ADAPTER.to_wire_events(response)[-1]["event"] == "error"
 
 
+@pytest.mark.spec("ADP-9")
+@pytest.mark.parametrize("kind", [{"a": "b"}, ["x"], 5])
+def test_an_error_whose_type_is_no_text_is_one_too(kind: Any) -> None:
+    response = ADAPTER.from_wire_response(
+        ADAPTER.fold_events([{"data": {"type": kind, "error": {"message": "broke"}}}])
+    )
+
+    assert response.error is not None
+    assert response.error.message == "broke"
+
+
 def test_a_second_error_and_what_stands_beside_one_are_shown() -> None:
     error = {"type": "error", "error": {"message": "one"}, "hint": "two"}
 
     left = left_over([*streamed("a"), *events(error, {"type": "error", "message": "three"})])
 
     assert [each.get("hint") or each.get("message") for each in left if each["type"] == "error"] == ["three", "two"]
+
+
+@pytest.mark.spec("RSP-14")
+def test_the_ids_of_a_cut_stream_are_streamed_again() -> None:
+    body = ADAPTER.fold_events(
+        events(
+            {"type": "response.created", "response": answer_body(id="r1", status="in_progress")},
+            {"type": "response.in_progress", "response": answer_body(id="r2", status="in_progress")},
+        )
+    )
+
+    assert ADAPTER.fold_events(ADAPTER.to_wire_events(ADAPTER.from_wire_response(body))) == body
 
 
 @pytest.mark.spec("RSP-13")
