@@ -180,11 +180,17 @@ class Profile(Value):
         tuple[DataAction, ...] | None,
         Field(description="What running it does with data; absent: not known, so it may write"),
     ] = None
-    sink: Annotated[Flag, Field(description="Data leaves, or the world changes")] = False
+    sink: Annotated[
+        Flag,
+        Field(description="Data leaves, or the world changes. Rules on provenance look at calls of such tools only"),
+    ] = False
     irreversible: Annotated[Flag, Field(description="What it does cannot be undone")] = False
     control: Annotated[
         tuple[Pattern, ...],
-        Field(description="Arguments that say what is acted on, or where data goes: recipients, accounts, ids, URLs"),
+        Field(
+            description="Arguments that say what is acted on, or where data goes: recipients, accounts, ids, URLs. A "
+            "person is asked about a value that nobody trusted said"
+        ),
     ] = ()
     content: Annotated[tuple[Pattern, ...], Field(description="Arguments that only carry text: subject, body")] = ()
     asked_for: AskedFor | None = None

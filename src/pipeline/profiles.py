@@ -313,9 +313,11 @@ def _read(path: Path) -> Any:
         line, column, _ = yaml_problem(error) if isinstance(error, yaml.YAMLError) else (0, 0, "")
         where = f":{line}:{column}" if line else ""
         why = "cannot be read" if isinstance(error, OSError) else "neither strict JSON nor YAML"
-        raise ConfigError(
-            why, path=f"{path}{where}", code="profile.unreadable", hint="give a .json or .yaml file of profiles"
-        ) from None
+        hint = "give a .json or .yaml file of profiles"
+        if isinstance(error, yaml.YAMLError):
+            why = f"{why}: {yaml_problem(error)[1]}"
+            hint = 'put what begins with * or [ in quotes ("**.body"), indent with spaces, and name each key once'
+        raise ConfigError(why, path=f"{path}{where}", code="profile.unreadable", hint=hint) from None
 
 
 def _asked(resolver: Resolver, uri: str) -> Profile | Mapping[str, Any] | None:
@@ -335,8 +337,13 @@ def _profile(answer: Profile | Mapping[str, Any], where: str) -> Profile:
 
 def _invalid(error: Exception, where: str) -> ConfigError:
     at = error.path.removeprefix("$").removeprefix(".") if isinstance(error, ShapeError) else ""
-    why = error.message if isinstance(error, ShapeError) else "not a profile"
-    return ConfigError(why, path=f"{where}: {at}" if at else where, code=CODE, hint="see `cmf schema profiles`")
+    why = error.message.removeprefix("ProfileDocument: ") if isinstance(error, ShapeError) else "not a profile"
+    hint = "see `cmf schema profiles`"
+    if at in ("", "profiles"):
+        hint = f"a file is `profiles: {{<tool>: {{…}}}}`; {hint}"
+    elif "valid string" in why:
+        hint = f"put it in quotes: YAML reads yes, no, on, off and 1:1 as something else; {hint}"
+    return ConfigError(why, path=f"{where}: {at}" if at else where, code=CODE, hint=hint)
 
 
 __all__ = [

@@ -67,6 +67,27 @@ def test_a_file_that_two_readers_could_take_differently_is_refused(name: str, te
 
 
 @pytest.mark.spec("PRF-1")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("profiles: {a: {result: {fields: {*.b: untrusted}}}}", 'put what begins with * or [ in quotes ("**.body")'),
+        ("profiles:\n\ta: {}", "indent with spaces"),
+        ("profiles: {a: {}, a: {}}", "name each key once"),
+        ("profiles: {a: {asked_for: {verbs: [turn, on]}}}", "put it in quotes: YAML reads yes, no, on"),
+        ("a: {sink: true}", "a file is `profiles: {<tool>: {…}}`"),
+        ('profiles: {a: {result: {fields: {"/b": untrusted}}}}', "no JSON pointer: items[*].body"),
+    ],
+)
+def test_a_mistake_that_is_often_made_is_told_with_what_to_do(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+
+    error = str(refused(tmp_path / "a.yaml"))
+
+    assert said in error
+    assert "ProfileDocument" not in error
+
+
+@pytest.mark.spec("PRF-1")
 def test_a_missing_file_and_a_list_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("- 1")
 
@@ -189,7 +210,9 @@ def test_what_must_not_be_missed_is_every_profile_that_may_be_meant() -> None:
 
 
 @pytest.mark.spec("PRF-3")
-@pytest.mark.parametrize("pattern", ["a..b", "a b.", "[x]", "a[", "~", ".", "a.[0", "x" + ".x" * 32, "a~b", '["a]'])
+@pytest.mark.parametrize(
+    "pattern", ["a..b", "a b.", "[x]", "a[", "~", ".", "a.[0", "x" + ".x" * 32, "a~b", '["a]', "/a/b"]
+)
 def test_what_is_no_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         compiled(pattern)

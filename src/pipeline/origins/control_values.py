@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from pipeline.origins.equivalents import near_days
 from pipeline.origins.occurrences import Answer, Match, Occurrences
 from pipeline.origins.readings import readings
 from pipeline.origins.sources import Origin, is_trusted
@@ -17,16 +18,17 @@ MAX_PIECES: Final = 64  # pieces of one value; one of more is looked up as a who
 MAX_WORDS: Final = 6  # words of a value that are looked up as fields
 
 
-class _Entries(Protocol):
+class Entries(Protocol):
     """Makes the entry of a value, with the sources of what else was looked up for it."""
 
-    def __call__(self, path: str, kind: str, use: str, content: object, /, *others: Answer) -> Origin: ...
+    def __call__(self, path: str, kind: str, use: str, content: object, /, *others: Answer) -> Origin:
+        """The entry."""
 
 
 class ControlValues:
     """Looks values up in `texts` in more ways than one; `entry` makes the entries."""
 
-    def __init__(self, texts: Occurrences, entry: _Entries) -> None:
+    def __init__(self, texts: Occurrences, entry: Entries) -> None:
         self._texts = texts
         self._entry = entry
 
@@ -46,7 +48,15 @@ class ControlValues:
         part = self._texts.find_part(str(content), folder=folder)
         forms = map(self._texts.find, readings(content)) if isinstance(content, str) else ()
         entry = self._entry(path, kind, "control", content, part, *forms)
-        return entry if is_trusted(entry) else None
+        return entry if is_trusted(entry) else self._near(path, kind, content) if isinstance(content, str) else None
+
+    def _near(self, path: str, kind: str, content: str) -> Origin | None:
+        """The entry of a date that is called by its day of the week, or "tomorrow", where a day near it is known."""
+        for word, days in near_days(content):
+            entry = self._entry(path, kind, "control", word)
+            if is_trusted(entry) and any(is_trusted(self._entry(path, kind, "control", day)) for day in days):
+                return entry
+        return None
 
     def _piece(self, path: str, text: str, span: tuple[int, int]) -> list[Origin]:
         """The entry of one piece of a value; those of its own pieces, if they are said and it is not."""
@@ -97,4 +107,4 @@ def _fields_of(entry: Origin) -> Iterable[int]:
             yield source["message"]
 
 
-__all__ = ["MAX_PIECES", "MAX_WORDS", "ControlValues"]
+__all__ = ["MAX_PIECES", "MAX_WORDS", "ControlValues", "Entries"]

@@ -6,8 +6,10 @@ ways, in both. A year that is not said is every year's, and so is one that is no
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from itertools import islice
 from typing import Final, NamedTuple
@@ -62,6 +64,14 @@ _SPACED: Final = re.compile(
 """Thousands set apart by a space or an apostrophe."""
 _THOUSANDS: Final = re.compile(r"(?<![\w.,])(\d{1,9})(?:\.(\d{1,3}))?\s?k(?!\w)", re.I)
 
+_FACTORS: Final = {"minute": 60, "hour": 60, "day": 24, "week": 7, "year": 12}
+_SPAN: Final = re.compile(
+    rf"(?<![\w.,])(?:(?P<half>half)\s+an?[\s-](?P<thing>\w+)"
+    rf"|(?P<count>an?|\d{{1,4}}(?:\.\d{{1,2}})?|{_ONE_WORD})[\s-](?P<unit>{'|'.join(_FACTORS)})s?(?!\w))",
+    re.I,
+)
+"""Half of something, and a time, which is also said in the next smaller unit."""
+
 _TIME_WORD: Final = re.compile(r"(?<!\w)(?:noon|midnight)(?!\w)", re.I)
 MAX_CHARACTERS: Final = 64  # of a value that is a date, a time or both
 _MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -72,6 +82,8 @@ _MONTH: Final = (
 _CHUNK: Final = re.compile(r"[^\s<>\"'`(){}\[\],;|]+")
 MAX_LINKS: Final = 256  # links and paths of one text that are taken apart
 MAX_STEPS: Final = 12  # steps of one that is
+MAX_DAYS: Final = 14  # between a day that is told by its name and one that is known
+_WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _YEAR: Final = r"(?:,?\s{1,3}(?P<year>[12]\d{3})(?![\d:]))?"
 _ISO_DATE: Final = re.compile(r"(?<![\w.-])(?P<year>[12]\d{3})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})(?!\d)")
@@ -131,9 +143,21 @@ def _numbers_in(text: str) -> set[str]:
     for match in _SPACED.finditer(text):
         whole = match[0][: match.start("rest") - match.start() - 1] if match["rest"] else match[0]
         found.add(_number(re.sub(r"\D", "", whole), match["rest"] or ""))
+    found |= {key for match in _SPAN.finditer(text) for key in _span_numbers(match)}
     for match in _THOUSANDS.finditer(text):
         found.add(_number(match[1] + (match[2] or "").ljust(3, "0"), ""))
     return found
+
+
+def _span_numbers(span: re.Match[str]) -> Iterator[str]:
+    """The number of "half a gigabyte", and the 120 of "two hours"."""
+    said = (span["count"] or "half").casefold()
+    count = _VALUES[said] if said in _VALUES else Decimal(said)
+    if span["half"]:
+        yield _plain(count)
+    factor = _FACTORS.get((span["unit"] or span["thing"]).casefold())
+    if factor is not None:
+        yield _plain(count * factor)
 
 
 def _number_words(phrase: str) -> Iterator[str]:
@@ -263,6 +287,19 @@ def keys_of(value: str) -> set[str]:
     return found
 
 
+def near_days(value: str) -> list[tuple[str, list[str]]]:
+    """By which words a date is said to whoever knows one of which days; nothing for what is no date with a year."""
+    stripped = value.strip()
+    for found in _dates(stripped) if len(value) <= MAX_CHARACTERS else ():
+        if found.year is not None and (found.start, found.end) == (0, len(stripped)):
+            with suppress(ValueError, OverflowError):  # no such day
+                day = datetime.date(found.year, found.month, found.day)
+                around = [day + datetime.timedelta(days=away) for away in range(-MAX_DAYS, MAX_DAYS + 1)]
+                told = [(_WEEKDAYS[day.weekday()], around), ("tomorrow", [around[MAX_DAYS - 1]])]
+                return [(word, [known.isoformat() for known in days]) for word, days in told]
+    return []
+
+
 def moment(value: str) -> list[tuple[int, int]]:
     """Where date and time stand in a value that is a moment, nothing else; only the date where it is its midnight."""
     if len(value) > MAX_CHARACTERS:
@@ -318,4 +355,4 @@ def _number(whole: str, fraction: str) -> str:
     return f"number:{int(whole)}{'.' + kept if kept else ''}"
 
 
-__all__ = ["keys_in", "keys_of", "kind_of", "moment"]
+__all__ = ["keys_in", "keys_of", "kind_of", "moment", "near_days"]

@@ -44,6 +44,8 @@ def compiled(pattern: str) -> Path:
     text = text[:-1] if key_only else text
     steps: list[Step] = []
     at = 0
+    if text.startswith("/"):
+        raise ValueError("this is no JSON pointer: items[*].body, and not /items/0/body")
     while at < len(text):
         if steps and text[at] != "[":
             if text[at] != ".":

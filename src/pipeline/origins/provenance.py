@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from cmf.content import Part, PromptResultPart, ResourcePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
@@ -18,6 +17,7 @@ from cmf.message import Message
 from cmf.request import Request
 from pipeline.claims import Calls, Claims, needs_record
 from pipeline.errors import ConfigError
+from pipeline.origins.content_values import address_entries
 from pipeline.origins.control_values import ControlValues
 from pipeline.origins.field_paths import Mark, Path, escaped, leaves, shape
 from pipeline.origins.occurrences import Answer, Occurrences
@@ -32,11 +32,11 @@ from pipeline.origins.sources import (
     Group,
     Origin,
     ResultGroups,
+    all_trusted,
     as_origin,
     fairly,
     is_trusted,
 )
-from pipeline.origins.spelling import addresses
 from pipeline.paths import steps_of
 from pipeline.profiles import AskedFor, Entity, Profile, Profiles, ResultProfile, Trust
 
@@ -51,7 +51,6 @@ class _Everything:
 
 
 MAX_STEPS: Final = 65_536  # of one call, after which its other values are looked up as they are only
-MAX_ADDRESSES: Final = 32  # addresses of one content argument that are looked up by themselves
 DELEGATION: Final = AskedFor(
     patterns=(
         r"(?<!\w)(?:do|perform|follow|complete|execute|carry out|handle|process|finish|take care of|work through)"
@@ -149,14 +148,18 @@ class Index:
         yield CLAIM if theirs else SPEAKERS[said.role], part.text
 
     def _read_call(self, part: Any, said: _Said) -> Texts:
-        call = _Call(part.name, part.namespace, self._profiles.find(part.name, part.namespace), part.arguments)
+        profile = self._profiles.find(part.name, part.namespace)
+        call = _Call(part.name, part.namespace, profile, part.arguments)
         self._calls.add(part.tool_call_id, call)
         labels: set[str] = set()
-        writes = call.profile is None or call.profile.writes
+        writes = profile is None or profile.writes
+        self._until = self.work + MAX_STEPS
         for path, content in _values(part):
-            sources = self._sources(content)[0] if self._group_list else []
-            labels.update(label for source in sources for label in source["labels"])
-            founded = any(source["trust"] == TRUSTED for source in sources)
+            whole = self._entry("", "string", "control", content)
+            labels.update(label for source in whole["sources"] for label in source["labels"])
+            founded = is_trusted(whole)
+            if not founded and isinstance(content, str) and (profile is None or profile.use_of(path) != "content"):
+                founded = all_trusted(self._told_otherwise("", content, whole))
             if not founded and isinstance(content, str):
                 call.unfounded.append(content)
             group = said.speaker._replace(tool=part.name, field=shape(path), written=writes and not founded)
@@ -275,11 +278,7 @@ class Index:
             else:
                 entries.append(self._entry(pointed, kind, use, item))
             if use == "content" and kind == "string":
-                spans = islice(addresses(item), MAX_ADDRESSES)
-                entries += (
-                    self._entry(pointed, "address", use, item[start:end]) | {"span": [start, end]}
-                    for start, end in spans
-                )
+                entries += address_entries(self._entry, pointed, item)
 
     def _told_otherwise(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
         """The entries of a control value whose own is `whole`: more than that only where nobody trusted says it."""

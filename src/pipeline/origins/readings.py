@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 MAX_CHARACTERS: Final = 128  # of a value that has other forms
+MIN_DIGITS: Final = 4  # of a code that is told by its figures alone
 _PHONE: Final = re.compile(r"\+?[0-9()][0-9 ().-]{5,28}[0-9]")
 _DOTTED: Final = re.compile(r"[0-9.]+\.[0-9]{1,3}")
 """A decimal, a version or an address of the network, and no telephone number."""
@@ -23,6 +24,15 @@ _WORDS: Final = re.compile(r"[^\W\d_]+(?:[_ -][^\W\d_]+)+")
 _NAME: Final = re.compile(r"([^\W\d_][\w'\u2019.-]*(?: [^\W\d_][\w'\u2019.-]*){0,2}) ([^\W\d_][\w'\u2019-]*)")
 _CODE: Final = re.compile(r"([A-Za-z]{1,5})[ -]?([0-9]{1,8}[A-Za-z]?)")
 _TITLE: Final = re.compile(r"(?:dr|prof|mr|mrs|ms|mx|miss|sir)(?:\. ?| )(?=\S)", re.I)
+_DONE: Final = re.compile(r"([a-z]{3,20})ed", re.I)
+_MAIL: Final = re.compile(r"[^\s@]+@[^\s@]+")
+_STREETS: Final = (
+    "street st,avenue ave,road rd,boulevard blvd,drive dr,lane ln,court ct,square sq,apartment apt,suite ste"
+    ",stra\u00dfe str"
+)
+_SHORT: Final = dict(pair.split() for pair in _STREETS.split(","))
+_LONG: Final = {short: name for name, short in _SHORT.items()}
+_STREET: Final = re.compile(rf"(?:(?<!\w)|(?<=\w)(?=str))({'|'.join((*_SHORT, *_LONG))})(?!\w)\.?", re.I)
 _CALLED: Final = re.compile(r"(?:mailto|tel|sms):(?=[^/])", re.I)
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(%|[^\W\d_]+)")
 _UNITS: Final = [
@@ -75,6 +85,12 @@ def _forms(text: str) -> Iterator[str | float]:
     code = _CODE.fullmatch(text)
     if code is not None:
         yield from (f"{code[1]}{between}{code[2]}" for between in ("", " ", "-"))
+        if len(code[2]) >= MIN_DIGITS:
+            yield code[2]
+    if _MAIL.fullmatch(text):
+        yield text.replace("@", " at ")
+    yield from _states(text)
+    yield from _streets(text)
     yield from _names(text)
 
 
@@ -89,6 +105,26 @@ def _phones(text: str) -> Iterator[str]:
     american = _AMERICAN.fullmatch(digits)
     if american is not None and (text[0] == "+" or len(digits) == 10):
         yield from ("".join(american.groups()), "1" + "".join(american.groups()), ".".join(american.groups()))
+
+
+def _states(text: str) -> Iterator[str]:
+    """The verb that brings a state about: `decline` of `declined`."""
+    done = _DONE.fullmatch(text)
+    if done is not None:
+        stem = done[1]
+        yield from (stem, f"{stem}e")
+        if stem[-1] == stem[-2]:
+            yield stem[:-1]
+        if stem[-1] == "i":
+            yield f"{stem[:-1]}y"
+
+
+def _streets(text: str) -> Iterator[str]:
+    """The words of postal addresses in full and abbreviated."""
+    if _STREET.search(text):
+        yield _STREET.sub(lambda found: _LONG.get(found[1].lower(), found[1]), text)
+        yield (short := _STREET.sub(lambda found: _SHORT.get(found[1].lower(), found[1]) + ".", text))
+        yield short.replace(".", "")
 
 
 def _names(text: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from cmf.enums import Role
@@ -117,6 +117,16 @@ def is_trusted(entry: Origin) -> bool:
     return any(source["trust"] == TRUSTED for source in entry["sources"])
 
 
+def all_trusted(entries: Sequence[Origin]) -> bool:
+    """Whether someone trusted said a value, whose entry is the first, or else each of its pieces, which follow."""
+    return is_trusted(entries[0]) or (len(entries) > 1 and all(map(is_trusted, entries[1:])))
+
+
+def is_said(entry: Origin) -> bool:
+    """Whether anyone but the model said the value of an entry."""
+    return any(source["kind"] != "assistant" for source in entry["sources"])
+
+
 def fairly(sources: list[Origin]) -> list[Origin]:
     """At most MAX_SOURCES of `sources`, in order, the first of each trust before the rest."""
     if len(sources) <= MAX_SOURCES:
@@ -139,7 +149,9 @@ __all__ = [
     "Group",
     "Origin",
     "ResultGroups",
+    "all_trusted",
     "as_origin",
     "fairly",
+    "is_said",
     "is_trusted",
 ]

@@ -24,9 +24,27 @@ _GLUE: Final = frozenset("@._-/\\%+~=&'\u2019")
 _GLUE_AFTER: Final = _GLUE | frozenset("?#")
 MAX_GLUE: Final = 8  # characters of a run of joiners that are looked past; a longer run counts as joining
 
-_CHUNK: Final = re.compile(r"[^\s<>\"'`(){}\[\],;|]+")
+_STOPS: Final = "\\s<>\"'`(){}\\[\\],;|*\u00ab\u00bb\u2018-\u201f\u2026\u2039\u203a"
+_CHUNK: Final = re.compile(rf"[^{_STOPS}]+")
 _DOMAIN: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]+(?::\d{1,5})?(?=[/?#]|\Z)", re.I)
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.I)
+_LABEL: Final = rf"[^\W_{_IDEOGRAPHS}](?:[^\W_{_IDEOGRAPHS}]|-){{0,62}}"
+_ADDRESS: Final = re.compile(
+    rf"(?:[a-z][a-z0-9+.-]{{0,15}}://|https?:[/\\]+)[^{_STOPS}]+"
+    rf"|(?<![\w.%+-])[\w.%+-]{{1,64}}@{_LABEL}(?:\.{_LABEL})+"
+    rf"|(?<![^\W_{_IDEOGRAPHS}])(?<!\w_)(?<![.@%+\\/-])(?://)?(?P<host>(?:{_LABEL}\.)+[a-z][a-z0-9-]+(?::[0-9]{{1,5}})?)"
+    rf"(?!_*[^\W_{_IDEOGRAPHS}]|@|\.[\w-])(?:[/?#][^{_STOPS}]*)?"
+    rf"|(?<![\w.-])[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}(?:(?=:)|/(?![0-9]{{1,2}}(?!\w)))[^{_STOPS}]+"
+    r"|(?<!\w)(?:0x[0-9a-f]{40}|bc1[0-9a-z]{25,62})(?!\w)",
+    re.I,
+)
+"""A link, an address of mail, a host with or without a path, one of the network with a port or path, a wallet."""
+_FILE_ENDING: Final = re.compile(
+    r"\.(?:7z|bak|bmp|cfg|conf|css|csv|db|dll|docx?|exe|gif|gz|html?|ini|ipynb|jar|jpe?g|js|jsonl?|jsx|log|mp[34]|od[st]"
+    r"|pdf|png|pptx?|rtf|sql|svg|tar|tex|toml|tsv?|tsx|txt|wav|webp|xls[mx]?|xml|ya?ml)\Z",
+    re.I,
+)
+"""What file names end in and no name of a host does."""
 _PORTS: Final = {"http": ":80", "https": ":443"}
 _DIGIT: Final = re.compile(r"[0-9]")
 _SPACED: Final = re.compile(r"\S+")
@@ -47,7 +65,7 @@ _QUANTITY: Final = re.compile(r"([0-9]+(?:[.,][0-9]+)*)( ?)([^\W\d_]{1,8}|%|\u00
 _NUMBER: Final = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?")
 _PLAIN_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)|-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 _GROUPED: Final = re.compile(r"(?:\+ ?)?\(?[0-9]+(?:[ ()-]{1,2}[0-9]+)*")
-_MAIL: Final = re.compile(r"[^@/:]{1,64}@[a-z0-9-]+(?:\.[a-z0-9-]+)+", re.I)
+_HOST: Final = re.compile(rf"(?:\A|@|//)({_LABEL}(?:\.{_LABEL})+)(?=[:/?#]|\Z)")
 _IBAN: Final = re.compile(r"[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{1,4}){3,10}")
 MIN_GROUPED_DIGITS: Final = 7  # shorter numbers are too often the same by chance
 MAX_DIGITS: Final = 60  # digits of one number; longer ones are found as they are spelled
@@ -240,19 +258,29 @@ def is_case_bound(text: str) -> bool:
 def addresses(text: str) -> Iterator[tuple[int, int]]:
     """Where URLs, mail addresses and account numbers stand in running text, in order, without overlaps."""
     end = 0
-    for start, stop in sorted((*_chunk_addresses(text), *_account_places(text))):
+    for start, stop in sorted((*_written_addresses(text), *_account_places(text))):
         if start >= end:
             yield start, stop
             end = stop
 
 
-def _chunk_addresses(text: str) -> Iterator[tuple[int, int]]:
-    for match in _CHUNK.finditer(text):
-        piece = match[0]
-        if "." in piece or "://" in piece:
-            bare = piece.rstrip(".,;:!?*_")
-            if _url(bare) is not None or _MAIL.fullmatch(bare):
-                yield match.start(), match.start() + len(bare)
+def _written_addresses(text: str) -> Iterator[tuple[int, int]]:
+    """Where addresses stand whatever is set around them: quotes, stars, `see:`, `href=`."""
+    for match in _ADDRESS.finditer(text):
+        start = match.start("host") if match["host"] else match.start()
+        bare = text[start : match.end()].rstrip(".,:!?_~")
+        if not match["host"] or not _is_file(bare):
+            yield start, start + len(bare)
+
+
+def host_words(address: str) -> list[str]:
+    """The names that the host of an address is made of; none for an account number.
+
+    Without the last, which says little, but of what may be no address at all (`self.items`).
+    """
+    found = _HOST.search(address)
+    names = [] if found is None else [name for name in found[1].split(".") if name.lower() != "www"]
+    return names if found is None or found[1] == address else names[:-1]
 
 
 def _account_places(text: str) -> Iterator[tuple[int, int]]:
@@ -284,8 +312,8 @@ def text_keys(text: str) -> frozenset[str]:
 def _urls_in(piece: str) -> set[str]:
     """The keys of the addresses in a text without white space."""
     found: set[str] = set()
-    for match in _CHUNK.finditer(piece):
-        url = _url(match[0].rstrip(".,;:!?*_"))
+    for start, end in _written_addresses(piece):
+        url = _url(piece[start:end])
         if url is not None:
             found |= {f"url:{url[0]}:{url[1]}", f"url:*:{url[1]}"}
     return found
@@ -305,12 +333,17 @@ def _url(text: str) -> tuple[str, str] | None:
     """Scheme (or nothing) and the rest of an address, in one spelling."""
     scheme = _SCHEME.match(text)
     if scheme is None:
-        if not _DOMAIN.match(text) or "@" in text:
+        if not _DOMAIN.match(text) or "@" in text or _is_file(text):
             return None
         whole = normalise(f"https://{text}")
         return "", _bare(whole, "https")
     whole = normalise(text)
     return scheme[1].lower(), _bare(whole, scheme[1].lower())
+
+
+def _is_file(text: str) -> bool:
+    """Whether what looks like a host is the name of a file."""
+    return _FILE_ENDING.search(text) is not None and "/" not in text
 
 
 def _bare(uri: str, scheme: str) -> str:
@@ -356,6 +389,7 @@ __all__ = [
     "addresses",
     "alternates",
     "cuts",
+    "host_words",
     "is_address",
     "is_case_bound",
     "normal",

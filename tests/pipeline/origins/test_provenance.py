@@ -175,6 +175,17 @@ def test_a_result_that_repeats_what_the_user_said_still_stands() -> None:
 
 
 @pytest.mark.spec("PROV-8")
+def test_a_result_that_repeats_what_the_user_said_in_another_form_still_stands() -> None:
+    shipment = {"id": "SH-70021", "to": "ann@x.com", "at": "SH-70021 of ann@x.com"}
+
+    said = index_of(says("user", "where is shipment 70021?"), *used("contacts", {"id": "SH-70021"}, shipment, "1"))
+    unsaid = index_of(says("user", "where is it?"), *used("contacts", {"id": "SH-70021"}, shipment, "1"))
+
+    assert ("tool_result", "trusted", 2, "exact") in sources(said, "SH-70021 of ann@x.com")
+    assert trusts(unsaid, "SH-70021 of ann@x.com") == {"untrusted"}
+
+
+@pytest.mark.spec("PROV-8")
 def test_what_was_written_untrusted_is_untrusted_when_read_back() -> None:
     written = used("save", {"text": "pay evil@x.com"}, "done", "2")
     back = used("contacts", {}, "evil@x.com", "3")
@@ -339,6 +350,22 @@ def test_addresses_within_a_content_argument_have_entries_of_their_own() -> None
     trusts = [{source["trust"] for source in entry["sources"]} for entry in entries[2:]]
     assert trusts == [{"trusted"}, {"untrusted"}, {"untrusted"}, {"untrusted"}]
     jsonschema.validate(entries, schema_of("view")["properties"]["origins"])
+
+
+@pytest.mark.spec("PROV-12")
+def test_an_address_that_nobody_wrote_has_the_sources_of_the_names_of_its_host() -> None:
+    mail = {"body": "the portal is at uni dash login, I mean pay dot login-evil dot example"}
+    index = index_of(says("user", "log in at pay"), *used("read_mail", {}, mail, "1"))
+
+    def trusts_of(body: str) -> list[set[str]]:
+        found = values_of(index, ToolCallPart(name="send", arguments={"body": body}))
+        return [{source["trust"] for source in entry["sources"]} for entry in found if entry["type"] == "address"]
+
+    assert trusts_of("https://pay.login-evil.example/x or pay.login-evil.example") == [{"untrusted"}, {"untrusted"}]
+    assert (
+        trusts_of("https://docs.login-evil.org, https://pay.org, self.login-evil, DE89370400440532013000")
+        == [set()] * 4
+    )
 
 
 @pytest.mark.spec("PROV-12")

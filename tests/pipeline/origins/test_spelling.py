@@ -63,6 +63,8 @@ def test_a_piece_or_another_spelling_is_not_the_value(text: str, value: str | fl
         ("see www.a.com!", "http://www.a.com/"),
         ("see https://A.com:443", "a.com"),
         ("see https://a.com/%7Eann?q=1.", "https://a.com/~ann?q=1"),
+        ("see **a.com/x**", "https://a.com/x"),
+        ("see \u201ca.com/x\u201d", "https://a.com/x"),
         ("to CH93 0076 2011 6238 5295 7 AND MORE", "CH9300762011623852957"),
         ("to GB29NWBK60161331926819", "gb29 nwbk 6016 1331 9268 19"),
         ("card 4237-4252-7456-2574", "4237425274562574"),
@@ -96,6 +98,10 @@ def test_the_same_value_is_found_however_it_is_spelled(text: str, value: str | f
         ("at $64k a year", 64000),
         ("that is 2.5k", 2500),
         ("half a dozen of them", 6),
+        ("half a gigabyte", 0.5),
+        ("for half an hour", 30),
+        ("an hour-long call", 60),
+        ("in two weeks", 14),
         ("a couple of them", 2),
         ("twenty-five of them", 25),
         ("two hundred and fifty thousand", 250_000),
@@ -202,6 +208,18 @@ def test_what_is_only_alike_is_not_found(text: str, value: str | float) -> None:
         ("Dr. Aylin Demir", "Dr Aylin Demir"),
         ("Lee, Mei", "Mei Lee"),
         ("write to a@x.com", "mailto:a@x.com"),
+        ("it is j.smith at new.example", "j.smith@new.example"),
+        ("which shipment is 70021?", "SH-70021"),
+        ("decline it", "declined"),
+        ("cancel it", "Cancelled"),
+        ("deny it", "denied"),
+        ("accept it", "accepted"),
+        ("to 12 Oak St, Leeds", "12 Oak Street"),
+        ("to 12 Oak Street", "12 Oak St."),
+        ("in der Hafenstr. 12", "Hafenstra\u00dfe 12"),
+        ("today is 2025-09-08; on Monday", "2025-09-15"),
+        ("today is 8 September 2025; on Thursday", "2025-09-11"),
+        ("today is 2025-02-28; tomorrow", "2025-03-01"),
     ],
 )
 def test_what_steers_is_found_in_the_forms_in_which_people_say_it(text: str, value: str | float) -> None:
@@ -222,6 +240,13 @@ def test_what_steers_is_found_in_the_forms_in_which_people_say_it(text: str, val
         ("in /srv/app/src/a.py", "app"),
         ("version 2", "2.0"),
         ("60 seconds", "60m"),
+        ("shipment 021", "SH-021"),
+        ("a br", "bred"),
+        ("today is 2025-09-08; on Monday", "2025-09-16"),
+        ("today is 2025-09-08; on Monday", "2025-09-29"),
+        ("on Monday", "2025-09-15"),
+        ("today is 2025-02-28; tomorrow", "2025-02-29"),
+        ("today is 2025-02-28; tomorrow", "2025-03-02"),
         ("Dr. Aylin Demir", "Dr Eve Demir"),
         ("a b", "x" * 200),
         ("a b", " "),
@@ -288,6 +313,27 @@ def test_nothing_that_others_write_breaks_the_reading(text: str) -> None:
 )
 def test_a_value_falls_into_the_pieces_it_is_made_of(value: str, expected: list[str]) -> None:
     assert [value[start:end] for start, end in spelling.pieces(value)] == expected
+
+
+@pytest.mark.spec("PROV-12")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "**https://e.example/x**, \u201ce.example\u201d and *e.example/y*.",
+            ["https://e.example/x", "e.example", "e.example/y"],
+        ),
+        ("URL:https://e.example/x href=e.example/y", ["https://e.example/x", "e.example/y"]),
+        ("![x](//e.example/i.png) https:/e.example", ["e.example/i.png", "https:/e.example"]),
+        ("mailto:eve@e.example, _www.e.example_", ["eve@e.example", "www.e.example"]),
+        ("\u306fe.example\u307e m\u00fcnchen.example, a_b.items", ["e.example", "m\u00fcnchen.example"]),
+        ("http://9.9.9.9/x 9.9.9.9/x 9.9.9.9:80", ["http://9.9.9.9/x", "9.9.9.9/x", "9.9.9.9:80"]),
+        ("to 0x52908400098527886e0f7030069857d2e4169ee7", ["0x52908400098527886e0f7030069857d2e4169ee7"]),
+        ("report.docx, /etc/nginx/shop.example, 10.0.0.0/8, 1.2.3.4, v1.2, e.g. this", []),
+    ],
+)
+def test_addresses_are_seen_in_whatever_they_are_wrapped_and_files_are_none(text: str, expected: list[str]) -> None:
+    assert [text[start:end] for start, end in spelling.addresses(text)] == expected
 
 
 @pytest.mark.spec("PROV-4")

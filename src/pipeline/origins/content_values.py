@@ -1,0 +1,35 @@
+"""Where the addresses within a content argument came from. Spec: provenance.md [PROV-12].
+
+A text that goes out is the model's own words; what its reader would follow may be somebody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from pipeline.origins.control_values import Entries
+from pipeline.origins.sources import Origin, is_said, is_trusted
+from pipeline.origins.spelling import addresses, host_words
+
+MAX_ADDRESSES: Final = 32  # addresses of one content argument that are looked up by themselves
+
+
+def address_entries(entry: Entries, path: str, text: str) -> Iterator[Origin]:
+    """The entry of each address in a text, with its `span`."""
+    for start, end in islice(addresses(text), MAX_ADDRESSES):
+        yield _told(entry, path, text[start:end]) | {"span": [start, end]}
+
+
+def _told(entry: Entries, path: str, address: str) -> Origin:
+    """The entry of an address; where nobody wrote it, but the names of its host, with the sources of such a name."""
+    found = entry(path, "address", "content", address)
+    if is_said(found):
+        return found
+    names = [entry(path, "address", "content", name) for name in host_words(address)]
+    strange = [name for name in names if not is_trusted(name)]
+    return strange[0] if strange and all(map(is_said, names)) else found
+
+
+__all__ = ["MAX_ADDRESSES", "address_entries"]
