@@ -21,7 +21,7 @@ from pipeline.context import Context
 from pipeline.decision import Mode
 from pipeline.gateway.config_file import secret_of
 from pipeline.gateway.mcp_settings import endpoint
-from pipeline.gateway.settings import Secret
+from pipeline.gateway.sections import Secret
 from pipeline.guard import Guard
 from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES
 from pipeline.mcp_proxy.http_server import Address, HttpServer, connections

@@ -8,12 +8,12 @@ from typing import Any, Final, TypeAlias
 
 from cmf.codec import dumps
 from pipeline.gateway import metrics as measured
+from pipeline.gateway.dialects import JSON
 from pipeline.gateway.identity import hash_of, presented_in
 from pipeline.gateway.intake import Receive, Scope, Send, headers_of
 from pipeline.gateway.operations import Operations
 from pipeline.gateway.refusal import Refusal
 
-_JSON: Final = "application/json"
 REVIEW: Final = "/review"
 App: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
@@ -44,7 +44,7 @@ class AdminApp:
                 status, media_type, body, more = await self._answer(scope)
             except Refusal as refusal:
                 more = refusal.headers
-                status, media_type, body = refusal.status, _JSON, _said(refusal)
+                status, media_type, body = refusal.status, JSON, _said(refusal)
             await _send(send, status, media_type, body, more)
 
     async def _answer(self, scope: Scope) -> tuple[int, str, bytes, Mapping[str, str]]:
@@ -57,14 +57,14 @@ class AdminApp:
         if path == "/metrics":
             return 200, measured.MEDIA_TYPE, (await self._operations.metrics()).encode(), {}
         if path == "/healthz":
-            return 200, _JSON, dumps({"status": "ok"}), {}
+            return 200, JSON, dumps({"status": "ok"}), {}
         if path == "/readyz":
             is_ready, said = await self._operations.ready()
-            return 200 if is_ready else 503, _JSON, dumps(said), {}
+            return 200 if is_ready else 503, JSON, dumps(said), {}
         self._admit(headers_of(scope["headers"]))
         entries = await self._operations.reload()
         refused = any("refused" in entry for entry in entries)
-        return 409 if refused else 200, _JSON, dumps({"policies": entries}), {}
+        return 409 if refused else 200, JSON, dumps({"policies": entries}), {}
 
     def _admit(self, headers: Mapping[str, str]) -> None:
         if self._admins is None:

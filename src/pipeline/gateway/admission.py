@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.gateway.refusal import Refusal
+from pipeline.gateway.refusal import Refusal, later
 from pipeline.gateway.settings import RouteLimits
 
 MAX_SUBJECTS: Final = 10_000  # whose recent requests are remembered
@@ -50,7 +50,7 @@ class Admission:
         if limits.body_bytes is not None and size() > limits.body_bytes:
             raise Refusal(413, "http.too-large", f"On this route a body has at most {limits.body_bytes} bytes.")
         if limits.concurrent is not None and self._inside >= limits.concurrent:
-            raise Refusal(503, "route.busy", "Too much is in work: try again.", headers={"retry-after": "1"})
+            raise Refusal(503, "route.busy", "Too much is in work: try again.", headers=later(1))
         if limits.per_minute is not None:
             self._take("" if subject is None else f"id:{subject}")
         self._inside += 1
@@ -83,7 +83,7 @@ class Admission:
 
 
 def _too_many(seconds: float) -> Refusal:
-    wait = {"retry-after": str(max(1, math.ceil(seconds)))}
+    wait = later(max(1, math.ceil(seconds)))
     return Refusal(429, "route.rate", "Too many requests on this route: wait a little.", headers=wait)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -14,16 +13,16 @@ from ulid import ULID
 
 from cmf.adapters import get
 from cmf.codec import dumps
-from pipeline.errors import PipelineError
 from pipeline.gateway import dialects, intake
 from pipeline.gateway import metrics as measured
-from pipeline.gateway.dialects import JSON, Dialect, Does, Endpoint
+from pipeline.gateway.dialects import JSON, Dialect, Does
 from pipeline.gateway.exchange import Asked, Road, exchange, read_request
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
 from pipeline.gateway.mcp_settings import PATH as MCP_PATH
 from pipeline.gateway.metrics import Metrics
-from pipeline.gateway.refusal import Refusal
+from pipeline.gateway.operations import Operations
+from pipeline.gateway.refusal import Refusal, later
 from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import Limits
 from pipeline.gateway.upstream import Upstream
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("pipeline.gateway")
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-CLIENT_GONE: Final = 499  # of nobody any more; in the log and the counters alone
+_CLIENTS_SEE: Final = ("status", "reason", "revisions")  # of readiness; figures of the log are for whoever runs it
 
 
 @dataclass(slots=True)
@@ -55,7 +54,7 @@ class Gateway:
         identities: who may ask.
         limits: bounds on what one client can cost.
         metrics: where it counts.
-        ready: nothing if the gateway could judge now; else PipelineError is raised.
+        operations: what its probes ask.
         environment: what policy is told of where this runs.
         mcp: the MCP servers, under `/mcp/`.
         probes: those of `PROBES` that clients may see too.
@@ -68,7 +67,7 @@ class Gateway:
         *,
         limits: Limits,
         metrics: Metrics,
-        ready: Callable[[], None],
+        operations: Operations,
         environment: str | None = None,
         mcp: McpGateway | None = None,
         probes: Collection[str] = PROBES,
@@ -77,7 +76,7 @@ class Gateway:
         self._identities = identities
         self._limits = limits
         self._metrics = metrics
-        self._ready = ready
+        self._operations = operations
         self._environment = environment
         self._mcp = mcp
         self._open = False
@@ -147,7 +146,7 @@ class Gateway:
             if answer is not None:
                 await reply.whole(answer)
         except ClientGone:
-            told.status = CLIENT_GONE
+            told.status = intake.GONE
         finally:
             self._metrics.in_flight -= 1
             seconds = perf_counter() - begin
@@ -172,16 +171,24 @@ class Gateway:
                 allow = {"allow": endpoint.method}
                 raise Refusal(405, "http.method", f"This path takes {endpoint.method}.", headers=allow)
             if self._metrics.in_flight > self._limits.concurrent:
-                raise Refusal(503, "gateway.busy", "Too much is in work: try again.", headers={"retry-after": "1"})
+                raise Refusal(503, "gateway.busy", "Too much is in work: try again.", headers=later(1))
             subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])
             intake.check_query(query, endpoint)
-            answer = await self._done(
-                endpoint, headers, receive, reply, told,
-                lambda body, digest: Asked(
-                    endpoint=endpoint, body=body, digest=digest, headers=headers, request_id=made, subject=subject,
-                    session=intake.session_of(headers), environment=self._environment,
-                ),
-            )  # fmt: skip
+            if endpoint.does is Does.MODELS:
+                answer: Answer | None = _json(200, dialects.listed_models(dialect, self._models()))
+            else:
+                raw = await intake.bytes_of(headers, receive, self._limits)
+                asked = Asked(
+                    endpoint=endpoint,
+                    body=intake.json_of(raw, self._limits),
+                    digest=hashlib.sha256(raw).hexdigest(),
+                    headers=headers,
+                    request_id=made,
+                    subject=subject,
+                    session=intake.session_of(headers),
+                    environment=self._environment,
+                )
+                answer = await self._asked(asked, receive, reply, told)
         except Refusal as refusal:
             answer = _refused(refusal, dialect, f"req_{made}")
         if answer is None:
@@ -192,27 +199,15 @@ class Gateway:
         told.decision = answer.headers.get("x-cmf-decision-id", "-")
         return answer
 
-    async def _done(
-        self,
-        endpoint: Endpoint,
-        headers: Mapping[str, str],
-        receive: Receive,
-        reply: Reply,
-        told: _Told,
-        asked_of: Callable[[Any, str], Asked],
-    ) -> Answer | None:
-        if endpoint.does is Does.MODELS:
-            return _json(200, dialects.listed_models(endpoint.dialect, self._models()))
-        raw = await intake.bytes_of(headers, receive, self._limits)
-        asked = asked_of(intake.json_of(raw, self._limits), hashlib.sha256(raw).hexdigest())
-        request = read_request(asked)
-        road = self._road(endpoint.dialect, str(request.model))
+    async def _asked(self, asked: Asked, receive: Receive, reply: Reply, told: _Told) -> Answer | None:
+        request, dialect = read_request(asked), asked.endpoint.dialect
+        road = self._road(dialect, str(request.model))
         told.route = road.route.name
         subject = None if asked.subject is None else asked.subject.id
-        with road.admission.entered(subject, lambda: intake.size_of(headers, asked.body)):
-            if endpoint.does is Does.COUNT:
-                tokens = get(endpoint.dialect.name).estimate_input_tokens(request)
-                return _json(200, dialects.counted(endpoint.dialect, tokens), {"x-cmf-estimated": "true"})
+        with road.admission.entered(subject, lambda: intake.size_of(asked.headers, asked.body)):
+            if asked.endpoint.does is Does.COUNT:
+                tokens = get(dialect.name).estimate_input_tokens(request)
+                return _json(200, dialects.counted(dialect, tokens), {"x-cmf-estimated": "true"})
             return await exchange(road, asked, request, receive, reply)
 
     def _road(self, dialect: Dialect, model: str) -> Road:
@@ -232,17 +227,12 @@ class Gateway:
         if method not in ("GET", "HEAD"):
             return _json(405, {"status": "use GET"}, {"allow": "GET"})
         if path == "/metrics":
-            return Answer(status=200, media_type=measured.MEDIA_TYPE, body=self._metrics.text().encode(), headers={})
+            text = await self._operations.metrics()
+            return Answer(status=200, media_type=measured.MEDIA_TYPE, body=text.encode(), headers={})
         if path == "/healthz":
             return _json(200, {"status": "ok"})
-        revisions = {road.route.name: road.guard.revision for road in self._roads}
-        try:
-            if not self._open:
-                return _json(503, {"status": "not open"})
-            await asyncio.to_thread(self._ready)
-        except PipelineError as error:
-            return _json(503, {"status": error.code, "reason": error.hint, "revisions": revisions})
-        return _json(200, {"status": "ok", "revisions": revisions})
+        is_ready, said = await self._operations.ready()
+        return _json(200 if is_ready else 503, {name: said[name] for name in _CLIENTS_SEE if name in said})
 
 
 def _path(scope: Scope) -> str:
@@ -271,4 +261,4 @@ def _line(request_id: str, told: _Told, seconds: float) -> dict[str, Any]:
     }
 
 
-__all__ = ["CLIENT_GONE", "PROBES", "Gateway"]
+__all__ = ["PROBES", "Gateway"]

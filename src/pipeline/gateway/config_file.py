@@ -21,7 +21,8 @@ from pydantic import BaseModel
 from pipeline.errors import ConfigError
 from pipeline.gateway import config_words
 from pipeline.gateway.environment import key_in, upstreams
-from pipeline.gateway.settings import Secret, Settings
+from pipeline.gateway.sections import Secret
+from pipeline.gateway.settings import Settings
 from pipeline.policies.metadata import SAID_TWICE, load_yaml
 
 MAX_FILE_BYTES: Final = 1024 * 1024

@@ -36,7 +36,6 @@ class Dialect:
     error_type: Callable[[int], str]  # the dialect's own word for an error of that status
     frame: Callable[[WireEvent], bytes] = sse_bytes
     stream_type: str = SSE
-    request_id_header: str = "x-request-id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,19 +110,10 @@ def _ollama_error(refusal: Refusal, _request_id: str) -> Any:
 
 CHAT: Final = Dialect(name="openai_chat", error=_openai_error, error_type=openai_type)
 RESPONSES: Final = Dialect(name="openai_responses", error=_openai_error, error_type=openai_type)
-MESSAGES: Final = Dialect(
-    name="anthropic_messages",
-    error=_anthropic_error,
-    error_type=anthropic_type,
-    request_id_header="request-id",
-)
+MESSAGES: Final = Dialect(name="anthropic_messages", error=_anthropic_error, error_type=anthropic_type)
 GEMINI: Final = Dialect(name="gemini", error=_gemini_error, error_type=gemini_state)
 OLLAMA: Final = Dialect(
-    name="ollama",
-    error=_ollama_error,
-    error_type=openai_type,
-    frame=ndjson_bytes,
-    stream_type=NDJSON,
+    name="ollama", error=_ollama_error, error_type=openai_type, frame=ndjson_bytes, stream_type=NDJSON
 )
 DIALECTS: Final = {one.name: one for one in (CHAT, RESPONSES, MESSAGES, GEMINI, OLLAMA)}
 

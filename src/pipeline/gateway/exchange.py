@@ -32,7 +32,7 @@ from pipeline.gateway.dialects import JSON, Endpoint, streamed, without_unasked
 from pipeline.gateway.health import Health
 from pipeline.gateway.intake import Receive, unless_gone
 from pipeline.gateway.links import Links
-from pipeline.gateway.refusal import OUTAGE_SECONDS, Refusal, of_decision, of_unreadable
+from pipeline.gateway.refusal import FINAL, Refusal, later, of_decision, of_unreadable
 from pipeline.gateway.reply import Answer, Reply, decision_headers
 from pipeline.gateway.routing import WindowMode
 from pipeline.gateway.settings import Route, RouteLimits
@@ -124,9 +124,9 @@ async def exchange(road: Road, asked: Asked, request: Request, receive: Receive,
         raise of_decision(error) from None
     except ApprovalError as error:
         status = 404 if error.code == "approval.unknown" else 403
-        raise Refusal(status, error.code, error.message, headers={"x-should-retry": "false"}) from None
+        raise Refusal(status, error.code, error.message, headers=FINAL) from None
     except StoreError as error:
-        raise Refusal(503, error.code, "The store cannot be reached.", headers=_later(OUTAGE_SECONDS)) from None
+        raise Refusal(503, error.code, "The store cannot be reached.", headers=later()) from None
 
 
 async def _answer(road: Road, asked: Asked, request: Request, receive: Receive, reply: Reply) -> Answer | None:
@@ -149,8 +149,8 @@ async def _answer(road: Road, asked: Asked, request: Request, receive: Receive, 
         except _NextPlace as error:
             refusal = _worse(refusal, error.refusal)
     if refusal is None:
-        wait = max(1, round(min(unwell)))
-        raise Refusal(503, "upstream.unwell", "No upstream of this route is well.", headers=_later(wait))
+        wait = later(max(1, round(min(unwell))))
+        raise Refusal(503, "upstream.unwell", "No upstream of this route is well.", headers=wait)
     raise refusal
 
 
@@ -203,18 +203,18 @@ class _Run:
         self._context = replace(self._context, labels=self._context.labels | admitted.labels)
         if upstream.target != self._asked.endpoint.dialect.name and references(admitted.request):
             message = "The request goes on from what another provider keeps."
-            raise _NextPlace(Refusal(400, "request.reference", message, headers={"x-should-retry": "false"}))
+            raise _NextPlace(Refusal(400, "request.reference", message, headers=FINAL))
         try:
             return admitted.request, emit(admitted, upstream.target)
         except CmfError as error:  # the upstream's format cannot say it
             raise _NextPlace(of_unreadable(error)) from None
 
     def _model(self) -> str:
-        """What its upstream calls the model; _NextPlace for a second name of one, which no route or rule knows."""
+        """What its upstream calls the model; _NextPlace where the request says another name of it."""
         named = self._place.model or str(self._request.model)
-        if self._place.model is None and self._place.upstream.target == "gemini" and named.startswith("models/"):
+        if self._place.model is None and not self._place.upstream.knows(named):
             message = "This upstream's models are named without `models/`."
-            raise _NextPlace(Refusal(400, "request.model", message, headers={"x-should-retry": "false"}))
+            raise _NextPlace(Refusal(400, "request.model", message, headers=FINAL))
         return named
 
     def _window(self, known: Context) -> Window | None:
@@ -290,7 +290,7 @@ def _written(asked: Asked, request: Request, outcome: Outcome) -> Answer:
         status = response.error.status or 502
         headers["x-cmf-code"] = response.error.code or "upstream.error"
         if status == 503:
-            headers |= _later(OUTAGE_SECONDS)
+            headers |= later()
         return Answer(status=status, media_type=JSON, body=dumps(_body(asked, outcome)), headers=headers)
     if request.stream:
         media_type, body = streamed(asked.endpoint, _events(asked, outcome))
@@ -318,10 +318,6 @@ def _sayable(outcome: Outcome) -> Iterator[None]:
         raise Refusal(503, error.code, error.message, headers=decision_headers(outcome.decision)) from None
     except CmfError as error:
         raise of_unreadable(error, 502) from None
-
-
-def _later(seconds: int) -> dict[str, str]:
-    return {"retry-after": str(seconds)}
 
 
 __all__ = ["APPROVAL_HEADER", "PASSED_HEADERS", "Answer", "Asked", "Place", "Road", "exchange", "read_request"]

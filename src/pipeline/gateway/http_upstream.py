@@ -28,6 +28,7 @@ from pipeline.gateway.upstream import Live, UpstreamError, client_status, error_
 _log: Final = logging.getLogger("pipeline.gateway")
 MAX_ERROR_BYTES: Final = 256 * 1024
 _USAGE_ON_REQUEST: Final = frozenset({"openai_chat", "openrouter"})  # these say in a stream what was used if asked to
+_DROPPED: Final = {"gemini": "models/"}  # what these take off the name of a model
 _KEY_HEADERS: Final = {"anthropic_messages": "x-api-key", "gemini": "x-goog-api-key"}
 
 
@@ -53,6 +54,10 @@ class HttpUpstream:
             name = _KEY_HEADERS.get(self.target, "authorization")
             self._headers[name] = key if name != "authorization" else f"Bearer {key}"
         self._session: aiohttp.ClientSession | None = None
+
+    def knows(self, model: str, /) -> bool:
+        """See `Upstream`."""
+        return self.target not in _DROPPED or not model.startswith(_DROPPED[self.target])
 
     async def open(self) -> None:
         """Begin, within the running loop. No proxy of the environment is used, no cookie kept, no body unpacked."""

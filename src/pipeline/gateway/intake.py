@@ -21,6 +21,7 @@ Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 _T = TypeVar("_T")
 
+GONE: Final = 499  # the status, in the log and the counters alone, where nobody waits for the answer any more
 LASTS: Final = "cmf.lasts"  # in the scope of a request: its answer has no end that could be waited for
 SESSION_HEADER: Final = "x-cmf-session-id"
 _REPEATABLE: Final = frozenset({"anthropic-beta", "accept", "accept-encoding", "accept-language", "via", "forwarded"})
@@ -181,6 +182,7 @@ def _shown(name: str) -> str:
 
 
 __all__ = [
+    "GONE",
     "LASTS",
     "SESSION_HEADER",
     "ClientGone",

@@ -29,7 +29,7 @@ from pipeline.gateway.mcp_answers import McpReply
 from pipeline.gateway.mcp_sessions import McpSession, McpSessions
 from pipeline.gateway.mcp_settings import PATH, McpServer
 from pipeline.gateway.metrics import Metrics
-from pipeline.gateway.refusal import Refusal
+from pipeline.gateway.refusal import Refusal, later
 from pipeline.gateway.settings import Limits, Settings
 from pipeline.guard import Guard
 from pipeline.mcp_proxy import refusals
@@ -42,7 +42,6 @@ from pipeline.mcp_proxy.stdio_proxy import owned
 
 _log: Final = logging.getLogger("pipeline.gateway")
 DIALECT: Final = "mcp"
-CLIENT_GONE: Final = 499
 END_SECONDS: Final = 2.0
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
@@ -166,7 +165,7 @@ class McpGateway:
             with suppress(ClientGone):
                 await reply.refuse(refusal)
         except ClientGone:
-            status = CLIENT_GONE
+            status = intake.GONE
         finally:
             self._metrics.in_flight -= not scope.get(LASTS)
             seconds = time.perf_counter() - begin
@@ -191,7 +190,7 @@ class McpGateway:
                 await reply.value(204, None, _PREFLIGHT)
                 return
         if self._metrics.in_flight > self._limits.concurrent:
-            raise Refusal(503, "gateway.busy", "Too much is in work: try again.", headers={"retry-after": "1"})
+            raise Refusal(503, "gateway.busy", "Too much is in work: try again.", headers=later(1))
         subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])
         if "last-event-id" in headers:
             raise Refusal(400, "mcp.no-resume", "Streams are not resumed: ask again.")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from cmf.adapters.sse import sse_bytes
 from cmf.codec import dumps
-from pipeline.gateway.intake import ClientGone, Send
 from pipeline.gateway.refusal import Refusal
+from pipeline.gateway.reply import Reply
 from pipeline.mcp_proxy.frames import INVALID_REQUEST
 from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE
 from pipeline.mcp_proxy.refusals import Refused, error_body
@@ -17,19 +16,10 @@ from pipeline.mcp_proxy.refusals import Refused, error_body
 _UNSTORED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-class McpReply:
-    """The client's end of one HTTP request.
+class McpReply(Reply):
+    """The client's end of one HTTP request. `status` is 0 until its head is out."""
 
-    Args:
-        headers: what every answer to it has.
-        stalled_seconds: how long a client may take nothing of what is there for it.
-    """
-
-    def __init__(self, send: Send, headers: Mapping[str, str], *, stalled_seconds: float) -> None:
-        self._send = send
-        self._headers = dict(headers)
-        self._stalled_seconds = stalled_seconds
-        self.status = 0
+    status = 0
 
     def allow(self, origin: str) -> None:
         """Have the browser show the answers to the page of this origin that asks."""
@@ -42,7 +32,7 @@ class McpReply:
         """Send one JSON value; nothing for None. Raises ClientGone, as all here do."""
         data = b"" if body is None else dumps(body)
         own = {"content-length": str(len(data)), **(headers or {})} | ({} if body is None else {"content-type": JSON})
-        await self._start(status, own)
+        await self._begin(status, own)
         await self._sent({"type": "http.response.body", "body": data})
 
     async def refuse(self, refusal: Refusal) -> None:
@@ -62,10 +52,10 @@ class McpReply:
             if first is None or "method" not in first:
                 await self.value(200, first if first is not None else error_body(None, _NOTHING))
                 return
-            await self._start(200, {"content-type": SSE})
+            await self._begin(200, {"content-type": SSE})
             await self._message(first)
         else:
-            await self._start(200, {"content-type": SSE})
+            await self._begin(200, {"content-type": SSE})
             await self._sent({"type": "http.response.body", "body": b"", "more_body": True})
         async for body in messages:
             await self._message(body)
@@ -75,18 +65,9 @@ class McpReply:
         data = sse_bytes({"event": "message", "data": body})
         await self._sent({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def _start(self, status: int, headers: Mapping[str, str]) -> None:
+    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
         self.status = status
-        own = {**_UNSTORED, **headers, **self._headers}
-        raw = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in own.items()]
-        await self._sent({"type": "http.response.start", "status": status, "headers": raw})
-
-    async def _sent(self, event: dict[str, Any]) -> None:
-        try:
-            async with asyncio.timeout(self._stalled_seconds):
-                await self._send(event)
-        except (TimeoutError, OSError):
-            raise ClientGone from None
+        await self._sent(self._head(status, {**_UNSTORED, **headers}))
 
 
 _NOTHING: Final = Refused(INVALID_REQUEST, "mcp.nothing", "Nothing of this goes on.")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cmf.security import SubjectExtension
 from pipeline.approval_state import SessionKey, session_key
 from pipeline.context import Context
-from pipeline.gateway.refusal import Refusal
+from pipeline.gateway.refusal import Refusal, later
 from pipeline.mcp_proxy.http_server import HttpServer
 from pipeline.mcp_proxy.link import Link
 
@@ -81,7 +81,7 @@ class McpSessions:
     def check_room(self) -> None:
         """Refusal 503 where there are as many as there may be."""
         if len(self._sessions) >= self._limit:
-            raise Refusal(503, "mcp.busy", "Too many sessions: try again.", headers={"retry-after": "5"})
+            raise Refusal(503, "mcp.busy", "Too many sessions: try again.", headers=later())
 
     def forget(self, id: str) -> None:
         """It is over."""

@@ -10,14 +10,13 @@ from typing import Final
 
 from pipeline.decision import OUTAGE_RULES, Action
 from pipeline.events import Event, PoliciesChanged, PoliciesRefused, RecordUnavailable
+from pipeline.gateway.intake import GONE
 from pipeline.gateway.tally import Tally
 from pipeline.record import Record
 from pipeline.recording import Records
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
-
-
 RUN_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 # Keys in a record: a quote within a text has a backslash before it, so that no text can look like one.
 _RULE: Final = re.compile(rb'"rule":"([A-Za-z0-9_./-]+)"')
@@ -175,7 +174,7 @@ def outcome_of(status: int) -> str:
     """What became of a request, by how it was answered: `gone` is for clients that did not wait."""
     if status == 200:
         return "answered"
-    if status == 499:
+    if status == GONE:
         return "gone"
     if status == 403:
         return "denied"

@@ -18,20 +18,6 @@ from pipeline.guard import Guard
 _log: Final = logging.getLogger("pipeline.gateway")
 
 
-@dataclass(frozen=True, slots=True)
-class Reloaded:
-    """What came of reading policies again, by the routes that they judge: their revision, or why they were refused."""
-
-    routes: tuple[str, ...]
-    revision: str
-    refused: str | None = None  # a code and a place; the revision before goes on
-
-    def to_json(self) -> dict[str, Any]:
-        """It, as JSON."""
-        refused = {} if self.refused is None else {"refused": self.refused}
-        return {"routes": list(self.routes), "revision": self.revision, **refused}
-
-
 class Operations(Protocol):
     """What can be asked, of one process or of several."""
 
@@ -44,7 +30,11 @@ class Operations(Protocol):
         ...
 
     async def reload(self) -> list[dict[str, Any]]:
-        """Read all policies again; what came of it, as JSON, one entry for each set of policies."""
+        """Read all policies again; what came of it, for each set of policies.
+
+        An entry says its `routes`, the `revision` that judges there now and, where the files were refused, why: a code
+        and a place. A refusal is logged, and leaves the set as it is.
+        """
         ...
 
 
@@ -100,22 +90,22 @@ class OwnOperations(Operations):
 
     async def reload(self) -> list[dict[str, Any]]:
         """See `Operations`. Requests go on meanwhile, under the policies that there are."""
-        return [one.to_json() for one in await asyncio.to_thread(self.reload_all)]
+        return await asyncio.to_thread(self._reload)
 
-    def reload_all(self) -> list[Reloaded]:
-        """Read all policies again, one after the other; a refusal leaves those as they are, and is logged."""
+    def _reload(self) -> list[dict[str, Any]]:
         with self._reloading:
             return [self._again(law) for law in self._laws]
 
-    def _again(self, law: Law) -> Reloaded:
+    def _again(self, law: Law) -> dict[str, Any]:
         try:
             revision, refused = law.guard.reload(), None
         except PipelineError as error:
             path = getattr(error, "path", "")
             revision, refused = law.guard.revision, f"{error.code} {path}".strip()
-        line = {"event": "policies.reload", "routes": list(law.routes), "revision": revision, "refused": refused}
+        entry = {"routes": list(law.routes), "revision": revision}
+        line = {"event": "policies.reload", **entry, "refused": refused}
         _log.log(logging.INFO if refused is None else logging.ERROR, "%s", dumps(line).decode())
-        return Reloaded(law.routes, revision, refused)
+        return entry if refused is None else {**entry, "refused": refused}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -147,4 +137,4 @@ def _labelled(line: str, worker: str) -> str:
     return f'{name}{{worker="{worker}"}} {value}'
 
 
-__all__ = ["Law", "Operations", "OwnOperations", "Reloaded", "merged"]
+__all__ = ["Law", "Operations", "OwnOperations", "merged"]

@@ -9,6 +9,7 @@ from cmf.errors import CmfError
 from pipeline.errors import ApprovalRequired, DecisionError, PolicyUnavailable
 
 OUTAGE_SECONDS: Final = 5  # when to try again after an outage
+FINAL: Final = {"x-should-retry": "false"}  # SDKs do not try it again
 
 
 class Refusal(Exception):
@@ -27,13 +28,17 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
 
 
+def later(seconds: int = OUTAGE_SECONDS) -> dict[str, str]:
+    """The header that says when to try again."""
+    return {"retry-after": str(seconds)}
+
+
 def of_decision(error: DecisionError) -> Refusal:
     """A decision that lets nothing through: 403, and no SDK tries it again; 503 where policy could not be asked."""
     headers = {"x-cmf-decision-id": error.decision_id, "x-cmf-verdict": error.decision.verdict.value}
     if isinstance(error, PolicyUnavailable):
-        headers["retry-after"] = str(OUTAGE_SECONDS)
-        return Refusal(503, error.code, error.user_message, headers=headers)
-    headers["x-should-retry"] = "false"
+        return Refusal(503, error.code, error.user_message, headers=headers | later())
+    headers |= FINAL
     message = error.user_message
     if isinstance(error, ApprovalRequired) and error.approval_ids:
         headers["x-cmf-approval-id"] = ",".join(error.approval_ids)
@@ -44,7 +49,7 @@ def of_decision(error: DecisionError) -> Refusal:
 def of_unreadable(error: CmfError, status: int = 400) -> Refusal:
     """What is no request of this dialect, or one that the route's upstream cannot be asked."""
     where = f" at {error.path}" if error.path else ""
-    return Refusal(status, error.code, f"{error.message}{where}", headers={"x-should-retry": "false"})
+    return Refusal(status, error.code, f"{error.message}{where}", headers=FINAL)
 
 
-__all__ = ["OUTAGE_SECONDS", "Refusal", "of_decision", "of_unreadable"]
+__all__ = ["FINAL", "Refusal", "later", "of_decision", "of_unreadable"]

@@ -40,7 +40,7 @@ class Reply:
 
     def __init__(self, send: Send, headers: Mapping[str, str], *, stalled_seconds: float) -> None:
         self._send = send
-        self._headers = headers
+        self._headers = dict(headers)
         self._stalled_seconds = stalled_seconds
         self.begun = False
         self.decision: str | None = None
@@ -67,7 +67,10 @@ class Reply:
         await self._sent({"type": "http.response.body", "body": data})
 
     def _start(self, status: int, media_type: str, headers: Mapping[str, str]) -> Event:
-        own = {"content-type": media_type, "cache-control": "no-store", **headers, **self._headers}
+        return self._head(status, {"content-type": media_type, "cache-control": "no-store", **headers})
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> Event:
+        own = {**headers, **self._headers}
         raw = [(name.encode("latin-1"), _UNFIT.sub("?", text).encode("ascii")) for name, text in own.items()]
         return {"type": "http.response.start", "status": status, "headers": raw}
 

@@ -22,7 +22,6 @@ from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.value import replace
 from pipeline.errors import ConfigError
-from pipeline.gateway.settings import SCRIPTED
 from pipeline.gateway.upstream import Live, UpstreamError, error_of
 from pipeline.policies.metadata import load_yaml
 
@@ -91,11 +90,15 @@ class ScriptedUpstream:
     """Plays one script. It takes requests in the canonical form, and never leaves the process."""
 
     target = "canonical"
-    provider = SCRIPTED
+    provider = "scripted"
 
     def __init__(self, script: Script) -> None:
         self._script = script
         self._given = [0] * len(script.replies)
+
+    def knows(self, _model: str, /) -> bool:
+        """See `Upstream`."""
+        return True
 
     async def open(self) -> None:
         """Nothing to begin."""
@@ -124,7 +127,7 @@ class ScriptedUpstream:
     def _fits(self, at: int, reply: Reply, request: Request) -> bool:
         when = reply.when
         last = request.messages[-1] if request.messages else None
-        model = (request.model or "").removeprefix(f"{SCRIPTED}:")
+        model = (request.model or "").removeprefix("scripted:")
         return (
             (reply.times is None or self._given[at] < reply.times)
             and (when.model is None or fnmatchcase(model, when.model))
@@ -176,7 +179,7 @@ def _response(reply: Reply, request: Request) -> Response:
     stop = StopReason.CALL if reply.tool_calls else StopReason.END
     asked, said = estimate(request), estimate(Request(messages=(message,)))
     usage = TokenUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
-    model = (request.model or "").removeprefix(f"{SCRIPTED}:")
+    model = (request.model or "").removeprefix("scripted:")
     return Response(choices=(Choice(message=message, stop_reason=stop),), usage=usage, model=model or None)
 
 

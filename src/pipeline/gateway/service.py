@@ -101,32 +101,21 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         by_route = {route.name: guards[_law(route, settings)] for route in settings.routes}
         for guard in guards.values():
             opened.callback(guard.close)
+            guard.events.subscribe(metrics.heard)
         roads = [
             Road(
                 route=route,
-                guard=guards[_law(route, settings)],
+                guard=by_route[route.name],
                 places=_places(route, settings, upstreams, healths),
                 links=links,
                 admission=Admission(route.limits),
             )
             for route in settings.routes
         ]
-        for guard in guards.values():
-            guard.events.subscribe(metrics.heard)
         who = identities(settings, environment)
         # Who lets things out that are not on record is as ready without: that is what the setting is for.
         keeps = settings.audit.on_record_failure != "release"
         readiness = Readiness(sessions, store if keeps else None)
-        gateway = Gateway(
-            roads,
-            who,
-            limits=settings.limits,
-            metrics=metrics,
-            ready=readiness.check,
-            environment=settings.environment,
-            mcp=_mcp(settings, lambda one: guards[_law(one, settings)], who, metrics, environment),
-            probes=PROBES if settings.admin is None else PROBES - {"/metrics"},
-        )
         laws = [
             Law(
                 tuple(route.name for route in settings.routes if _law(route, settings) == law),
@@ -135,13 +124,23 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             )
             for law, guard in guards.items()
         ]
+        operations = OwnOperations(
+            laws, metrics, readiness.check, lambda: gateway.is_open, lambda: store.audit_state._asdict()
+        )
+        gateway = Gateway(
+            roads,
+            who,
+            limits=settings.limits,
+            metrics=metrics,
+            operations=operations,
+            environment=settings.environment,
+            mcp=_mcp(settings, lambda one: guards[_law(one, settings)], who, metrics, environment),
+            probes=PROBES if settings.admin is None else PROBES - {"/metrics"},
+        )
         for law in laws:
             law.guard.events.subscribe(partial(chronicle.heard, law.routes, law.guard))
         chronicle.begin([(law.routes, law.guard) for law in laws])
         opened.callback(chronicle.close)
-        operations = OwnOperations(
-            laws, metrics, readiness.check, lambda: gateway.is_open, lambda: store.audit_state._asdict()
-        )
         if settings.watch:
             opened.enter_context(operations.watching())
         yield Service(gateway, operations, gateway if tracing is None else tracing.around(gateway))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -20,7 +20,6 @@ from pipeline.review.access import Role
 
 DialectName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama"]
 UpstreamDialect = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama", "openrouter"]
-SCRIPTED: Final = "scripted"
 
 
 class Listen(Section):
@@ -240,18 +239,15 @@ class Settings(Section):
 
 
 __all__ = [
-    "SCRIPTED",
     "Admin",
     "AdminKey",
     "Audit",
     "DialectName",
-    "Key",
     "Limits",
     "Listen",
     "Review",
     "Route",
     "RouteLimits",
-    "Secret",
     "SessionSettings",
     "Settings",
     "Telemetry",

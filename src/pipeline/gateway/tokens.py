@@ -14,7 +14,7 @@ from cmf.security import SubjectExtension
 from pipeline.gateway.access import Issuer
 from pipeline.gateway.identity import is_name, is_token
 from pipeline.gateway.key_sets import KeySet, KeysUnavailable
-from pipeline.gateway.refusal import OUTAGE_SECONDS, Refusal
+from pipeline.gateway.refusal import Refusal, later
 
 MAX_TOKEN: Final = 16 * 1024  # characters
 MAX_NAMES: Final = 256  # roles, permissions or teams of one subject
@@ -55,8 +55,7 @@ class Tokens:
         try:
             key = await self._key_sets[issuer.name].key(kid, algorithm)
         except KeysUnavailable:
-            wait = {"retry-after": str(OUTAGE_SECONDS)}
-            raise Refusal(503, "auth.keys", "Tokens cannot be checked just now.", headers=wait) from None
+            raise Refusal(503, "auth.keys", "Tokens cannot be checked just now.", headers=later()) from None
         if key is None:
             raise _refused()
         _verify(token, key, algorithm, issuer)

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from cmf.adapters.stream import StreamEvent
 from cmf.request import ErrorInfo, Request, Response
-from pipeline.gateway.refusal import OUTAGE_SECONDS, Refusal
+from pipeline.gateway.refusal import Refusal, later
 
 
 class Live(Protocol):
@@ -33,6 +33,10 @@ class Upstream(Protocol):
     @property
     def provider(self) -> str:
         """The key before the ids of its models."""
+        ...
+
+    def knows(self, model: str, /) -> bool:
+        """Whether that is what it calls the model, and no second name, of which no route or rule knows."""
         ...
 
     async def ask(self, request: Request, body: Any, live: Live | None, /) -> Response:
@@ -66,10 +70,10 @@ class UpstreamError(Exception):
 
     def refusal(self) -> Refusal:
         """What the client is told."""
-        headers = {"retry-after": str(OUTAGE_SECONDS)} if self.status == 503 else {}
-        return Refusal(self.status, self.code, self.message, headers=headers)
+        return Refusal(self.status, self.code, self.message, headers=later() if self.status == 503 else {})
 
 
+_TROUBLE: Final = "The upstream gave an error instead of an answer."
 # What an upstream's status is to the client. Its 401 is about our key and not the client's.
 _STATUS: Final = {400: 400, 402: 502, 401: 502, 403: 502, 404: 404, 413: 413, 422: 400, 429: 429, 503: 503, 529: 503}
 
@@ -81,10 +85,8 @@ _CODES: Final = {
 }
 
 
-def client_status(status: int | None) -> int:
+def client_status(status: int) -> int:
     """What the client is told where an upstream answered with `status`."""
-    if status is None:
-        return 502
     return _STATUS.get(status, 400 if 400 <= status < 500 else 502)
 
 
@@ -99,8 +101,7 @@ def is_trouble(response: Response) -> Refusal | None:
     status = 0 if error is None else error.status or 502
     if status < 500 and status != 429:
         return None
-    headers = {"retry-after": str(OUTAGE_SECONDS)} if status == 503 else {}
-    return Refusal(status, error_code(status), "The upstream gave an error instead of an answer.", headers=headers)
+    return UpstreamError(status, error_code(status), _TROUBLE).refusal()
 
 
 def error_of(status: int, said: ErrorInfo | None) -> Response:
@@ -110,8 +111,7 @@ def error_of(status: int, said: ErrorInfo | None) -> Response:
     """
     told = client_status(status)
     message = said.message if said is not None and told < 500 else None
-    message = message or "The upstream gave an error instead of an answer."
-    return Response(error=ErrorInfo(message=message, code=error_code(told), status=told))
+    return Response(error=ErrorInfo(message=message or _TROUBLE, code=error_code(told), status=told))
 
 
 __all__ = ["Live", "Upstream", "UpstreamError", "client_status", "error_code", "error_of", "is_trouble"]

@@ -19,11 +19,10 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.servers import ANN, KEY, script, serving
 from tests.pipeline.gateway.test_tokens import SET, claims, signed
 
-from pipeline.gateway.access import Issuer, KeySource, Proxy
+from pipeline.gateway.access import Issuer, Key, KeySource, Proxy
 from pipeline.gateway.identity import Identities, TrustedProxy
 from pipeline.gateway.key_sets import MAX_SET_BYTES, fetched
 from pipeline.gateway.refusal import Refusal
-from pipeline.gateway.settings import Key
 
 CHAT = "/v1/chat/completions"
 WHO = """\

@@ -14,8 +14,8 @@ from tests.pipeline.gateway.servers import ANN, script
 from pipeline.assembly import load_policies
 from pipeline.errors import ConfigError, PolicyError
 from pipeline.gateway import config_file
+from pipeline.gateway.sections import Secret
 from pipeline.gateway.service import built
-from pipeline.gateway.settings import Secret
 from pipeline.policies.bundle_signing import SigningKey, packed, sign
 from pipeline.policies.policy_files import SIGNATURES
 

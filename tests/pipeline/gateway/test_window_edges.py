@@ -26,7 +26,6 @@ from pipeline.gateway.intake import ClientGone, body_of, check_query, unless_gon
 from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import Limits
-from pipeline.gateway.upstream import client_status
 from pipeline.gateway.window_events import Diverged, Sent
 from pipeline.guard import Guard
 from pipeline.outcome import Outcome
@@ -134,6 +133,7 @@ class _Shapes:
 
     target = "canonical"
     provider = "scripted"
+    knows = staticmethod(bool)
 
     def __init__(self, *answers: Response) -> None:
         self.answers = answers
@@ -363,7 +363,3 @@ def test_a_query_that_says_something_twice_is_400() -> None:
         check_query([("alt", "sse"), ("alt", "sse")], endpoint)
 
     assert caught.value.status == 400
-
-
-def test_an_error_without_a_status_is_the_upstreams_own() -> None:
-    assert client_status(None) == 502

@@ -39,6 +39,7 @@ class Pieces:
     ends: Response | Exception | None = None
     target = "canonical"
     provider = "scripted"
+    knows = staticmethod(bool)
 
     async def ask(self, _request: Request, _body: Any, live: Live | None, /) -> Response:
         parts: list[Part] = []
