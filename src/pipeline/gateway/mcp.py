@@ -35,7 +35,7 @@ from pipeline.guard import Guard
 from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, Kind, frame_of
 from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE, VERSION, Address, HttpServer, connections
-from pipeline.mcp_proxy.link import ALONE, Link, Side, Step
+from pipeline.mcp_proxy.link import ALONE, Link, Side, Step, note
 from pipeline.mcp_proxy.pins import Pins
 from pipeline.mcp_proxy.refusals import VERSION_KEY, Refused, of_frame
 from pipeline.mcp_proxy.stdio_proxy import owned
@@ -131,10 +131,7 @@ class McpGateway:
         self._limits = limits
         self._metrics = metrics
         self._environment = environment
-        self._sessions = {
-            name: McpSessions(time.monotonic, limit=one.settings.sessions, idle_seconds=one.settings.idle_seconds)
-            for name, one in self._endpoints.items()
-        }
+        self._sessions = {name: McpSessions(time.monotonic, one.settings) for name, one in self._endpoints.items()}
         self._ending: set[asyncio.Future[None]] = set()
         self._opened = AsyncExitStack()
         self._http: aiohttp.ClientSession | None = None
@@ -279,7 +276,7 @@ class McpGateway:
         if isinstance(heard, Frame) and heard.kind is Kind.CALL and heard.method == "initialize":
             if SESSION in headers:
                 raise Refusal(400, "mcp.session-begun", "This session has begun: end it first.")
-            asked.sessions.check_room()
+            asked.sessions.check_room(asked.subject)
             return self._new(asked, self._context(asked, f"mcp_{ULID()}"))
         return self._found(asked)
 
@@ -398,7 +395,7 @@ async def _tell(server: HttpServer, body: dict[str, Any]) -> None:
         async with aclosing(server.post(body)) as values:
             _ = [value async for value in values]
     except Refused as refused:
-        _log.info('{"mcp":"%s","from":"server"}', refused.code)
+        note(refused.code, Side.SERVER)
 
 
 async def _streamed(asked: _Asked, messages: AsyncGenerator[dict[str, Any], None], *, waits: bool) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from cmf.security import SubjectExtension
 from pipeline.approval_state import SessionKey, session_key
 from pipeline.context import Context
+from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.refusal import Refusal, later
 from pipeline.mcp_proxy.http_server import HttpServer
 from pipeline.mcp_proxy.link import Link
@@ -31,13 +32,12 @@ class McpSessions:
     """The sessions of one server, by the id that its client was given.
 
     Args:
-        clock: seconds. limit: how many there may be. idle_seconds: when one that nobody uses is forgotten.
+        clock: seconds. settings: how many there may be, and when one that nobody uses is forgotten.
     """
 
-    def __init__(self, clock: Callable[[], float], *, limit: int, idle_seconds: float) -> None:
+    def __init__(self, clock: Callable[[], float], settings: McpServer) -> None:
         self._clock = clock
-        self._limit = limit
-        self._idle_seconds = idle_seconds
+        self._settings = settings
         self._sessions: dict[str, McpSession] = {}
         self._stripped: OrderedDict[SessionKey, set[str]] = OrderedDict()
 
@@ -58,11 +58,7 @@ class McpSessions:
             raise Refusal(400, "mcp.no-session", "Name the session: Mcp-Session-Id.")
         session = self._sessions.get(id)
         now = self._clock()
-        if (
-            session is None
-            or session.used + self._idle_seconds < now
-            or session_key(session.context).subject != session_key(Context(subject=subject)).subject
-        ):
+        if session is None or session.used + self._settings.idle_seconds < now or not _is_of(session, subject):
             raise Refusal(404, "mcp.unknown-session", "This session is not known: begin anew.")
         session.used = now
         session.context = session.context.model_copy(update={"subject": subject})
@@ -74,13 +70,17 @@ class McpSessions:
         key = session_key(context)
         found = self._stripped.setdefault(key, set())
         self._stripped.move_to_end(key)
-        while len(self._stripped) > self._limit:
+        while len(self._stripped) > self._settings.sessions:
             self._stripped.popitem(last=False)
         return found
 
-    def check_room(self) -> None:
-        """Refusal 503 where there are as many as there may be."""
-        if len(self._sessions) >= self._limit:
+    def check_room(self, subject: SubjectExtension | None) -> None:
+        """Refusal 429 where the subject has as many as it may have, 503 where there are as many as there may be."""
+        own = self._settings.subject_sessions
+        if sum(_is_of(one, subject) for one in self._sessions.values()) >= own:
+            message = f"You have {own} sessions here, as many as one subject may: end one of them (DELETE)."
+            raise Refusal(429, "mcp.too-many-sessions", message, headers=later())
+        if len(self._sessions) >= self._settings.sessions:
             raise Refusal(503, "mcp.busy", "Too many sessions: try again.", headers=later())
 
     def forget(self, id: str) -> None:
@@ -89,7 +89,7 @@ class McpSessions:
 
     def idle(self) -> list[McpSession]:
         """Those that nobody used for long, forgotten now."""
-        end = self._clock() - self._idle_seconds
+        end = self._clock() - self._settings.idle_seconds
         old = [one for one in self._sessions.values() if one.used < end and not one.listens]
         for one in old:
             self.forget(one.id)
@@ -100,6 +100,10 @@ class McpSessions:
         left = list(self._sessions.values())
         self._sessions.clear()
         return left
+
+
+def _is_of(session: McpSession, subject: SubjectExtension | None) -> bool:
+    return session_key(session.context).subject == session_key(Context(subject=subject)).subject
 
 
 __all__ = ["McpSession", "McpSessions"]

@@ -35,7 +35,8 @@ class McpServer(Section):
     connect_seconds: Seconds = 10.0
     answer_seconds: Seconds = 300.0
     idle_seconds: Seconds = 3_600.0  # after which a session is forgotten
-    sessions: Annotated[int, Field(ge=1, le=65_536)] = 1_024
+    sessions: Annotated[int, Field(ge=1, le=65_536)] = 1_024  # at once
+    subject_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256  # of them, of one subject
 
 
 __all__ = ["PATH", "McpServer", "endpoint"]

@@ -153,7 +153,7 @@ class Link:
         key = (type(original), original)
         if key in caller.ids:
             # Under its own id the caller would take the refusal for the answer to the first.
-            _note("mcp.duplicate-id", side)
+            note("mcp.duplicate-id", side)
             return Step(back=(error_body(None, _refused("mcp.duplicate-id", "This id is that of a call in work.")),))
         if len(caller.ids) >= MAX_OPEN:
             busy = Refused(refusals.UNAVAILABLE, "mcp.busy", "Too many calls wait for an answer.", retryable=True)
@@ -166,7 +166,7 @@ class Link:
             sent = await self._judge.call({**frame.body, "id": minted})
         except Refused as refused:
             del caller.ids[key]
-            _note(refused.code, side)
+            note(refused.code, side)
             return Step(back=(refusal_body(original, frame.body, refused),))
         except BaseException:
             del caller.ids[key]
@@ -198,13 +198,13 @@ class Link:
         caller = self._callers[side.other]
         opened = caller.open.pop(frame.id, None) if isinstance(frame.id, str) else None
         if opened is None:
-            _note("mcp.unsolicited-answer", side)
+            note("mcp.unsolicited-answer", side)
             return NOTHING
         del caller.ids[type(opened.original), opened.original]
         try:
             body = await self._answered(side, frame, opened)
         except Refused as refused:
-            _note(refused.code, side)
+            note(refused.code, side)
             return Step(onward=(refusal_body(opened.original, opened.sent.body, refused),))
         return Step(onward=({**body, "id": opened.original},))
 
@@ -230,16 +230,14 @@ class Link:
         """The answer without the tools whose definition is not the one that is pinned, and the names of those."""
         result = body.get("result", {})
         tools = result.get("tools")
-        if not isinstance(tools, list) or not all(
-            isinstance(one, dict) and isinstance(one.get("name"), str) for one in tools
-        ):
+        if not isinstance(tools, list) or not all(map(_is_tool, tools)):
             return body, frozenset()  # no list of tools: the adapter says so, or nothing of it is known
         try:
             changed = self._pins.changed(self._server, tools)
         except ConfigError as error:
             raise Refused(refusals.UNAVAILABLE, error.code, error.message, retryable=True) from None
         for _ in changed:
-            _note(CHANGED, Side.SERVER)
+            note(CHANGED, Side.SERVER)
         if not changed or not self._enforce:
             return body, frozenset()
         kept = [tool for tool in tools if tool["name"] not in changed]
@@ -263,7 +261,7 @@ class Link:
                 self._check_progress(side, frame)
             sent = await self._judge.call(body)
         except Refused as refused:  # nobody waits for an answer to it
-            _note(refused.code, side)
+            note(refused.code, side)
             return NOTHING
         return Step(onward=(sent.body,))
 
@@ -349,8 +347,9 @@ def _gone() -> Refused:
     return Refused(refusals.CLOSED, "mcp.server-gone", "The server ended before it answered.", retryable=True)
 
 
-def _note(code: str, side: Side) -> None:
+def note(code: str, side: Side) -> None:
+    """Have the log say what became of something that `side` said; no word of it is quoted."""
     _log.info('{"mcp":"%s","from":"%s"}', code, side.value)
 
 
-__all__ = ["ALONE", "VERSIONS", "Link", "Side", "Step"]
+__all__ = ["ALONE", "VERSIONS", "Link", "Side", "Step", "note"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -12,12 +11,11 @@ from typing import Any, Final, Protocol
 from cmf.codec import dumps
 from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, frame_of, read
 from pipeline.mcp_proxy.http_server import HttpServer
-from pipeline.mcp_proxy.link import Link, Side, Step
+from pipeline.mcp_proxy.link import Link, Side, Step, note
 from pipeline.mcp_proxy.pipes import ClientGone, Pipes
 from pipeline.mcp_proxy.process import GRACE_SECONDS, Process, ServerGone
 from pipeline.mcp_proxy.refusals import Refused, of_frame
 
-_log: Final = logging.getLogger("pipeline.mcp")
 LOOK_SECONDS: Final = 0.25  # how often it is looked for calls that were not answered
 RETRY_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 10.0  # for answers to a client that has ended: to a file of messages, say
@@ -65,7 +63,7 @@ class ProcessServer:
             if line.lstrip()[:1] in (b"{", b"["):
                 yield read(line)
             else:
-                _log.info('{"mcp":"mcp.stray-line","from":"server"}')
+                note("mcp.stray-line", Side.SERVER)
 
     async def end(self) -> None:
         """See `Server`."""
@@ -122,7 +120,7 @@ class UrlServer:
                 async for value in values:
                     await self._hear(value, body)
         except Refused as refused:
-            _log.info('{"mcp":"%s","from":"server"}', refused.code)
+            note(refused.code, Side.SERVER)
         if "method" in body and "id" in body:
             await self._heard.put(Cut(body["id"]))  # nothing, where the answer came
 
@@ -142,7 +140,7 @@ class UrlServer:
             except Refused as refused:
                 if refused.code == "mcp.no-stream":
                     return
-                _log.info('{"mcp":"%s","from":"server"}', refused.code)
+                note(refused.code, Side.SERVER)
             await asyncio.sleep(RETRY_SECONDS)
 
 
@@ -209,7 +207,7 @@ class StdioProxy:
             try:
                 heard = read(line)
             except FrameError as error:
-                _log.info('{"mcp":"%s","from":"client"}', error.code)
+                note(error.code, Side.CLIENT)
                 await self._client.write(dumps(of_frame(error)))
                 continue
             step = await self._link.hear(Side.CLIENT, heard)

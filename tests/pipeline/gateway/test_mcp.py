@@ -21,6 +21,7 @@ from tests.pipeline.gateway.mcp_servers import Said, Told, everything, json_repl
 from tests.pipeline.gateway.servers import ANN, KEY, serving, until
 from tests.pipeline.gateway.test_refusals import BOB, BOB_KEY
 
+from pipeline.gateway.mcp_settings import McpServer
 from pipeline.mcp_proxy.http_server import HttpServer
 
 SECRET = "AKIAIOSFODNN7EXAMPLE"
@@ -38,11 +39,7 @@ HELLO = {
 @contextmanager
 def behind(home: Path, url: str, **more: Any) -> Iterator[str]:
     """The address of a gateway with one MCP server, `all`."""
-    own = {
-        key: more.pop(key)
-        for key in [*more]
-        if key in ("key", "mode", "pins", "origins", "answer_seconds", "idle_seconds", "sessions", "policies")
-    }
+    own = {key: more.pop(key) for key in [*more] if key in McpServer.model_fields}
     with serving(home, {"routes": [], "policy_seconds": 20, "mcp": {"all": {"url": url, **own}}, **more}) as gateway:
         yield gateway
 
@@ -202,6 +199,20 @@ def test_a_session_that_nobody_uses_is_forgotten_and_there_are_only_so_many(tmp_
     assert gone == 404
     assert again != session
     assert [said.headers.get("mcp-session-id") for said in server.heard if said.method == "DELETE"] == ["theirs"] * 2
+
+
+@pytest.mark.spec("MCPX-65")
+def test_one_subject_leaves_room_for_sessions_of_others_and_has_room_again_after_one_ended(tmp_path: Path) -> None:
+    server = polite(lambda said: None)
+    with server.running() as url, behind(tmp_path, url, subject_sessions=1, keys=[ANN, BOB]) as gateway:
+        session = begun(gateway, **ANN_KEY)
+        full, headers, raw = send(gateway, HELLO, **ANN_KEY)
+        other = begun(gateway, authorization=f"Bearer {BOB_KEY}")
+        send(gateway, method="DELETE", mcp_session_id=session, **ANN_KEY)
+        again = begun(gateway, **ANN_KEY)
+
+    assert (full, headers["retry-after"], code_of(raw)) == (429, "5", "mcp.too-many-sessions")
+    assert len({session, other, again}) == 3
 
 
 @pytest.mark.spec("MCPX-65")
