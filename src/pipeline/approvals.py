@@ -7,15 +7,19 @@ for waiting in approvals.pending():
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.approval_state import Approval
 from pipeline.authority import APPROVE, Authorise, holding, name_of
 from pipeline.errors import ApprovalError
 from pipeline.events import ApprovalDecided, Events
+from pipeline.moments import micros
+from pipeline.record import Record, act_of
 from pipeline.sealing import Sealer
-from pipeline.sessions import SessionStore, unknown_approval
+from pipeline.sessions import SessionStore, unknown_approval, wall_clock
 
 
 class Approvals:
@@ -26,6 +30,8 @@ class Approvals:
         authorise: who may decide; by default whoever has the permission `cmf:approve`.
         events: told of every decision, in this process.
         seal_key: the key of the pipelines that ask, to see what an approval is about.
+        record: puts a decision on record before it counts (`Recorder.record`, say); by default nothing does.
+        clock: the time of those records.
 
     Raises:
         ConfigError: a seal key that is not 32 bytes.
@@ -38,11 +44,15 @@ class Approvals:
         *,
         events: Events | None = None,
         seal_key: bytes | None = None,
+        record: Callable[[Record], None] | None = None,
+        clock: Clock = wall_clock,
     ) -> None:
         self._store = store
         self._authorise = authorise or holding(APPROVE)
         self._events = events or Events()
         self._sealer = Sealer(seal_key)
+        self._record = record
+        self._clock = clock
 
     def pending(self) -> tuple[Approval, ...]:
         """What waits for a person and is not too old, the oldest first. StoreError where the store cannot be asked."""
@@ -77,7 +87,7 @@ class Approvals:
 
         Raises:
             ApprovalError: `approval.not-authorised`, `approval.unknown`, `approval.own-request`, `approval.decided`,
-                `approval.expired`.
+                `approval.expired`. StoreError: the store failed, or cannot put it on record: nothing is decided then.
         """
         return self._decide(approval_id, approver, approve=True)
 
@@ -90,6 +100,13 @@ class Approvals:
             hint = "it takes somebody who has the permission for it"
             raise ApprovalError("this subject may not approve", code="approval.not-authorised", hint=hint)
         by = name_of(approver)
+        if self._record is not None:
+            now = self._clock()
+            asked = self.get(approval_id).decided(by, approve=approve, now=micros(now)).asked
+            # On record first: what is done was never undocumented. Only a race loses what is on record by then.
+            who = {"id": by} | ({"role": ", ".join(sorted(approver.roles))} if approver.roles else {})
+            said = {"by": who, "approval": approval_id, "digest": asked.digest}
+            self._record(act_of("review", "review", "approve" if approve else "deny", said, now, subject=by))
         decided = self._store.decide_approval(approval_id, approver=by, approve=approve)
         self._events.publish(ApprovalDecided(id=approval_id, approver=by, approved=approve))
         return decided

@@ -30,6 +30,7 @@ from pipeline.session_choice import SessionMode
 from pipeline.sessions import SessionStore
 from pipeline.stage import Stage, StageCall
 
+REDIS: Final = ("redis://", "rediss://", "unix://")  # how the address of a Redis server begins
 EngineName = Literal["embedded", "opa"]
 EngineChoice: TypeAlias = EngineName | Engine
 """An engine by its name, or one of the host's own with the policies in it."""
@@ -174,7 +175,7 @@ def open_sessions(place: str, *, made: bool = True) -> Iterator[SessionStore]:
     Raises:
         ConfigError: a URL of another kind. StoreError: the store cannot be opened.
     """
-    if place.startswith(("redis://", "rediss://", "unix://")):
+    if place.startswith(REDIS):
         from pipeline.redis_sessions import RedisSessions  # each store brings its client
 
         try:

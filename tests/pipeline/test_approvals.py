@@ -7,12 +7,14 @@ from datetime import timedelta
 import pytest
 from tests.pipeline.session_stores import ANN, Clock, asked, at_once
 
+from cmf.codec import loads
 from cmf.security import SubjectExtension
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import session_key
 from pipeline.approvals import Approvals
-from pipeline.errors import ApprovalError
+from pipeline.errors import ApprovalError, StoreError
 from pipeline.events import ApprovalDecided, Event, Events
+from pipeline.record import Record
 from pipeline.sealing import Sealer
 from pipeline.session_state import Changes
 from pipeline.sessions import MemorySessions, SessionStore
@@ -111,3 +113,27 @@ def test_the_test_of_who_may_is_the_host_s_and_each_word_is_told(clock: Clock) -
     Approvals(store, lambda who: who.id == "zoe", events=events).approve("apr_1", SubjectExtension(id="zoe"))
 
     assert told == [ApprovalDecided(id="apr_1", approver="zoe", approved=True)]
+
+
+@pytest.mark.spec("APR-7")
+def test_what_is_decided_is_on_record_before_and_what_cannot_be_is_not(clock: Clock) -> None:
+    store = MemorySessions(clock)
+    kept: list[Record] = []
+
+    def fails(_: Record) -> None:
+        raise StoreError("full", hint="free some")
+
+    ask(store, clock)
+    with pytest.raises(StoreError):
+        Approvals(store, record=fails, clock=clock).deny("apr_1", BOB)
+    assert store.pending_approvals() != ()
+
+    approvals = Approvals(store, record=kept.append, clock=clock)
+    with pytest.raises(ApprovalError):
+        approvals.approve("apr_1", SubjectExtension(id="ann", permissions=frozenset({"cmf:approve"})))
+    asked = approvals.deny("apr_1", BOB.model_copy(update={"roles": frozenset({"b", "a"})})).asked
+
+    (record,) = kept
+    said = loads(record.body)
+    assert (record.kind, record.action, record.subject) == ("review", "deny", "bob")
+    assert (said["by"], said["approval"], said["digest"]) == ({"id": "bob", "role": "a, b"}, "apr_1", asked.digest)

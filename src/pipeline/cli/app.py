@@ -342,19 +342,19 @@ def show_approval(
 
 
 @approvals.command("approve")
-def approve(id: ApprovalId, store: StoreOption, person: Person) -> None:
-    """Let exactly this through, once."""
+def approve(id: ApprovalId, store: StoreOption, person: Person, key: auditing.KeyFile = None) -> None:
+    """Let exactly this through, once. Who did is on record."""
     from pipeline.cli import people
 
-    people.decide(id, store, person=person, approve=True)
+    people.decide(id, store, key, person=person, approve=True)
 
 
 @approvals.command("deny")
-def deny(id: ApprovalId, store: StoreOption, person: Person) -> None:
-    """Refuse this until the approval expires."""
+def deny(id: ApprovalId, store: StoreOption, person: Person, key: auditing.KeyFile = None) -> None:
+    """Refuse this until the approval expires. Who did is on record."""
     from pipeline.cli import people
 
-    people.decide(id, store, person=person, approve=False)
+    people.decide(id, store, key, person=person, approve=False)
 
 
 @app.command("declassify")

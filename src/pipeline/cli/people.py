@@ -18,13 +18,15 @@ from cmf.codec import dumps
 from cmf.security import SubjectExtension
 from pipeline.approval_state import Approval
 from pipeline.approvals import Approvals
-from pipeline.assembly import open_sessions
+from pipeline.assembly import REDIS, open_sessions
 from pipeline.authority import APPROVE, DECLASSIFY, holder
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
+from pipeline.cli.recorded import opened_store
 from pipeline.context import Context
 from pipeline.declassification import ALL_ON_RECORD, declassify
 from pipeline.display import counted, escaped_json, visible
 from pipeline.moments import iso
+from pipeline.recorder import Recorder
 from pipeline.sessions import SessionStore
 
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhd])")
@@ -56,9 +58,9 @@ def show(approval_id: str, store: str, *, seal_key: Path | None, as_json: bool) 
     typer.echo(dumps(document).decode() if as_json else escaped_json(document))
 
 
-def decide(approval_id: str, store: str, *, person: str, approve: bool) -> None:
-    """Put the person's word on the approval."""
-    with _approvals(store, None) as approvals:
+def decide(approval_id: str, store: str, key: Path | None, *, person: str, approve: bool) -> None:
+    """Put the person's word on the approval, and on record where the store has a log."""
+    with one_line_errors(), _deciding(store, key) as approvals:
         decided = (approvals.approve if approve else approvals.deny)(approval_id, holder(person, APPROVE))
     typer.echo(visible(f"{approval_id}: {decided.status.value} by {person}"))
 
@@ -103,6 +105,17 @@ def _approvals(store: str, seal_key: Path | None) -> Iterator[Approvals]:
         key = None if seal_key is None else read_seal_key(seal_key)
         with _opened(store) as sessions:
             yield Approvals(sessions, seal_key=key)
+
+
+@contextmanager
+def _deciding(store: str, key: Path | None) -> Iterator[Approvals]:
+    if store.startswith(REDIS):
+        typer.echo("cmf: sessions in Redis have no log: this is on record nowhere else", err=True)
+        with _opened(store) as sessions:
+            yield Approvals(sessions)
+        return
+    with opened_store(store, key) as opened:
+        yield Approvals(opened.sessions(), record=Recorder(opened).record)
 
 
 @contextmanager

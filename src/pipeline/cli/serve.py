@@ -17,6 +17,7 @@ import typer
 import yaml
 
 from cmf.codec import dumps
+from pipeline.assembly import REDIS
 from pipeline.audit.heads import Signer
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.display import counted
@@ -29,6 +30,7 @@ from pipeline.gateway.running import admin_app, log_to_standard_error, run
 from pipeline.gateway.server import address_of, allow_files, listening, server_of
 from pipeline.gateway.service import assembled, built
 from pipeline.gateway.settings import Audit, Settings
+from pipeline.store.engine import file_of
 
 _BINDING: Final = {
     errno.EADDRINUSE: "end what listens there, or give another port (--port, 0 for any)",
@@ -80,26 +82,30 @@ def show(config: Path, *, as_json: bool) -> None:
 def check(config: Path) -> None:
     """Read everything that serving reads, and say whether it could begin; the store is not touched."""
     with one_line_errors():
-        loaded = load(config)
+        said = load(config).settings
+        shared = said.sessions.store
         with tempfile.TemporaryDirectory() as scratch:
-            audit = loaded.settings.audit.model_copy(update={"key_file": None, "heads_file": None})
+            audit = said.audit.model_copy(update={"key_file": None, "heads_file": None})
             scratched = {"store": Path(scratch) / "check.db", "watch": False, "audit": audit}
-            settings = loaded.settings.model_copy(update=scratched)
+            if shared is not None and not shared.startswith(REDIS):
+                scratched["sessions"] = said.sessions.model_copy(update={"store": None})
+                _check_store(shared, "sessions.store")
+            settings = said.model_copy(update=scratched)
             with built(settings), reviewed(settings):
                 pass
-        _can_be_kept(loaded.settings.store, "store")
-        _check_audit(loaded.settings.audit)
-    routes, upstreams = (
-        counted(len(loaded.settings.routes), "route"),
-        counted(len(loaded.settings.upstreams), "upstream"),
-    )
-    typer.echo(f"ok: {routes}, {upstreams}")
+        _check_store(said.store, "store")
+        _check_audit(said.audit)
+    typer.echo(f"ok: {counted(len(said.routes), 'route')}, {counted(len(said.upstreams), 'upstream')}")
 
 
-def _can_be_kept(file: str | Path, setting: str) -> None:
-    """Nothing if this user could open that file, or make it; a server is not asked."""
-    if isinstance(file, str):
-        return
+def _check_store(place: str | Path, setting: str) -> None:
+    """Nothing if this user could open the store, or make it; a server is not asked. ConfigError if not."""
+    if (file := file_of(place)) is not None:
+        _can_be_kept(file, setting)
+
+
+def _can_be_kept(file: Path, setting: str) -> None:
+    """Nothing if this user could open that file, or make it; ConfigError if not."""
     home = file.parent
     if not home.is_dir():
         raise ConfigError(f"the directory of `{setting}` is not there", path=str(home), hint=f"mkdir -p {home}")

@@ -155,14 +155,12 @@ def look(site: Site, visit: Visit) -> Answer:
 
 
 def decide(site: Site, visit: Visit) -> Answer:
-    """Approve or deny what waits; the approval itself keeps by whom."""
+    """Approve or deny what waits; by whom is on record, and the approval keeps it."""
     need(visit, Role.SIGNER)
-    approver = SubjectExtension(id=visit.person.name)
+    approver = SubjectExtension(id=visit.person.name, roles=frozenset({visit.person.role.value}))
     yes = visit.form.get("answer") == "approve"
     if not yes and visit.form.get("answer") != "deny":
         raise Refused(422, "review.answer", "Approve or deny.")
-    # On record first: what then fails was tried, and what is done was never undocumented.
-    site.record(visit, "review", "approve" if yes else "deny", {"approval": visit.path["id"]})
     try:
         (site.approvals.approve if yes else site.approvals.deny)(visit.path["id"], approver)
     except ApprovalError as error:

@@ -120,14 +120,14 @@ class Site:
         self.contents: Contents = contents or own
         self.again = Again(self.policies)
         kept = store.sessions(clock=clock) if sessions is None else sessions
-        self.approvals = Approvals(kept, _has_role, seal_key=seal_key)
+        self._recorder = Recorder(store)
+        self.approvals = Approvals(kept, _has_role, seal_key=seal_key, record=self._recorder.record, clock=clock)
         self.opens_sealed = seal_key is not None
         self.overrides = store.overrides(may=_has_role, clock=clock)
         self.heads = heads
         self.keys = keys
         self.clock = clock
         self.verified: Verified | None = None
-        self._recorder = Recorder(store)
 
     def query(self, text: str) -> Query:
         """The query that the text says; AuditError for one that says nothing."""

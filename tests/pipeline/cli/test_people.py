@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from pipeline.cli.commands import app
 from pipeline.store.database import Store
+from pipeline.store.records import stored_records
 
 Run = Callable[..., Result]
 PAY = {"role": "assistant", "content": [{"content_type": "tool_call", "name": "pay", "arguments": {"amount": 7}}]}
@@ -116,8 +117,7 @@ def test_every_command_takes_a_store_by_its_path_and_by_its_url(database: Store,
         refuses(cmf(*command, "mysql://host/x"), 2, "config.invalid", "write a path")
 
 
-@pytest.mark.spec("CLI-21")
-@pytest.mark.spec("CLI-23")
+@pytest.mark.spec("CLI-21", "CLI-23", "APR-7")
 def test_nobody_approves_their_own_and_nobody_twice(judge: Run, store: str) -> None:
     first = asked(judge)
 
@@ -126,6 +126,9 @@ def test_nobody_approves_their_own_and_nobody_twice(judge: Run, store: str) -> N
     refuses(cmf("approvals", "approve", first, "--store", store, "--as", "bob"), 1, "approval.decided")
     assert judge().exit_code == 1
     assert cmf("approvals", "approve", first, "--store", store).exit_code == 2
+    with Store(store) as opened:
+        (said,) = [json.loads(one.body or b"") for one in stored_records(opened.engine, kind="review")]
+    assert (said["action"], said["by"], said["approval"]) == ("deny", {"id": "bob"}, first)
 
 
 @pytest.mark.spec("CLI-20")

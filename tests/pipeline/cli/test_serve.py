@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -182,18 +183,23 @@ def test_check_finds_a_store_that_nobody_could_write(
 
 @pytest.mark.spec("CLI-60", "GW-5")
 @pytest.mark.parametrize(
-    ("audit", "words"),
+    ("change", "words"),
     [
-        ({"key_file": "missing/audit.pem"}, "the directory of `audit.key_file` is not there"),
-        ({"key_file": "cmf.yaml"}, "the audit key cannot be used"),
-        ({"heads_file": "missing/heads"}, "the directory of `audit.heads_file` is not there"),
-        ({"key_file": "new.pem", "heads_file": "heads"}, "ok: 1 route"),
+        ({"audit": {"key_file": "missing/audit.pem"}}, "the directory of `audit.key_file` is not there"),
+        ({"audit": {"key_file": "cmf.yaml"}}, "the audit key cannot be used"),
+        ({"audit": {"heads_file": "missing/heads"}}, "the directory of `audit.heads_file` is not there"),
+        ({"audit": {"key_file": "new.pem", "heads_file": "heads"}}, "ok: 1 route"),
+        ({"store": "postgresql://host", "audit": {"key_file": "new.pem"}}, "the store needs a database"),
+        ({"sessions": {"store": "missing/s.db"}}, "the directory of `sessions.store` is not there"),
+        ({"sessions": {"store": "postgresql://host"}}, "the store needs a database"),
+        ({"sessions": {"store": "s.db"}}, "ok: 1 route"),
+        ({"sessions": {"store": "redis://127.0.0.1:1/0"}}, "ok: 1 route"),
     ],
 )
-def test_check_finds_what_no_record_could_be_signed_with(
-    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audit: dict[str, str], words: str
+def test_check_finds_what_nothing_could_be_kept_in_or_signed_with_and_makes_none_of_it(
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], words: str
 ) -> None:
-    Path(config).write_text(yaml.safe_dump(SETTINGS | {"audit": audit}), encoding="utf-8")
+    Path(config).write_text(yaml.safe_dump(SETTINGS | change), encoding="utf-8")
     monkeypatch.setenv("NO_SUCH_KEY", "sk-canary")
 
     found = cmf("config", "check", "-c", config)
