@@ -143,9 +143,9 @@ def settle(wanted: Iterable[Wish], facts: SessionFacts, *, revision: str, expire
     for wish in wanted:
         mine = [one for one in pool if (one.asked.digest, one.asked.target) == (wish.digest, wish.target)]
         missing = set(wish.rules)
-        order = [ApprovalStatus.DENIED, ApprovalStatus.APPROVED, ApprovalStatus.PENDING]
-        for status in ([ApprovalStatus.USED] if wish.happened else []) + order:
-            for one in _covering(mine, status, missing):
+        for status in (ApprovalStatus.USED, ApprovalStatus.DENIED, ApprovalStatus.APPROVED, ApprovalStatus.PENDING):
+            again = status is not ApprovalStatus.USED or wish.happened
+            for one in _covering([one for one in mine if again or one.asked.id in facts.spent], status, missing):
                 refs.append(ApprovalRef(id=one.asked.id, path=wish.path, status=one.status))
                 if status is ApprovalStatus.DENIED:
                     continue  # another's no stands, whatever else was approved

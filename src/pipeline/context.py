@@ -51,6 +51,7 @@ class Context(Value):
             the same thing said at the same place of a conversation is the same call.
         released: how many characters of an answer are out already when it is judged once more; for the record.
         recorded: what else the host wants on record: names and texts of its own, none of the traffic's.
+        spent: approvals that were used to ask for the same elsewhere, where nobody answered: they hold here too.
     """
 
     subject: SubjectExtension | None = None
@@ -68,6 +69,7 @@ class Context(Value):
     call_id: Str | None = None
     released: int | None = None
     recorded: Headers = FrozenDict()
+    spent: StrSet = frozenset()
 
 
 def as_context(given: object) -> Context:

@@ -288,7 +288,7 @@ class Pipeline:
         """What the session is now; ApprovalError where a reply is to be released by an approval that is not usable."""
         facts = self._sessions.read(context)
         overrides = () if self._overrides is None else self._overrides.holding()
-        facts = replace(facts, overrides=overrides) if overrides else facts
+        facts = replace(facts, overrides=overrides, spent=context.spent) if overrides or context.spent else facts
         if approval_id is not None and not any(
             one.asked.id == approval_id and one.status is ApprovalStatus.APPROVED for one in facts.asked
         ):

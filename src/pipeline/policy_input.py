@@ -49,6 +49,7 @@ class SessionFacts:
         moment: when it was read, in microseconds since the epoch.
         active_model: the model that the session goes on with [C16].
         overrides: the overrides that hold now [EXC-10].
+        spent: see `Context`.
     """
 
     labels: frozenset[str] = frozenset()
@@ -63,6 +64,7 @@ class SessionFacts:
     moment: int = 0
     active_model: str | None = None
     overrides: Sequence[Override] = ()
+    spent: frozenset[str] = frozenset()
 
     def whole(self) -> dict[str, Any]:
         """The `session` block for a reader who may see everything."""

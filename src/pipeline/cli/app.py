@@ -346,7 +346,7 @@ def approve(id: ApprovalId, store: StoreOption, person: Person, key: auditing.Ke
     """Let exactly this through, once. Who did is on record."""
     from pipeline.cli import people
 
-    people.decide(id, store, key, person=person, approve=True)
+    people.decide(id, store, person=person, approve=True, key=key)
 
 
 @approvals.command("deny")
@@ -354,7 +354,7 @@ def deny(id: ApprovalId, store: StoreOption, person: Person, key: auditing.KeyFi
     """Refuse this until the approval expires. Who did is on record."""
     from pipeline.cli import people
 
-    people.decide(id, store, key, person=person, approve=False)
+    people.decide(id, store, person=person, approve=False, key=key)
 
 
 @app.command("declassify")

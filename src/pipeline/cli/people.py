@@ -58,7 +58,7 @@ def show(approval_id: str, store: str, *, seal_key: Path | None, as_json: bool) 
     typer.echo(dumps(document).decode() if as_json else escaped_json(document))
 
 
-def decide(approval_id: str, store: str, key: Path | None, *, person: str, approve: bool) -> None:
+def decide(approval_id: str, store: str, *, person: str, approve: bool, key: Path | None = None) -> None:
     """Put the person's word on the approval, and on record where the store has a log."""
     with one_line_errors(), _deciding(store, key) as approvals:
         decided = (approvals.approve if approve else approvals.deny)(approval_id, holder(person, APPROVE))

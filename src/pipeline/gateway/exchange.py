@@ -139,11 +139,12 @@ async def _answer(road: Road, asked: Asked, request: Request, receive: Receive, 
         return _written(asked, request, released)
     refusal: Refusal | None = None
     unwell: list[float] = []
+    spent: set[str] = set()
     for place in road.places:
         if not place.health.admits():
             unwell.append(place.health.wait_seconds)
             continue
-        run = _Run(road, place, asked, request, context, reply)
+        run = _Run(road, place, asked, request, context, reply, spent)
         try:
             return await run.answer(receive, is_last=place is road.places[-1])
         except _NextPlace as error:
@@ -168,10 +169,17 @@ def _worse(before: Refusal | None, now: Refusal) -> Refusal:
 
 
 class _Run:
-    """One request at one place, judged as it goes there."""
+    """One request at one place, judged as it goes there. `spent`: the approvals that let it through, here or before."""
 
     def __init__(
-        self, road: Road, place: Place, asked: Asked, request: Request, context: Context, reply: Reply
+        self,
+        road: Road,
+        place: Place,
+        asked: Asked,
+        request: Request,
+        context: Context,
+        reply: Reply,
+        spent: set[str],
     ) -> None:
         self._road = road
         self._place = place
@@ -179,6 +187,7 @@ class _Run:
         self._request = request
         self._context = context
         self._reply = reply
+        self._spent = spent
 
     async def answer(self, receive: Receive, *, is_last: bool) -> Answer | None:
         """As for `exchange`; _NextPlace where another place may do better."""
@@ -197,7 +206,10 @@ class _Run:
         """The request as it goes out, and its body; on record, before anybody is asked."""
         upstream = self._place.upstream
         model = f"{upstream.provider}:{self._model()}"
-        admitted = raised(await self._road.guard.arun(replace(self._request, model=model), context=self._context))
+        context = replace(self._context, spent=frozenset(self._spent)) if self._spent else self._context
+        admitted = raised(await self._road.guard.arun(replace(self._request, model=model), context=context))
+        if admitted.answer is not None:
+            self._spent |= {use.id for use in admitted.answer.used}
         if admitted.request is None:
             raise Refusal(503, "pipeline.no-request", "What was judged is no request.")
         self._context = replace(self._context, labels=self._context.labels | admitted.labels)

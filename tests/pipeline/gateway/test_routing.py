@@ -12,6 +12,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway import matrix_bodies
 from tests.pipeline.gateway.servers import Bare, http_reply, script, serving
 from tests.pipeline.gateway.test_crossing import asks, post
+from tests.pipeline.gateway.test_refusals import WAIT, approve, bearer, says, settings
 from tests.pipeline.gateway.test_upstreams import CHAT, HELLO, WHOLE
 from tests.pipeline.gateway.windows import Pieces, events, served, spoken
 
@@ -137,6 +138,24 @@ def test_each_target_is_judged_as_itself_and_a_refusal_is_the_last_word(tmp_path
         status, headers, _ = post(url, *asks("openai_chat", "m", "hi", stream=False))
 
     assert (status, headers["x-cmf-code"]) == (403, "no.model")
+
+
+@pytest.mark.spec("GW-86")
+def test_what_was_approved_goes_once_to_whichever_target_answers(tmp_path: Path) -> None:
+    upstreams = {
+        "down": script(tmp_path, {"error": {"status": 500, "message": "x"}}, name="down"),
+        "up": script(tmp_path, {"text": "Done."}, name="up"),
+    }
+    body = settings(tmp_path, {"wait": WAIT}) | {
+        "upstreams": upstreams, "routes": [{"name": "r", "targets": ["down", "down/again", "up"]}]
+    }  # fmt: skip
+    held = bearer() | {"x-cmf-session-id": "s"}
+    with serving(tmp_path, body) as url:
+        _, headers, _ = post(url, CHAT, says("pay"), held)
+        approve(tmp_path, headers["x-cmf-approval-id"])
+        found = [post(url, CHAT, says("pay"), held)[0] for _ in range(2)]
+
+    assert found == [200, 403]
 
 
 @pytest.mark.spec("GW-85")
