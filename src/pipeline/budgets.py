@@ -24,11 +24,11 @@ from cmf.pricing import Price, PriceTable, shipped_table
 from cmf.request import Request
 from pipeline.context import Context
 from pipeline.errors import ConfigError, SessionError, UnpricedError
+from pipeline.moments import MICROSECOND
 from pipeline.session_state import BudgetScope, Changes, Count, Reservation, Settlement
 from pipeline.sessions import Moments, SessionStore, wall_clock
 
 _PREFIX: Final = "hold"
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Unit(StrEnum):
@@ -132,7 +132,7 @@ class Budgets:
         """
         limits = tuple(limit for limit in self._limits if limit.model in (None, request.model))
         expected = self._expected(request, priced=any(limit.unit is Unit.COST for limit in limits))
-        expires_at = self._moments.now() + self._expires_in // _MICROSECOND
+        expires_at = self._moments.now() + self._expires_in // MICROSECOND
         # The id says when it expires: whoever finds the hold needs no other record of it.
         hold = Hold(
             id=f"{_PREFIX}_{expires_at}_{ULID()}",

@@ -19,6 +19,7 @@ from pipeline.authority import DECLASSIFY, Authorise, holding, name_of
 from pipeline.context import Context
 from pipeline.errors import DeclassificationError, StoreBusy
 from pipeline.events import Declassified, Events
+from pipeline.moments import MICROSECOND
 from pipeline.policy_input import SessionFacts
 from pipeline.session_state import Changes, Grant
 from pipeline.sessions import SessionStore
@@ -26,7 +27,6 @@ from pipeline.sessions import SessionStore
 ALL_ON_RECORD: Final = "all on record"
 MAX_REASON: Final = 1_000  # characters
 _TRIES: Final = 64
-_MICROSECOND: Final = timedelta(microseconds=1)
 _MAY: Final = holding(DECLASSIFY)
 _log: Final = logging.getLogger("pipeline.declassification")
 
@@ -97,7 +97,7 @@ def declassify(
             seconder=None if seconder is None else name_of(seconder),
             reason=reason,
             scope=scope,
-            expires_at=facts.moment + expires_in // _MICROSECOND,
+            expires_at=facts.moment + expires_in // MICROSECOND,
         )
         if store.commit(context, facts.version, Changes(grants=(grant,))):
             _tell(grant, context, events)

@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = _EPOCH.resolution
+MICROSECOND: Final = _EPOCH.resolution
 
 
 def micros(instant: datetime) -> int:
     """The moment at `instant`, which has a zone."""
-    return (instant - _EPOCH) // _MICROSECOND
+    return (instant - _EPOCH) // MICROSECOND
 
 
 def instant_of(at: int) -> datetime:
     """The time of a moment, in UTC."""
-    return _EPOCH + at * _MICROSECOND
+    return _EPOCH + at * MICROSECOND
 
 
 def iso(at: int) -> str:
@@ -28,4 +28,4 @@ def iso(at: int) -> str:
     return instant_of(at).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-__all__ = ["instant_of", "iso", "micros"]
+__all__ = ["MICROSECOND", "instant_of", "iso", "micros"]

@@ -30,7 +30,6 @@ from pipeline.store.database import Store
 from pipeline.store.engine import check_is_store, open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, newest, rows_after
-from pipeline.store.policies import kept_policies
 from pipeline.store.records import stored_record
 from pipeline.store.search import Search, shown_subject
 
@@ -88,15 +87,14 @@ def export(store: str, out: Path, *, query: str | None, contents: bool, heads: P
                 ids = {one.id for one in found}
             selection = Selection(query, lambda leaf: leaf.id in ids)
         with reading(store) as engine, StoreEvidence.at_one_moment(engine) as evidence:
-            policies, made_at = kept_policies(engine), micros(wall_clock())
             count = write_bundle(
                 out,
                 evidence,
                 selection=selection,
-                policies=policies,
+                policies=evidence.policies(),
                 contents=contents,
                 exported=exported,
-                made_at=made_at,
+                made_at=micros(wall_clock()),
             )
     typer.echo(f"{counted(count, 'record')} written to {out}")
 

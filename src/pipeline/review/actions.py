@@ -12,7 +12,7 @@ from pipeline.audit.bundle import Selection, write_bundle
 from pipeline.moments import micros
 from pipeline.review import detail, oversight
 from pipeline.review.access import Role
-from pipeline.review.contents import Kept
+from pipeline.review.contents import Kept, kept_of
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit, need, words
 from pipeline.review.words import Disposition, ranges_of, sampled, set_hash
 from pipeline.store.evidence import StoreEvidence
@@ -115,7 +115,7 @@ def sign(site: Site, visit: Visit) -> Answer:
 
 def takes_two(site: Site, scope: str) -> bool:
     """Whether a signature of that scope counts only once a second person signed too."""
-    return scope != "session" and site.contents.two_needed()
+    return scope != "session" and site.contents.eyes.needed
 
 
 def second(site: Site, visit: Visit) -> Answer:
@@ -177,9 +177,9 @@ def reveal(site: Site, visit: Visit) -> Answer:
     need(visit, Role.REVIEWER)
     row = detail.known(site, visit.path["id"])
     reason = words(visit, "reason", needed=True)
-    if site.contents.kept(row.id, site.body(row)) is not Kept.HERE:
+    if kept_of(site.contents, row.id, site.body(row)) is not Kept.HERE:
         raise Refused(409, "review.no-content", "No content of this decision is kept.")
-    line = site.contents.reveal(row.id, person=visit.person.name, reason=reason)
+    line = site.contents.reveal(row.id, actor=visit.subject, reason=reason)
     site.catalog.catch_up()
     return detail.decision(site, visit, revealed=site.again.shown(line))
 
@@ -188,7 +188,7 @@ def ask(site: Site, visit: Visit) -> Answer:
     """Ask that a second person agrees to content being shown."""
     need(visit, Role.REVIEWER)
     row = detail.known(site, visit.path["id"])
-    site.contents.ask(row.id, person=visit.person.name, reason=words(visit, "reason", needed=True))
+    site.contents.eyes.ask(row.id, actor=visit.subject, reason=words(visit, "reason", needed=True))
     return Redirect(f"/decisions/{row.id}")
 
 
@@ -196,7 +196,7 @@ def grant(site: Site, visit: Visit) -> Answer:
     """Agree that whoever asked sees what they asked for; nobody agrees with themselves."""
     need(visit, Role.REVIEWER)
     reason = words(visit, "reason", needed=True)
-    granted = site.contents.grant(visit.path["id"], person=visit.person.name, reason=reason)
+    granted = site.contents.eyes.grant(visit.path["id"], actor=visit.subject, reason=reason)
     return Redirect(f"/decisions/{granted.record}")
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from cmf.security import SubjectExtension
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval
 from pipeline.errors import ApprovalError
-from pipeline.moments import iso
+from pipeline.moments import iso, micros
 from pipeline.policies.overrides import Override
 from pipeline.review.access import Role
 from pipeline.review.detail import told
@@ -21,7 +20,6 @@ from pipeline.store.search import shown_subject
 Json: TypeAlias = dict[str, Any]
 LATELY: Final = 50  # decisions that asked: the newest
 _OF_SESSION: Final = 200  # decisions of a session that are looked through
-_MICROSECONDS: Final = 1_000_000
 
 
 def approvals(site: Site, visit: Visit) -> Page:
@@ -34,7 +32,7 @@ def approvals(site: Site, visit: Visit) -> Page:
         {
             "rows": [_told(site, visit, one) for one in waiting],
             "lately": [_told(site, visit, one) for one in lately],
-            "asks": [told(one, visit) for one in site.contents.asks()],
+            "asks": [told(one, visit) for one in site.contents.eyes.asks()],
             "overrides": [_overridden(site, one) for one in site.overrides.read()],
         },
     )
@@ -57,7 +55,7 @@ def end_override(site: Site, visit: Visit) -> Answer:
     """End an override: what its rule denies is refused again."""
     need(visit, Role.SIGNER)
     reason = words(visit, "reason", needed=True)
-    site.overrides.close(visit.path["id"], actor=SubjectExtension(id=visit.person.name), reason=reason)
+    site.overrides.close(visit.path["id"], actor=visit.subject, reason=reason)
     return Redirect("/approvals")
 
 
@@ -86,7 +84,7 @@ def _there(site: Site, approval_id: str) -> Approval | None:
 
 
 def _told(site: Site, visit: Visit, one: Approval) -> Json:
-    now = int(site.clock().timestamp() * _MICROSECONDS)
+    now = micros(site.clock())
     open_still = one.status in (ApprovalStatus.PENDING, ApprovalStatus.APPROVED)
     return {
         "id": one.asked.id,
@@ -157,12 +155,11 @@ def look(site: Site, visit: Visit) -> Answer:
 def decide(site: Site, visit: Visit) -> Answer:
     """Approve or deny what waits; by whom is on record, and the approval keeps it."""
     need(visit, Role.SIGNER)
-    approver = SubjectExtension(id=visit.person.name, roles=frozenset({visit.person.role.value}))
     yes = visit.form.get("answer") == "approve"
     if not yes and visit.form.get("answer") != "deny":
         raise Refused(422, "review.answer", "Approve or deny.")
     try:
-        (site.approvals.approve if yes else site.approvals.deny)(visit.path["id"], approver)
+        (site.approvals.approve if yes else site.approvals.deny)(visit.path["id"], visit.subject)
     except ApprovalError as error:
         raise Refused(409, error.code, f"{error.message}; {error.hint}") from None
     return Redirect("/approvals")

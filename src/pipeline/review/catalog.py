@@ -89,7 +89,7 @@ class Catalog:
         with self._lock:
             while True:
                 after = self.rows[-1].seq if self.rows else 0
-                part = part_after(self._store.engine, after, bodies_of=KINDS)
+                part = part_after(self._store.engine, after, kinds=KINDS)
                 if not part.rows:
                     return
                 self._take_in(part)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from cmf.security import SubjectExtension
 from cmf.value import to_json
 from pipeline.assembly import embedded_engine
 from pipeline.cases.writing import case_text
@@ -28,8 +26,7 @@ from pipeline.replay.masking import Masking
 from pipeline.replay.replay import Replay, agrees
 from pipeline.review.differences import parts
 from pipeline.review.rules import PoliciesAtHand
-from pipeline.store import contents as stored
-from pipeline.store.second_eyes import Ask, RevealGrant
+from pipeline.store.contents import Contents
 
 Json: TypeAlias = dict[str, Any]
 _MOST_LINES: Final = 40  # of a definition
@@ -45,95 +42,12 @@ class Kept(StrEnum):
     ERASED = "erased"
 
 
-class Contents(Protocol):
-    """Where content is kept. It is read only once it is on record who reads it, and why."""
-
-    def kept(self, decision: str, body: Mapping[str, Any] | None) -> Kept:
-        """Whether the content of the decision with that record is there, without reading it."""
-        ...
-
-    def reveal(self, decision: str, *, person: str, reason: str) -> bytes:
-        """The line of a replay file that was judged, once that `person` sees it is on record.
-
-        Raises:
-            AuditError: it is not shown, and why. StoreError: the database failed.
-        """
-        ...
-
-    def two_needed(self) -> bool:
-        """Whether a second person has to agree before anything is shown."""
-        ...
-
-    def ask(self, decision: str, *, person: str, reason: str) -> None:
-        """Put on record that `person` wants to see it. AuditError, StoreError as `reveal`."""
-        ...
-
-    def asks(self) -> Sequence[Ask]:
-        """What was asked and is open still, the oldest first."""
-        ...
-
-    def grant(self, ask: str, *, person: str, reason: str) -> RevealGrant:
-        """Put on record that `person` agrees. AuditError: to nothing that is asked, or to their own wish."""
-        ...
-
-    def granted(self, decision: str, *, person: str) -> RevealGrant | None:
-        """What lets `person` see it; None where nothing does."""
-        ...
-
-    def newest(self, size: int, *, person: str, reason: str) -> Sequence[bytes]:
-        """The last `size` lines that are kept, for a program, once it is on record who has it run and why.
-
-        Raises:
-            AuditError, StoreError: as `reveal`.
-        """
-        ...
-
-
-class StoreContents:
-    """What the store of the records keeps."""
-
-    def __init__(self, contents: stored.Contents) -> None:
-        self._contents = contents
-
-    def kept(self, decision: str, body: Mapping[str, Any] | None) -> Kept:
-        """See `Contents`."""
-        if self._contents.has(decision):
-            return Kept.HERE
-        committed = body is not None and "commitment" in (body.get("content") or {})
-        return Kept.ERASED if committed else Kept.NONE
-
-    def reveal(self, decision: str, *, person: str, reason: str) -> bytes:
-        """See `Contents`."""
-        return self._contents.reveal(decision, actor=_revealing(person), reason=reason)
-
-    def two_needed(self) -> bool:
-        """See `Contents`."""
-        return self._contents.eyes.needed
-
-    def ask(self, decision: str, *, person: str, reason: str) -> None:
-        """See `Contents`."""
-        self._contents.eyes.ask(decision, actor=_revealing(person), reason=reason)
-
-    def asks(self) -> Sequence[Ask]:
-        """See `Contents`."""
-        return self._contents.eyes.asks()
-
-    def grant(self, ask: str, *, person: str, reason: str) -> RevealGrant:
-        """See `Contents`."""
-        return self._contents.eyes.grant(ask, actor=_revealing(person), reason=reason)
-
-    def granted(self, decision: str, *, person: str) -> RevealGrant | None:
-        """See `Contents`."""
-        return self._contents.eyes.granted(decision, _revealing(person))
-
-    def newest(self, size: int, *, person: str, reason: str) -> Sequence[bytes]:
-        """See `Contents`."""
-        return deque(self._contents.lines(actor=_revealing(person), reason=reason)(), maxlen=size)
-
-
-def _revealing(person: str) -> SubjectExtension:
-    """The site has asked for a role before it comes to this."""
-    return SubjectExtension(id=person, permissions=frozenset({stored.REVEAL}))
+def kept_of(contents: Contents, decision: str, body: Mapping[str, Any] | None) -> Kept:
+    """Whether the content of the decision with that record is there, without reading it."""
+    if contents.has(decision):
+        return Kept.HERE
+    committed = body is not None and "commitment" in (body.get("content") or {})
+    return Kept.ERASED if committed else Kept.NONE
 
 
 class _Judge:
@@ -279,4 +193,4 @@ def _content(value: Json) -> list[str]:
     return escaped_json({name: item for name, item in value.items() if name != "extensions"}).splitlines()
 
 
-__all__ = ["Again", "Contents", "Kept", "StoreContents"]
+__all__ = ["Again", "Kept", "kept_of"]

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from pipeline.audit.evidence import FIELDS, leaf_of
 from pipeline.moments import iso
-from pipeline.review.contents import Kept
+from pipeline.review.contents import Kept, kept_of
 from pipeline.review.lists import decision_row, session_row
 from pipeline.review.site import Page, Refused, Site, Visit
 from pipeline.review.telling import hits, not_judged, sentence, skipped
@@ -88,7 +88,7 @@ def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
     """A decision: what happened first, then why, then everything that is on record of it."""
     row = known(site, visit.path["id"])
     body = site.body(row)
-    kept = site.contents.kept(row.id, body)
+    kept = kept_of(site.contents, row.id, body)
     data: Json = {
         **_entry(site, row, body),
         "rules": [] if body is None else _rules(site, row, body),
@@ -108,12 +108,12 @@ def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:
 
 def _eyes(site: Site, visit: Visit, row: Placed) -> Json | None:
     """What a second person has to say to content being shown; None where nobody has to."""
-    if not site.contents.two_needed():
+    if not site.contents.eyes.needed:
         return None
-    granted = site.contents.granted(row.id, person=visit.person.name)
+    granted = site.contents.eyes.granted(row.id, visit.subject)
     return {
         "granted": None if granted is None else {"by": granted.second, "until": iso(granted.expires_at)},
-        "asks": [told(one, visit) for one in site.contents.asks() if one.record == row.id],
+        "asks": [told(one, visit) for one in site.contents.eyes.asks() if one.record == row.id],
     }
 
 

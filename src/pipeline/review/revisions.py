@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any, Final, TypeAlias
@@ -151,7 +152,7 @@ def impact(site: Site, visit: Visit) -> Answer:
     for revision in (base, head):
         _at_hand(site, revision)
     reason = words(visit, "reason", needed=True)
-    lines = site.contents.newest(REPLAYED, person=visit.person.name, reason=reason)
+    lines = deque(site.contents.lines(actor=visit.subject, reason=reason)(), maxlen=REPLAYED)
     site.catalog.catch_up()
     return _compared(site, base, head, site.again.impact(lines, base, head))
 

@@ -13,6 +13,7 @@ from ulid import ULID
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from cmf.identity import Clock
+from cmf.security import SubjectExtension
 from pipeline.approvals import Approvals
 from pipeline.audit.heads import PublicKey
 from pipeline.audit.query import Query, parse
@@ -21,15 +22,15 @@ from pipeline.record import Record
 from pipeline.recorder import Recorder
 from pipeline.review.access import Person, Refused, Role
 from pipeline.review.catalog import Catalog
-from pipeline.review.contents import Again, Contents, StoreContents
+from pipeline.review.contents import Again
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.telling import readable
 from pipeline.review.words import MAX_TEXT, SCHEMA
 from pipeline.sessions import SessionStore, wall_clock
-from pipeline.store import contents as stored
+from pipeline.store.contents import ContentRules
 from pipeline.store.database import Store
+from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, bodies_of
-from pipeline.store.policies import kept_policies
 
 Json: TypeAlias = dict[str, Any]
 PAGE: Final = 50
@@ -43,6 +44,11 @@ class Visit:
     params: Mapping[str, str]
     path: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> SubjectExtension:
+        """The person, as what is done goes on record under their name."""
+        return SubjectExtension(id=self.person.name, roles=frozenset({self.person.role.value}))
 
     @property
     def q(self) -> str:
@@ -95,7 +101,6 @@ class Site:
     Args:
         store: it stays the caller's to close.
         policies: sets that are at hand; rules of other revisions are known by id alone.
-        contents: where what was judged is kept; by default in the store.
         sessions: where approvals are kept; by default in the store. seal_key: opens what they are about.
         heads: the file of exported heads. keys: who may have signed.
         clock: the time.
@@ -106,7 +111,6 @@ class Site:
         store: Store,
         *,
         policies: PoliciesAtHand | None = None,
-        contents: Contents | None = None,
         sessions: SessionStore | None = None,
         seal_key: bytes | None = None,
         heads: Path | None = None,
@@ -115,9 +119,8 @@ class Site:
     ) -> None:
         self.store = store
         self.catalog = Catalog(store)
-        self.policies = (policies or PoliciesAtHand()).with_kept(lambda: kept_policies(store.engine))
-        own = StoreContents(stored.Contents(store.engine, store.writer, clock=clock))
-        self.contents: Contents = contents or own
+        self.policies = (policies or PoliciesAtHand()).with_kept(StoreEvidence(store.engine).policies)
+        self.contents = store.contents(rules=ContentRules(reveal=_has_role), clock=clock)
         self.again = Again(self.policies)
         kept = store.sessions(clock=clock) if sessions is None else sessions
         self._recorder = Recorder(store)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, select
@@ -29,6 +29,8 @@ _MAY_HOLD: Final = holding(HOLD)
 _MAY_SAY_TWO: Final = holding(TWO_PEOPLE)
 _MAY_BREAK_GLASS: Final = holding(BREAK_GLASS)
 MAX_REASON: Final = 1_000  # characters
+LONGEST: Final = timedelta(days=1)  # that a grant or an override holds
+USUAL: Final = timedelta(hours=1)
 PREFIX: Final = {
     "reveal": "rev",
     "erasure": "erz",
@@ -76,6 +78,12 @@ def said_by(
     return who if seconder is None else {**who, "second": name_of(seconder)}
 
 
+def check_time(asked: timedelta) -> None:
+    """Return where that may be granted; AuditError (`audit.too-long`) for more than `LONGEST`, or for no time."""
+    if not timedelta(0) < asked <= LONGEST:
+        raise AuditError("not a time that may be granted", code="audit.too-long", hint=f"at most {LONGEST}")
+
+
 def act_row(kind: str, action: str, said: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """The row of a record of that."""
     return row_of(act_of(kind, PREFIX[kind], action, said, now, subject=said["actor"]))
@@ -102,12 +110,15 @@ __all__ = [
     "BREAK_GLASS",
     "ERASE",
     "HOLD",
+    "LONGEST",
     "MAX_REASON",
     "PREFIX",
     "REVEAL",
     "TWO_PEOPLE",
+    "USUAL",
     "ContentRules",
     "act_row",
+    "check_time",
     "moment_in",
     "said_by",
     "stored_subject",

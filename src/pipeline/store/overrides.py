@@ -20,9 +20,9 @@ from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.authority import Authorise, holding
 from pipeline.errors import AuditError, StoreError
-from pipeline.moments import instant_of, micros
+from pipeline.moments import MICROSECOND, instant_of, micros
 from pipeline.policies.overrides import Override
-from pipeline.store.acts import PREFIX, act_row, moment_in, said_by
+from pipeline.store.acts import LONGEST, PREFIX, USUAL, act_row, check_time, moment_in, said_by
 from pipeline.store.engine import snapshot
 from pipeline.store.records import newest_of
 from pipeline.store.tables import RECORDS
@@ -32,12 +32,9 @@ OVERRIDE: Final = "cmf:override"
 KIND: Final = "override"
 OPEN: Final = "open"
 CLOSE: Final = "close"
-LONGEST: Final = timedelta(days=1)
-USUAL: Final = timedelta(hours=1)
 STALE_SECONDS: Final = 1.0  # how long what was read counts; what is closed elsewhere ends within it
 MAY: Final = holding(OVERRIDE)
 _RULE: Final = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
-_MICROSECOND: Final = timedelta(microseconds=1)
 _log: Final = logging.getLogger("pipeline.store")
 
 
@@ -97,7 +94,7 @@ class StoreOverrides:
         """
         with snapshot(self._engine) as connection:
             now = moment_in(connection, self._clock)
-            since = now - LONGEST // _MICROSECOND
+            since = now - LONGEST // MICROSECOND
             kept = newest_of(connection, KIND, PREFIX[KIND], since=since)
         every = [(one.id, loads(one.body)) for one in kept if one.body is not None]
         closed = {said["override"] for _, said in every if said["action"] == CLOSE}
@@ -127,8 +124,7 @@ class StoreOverrides:
                 rule. StoreError: the database failed.
         """
         said = said_by(self._may, actor, reason, seconder, second=True)
-        if not timedelta(0) < expires_in <= LONGEST:
-            raise AuditError("not a time that may be granted", code="audit.too-long", hint=f"at most {LONGEST}")
+        check_time(expires_in)
         if not (subject or session):
             raise AuditError(
                 "this would be for everybody", code="audit.too-wide", hint="say for whom, or which session"
@@ -138,7 +134,7 @@ class StoreOverrides:
                 "an override is of one rule", path=rule, code="audit.bad-rule", hint="name it: category/rule"
             )
         scope = {"subject": subject or None, "session": session or None, "uri": uri or None}
-        said |= {"rule": rule, **scope, "expires_at": self._now() + expires_in // _MICROSECOND}
+        said |= {"rule": rule, **scope, "expires_at": self._now() + expires_in // MICROSECOND}
         made = _override(self._put(OPEN, said), said)
         _log.warning("a rule is overridden: %s", made.id)
         return made
@@ -180,4 +176,4 @@ def _override(named: str, said: Mapping[str, Any]) -> Override:
     )
 
 
-__all__ = ["LONGEST", "MAY", "OVERRIDE", "STALE_SECONDS", "USUAL", "StoreOverrides"]
+__all__ = ["MAY", "OVERRIDE", "STALE_SECONDS", "StoreOverrides"]

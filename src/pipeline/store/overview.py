@@ -9,10 +9,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Connection, Engine, func, select
 
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import RECORD_FACTS, RECORD_FACTS_DONE, RECORDS
+
+_AT_ONCE: Final = 500  # numbers in one statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,8 @@ def is_behind(engine: Engine) -> bool:
         return newest > (connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar() or 0)
 
 
-def part_after(engine: Engine, after: int, *, bodies_of: Collection[str], limit: int = 5_000) -> Part:
-    """The indexed records beyond the number `after`, at most `limit`; with the bytes of those of kinds `bodies_of`.
+def part_after(engine: Engine, after: int, *, kinds: Collection[str], limit: int = 5_000) -> Part:
+    """The indexed records beyond the number `after`, at most `limit`; with the bytes of those of these kinds.
 
     Raises:
         StoreError: the database failed.
@@ -87,19 +89,22 @@ def part_after(engine: Engine, after: int, *, bodies_of: Collection[str], limit:
             RECORD_FACTS.c.seq > after, RECORD_FACTS.c.seq <= last
         )
         found = [(row.seq, row.name, row.value) for row in connection.execute(facts)]
-        wanted = [row.seq for row in rows if row.kind in bodies_of]
-        bodies: dict[int, bytes | None] = {}
-        for start in range(0, len(wanted), 500):
-            some_bodies = select(RECORDS.c.seq, RECORDS.c.body).where(RECORDS.c.seq.in_(wanted[start : start + 500]))
-            bodies |= {row.seq: row.body for row in connection.execute(some_bodies)}
+        bodies = _bodies(connection, [row.seq for row in rows if row.kind in kinds])
     return Part(rows, found, bodies)
 
 
 def bodies_of(engine: Engine, numbers: Sequence[int]) -> dict[int, bytes | None]:
     """The bytes of the records with these numbers; None where they were erased."""
     with snapshot(engine) as connection:
-        wanted = select(RECORDS.c.seq, RECORDS.c.body).where(RECORDS.c.seq.in_(numbers))
-        return {row.seq: row.body for row in connection.execute(wanted)}
+        return _bodies(connection, numbers)
 
 
-__all__ = ["PLACED", "Part", "Placed", "bodies_of", "is_behind", "part_after"]
+def _bodies(connection: Connection, numbers: Sequence[int]) -> dict[int, bytes | None]:
+    found: dict[int, bytes | None] = {}
+    for start in range(0, len(numbers), _AT_ONCE):
+        some = select(RECORDS.c.seq, RECORDS.c.body).where(RECORDS.c.seq.in_(numbers[start : start + _AT_ONCE]))
+        found |= {row.seq: row.body for row in connection.execute(some)}
+    return found
+
+
+__all__ = ["PLACED", "Part", "Placed", "bodies_of", "is_behind", "newest", "part_after", "rows_after"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection
 
 from pipeline.moments import micros
 from pipeline.record import Record
-from pipeline.store.engine import snapshot
 from pipeline.store.records import row_of
 from pipeline.store.sessions import insert_missing
 from pipeline.store.tables import POLICY_SETS
@@ -34,15 +32,4 @@ def keep_policies(store: Store, revision: str, bundle: bytes, record: Record) ->
     waited(store.writer.recorded(job), TIMEOUT_SECONDS)
 
 
-def kept_policies(engine: Engine) -> Mapping[str, bytes]:
-    """Each revision that is kept, and its bundle: a `.tar.gz`.
-
-    Raises:
-        StoreError: the database failed.
-    """
-    with snapshot(engine) as connection:
-        rows = connection.execute(select(POLICY_SETS.c.revision, POLICY_SETS.c.bundle)).all()
-    return {row.revision: row.bundle for row in rows}
-
-
-__all__ = ["keep_policies", "kept_policies"]
+__all__ = ["keep_policies"]

@@ -19,11 +19,14 @@ from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.authority import name_of
 from pipeline.errors import AuditError
-from pipeline.moments import instant_of, micros
+from pipeline.moments import MICROSECOND, instant_of, micros
 from pipeline.store.acts import (
+    LONGEST,
     PREFIX,
+    USUAL,
     ContentRules,
     act_row,
+    check_time,
     moment_in,
     said_by,
     stored_subject,
@@ -41,10 +44,7 @@ BROKEN: Final = "break-glass"
 CLOSED: Final = "close"
 NEED_TWO: Final = "need-two"
 NEED_ONE: Final = "need-one"
-LONGEST: Final = timedelta(days=1)  # that a grant holds
-USUAL: Final = timedelta(hours=1)
 OPEN_FOR: Final = timedelta(days=7)  # that what was asked for may be granted
-_MICROSECOND: Final = timedelta(microseconds=1)
 _WHOSE: Final = select(CONTENTS.c.subject, CONTENTS.c.session)
 _log: Final = logging.getLogger("pipeline.store")
 
@@ -147,7 +147,7 @@ class SecondEyes:
                 database failed.
         """
         said = said_by(self._rules.reveal, actor, reason, None, second=False)
-        _check_time(expires_in)
+        check_time(expires_in)
         with snapshot(self._engine) as connection:
             now = self._moment(connection)
             asked = next((one for one in _open(connection, now) if one.id == ask), None)
@@ -155,7 +155,7 @@ class SecondEyes:
             raise AuditError("nobody asks for that", code="ask.unknown", hint="`cmf audit asks` lists what is asked")
         if asked.actor == said["actor"]:
             raise two_needed()
-        until = now + expires_in // _MICROSECOND
+        until = now + expires_in // MICROSECOND
         granted = {"ask": ask, "for": asked.actor, "contents": [asked.record], "expires_at": until}
         row = self._put(GRANT, GRANT, said | granted)
         return _grant(row["id"], said | granted)
@@ -180,11 +180,11 @@ class SecondEyes:
                 `audit.too-wide` without a subject or session. StoreError: the database failed.
         """
         said = said_by(self._rules.break_glass, actor, reason, seconder, second=True)
-        _check_time(expires_in)
+        check_time(expires_in)
         if subject is None and session is None:
             raise AuditError("this would open everything", code="audit.too-wide", hint="say whose, or which session")
         with snapshot(self._engine) as connection:
-            until = self._moment(connection) + expires_in // _MICROSECOND
+            until = self._moment(connection) + expires_in // MICROSECOND
         scope = {"for": said["actor"], "subject": subject, "session": session, "expires_at": until}
         row = self._put(GRANT, BROKEN, said | scope)
         _log.warning("glass broken: grant %s", row["id"])
@@ -238,7 +238,7 @@ def none_kept() -> AuditError:
 
 
 def _open(connection: Connection, now: int) -> tuple[Ask, ...]:
-    since = now - OPEN_FOR // _MICROSECOND
+    since = now - OPEN_FOR // MICROSECOND
     answered = {said.get("ask") for _, said in _said(connection, GRANT, since=since)}
     asks = [_ask(made, said) for made, said in _said(connection, ASK, since=since) if made not in answered]
     return tuple(reversed(asks))
@@ -258,15 +258,10 @@ def _grant(made: str, said: Mapping[str, Any]) -> RevealGrant:
 
 
 def _holding(connection: Connection, now: int) -> tuple[RevealGrant, ...]:
-    every = list(_said(connection, GRANT, since=now - LONGEST // _MICROSECOND))
+    every = list(_said(connection, GRANT, since=now - LONGEST // MICROSECOND))
     closed = {said["grant"] for _, said in every if said["action"] == CLOSED}
     made = (_grant(name, said) for name, said in every if said["action"] != CLOSED and name not in closed)
     return tuple(one for one in made if now < one.expires_at)
-
-
-def _check_time(asked: timedelta) -> None:
-    if not timedelta(0) < asked <= LONGEST:
-        raise AuditError("not a time that may be granted", code="audit.too-long", hint=f"at most {LONGEST}")
 
 
 def _said(
@@ -278,4 +273,4 @@ def _said(
             yield stored.id, loads(stored.body)
 
 
-__all__ = ["LONGEST", "OPEN_FOR", "USUAL", "Ask", "RevealGrant", "SecondEyes", "is_kept", "none_kept"]
+__all__ = ["OPEN_FOR", "Ask", "RevealGrant", "SecondEyes", "is_kept", "none_kept"]

@@ -33,7 +33,6 @@ from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
-from pipeline.store.policies import kept_policies
 from pipeline.store.records import stored_records
 
 DENY = 'deny contains {"code": "d", "reason": "No."} if contains(input.content, "forbidden")'
@@ -155,7 +154,7 @@ def test_a_change_of_policies_is_a_record_with_both_revisions(home: Path) -> Non
         with pytest.raises(ValueError, match="other"):
             guard.reload()
         chronicle.close()
-        policies = kept_policies(store.engine)
+        policies = StoreEvidence(store.engine).policies()
 
     changed, refused = kept(home / "s.db", "policy")
     assert (changed["action"], changed["before"], changed["revision"]) == ("change", before, after)

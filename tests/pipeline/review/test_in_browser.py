@@ -179,7 +179,10 @@ def test_the_journey_needs_no_mouse(page: Page) -> None:
     page.keyboard.type("verdict:deny reviewed:no")
     page.keyboard.press("Enter")
     expect(page.locator("#q")).to_have_value("verdict:deny reviewed:no")
-    _tab_to(page, "#rows a.row")
+    _tab_to(page, "[href='#rows']")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "row"
     page.keyboard.press("j")
     assert page.evaluate("[...document.querySelectorAll('#rows a.row')].indexOf(document.activeElement)") == 1
     page.keyboard.press("k")

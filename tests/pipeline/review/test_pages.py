@@ -17,13 +17,11 @@ from pipeline.assembly import load_policies
 from pipeline.cli.commands import app
 from pipeline.review.catalog import Catalog
 from pipeline.review.charts import spread
-from pipeline.review.contents import Kept, StoreContents
+from pipeline.review.contents import Kept, kept_of
 from pipeline.review.rules import PoliciesAtHand, line_of
 from pipeline.review.site import Site
 from pipeline.review.web import HTMX_SHA256
 from pipeline.review.words import Disposition
-from pipeline.sessions import wall_clock
-from pipeline.store.contents import Contents
 
 FULL = 100_000
 PAGE_MS = 300
@@ -111,8 +109,7 @@ def test_content_that_is_kept_or_gone_is_told_apart_without_reading_it(tmp_path:
         assert row is not None
         with store.engine.begin() as connection:
             connection.exec_driver_sql("DELETE FROM contents")
-        gone = StoreContents(Contents(store.engine, store.writer, clock=wall_clock))
-        assert gone.kept(kept.id, site.body(row)) is Kept.ERASED
+        assert kept_of(site.contents, kept.id, site.body(row)) is Kept.ERASED
         assert "It was erased." in client.get(f"/decisions/{kept.id}").text
 
 

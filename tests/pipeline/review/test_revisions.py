@@ -9,6 +9,7 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.review.traffic import HOSTILE, Client, judged, opened, record
 
+from cmf import SubjectExtension
 from pipeline.policies.bundle_signing import packed
 from pipeline.policy_set import PolicySet, load
 from pipeline.record import Record
@@ -128,7 +129,7 @@ def test_what_another_revision_would_have_done_is_told_without_content_once_that
         assert [row.kind for row in site.catalog.rows].count("reveal") == 1
         assert "canary" not in page
         assert f"The newest {REPLAYED}" not in page
-        lines = site.contents.newest(REPLAYED, person="ann", reason="test")
+        lines = list(site.contents.lines(actor=SubjectExtension(id="ann"), reason="test")())
         impact = site.again.impact(lines, first.revision, second.revision)
         assert impact is not None
         assert [impact[name]["count"] for name in ("newly_denied", "newly_allowed", "unchanged")] == [1, 1, 1]
@@ -146,7 +147,7 @@ def test_with_the_content_comes_what_rules_read_and_what_went_on(tmp_path: Path)
     policies = load(tmp_path / "policy")
     with judged(tmp_path, policies, "say alpha now", "say omega", "say nothing") as store:
         site = Site(store, policies=PoliciesAtHand([policies]))
-        lines = site.contents.newest(REPLAYED, person="ann", reason="test")
+        lines = list(site.contents.lines(actor=SubjectExtension(id="ann"), reason="test")())
         cut, stopped, plain = (site.again.shown(line) for line in lines)
 
         (why,) = cut["why"]

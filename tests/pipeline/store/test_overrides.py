@@ -20,10 +20,10 @@ from pipeline.decision import Action, Verdict
 from pipeline.errors import AuditError
 from pipeline.guard import Guard
 from pipeline.store import overrides as module
-from pipeline.store.acts import REVEAL
+from pipeline.store.acts import LONGEST, REVEAL
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
-from pipeline.store.overrides import LONGEST, OVERRIDE, StoreOverrides
+from pipeline.store.overrides import OVERRIDE, StoreOverrides
 from pipeline.store.records import stored_records
 from pipeline.store.tables import RECORDS
 
