@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cmf.adapters.chat_completions_blocks import blocks, opaque
-from cmf.adapters.chat_completions_dialect import JSON, ROLES, Dialect
+from cmf.adapters.chat_completions_dialect import JSON, ROLES, THOUGHTS, Dialect
 from cmf.adapters.fields import Fields
 from cmf.codec import dumps, loads_object
 from cmf.content import (
@@ -124,7 +124,7 @@ def _reasoning(fields: Fields, dialect: Dialect, parts: list[Part]) -> str | Non
     texts = [part.text for part in details if isinstance(part, ThinkingPart) and part.text]
     whole = texts[0] if len(texts) == 1 else None
     repeated = None
-    for key in ("reasoning_content", "reasoning"):
+    for key in THOUGHTS:
         text = fields.take(key, str)
         if text and text == whole and repeated is None:
             repeated = key

@@ -16,6 +16,9 @@ from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.request import ToolChoice, ToolChoiceMode
 
+THOUGHTS: Final = ("reasoning_content", "reasoning", "reasoning_text")
+"""Keys of a message whose text is thinking."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:

@@ -16,6 +16,7 @@ from cmf.adapters.chat_completions_dialect import (
     CHOICE_ERROR,
     FINISH_REASONS,
     JSON,
+    THOUGHTS,
     Dialect,
     has_calls,
     stop_reason,
@@ -152,7 +153,7 @@ def assistant(message: Message, dialect: Dialect, ids: CallIds, *, reply: bool =
     if details:
         body["reasoning_details"] = details
     repeated = dialect.key_of(message)
-    if repeated in ("reasoning", "reasoning_content") and any(detailed):
+    if repeated in THOUGHTS and any(detailed):
         body[repeated] = body.get(repeated, "") + "".join(detailed)
     if calls:
         body["tool_calls"] = calls
@@ -196,7 +197,7 @@ def _thinking(
 ) -> str | None:
     """Put thinking where it was; the text of another provider's, which a reply has one place for."""
     key = dialect.key_of(part)
-    if isinstance(part, ThinkingPart) and key in ("reasoning", "reasoning_content"):
+    if isinstance(part, ThinkingPart) and key in THOUGHTS:
         body[key] = body.get(key, "") + part.text
     elif isinstance(part, ThinkingPart) and key in ("thinking", "thinking_text"):
         content.append(part)

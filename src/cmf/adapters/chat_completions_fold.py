@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
-from cmf.adapters.chat_completions_dialect import STREAM
+from cmf.adapters.chat_completions_dialect import STREAM, THOUGHTS
 from cmf.adapters.chat_completions_pieces import Aside, Pieces, adds_nothing, copied, gathering, settle, snapshot
 from cmf.adapters.fields import MARK, PARTIAL
 from cmf.codec import dumps
@@ -22,7 +22,7 @@ CHUNK: Final = "chat.completion.chunk"
 WHOLE: Final = "chat.completion"
 _LAST_CHUNK: Final = "chat.completion.done"  # one service ends with this object instead of [DONE]
 PADDING: Final = ("obfuscation", "p")  # random text against traffic analysis: no part of the answer
-_TEXTS: Final = ("content", "refusal", "reasoning", "reasoning_content")
+_TEXTS: Final = ("content", "refusal", *THOUGHTS)
 _DETAIL_TEXTS: Final = ("text", "summary", "data")
 
 

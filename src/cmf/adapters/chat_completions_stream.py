@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
+from cmf.adapters.chat_completions_dialect import THOUGHTS
 from cmf.adapters.chat_completions_fold import CHUNK, DONE, PADDING, WHOLE
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from cmf.codec import dumps
 
 _IN_EVERY_CHUNK: Final = ("id", "object", "created", "model", "system_fingerprint", "provider", "service_tier")
-_ORDER: Final = ("reasoning", "reasoning_content", "reasoning_details", "content", "refusal", "audio", "function_call")
+_ORDER: Final = (*THOUGHTS, "reasoning_details", "content", "refusal", "audio", "function_call")
 
 
 def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireEvent]:
@@ -100,7 +101,7 @@ class Ear:
         return said
 
     def _delta(self, delta: dict[str, Any], choice: int, said: list[StreamEvent]) -> None:
-        thoughts = [delta[key] for key in ("reasoning_content", "reasoning") if isinstance(delta.get(key), str)]
+        thoughts = [delta[key] for key in THOUGHTS if isinstance(delta.get(key), str)]
         details = delta.get("reasoning_details")
         if not any(thoughts) and isinstance(details, list):
             thoughts = [one.get("text") or one.get("summary") for one in details if isinstance(one, dict)]

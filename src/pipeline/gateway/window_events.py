@@ -140,7 +140,7 @@ class _Anywhere:
 
 
 class _Chat(_Anywhere):
-    _KEYS: Final = ("content", "reasoning_content", "reasoning", "refusal")
+    _KEYS: Final = ("content", "reasoning_content", "reasoning", "reasoning_text", "refusal")
 
     def read(self, data: Any) -> str | None:
         key = self._key(data)

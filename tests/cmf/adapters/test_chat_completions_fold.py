@@ -261,6 +261,7 @@ def _shown(body: Any) -> str:
     [
         ({"content": "a"}, {"content": ...}, {"content": "b"}),
         ({"reasoning_content": ...}, {"reasoning_content": "b"}),
+        ({"reasoning_text": ...}, {"reasoning_text": "b"}),
         ({"refusal": "a"}, {"refusal": ...}, {"refusal": "b"}),
         ({"annotations": [{"url": "a"}]}, {"annotations": {"x": ...}}, {"annotations": [{"url": "b"}]}),
         ({"reasoning_details": [{"type": "reasoning.text", "text": "a"}]}, {"reasoning_details": {"x": ...}}),

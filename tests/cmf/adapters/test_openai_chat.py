@@ -187,7 +187,7 @@ def test_a_refusal_is_text_and_a_stop_reason() -> None:
 
 
 @pytest.mark.spec("OAC-6")
-@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content", "reasoning_text"])
 def test_reasoning_is_thinking_and_goes_back_under_its_own_key(key: str) -> None:
     message = {"role": "assistant", "content": "4", key: "2 + 2"}
 
