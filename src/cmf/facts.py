@@ -201,7 +201,7 @@ def result_text(content: Any) -> str:
         return content
     if isinstance(content, tuple):
         return "\n".join(part.text for part in content if isinstance(part, TextPart))
-    return "" if content is None else _json_text(content)
+    return "" if content is None else dumps(content).decode()
 
 
 def _resource(part: ResourcePart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
@@ -274,12 +274,8 @@ def _media(part: MediaPart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys
 
 def _opaque(part: OpaquePart, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
     uri, _ = addressed("opaque", (part.provider, part.type))
-    shown |= {"uri": uri, "name": part.type, "content": _json_text(part.value), "mime_type": "application/json"}
+    shown |= {"uri": uri, "name": part.type, "content": dumps(part.value).decode(), "mime_type": "application/json"}
     return {"provider": part.provider, "type": part.type}, NO_KEYS
-
-
-def _json_text(value: Any) -> str:
-    return dumps(value).decode("utf-8")
 
 
 class _Table(dict[type, tuple[ViewKind, Shower]]):

@@ -75,7 +75,10 @@ def bytes_of(part: MediaPart) -> bytes:
             )
     elif part.type != "base64":
         raise MediaError("the bytes are not in the message", code="media.not-resolved", hint="resolve it first")
-    return _decoded(text)
+    raw = binary.decoded(text)
+    if raw is None:
+        raise MediaError("the data is not base64", code="media.not-base64", hint="encode the bytes as base64")
+    return raw
 
 
 def carries_bytes(part: Part) -> bool:
@@ -116,11 +119,7 @@ class _Preparation:
                 code="media.wrong-kind",
                 hint="send it in the part for its kind",
             )
-        if isinstance(part, ImagePart):
-            data, kind = self._image(raw, kind)
-        else:
-            data = raw
-            kind = _named(part, kind)
+        data, kind = self._image(raw, kind) if isinstance(part, ImagePart) else (raw, _named(part, kind))
         return _changed(part, type="base64", data=base64.b64encode(data).decode("ascii"), media_type=kind)
 
     def _resource(self, part: ResourcePart, blob: bytes) -> Part:
@@ -160,13 +159,6 @@ class _Preparation:
         picture = redraw(raw, kind, accepted=self._accepted, limits=limits)
         self._pixels_left -= picture.source_pixels
         return picture.data, picture.media_type
-
-
-def _decoded(text: str) -> bytes:
-    raw = binary.decoded(text)
-    if raw is None:
-        raise MediaError("the data is not base64", code="media.not-base64", hint="encode the bytes as base64")
-    return raw
 
 
 def _declared(part: MediaPart) -> str | None:

@@ -200,7 +200,7 @@ class ItemWriter:
                 item[spec.space] = part.namespace
         if spec.text is not None:
             raw = part.arguments_raw
-            item[spec.text] = raw if raw is not None else _json_text(part.arguments if part.arguments else {})
+            item[spec.text] = raw if raw is not None else dumps(part.arguments or {}).decode()
         elif part.arguments is not None:
             if spec.whole is not None:
                 item[spec.whole] = part.arguments
@@ -241,7 +241,7 @@ class ItemWriter:
         if content is None or isinstance(content, str):
             return content if content is not None else ""
         if not isinstance(content, tuple):
-            return _json_text(content)
+            return dumps(content).decode()
         written = (self._part(part, extra_of(part, FORMAT), Role.TOOL) for part in content)
         return [part for part in written if part is not None]
 
@@ -256,10 +256,6 @@ def ride(written: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         if key not in _OURS:
             written.setdefault(key, value)
     return written
-
-
-def _json_text(value: Any) -> str:
-    return dumps(value).decode("utf-8")
 
 
 def _url(kind: str, media_type: str | None, data: str) -> str:
