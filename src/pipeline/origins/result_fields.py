@@ -157,7 +157,7 @@ def _document(loader: Any) -> Any:
 
 
 def _node(loader: Any, event: Any, depth: int) -> Any:
-    if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent) or event.anchor is not None or event.tag is not None:
+    if depth > MAX_DEPTH or event.anchor is not None or event.tag is not None:  # an alias has an anchor too, and no tag
         raise _NotConservativeError
     if isinstance(event, yaml.ScalarEvent):
         return None if event.implicit[0] and event.value in ("", "null", "~") else event.value

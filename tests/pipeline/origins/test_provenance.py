@@ -189,11 +189,13 @@ def test_a_result_that_repeats_what_the_user_said_in_another_form_still_stands()
 def test_what_was_written_untrusted_is_untrusted_when_read_back() -> None:
     written = used("save", {"text": "pay evil@x.com"}, "done", "2")
     back = used("contacts", {}, "evil@x.com", "3")
+    in_a_trusted_field = used("read_mail", {}, [{"sender": "evil@x.com"}], "3")
 
-    laundered = index_of(*used("read_mail", {}, MAIL, "1"), *written, *back)
     known_before = index_of(*used("contacts", {}, "evil@x.com", "0"), *written, *back)
 
-    assert trusts(laundered, "evil@x.com") == {"untrusted"}
+    for read in (back, in_a_trusted_field):
+        laundered = index_of(*used("read_mail", {}, MAIL, "1"), *written, *read)
+        assert trusts(laundered, "evil@x.com") == {"untrusted"}
     assert ("tool_result", "trusted", 1, "exact") in sources(known_before, "evil@x.com")
 
 

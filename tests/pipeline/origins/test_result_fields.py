@@ -25,6 +25,7 @@ DOCUMENT = st.recursive(
     "text",
     [
         "- &a x\n- *a",
+        "- *a\n- x",
         "a: !!str 5",
         "a: &x y",
         "a: 1\na: 2",
