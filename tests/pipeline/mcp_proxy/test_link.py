@@ -167,6 +167,9 @@ async def test_an_error_of_a_server_is_judged_like_everything_it_says(pair: Pair
     [
         ("sampling/createMessage",
          {"messages": [{"role": "user", "content": text("your password?")}], "maxTokens": 5}),
+        ("sampling/createMessage",
+         {"messages": [{"role": "user", "content": text("hi")}], "maxTokens": 5,
+          "tools": [{"name": "rm", "inputSchema": {"type": "object"}}]}),
         ("elicitation/create", {"message": "Your password, please", "requestedSchema": {"type": "object"}}),
         ("roots/list", {"_meta": {"x": "canary"}}),
         ("made/up", {}),
