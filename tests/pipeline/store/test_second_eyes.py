@@ -24,6 +24,7 @@ from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import stored_records
+from pipeline.store.second_eyes import RevealGrant
 from pipeline.store.tables import RECORDS
 
 
@@ -195,6 +196,14 @@ def test_in_an_emergency_two_open_what_a_scope_is_about_until_it_ends(
     clock.now += timedelta(hours=1)
     assert code(lambda: contents.reveal(records[0], actor=EVE, reason="x")) == "audit.four-eyes"
     assert contents.eyes.grants() == ()
+
+
+@pytest.mark.spec("AUD-83")
+def test_nobody_is_not_somebody_of_that_name() -> None:
+    grant = RevealGrant(id="rgr_1", actor="eve", second="bob", expires_at=1, subject="anonymous")
+
+    assert grant.covers("dec_1", "anonymous", None)
+    assert not grant.covers("dec_1", "id:anonymous", None)
 
 
 @pytest.mark.spec("AUD-83")
