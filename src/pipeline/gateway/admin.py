@@ -71,7 +71,8 @@ class AdminApp:
             return
         presented = {hash_of(key) for key in presented_in(headers)}
         if len(presented) != 1:
-            raise Refusal(401, "auth.missing", "Present a key of an admin.", headers={"www-authenticate": "Bearer"})
+            message = "Present a key of an admin." if self._admins else "Nobody may: settings name no `admin.keys`."
+            raise Refusal(401, "auth.missing", message, headers={"www-authenticate": "Bearer"})
         own = presented.pop()
         if not any(hmac.compare_digest(own, admin) for admin in self._admins):
             raise Refusal(403, "auth.no-admin", "This is no key of an admin.")

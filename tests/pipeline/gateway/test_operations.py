@@ -10,15 +10,17 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.processes import BEGIN_SECONDS, CHAT, Serving, asked, said, serving_process
 from tests.pipeline.gateway.servers import KEY, asking, script, until
 
+from pipeline.gateway.admin import AdminApp
 from pipeline.gateway.identity import hash_of
-from pipeline.gateway.operations import merged
+from pipeline.gateway.intake import Receive
+from pipeline.gateway.operations import Operations, merged
 
 ADMIN = "cmf_an-admin-of-a-test"
 OPERATIONS = {"port": 0, "keys": [{"name": "ops", "hash": hash_of(ADMIN)}]}
@@ -82,6 +84,19 @@ def test_what_is_counted_is_told_on_the_other_port_and_not_to_clients(one: Servi
 )
 def test_nobody_but_an_admin_can_do_anything(one: Serving, headers: dict[str, str], code: int) -> None:
     assert asked(one.operations, "POST", "/admin/reload", headers=headers)[0] == code
+
+
+@pytest.mark.spec("GW-151")
+async def test_where_nobody_is_an_admin_the_refusal_names_the_setting() -> None:
+    sent: list[Any] = []
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    scope = {"type": "http", "path": "/admin/reload", "method": "POST", "headers": []}
+    await AdminApp(cast("Operations", None), ())(scope, cast("Receive", None), send)
+
+    assert (sent[0]["status"], b"`admin.keys`" in sent[1]["body"]) == (401, True)
 
 
 @pytest.mark.spec("GW-151")
