@@ -96,9 +96,7 @@ class Runner:
         self.policies = policies
         self._engine = engine
         self._judge = Judge(policies, self._mode)
-        self._rules = {
-            rule.id: RuleFacts(severity=rule.severity, mode=Mode(rule.mode.value)) for rule in policies.rules
-        }
+        self._rules = {rule.id: RuleFacts(severity=rule.severity, mode=rule.mode) for rule in policies.rules}
 
     def with_policies(self, policies: PolicySet, engine: Engine) -> Runner:
         """A runner that is like this one, and shares its stages, over another policy set."""

@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 import yaml
 
-from cmf.codec import loads
+from cmf.codec import SAFE_INTEGER, loads
 from cmf.errors import DecodeError
 from pipeline.errors import PolicyError
 from pipeline.policies import entrypoints
@@ -35,7 +35,6 @@ DATA_FILES: Final = ("data.json", "data.yaml", "data.yml")
 MANIFEST: Final = ".manifest"
 SIGNATURES: Final = ".signatures.json"
 
-MAX_SAFE_INTEGER: Final = 2**53 - 1  # beyond it engines disagree about a number [A3]
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024  # unpacked
 
 
@@ -359,7 +358,7 @@ def _check_json(value: Any, path: str) -> None:
         for item in value:
             _check_json(item, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value) or abs(value) > MAX_SAFE_INTEGER:
+        if not math.isfinite(value) or abs(value) > SAFE_INTEGER:
             _bad_data(path, "a number is beyond ±2^53, where engines disagree")
     elif not (value is None or isinstance(value, str | bool)):
         _bad_data(path, f"a value is {type(value).__name__}, which JSON has not")
