@@ -16,9 +16,10 @@ class CallIds:
     Other than in `cmf.pairing`, a result without an id may answer a call with one: on a wire it has to name some call.
     """
 
-    __slots__ = ("_made", "_open")
+    __slots__ = ("_made", "_open", "_prefix")
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "call_") -> None:
+        self._prefix = prefix
         self._made = 0
         self._open: dict[str, str] = {}  # the calls that are unanswered, in order: id → name of the tool
 
@@ -36,12 +37,15 @@ class CallIds:
 
     def _mint(self) -> str:
         self._made += 1
-        return f"call_{self._made}"
+        return f"{self._prefix}{self._made}"
 
 
-def with_ids(messages: Iterable[Message]) -> list[Message]:
-    """The messages with an id for every tool call and result; those that lack none are the same objects."""
-    ids = CallIds()
+def with_ids(messages: Iterable[Message], prefix: str = "call_") -> list[Message]:
+    """The messages with an id for every tool call and result; those that lack none are the same objects.
+
+    New ids are `prefix` and a number: those of one conversation, unless the prefix says whose they are.
+    """
+    ids = CallIds(prefix)
     return [_with_ids(message, ids) for message in messages]
 
 

@@ -170,9 +170,15 @@ def _write_choice(body: dict[str, Any], response: Response, own: dict[str, Any],
         if not told and (reason is not None or "incomplete_details" in own):
             body["incomplete_details"] = {"reason": reason} if reason is not None else None
     kinds = form.get("kinds") if form.get("parts") == len(parts) else None
-    body["output"] = ItemWriter(answer=True).items(choice.message, kinds if isinstance(kinds, dict) else NO_SHAPE)
+    writer = ItemWriter(answer=True, stem=_stem(own.get("id")))
+    body["output"] = writer.items(choice.message, kinds if isinstance(kinds, dict) else NO_SHAPE)
     if form.get("derived") is True and (text := spoken_text(parts)):
         body["output_text"] = text
+
+
+def _stem(answer_id: Any) -> str:
+    """What the ids of an answer's items have between their kind and their number: items are known by them [C9]."""
+    return f"{answer_id.removeprefix('resp_')}_" if isinstance(answer_id, str) and answer_id else ""
 
 
 def _still(raw: str | None, own: dict[str, Any], parts: Iterable[Part], wanted: StopReason | None) -> bool:

@@ -46,11 +46,13 @@ class ItemWriter:
         "_made",
         "_message",
         "_open",
+        "_stem",
         "_written",
     )
 
-    def __init__(self, *, answer: bool = False) -> None:
+    def __init__(self, *, answer: bool = False, stem: str = "") -> None:
         self._answer = answer
+        self._stem = stem  # what the ids that items of an answer lack have between kind and number
         self._ids = CallIds()
         self._made = 0
         self._caller: str | None = None  # the id of the last call
@@ -100,7 +102,7 @@ class ItemWriter:
         elif self._answer:
             prefix = _ID_PREFIXES.get(str(item.get("type")))
             if prefix is not None:
-                item.setdefault("id", f"{prefix}_{self._made}")
+                item.setdefault("id", f"{prefix}_{self._stem}{self._made}")
                 if prefix != "rs":
                     item.setdefault("status", "completed")
             self._made += 1

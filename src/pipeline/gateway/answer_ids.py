@@ -1,4 +1,4 @@
-"""An id, and a time, for an answer whose upstream's dialect has none to give [GW-19]. Adapters mint nothing [A2]."""
+"""Ids, and a time, for an answer whose upstream's dialect has none to give [GW-19]. Adapters mint nothing [A2]."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ulid import ULID
 
+from cmf.adapters.call_ids import with_ids
 from cmf.frozen import FrozenDict, freeze
 from cmf.request import Response
 from cmf.value import replace
@@ -27,19 +28,32 @@ _RESPONSE: Final[Mapping[str, Any]] = {
 
 
 def identified(response: Response, dialect: str, request_id: ULID) -> Response:
-    """The response with an id in `dialect`, made of the request's; as it is where it has one, or is an error."""
+    """The response with ids in `dialect` for itself and its calls, made of the request's; one with its own as it is.
+
+    Numbers alone would name a call of each turn alike, and clients know the calls of a conversation by their ids.
+    """
     if response.error is not None or not response.choices or dialect == "ollama":
         return response
     if dialect == "anthropic_messages":
         first, *others = response.choices
         if first.message.id is not None:
             return response
-        named = replace(first, message=replace(first.message, id=f"msg_{request_id}"))
-        return replace(response, choices=(named, *others))
+        first = replace(first, message=replace(first.message, id=f"msg_{request_id}"))
+        return _with_call_ids(replace(response, choices=(first, *others)), request_id)
     extra = response.extra or FrozenDict()
     if dialect in extra:
         return response  # it came in this very dialect
-    return replace(response, extra=freeze({**extra, dialect: _facts(dialect, request_id)}))
+    named = replace(response, extra=freeze({**extra, dialect: _facts(dialect, request_id)}))
+    return named if dialect == "gemini" else _with_call_ids(named, request_id)
+
+
+def _with_call_ids(response: Response, request_id: ULID) -> Response:
+    messages = with_ids([choice.message for choice in response.choices], prefix=f"call_{request_id}_")
+    choices = [
+        choice if message is choice.message else replace(choice, message=message)
+        for choice, message in zip(response.choices, messages, strict=True)
+    ]
+    return replace(response, choices=tuple(choices))
 
 
 def _facts(dialect: str, request_id: ULID) -> dict[str, Any]:

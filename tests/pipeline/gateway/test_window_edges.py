@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,36 @@ def test_rules_that_are_loaded_meanwhile_hold_from_the_next_window_on(tmp_path: 
 
     assert out == ["x" * 9] * 3
     assert spoken("openai_chat", client) == "x" * 10 + "y" * 10 + "z" * 10
+
+
+@pytest.mark.spec("GW-19")
+@pytest.mark.parametrize("window", [None, 1])
+@pytest.mark.parametrize("dialect", [name for name in CLIENTS if name not in ("gemini", "ollama")])
+def test_no_two_answers_name_a_call_or_an_item_alike(guard: Guard, dialect: str, window: int | None) -> None:
+    parts = [TextPart(text="I look."), *(ToolCallPart(name=name, arguments={}) for name in "ab")]
+
+    answers = [served(guard, Pieces(parts), dialect, window=window).raw.decode() for _ in range(2)]
+
+    names = [set(re.findall(r'"(?:(?:call_|item_)?id|response_id)":"([^"]+)"', raw)) for raw in answers]
+    assert len([name for name in names[0] if name.startswith("call_")]) == 2
+    assert not names[0] & names[1]
+
+
+@pytest.mark.spec("GW-19")
+def test_calls_of_the_older_kind_and_calls_that_have_an_id_stay_as_they_are() -> None:
+    said = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    body = {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": said}],
+    }
+    older = get("openai_chat").from_wire_response(body)
+    known = answer([ToolCallPart(name="f", tool_call_id="x1", arguments={})], MessageStatus.COMPLETE)
+
+    assert identified(older, "openai_chat", ULID.from_int(7)) is older
+    assert identified(known, "anthropic_messages", ULID.from_int(7)).message.content == known.message.content
 
 
 # -- events, dialect by dialect ----------------------------------------------------------------------------------------
