@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from cmf.adapters import loss
@@ -30,6 +31,8 @@ _NUMBERS: Final = {
     "presencePenalty": "presence_penalty",
 }
 _COUNTS: Final = {"maxOutputTokens": "max_output_tokens", "seed": "seed"}
+_SIGNING: Final = re.compile(r"(?:models/)?gemini-(?:[3-9]|[1-9][0-9]|(?:[a-z]+-)+latest)")
+_UNSIGNED: Final = "skip_thought_signature_validator"  # the provider's word for calls that none of its models made
 _MODES: Final = {"AUTO": "auto", "VALIDATED": "auto", "NONE": "none", "ANY": "required"}
 
 
@@ -215,10 +218,35 @@ def encode_request(request: Request) -> dict[str, Any]:
     system, contents = _turns(request.messages, names)
     if system is not None:
         body["systemInstruction"] = system
+    if _wants_signatures(request.model) and not _is_own(request):
+        _sign(contents)
     if contents:
         body["contents"] = contents
     renamed: dict[str, Any] = spelt(body, shape.get("names") or {}, REQUEST)
     return renamed
+
+
+def _wants_signatures(model: str | None) -> bool:
+    """Whether the model refuses calls in its history that nobody signed [GEM-26]."""
+    return model is not None and _SIGNING.match(model) is not None
+
+
+def _is_own(request: Request) -> bool:
+    """Whether there is something in the request that only this format says."""
+    layouts = [request.provider_raw, *(message.provider_raw for message in request.messages)]
+    extras = [request.extra, *(message.extra for message in request.messages)]
+    extras += [part.extra for message in request.messages for part in message.content]
+    return any(one is not None and one.format == FORMAT for one in layouts) or any(
+        FORMAT in (one or ()) for one in extras
+    )
+
+
+def _sign(contents: Iterable[dict[str, Any]]) -> None:
+    """Say of the first call of each turn that another model made it."""
+    for content in contents:
+        call = next((part for part in content.get("parts", ()) if "functionCall" in part), None)
+        if call is not None:
+            call.setdefault("thoughtSignature", _UNSIGNED)
 
 
 def _respelled(request: Request, plain: dict[str, Any], shape: FrozenDict) -> dict[str, Any]:

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from cmf.content import (
-    TextPart,
-)
+from cmf.content import TextPart, ToolCallPart
 from cmf.enums import Role
 from cmf.errors import UnknownRoleError
 from cmf.message import Message
@@ -63,6 +61,36 @@ class TestRequests:
         out = GEMINI.to_wire(Request(messages=messages))
         assert out["systemInstruction"]["parts"] == [{"text": "a"}, {"text": "b"}]
         assert len(out["contents"]) == 1
+
+    @pytest.mark.spec("GEM-26")
+    @pytest.mark.parametrize(
+        ("model", "signs"),
+        [
+            *((name, True) for name in ("gemini-3-pro", "models/gemini-3.1-flash", "gemini-10", "gemini-flash-latest")),
+            *((name, False) for name in ("gemini-2.5-pro", "gemma-3-27b", None)),
+        ],
+    )
+    def test_calls_of_another_model_say_so_where_signatures_are_asked_for(self, model: str | None, signs: bool) -> None:
+        calls = tuple(ToolCallPart(name=name, tool_call_id=name, arguments={}) for name in "ab")
+        said = Message(role=Role.ASSISTANT, content=(TextPart(text="so"), *calls))
+
+        out = GEMINI.to_wire(
+            Request(model=model, messages=(said, Message(role=Role.USER, content=(TextPart(text="go on"),)), said))
+        )
+
+        turns = [turn["parts"] for turn in out["contents"] if turn["role"] == "model"]
+        assert [["thoughtSignature" in part for part in turn] for turn in turns] == [[False, signs, False]] * 2
+
+    @pytest.mark.spec("GEM-26")
+    @pytest.mark.parametrize(
+        "own",
+        [{"safetySettings": []}, {"labels": {}}, {"contents": [{"parts": [{"text": "", "thoughtSignature": "c2ln"}]}]}],
+    )
+    def test_no_signature_is_made_up_where_the_request_is_of_this_format(self, own: dict[str, Any]) -> None:
+        call = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+        body = {**own, "contents": [*own.get("contents", ()), call]}
+
+        assert GEMINI.to_wire(GEMINI.from_wire_request(body, model="gemini-3-pro")) == body
 
     @pytest.mark.spec("GEM-13")
     @pytest.mark.parametrize(
