@@ -49,13 +49,17 @@ class Lookahead:
         """This one with the number that `data` has at `chars_at`; `path` is the file that says so.
 
         Raises:
-            PolicyError: neither a number nor texts are there (code policy.bad-metadata).
+            PolicyError: nothing is there (code policy.no-setting), or neither a number nor texts (policy.bad-metadata).
         """
         if self.chars_at is None:
             return self
         found: Any = data
         for name in self.chars_at.split(".")[1:]:
             found = found.get(name) if isinstance(found, Mapping) else None
+        if found is None:
+            message = f"custom.stream: no data file gives {self.chars_at}"
+            hint = f"give {self.chars_at} in a data file"
+            raise PolicyError(message, path=path, hint=hint, code="policy.no-setting")
         if isinstance(found, list | tuple) and all(isinstance(text, str) for text in found):
             found = max(map(len, found), default=0)
         if type(found) is not int or found < 0:

@@ -194,8 +194,12 @@ def _session_json(facts: SessionFacts) -> dict[str, Any]:
 
 
 def _rare(facts: SessionFacts) -> dict[str, Any]:
-    overrides = {"overrides": [asdict(one) for one in facts.overrides]} if facts.overrides else {}
-    return overrides if facts.active_model is None else overrides | {"active_model": facts.active_model}
+    rare = {
+        "overrides": [asdict(one) for one in facts.overrides],
+        "active_model": facts.active_model,
+        "spent": sorted(facts.spent),
+    }
+    return {name: fact for name, fact in rare.items() if fact}
 
 
 def _session(spelled: Mapping[str, Any]) -> SessionFacts:
@@ -213,6 +217,7 @@ def _session(spelled: Mapping[str, Any]) -> SessionFacts:
         moment=int(spelled["moment"]),
         active_model=spelled.get("active_model"),
         overrides=tuple(Override(**one) for one in spelled.get("overrides", ())),
+        spent=frozenset(spelled.get("spent", ())),
     )
 
 

@@ -261,7 +261,9 @@ def outcomes(home: Path) -> dict[McpCell, str]:
 
     with Told(zoo.over_http).running() as url, Guard(policies, config=Config(timeout_seconds=20)) as guard:
         file = home / "mcp.yaml"
-        file.write_text(yaml.safe_dump({**settings, "mcp": {"zoo": {"url": url}}}), encoding="utf-8")
+        file.write_text(
+            yaml.safe_dump({**settings, "mcp": {"zoo": {"url": url, "subject_sessions": 1_024}}}), encoding="utf-8"
+        )
         with built(config_file.load(file, {}).settings, {}) as gateway:
             return dict(zip(CELLS, asyncio.run(all_of(gateway, guard, url)), strict=True))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -41,7 +42,8 @@ class Played:
         self.model = FunctionModel(self.answer, stream_function=self.stream)
 
     def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        self.heard.append(f"{messages} {info.instructions}")
+        # Without the moments: their digits are whatever the clock says.
+        self.heard.append(re.sub(r"datetime\.datetime\([^)]*\)", "", f"{messages} {info.instructions}"))
         self.tools.append([tool.name for tool in info.function_tools])
         said = self.script.pop(0)
         return ModelResponse(parts=[TextPart(said)] if isinstance(said, str) else said)

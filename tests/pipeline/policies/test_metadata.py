@@ -184,13 +184,19 @@ def test_what_a_stream_waits_for_is_said_in_characters(write: Write, said: str, 
 
 
 @pytest.mark.spec("POL-63")
-@pytest.mark.parametrize("place", ["data.missing", "data.text", "data.mixed", "data.below", "data.text.further"])
-def test_a_place_without_a_length_is_refused(write: Write, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [
+        *((place, "policy.bad-metadata") for place in ("data.text", "data.mixed", "data.below")),
+        *((place, "policy.no-setting") for place in ("data.missing", "data.text.further")),
+    ],
+)
+def test_a_place_without_a_length_is_refused(write: Write, place: str, code: str) -> None:
     text = GOOD.replace("#   severity: high", f"#   severity: high\n#   stream: {{max_match: {place}}}")
     data = '{"text": "nine", "mixed": ["a", 1], "below": -1}'
     error = refusal(write({PLACE: text, "data.json": data}))
 
-    assert (error.code, error.path) == ("policy.bad-metadata", PLACE)
+    assert (error.code, error.path) == (code, PLACE)
     assert place in str(error)
 
 

@@ -151,8 +151,10 @@ def test_every_fact_of_a_session_is_on_file() -> None:
     known = {field.name for field in dataclasses.fields(SessionFacts)} - approvals | {"approvals"}
 
     override = Override(id="o", rule="a/b", actor="ann", second="bob", expires_at=1, session="s")
-    full = dataclasses.replace(ENTRY.session, active_model="a:b", overrides=(override,))
-    assert set(dataclasses.replace(ENTRY, session=full).to_json()["session"]) == known
+    full = dataclasses.replace(ENTRY.session, active_model="a:b", overrides=(override,), spent=frozenset({"apr_1"}))
+    entry = dataclasses.replace(ENTRY, session=full)
+    assert set(entry.to_json()["session"]) == known
+    assert read_entry(dumps(entry.to_json())).session == full
 
 
 _loaded: list[PolicySet] = []
