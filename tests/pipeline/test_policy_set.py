@@ -10,7 +10,10 @@ import pytest
 from tests.pipeline.policy_files import GOOD, PLACE, Write, refusal, write
 
 from cmf.enums import ViewKind
+from cmf.frozen import thaw
 from pipeline import policy_set
+from pipeline.checks import portability
+from pipeline.engines.survey import Survey
 
 __all__ = ["write"]  # a fixture
 
@@ -224,14 +227,19 @@ def test_the_shipped_set_loads_and_is_found_from_anywhere(tmp_path: Path, monkey
 @pytest.mark.spec("POL-6")
 def test_every_setting_of_the_shipped_set_is_needed(tmp_path: Path) -> None:
     """Take any one away, and the set does not load: none can go missing in silence."""
-    copy = tmp_path / "policies"
-    shutil.copytree(policy_set.shipped(), copy)
-    path = copy / "cmf" / "defaults" / "data.json"
-    settings = json.loads(path.read_text(encoding="utf-8"))
-
+    shipped = policy_set.load(policy_set.shipped())
+    survey = Survey(shipped.sources.modules)
+    settings = thaw(shipped.data["cmf"]["defaults"])
     for category, rules in settings.items():
         for rule, values in rules.items():
             for name in values:
-                less = {key: value for key, value in values.items() if key != name}
-                path.write_text(json.dumps(settings | {category: rules | {rule: less}}), encoding="utf-8")
-                assert refusal(copy).code == "policy.no-setting", f"{category}.{rule}.{name}"
+                less = settings | {category: rules | {rule: {key: it for key, it in values.items() if key != name}}}
+                found = portability.findings(survey, {"cmf": {"defaults": less}}, shipped.rules, strict=True)
+                assert "policy.no-setting" in {one.code for one in found}, f"{category}.{rule}.{name}"
+
+    copy = tmp_path / "policies"
+    shutil.copytree(policy_set.shipped(), copy)
+    path = copy / "cmf" / "defaults" / "data.json"
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(whole | {category: rules | {rule: {}}}), encoding="utf-8")
+    assert refusal(copy).code == "policy.no-setting"

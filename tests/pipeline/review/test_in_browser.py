@@ -209,8 +209,7 @@ def _tab_to(page: Page, selector: str) -> None:
 
 
 @pytest.mark.spec("REV-35")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "light"), (1280, "dark")])
 def test_axe_finds_nothing_and_nothing_is_cut_off(browser: Browser, address: str, width: int, scheme: str) -> None:
     with context(browser, width=width, scheme=scheme) as opened:
         page = opened.new_page()
