@@ -27,7 +27,7 @@ STEPS = (
 def main() -> None:
     """Judge each request under the shipped policies with the settings in `examples/policies`."""
     guard = Guard(HERE / "policies")
-    context = read_context(HERE / "context.json")
+    context = read_context(HERE / "context.json", None)
     out = console()
     for number, (title, name, source, target) in enumerate(STEPS, start=1):
         out.print(Rule(f"{number}. {title}", align="left"))
