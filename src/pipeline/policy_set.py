@@ -27,7 +27,7 @@ from pipeline.policies import entrypoints, rule_exceptions
 from pipeline.policies.bundle_signature import Verification
 from pipeline.policies.entrypoints import Parts
 from pipeline.policies.library import shipped
-from pipeline.policies.lookahead import Lookahead, longest
+from pipeline.policies.lookahead import Lookaheads
 from pipeline.policies.metadata import Module, Rule, is_rule, package_of, rule_of
 from pipeline.policies.policy_files import DATA_FILES, MANIFEST, Data, Sources, bundle_files, data_of, read, text_of
 from pipeline.policies.rule_exceptions import RuleException
@@ -85,16 +85,16 @@ class PolicySet:
         """The rules asked for views of `kind`, by id; those that are `off` are not among them."""
         return tuple(rule for rule in self.rules if kind in rule.kinds and rule.mode is not Mode.OFF)
 
-    def lookahead(self, kind: ViewKind) -> Lookahead | None:
+    def lookaheads(self, kind: ViewKind) -> Lookaheads | None:
         """What the rules for `kind` hold the end of a stream for [D7]; None where all of the text has to be there.
 
         That is so too where they may ask a person, who approves a whole, and where what judges is not made of rules.
         """
         rules = self.rules_for(kind)
-        needed = [rule.lookahead for rule in rules if Effect.REQUIRE_APPROVAL not in rule.effects]
+        needed = [rule.lookaheads for rule in rules if Effect.REQUIRE_APPROVAL not in rule.effects]
         if self.own_entrypoint is not None or len(needed) < len(rules) or None in needed:
             return None
-        return longest(one for one in needed if one is not None)
+        return tuple({one for some in needed for one in some or () if one.applies(self.data)})
 
     @property
     def tests(self) -> tuple[Module, ...]:
@@ -170,7 +170,7 @@ def build(
         own = portability.session_reads(survey.reachable([tuple(entrypoint.split("."))]))
         of_session = dict.fromkeys(ViewKind, own)
     else:
-        rules = _with_modes(with_said_modes(_rules(sources.modules, sources.data), sources.data), modes or {})
+        rules = _with_modes(with_said_modes(_rules(sources.modules), sources.data), modes or {})
         survey = Survey(sources.modules)
         on = [_with_its_sets(rule, survey) for rule in rules if rule.mode is not Mode.OFF]
         parts, modules_of_parts = _in_parts(on, survey)
@@ -261,10 +261,10 @@ def _session_reads(rules: Sequence[Rule], survey: Survey) -> tuple[tuple[str, ..
 # -- rules -------------------------------------------------------------------------------------------------------------
 
 
-def _rules(modules: Sequence[Module], data: Mapping[str, Any]) -> list[Rule]:
+def _rules(modules: Sequence[Module]) -> list[Rule]:
     rules: dict[str, Rule] = {}
     for rule in map(rule_of, filter(is_rule, modules)):
-        rules[rule.id] = replace(rule, lookahead=rule.lookahead and rule.lookahead.resolved(data, rule.path))
+        rules[rule.id] = rule
     if not rules:
         found = [(package_of(one), match[1]) for one in modules if (match := _OWN.search(one.text)) is not None]
         own = f" (data.{found[0][0]}.{found[0][1]})" if found else ""

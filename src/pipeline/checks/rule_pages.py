@@ -17,7 +17,7 @@ from urllib.parse import quote
 import yaml
 
 from pipeline.cases.case import Case
-from pipeline.policies.lookahead import Lookahead
+from pipeline.policies.lookahead import Lookahead, Lookaheads
 from pipeline.policies.metadata import Rule
 
 INDEX: Final = "README.md"
@@ -106,7 +106,7 @@ def _page(rule: Rule, source: Source, out: Path) -> Iterator[str]:
     yield f"| effects | {', '.join(rule.effects)} |"
     yield f"| kinds | {', '.join(sorted(rule.kinds))} |"
     yield f"| capabilities | {', '.join(sorted(rule.capabilities)) or 'none'} |"
-    yield f"| streams wait for | {_waits_for(rule.lookahead)} |"
+    yield f"| streams wait for | {_waits_for(rule.lookaheads)} |"
     yield f"| standards | {', '.join(map(_plain, rule.standards)) or 'none'} |"
     if rule.id in source.sections:
         yield from ("", source.sections[rule.id])
@@ -118,14 +118,16 @@ def _page(rule: Rule, source: Source, out: Path) -> Iterator[str]:
             yield from _case(case)
 
 
-def _waits_for(lookahead: Lookahead | None) -> str:
+def _waits_for(lookaheads: Lookaheads | None) -> str:
     """What the end of a text has to wait for, in words."""
-    if lookahead is None:
-        return "all of the text"
-    chars = [f"{lookahead.chars} characters"] if lookahead.chars else []
-    word = [f"the end of a word of up to {lookahead.word} characters"] if lookahead.word else []
-    opened = [f"as many after `{opening}`" for opening in lookahead.opened_by]
-    return "; ".join((*chars, *word, *opened)) or "nothing"
+    return "all of the text" if lookaheads is None else "; ".join(map(_wait, lookaheads))
+
+
+def _wait(one: Lookahead) -> str:
+    if not one.word:
+        return f"{one.chars} characters" + (f" unless `{one.where}` is empty" if one.where else "")
+    behind = f", and as many behind {', '.join(f'`{each}`' for each in one.opened_by)}" if one.opened_by else ""
+    return f"the end of a word, up to {one.word} characters{behind}"
 
 
 def _settings(rule: Rule, settings: Settings) -> Iterator[str]:

@@ -26,7 +26,7 @@ from pipeline.gateway.reply import Reply
 from pipeline.gateway.window_events import Diverged, Sent
 from pipeline.guard import Guard, raised
 from pipeline.outcome import Outcome
-from pipeline.policies.lookahead import Lookahead, open_word
+from pipeline.policies.lookahead import Lookaheads, held_at_end, least_held, open_word
 
 _SHARE: Final = 8  # of the answer so far: judging all of it each time costs some eight times judging it once
 _KINDS: Final[Mapping[type, ViewKind]] = {TextPart: ViewKind.TEXT, ThinkingPart: ViewKind.THINKING}
@@ -67,7 +67,7 @@ class Window:
         self._begun_another = False  # a part since then: the one before it is whole
         self._over = False  # what comes is held to the end
         self._policies = guard.policies
-        self._needs: dict[ViewKind, Lookahead | None] = {}
+        self._needs: dict[ViewKind, Lookaheads | None] = {}
         self._refused: int | None = None  # how many characters there were when policy first refused what came so far
         self._sent = Sent(dialect)
         self.released = 0  # characters of the answer that are out
@@ -139,7 +139,7 @@ class Window:
         if self._begun_another:
             return True
         ahead = None if self._kind is None else self._needed(self._kind)
-        return ahead is not None and self._grown > max(ahead.chars, min(self._word, ahead.word))
+        return ahead is not None and self._grown > least_held(self._word, ahead)
 
     def _is_settled(self, held: int) -> bool:
         """Whether a refusal stands: what was held when policy first refused is over, and could not take it back."""
@@ -147,13 +147,13 @@ class Window:
             self._refused = self._total
         return self._total - held >= self._refused
 
-    def _needed(self, kind: ViewKind) -> Lookahead | None:
+    def _needed(self, kind: ViewKind) -> Lookaheads | None:
         """How far the rules that serve now look ahead; None where they have to see all of the text."""
         policies = self._guard.policies
         if policies is not self._policies:
             self._policies, self._needs = policies, {}
         if kind not in self._needs:
-            self._needs[kind] = policies.lookahead(kind)
+            self._needs[kind] = policies.lookaheads(kind)
         return self._needs[kind]
 
     def _judgeable(self, response: Response) -> tuple[Response, int] | None:
@@ -173,7 +173,7 @@ class Window:
         elif count:
             last = parts[-1]
             ahead = self._needed(_KINDS[type(last)])
-            held = len(_text(last)) if ahead is None else ahead.held(_text(last))
+            held = len(_text(last)) if ahead is None else held_at_end(_text(last), ahead)
             if held >= len(_text(last)):
                 count, held = count - 1, 0
         if not count:

@@ -8,11 +8,9 @@ in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
-
-from pipeline.errors import PolicyError
 
 _PLACE: Final = re.compile(r"data(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 _VISIBLE: Final = "".join(map(chr, range(0x21, 0x7F)))
@@ -21,62 +19,50 @@ _VISIBLE: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 @dataclass(frozen=True, slots=True)
 class Lookahead:
-    """What the end of a text is held for.
+    """One kind of find, and what the end of a text is held for because of it: `chars`, or `word`.
 
     Attributes:
-        chars: whatever a rule finds is no longer than that, or else as the others say.
-        chars_at: where `chars` stands in the data of the set: a number, or texts, of which the longest counts.
-        word: how long a word may be that a rule finds; 0 where words matter no more than other text.
-        opened_by: what may have blanks in it, and be as long as a word, has one of these in its first word.
+        chars: how long a find may be.
+        where: a place in the data of the set; there is no such find while what stands there is empty.
+        word: how long a find may be that is one word, or begins in a word with one of `opened_by`.
+        opened_by: what makes a find of more than one word.
     """
 
     chars: int = 0
-    chars_at: str | None = None
+    where: str | None = None
     word: int = 0
     opened_by: tuple[str, ...] = ()
 
     def held(self, text: str) -> int:
         """How many of the last characters of `text`, which goes on, have to wait."""
-        held = self.chars
-        if self.word:
-            tail = text[-self.word :]
-            begun = [tail.find(opening) for opening in self.opened_by if opening in tail]
-            start = min(begun, default=len(tail))
-            held = max(held, len(tail) - start + open_word(tail[:start]))
-        return min(held, len(text))
+        if not self.word:
+            return min(self.chars, len(text))
+        tail = text[-self.word :]
+        begun = [tail.find(opening) for opening in self.opened_by if opening in tail]
+        start = min(begun, default=len(tail))
+        return len(tail) - start + open_word(tail[:start])
 
-    def resolved(self, data: Mapping[str, Any], path: str) -> Lookahead:
-        """This one with the number that `data` has at `chars_at`; `path` is the file that says so.
-
-        Raises:
-            PolicyError: nothing is there (code policy.no-setting), or neither a number nor texts (policy.bad-metadata).
-        """
-        if self.chars_at is None:
-            return self
+    def applies(self, data: Mapping[str, Any]) -> bool:
+        """Whether there is such a find under these data: not where `where` is empty."""
         found: Any = data
-        for name in self.chars_at.split(".")[1:]:
+        if self.where is None:
+            return True
+        for name in self.where.split(".")[1:]:
             found = found.get(name) if isinstance(found, Mapping) else None
-        if found is None:
-            message = f"custom.stream: no data file gives {self.chars_at}"
-            hint = f"give {self.chars_at} in a data file"
-            raise PolicyError(message, path=path, hint=hint, code="policy.no-setting")
-        if isinstance(found, list | tuple) and all(isinstance(text, str) for text in found):
-            found = max(map(len, found), default=0)
-        if type(found) is not int or found < 0:
-            message = f"custom.stream: {self.chars_at} is neither a number nor a list of texts"
-            hint = "name a place in the data of the policies that is"
-            raise PolicyError(message, path=path, hint=hint, code="policy.bad-metadata")
-        return replace(self, chars=found, chars_at=None)
+        return found is None or bool(found)
 
 
-def longest(all_of: Iterable[Lookahead]) -> Lookahead:
-    """What holds enough for each of them."""
-    found = tuple(all_of)
-    return Lookahead(
-        chars=max((one.chars for one in found), default=0),
-        word=max((one.word for one in found), default=0),
-        opened_by=tuple(sorted({opening for one in found for opening in one.opened_by})),
-    )
+Lookaheads = tuple[Lookahead, ...]
+
+
+def held_at_end(text: str, lookaheads: Lookaheads) -> int:
+    """How many of the last characters of `text` wait for one find or another."""
+    return max((one.held(text) for one in lookaheads), default=0)
+
+
+def least_held(word: int, lookaheads: Lookaheads) -> int:
+    """How many of the last characters wait at least in a text at whose end stands a word of so many."""
+    return max((min(word, one.word) if one.word else one.chars for one in lookaheads), default=0)
 
 
 def open_word(text: str) -> int:
@@ -84,24 +70,27 @@ def open_word(text: str) -> int:
     return len(text) - len(text.rstrip(_VISIBLE))
 
 
-def said_lookahead(said: object) -> Lookahead | None:
-    """The one that METADATA says as an object under `stream`; None where it says none."""
-    if not isinstance(said, dict) or not said.keys() <= {"max_match", "max_word", "opened_by"}:
-        return None
-    match, word, openings = said.get("max_match"), said.get("max_word"), said.get("opened_by", [])
-    chars_at = match if isinstance(match, str) and _PLACE.fullmatch(match) else None
-    if (
-        (match is None and word is None)
-        or not (match is None or chars_at is not None or _is_length(match))
-        or not (_is_length(word) if word is not None else not openings)
-        or not (isinstance(openings, list) and all(map(_is_opening, openings)))
-    ):
-        return None
-    chars = 0 if match is None or chars_at is not None else match
-    return Lookahead(chars=chars, chars_at=chars_at, word=word or 0, opened_by=tuple(openings))
+def said_lookaheads(said: object) -> Lookaheads | None:
+    """Those that METADATA says under `stream`, an object or a list of such; None where it says none."""
+    found = [_said(one) for one in (said if isinstance(said, list) else [said])]
+    known = tuple(one for one in found if one is not None)
+    return known if known and len(known) == len(found) else None
 
 
-def _is_length(value: object) -> bool:
+def _said(said: object) -> Lookahead | None:
+    match said:
+        case {"max_match": int(chars), **rest} if _is_length(chars) and rest.keys() <= {"where"}:
+            where = rest.get("where")
+            if where is None or (isinstance(where, str) and _PLACE.fullmatch(where)):
+                return Lookahead(chars=chars, where=where)
+        case {"max_word": int(word), **rest} if _is_length(word) and rest.keys() <= {"opened_by"}:
+            openings = rest.get("opened_by", [])
+            if isinstance(openings, list) and all(map(_is_opening, openings)):
+                return Lookahead(word=word, opened_by=tuple(openings))
+    return None
+
+
+def _is_length(value: int) -> bool:
     return type(value) is int and value > 0
 
 
@@ -110,4 +99,4 @@ def _is_opening(text: object) -> bool:
     return isinstance(text, str) and bool(text) and open_word(text) == len(text)
 
 
-__all__ = ["Lookahead", "longest", "open_word", "said_lookahead"]
+__all__ = ["Lookahead", "Lookaheads", "held_at_end", "least_held", "open_word", "said_lookaheads"]

@@ -18,7 +18,7 @@ from cmf.enums import Capability, ViewKind
 from pipeline.decision import Effect, Mode
 from pipeline.display import meant
 from pipeline.errors import PolicyError
-from pipeline.policies.lookahead import Lookahead, said_lookahead
+from pipeline.policies.lookahead import Lookaheads, said_lookaheads
 
 RULES: Final = "cmf.rules"
 """Every rule's package is `cmf.rules.<category>.<rule>`."""
@@ -68,7 +68,7 @@ class Module(NamedTuple):
 class Rule:
     """One rule of a policy set.
 
-    `id` is `<category>/<rule>`; `effects` are the sets that its text can contribute to; `lookahead` is what
+    `id` is `<category>/<rule>`; `effects` are the sets that its text can contribute to; `lookaheads` are what
     the end of a stream waits for (None: all of the text has to be there) [D7].
     """
 
@@ -84,7 +84,7 @@ class Rule:
     mode: Mode
     standards: tuple[str, ...]
     effects: tuple[Effect, ...]
-    lookahead: Lookahead | None
+    lookaheads: Lookaheads | None
 
 
 def package_of(module: Module) -> str:
@@ -127,7 +127,7 @@ def rule_of(module: Module) -> Rule:
         mode=_mode(module, line, custom.get("mode", Mode.ENFORCE)),
         standards=tuple(_strings(module, line, "standards", custom.get("standards", []))),
         effects=effects,
-        lookahead=_stream(module, line, custom.get("stream", "whole")),
+        lookaheads=_stream(module, line, custom.get("stream", "whole")),
     )
 
 
@@ -322,18 +322,18 @@ def _mode(module: Module, line: int, value: object) -> Mode:
     return _choice(module, line, "mode", Mode, "off" if value is False else value)
 
 
-def _stream(module: Module, line: int, value: object) -> Lookahead | None:
+def _stream(module: Module, line: int, value: object) -> Lookaheads | None:
     if value == "whole":
         return None
-    lookahead = said_lookahead(value)
-    if lookahead is None:
+    lookaheads = said_lookaheads(value)
+    if lookaheads is None:
         hint = (
-            "write `stream: whole`, or `stream: {max_match: <characters>}`, `{max_word: <characters>}` or both;"
-            " with `max_word`, `opened_by: [<beginnings of what has blanks in it>]`"
+            "write `stream: whole`, or how long a match is: `{max_match: <characters>}` (with `where: data.<place>`, if"
+            " it takes that), `{max_word: <characters>}` (with `opened_by: [<text>]`), or a list of such"
         )
         where = _line_of(module, line, "stream")
         _refuse(module, where, "custom.stream says no length", hint, "policy.bad-metadata")
-    return lookahead
+    return lookaheads
 
 
 def _strings(module: Module, line: int, key: str, value: object) -> list[str]:

@@ -208,7 +208,7 @@ _SHIPPED = {
     "no blanks": "这是一个测试，没有空格的文字。" * 9,
 }
 _REFUSED = {
-    "content.confusable-host": "Look at http://аррӏе.com/x, " + "and then at more " * 9,
+    "content.confusable-host": "Look at http://аррӏе.com/x, " + "and then at more " * 30,
     "content.bidi-controls": "pay \u2067eve\u2069 now, " + "and then some more " * 9,
 }
 

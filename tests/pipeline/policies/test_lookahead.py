@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.policies.lookahead import Lookahead, longest
+from pipeline.policies.lookahead import Lookahead, held_at_end, least_held, open_word
 
 SECRETS = Lookahead(word=40, opened_by=("BEGIN", "SSWS"))
 
@@ -24,7 +24,6 @@ SECRETS = Lookahead(word=40, opened_by=("BEGIN", "SSWS"))
         (Lookahead(word=8), "a-very-long-word", "ong-word"),
         (Lookahead(word=8), "文字", ""),
         (Lookahead(word=8), "文字abc", "abc"),
-        (Lookahead(chars=3, word=8), "some words a", "s a"),
         (SECRETS, "so: --BEGIN a b\nc", "--BEGIN a b\nc"),
         (SECRETS, "so: --BEG", "--BEG"),
         (SECRETS, "so: SSWS x BEGIN y z", "SSWS x BEGIN y z"),
@@ -38,6 +37,26 @@ def test_the_end_that_is_held(lookahead: Lookahead, text: str, held: str) -> Non
 
 @pytest.mark.spec("POL-63")
 @settings(max_examples=50)
-@given(st.lists(st.sampled_from([Lookahead(chars=4), Lookahead(word=9), SECRETS, Lookahead()])), st.text("aBEGIN S"))
-def test_several_rules_hold_what_each_of_them_does(rules: list[Lookahead], text: str) -> None:
-    assert longest(rules).held(text) >= max((rule.held(text) for rule in rules), default=0)
+@given(st.lists(st.sampled_from([Lookahead(chars=4), Lookahead(word=9), SECRETS])), st.text("aBEGIN S"))
+def test_the_find_that_holds_most_decides(finds: list[Lookahead], text: str) -> None:
+    held = held_at_end(text, tuple(finds))
+
+    assert held == max((one.held(text) for one in finds), default=0)
+    assert held >= min(least_held(open_word(text), tuple(finds)), len(text))
+
+
+@pytest.mark.spec("POL-63")
+@pytest.mark.parametrize(
+    ("where", "applies"),
+    [
+        (None, True),
+        *((f"data.{name}", False) for name in ("texts.none", "texts.empty")),
+        *((f"data.{name}", True) for name in ("texts", "texts.some", "texts.null", "texts.some.further", "missing")),
+    ],
+)
+def test_a_find_that_cannot_be_holds_nothing_and_one_that_nobody_knows_of_holds(
+    where: str | None, applies: bool
+) -> None:
+    data = {"texts": {"none": [], "empty": {}, "some": ["a"], "null": None}}
+
+    assert Lookahead(chars=4, where=where).applies(data) is applies

@@ -12,7 +12,7 @@
 #   kinds: [audio, document, image, prompt_request, resource_ref, text, tool_call, tool_definition, video]
 #   capabilities: []
 #   standards: [OWASP-LLM05, OWASP-LLM09, OWASP-ASI09, NIST-SI-10, NIST-AI-RMF-MEASURE-2.7]
-#   stream: {max_match: 96}
+#   stream: {max_word: 320, opened_by: ["//", "\\\\", "/\\", "\\/", "@"]}
 package cmf.rules.content.confusable_host
 
 import data.cmf.lib.scan

@@ -11,7 +11,7 @@
 #   kinds: [text, thinking, tool_call]
 #   capabilities: []
 #   standards: [OWASP-LLM07, OWASP-LLM02, NIST-AC-4, NIST-SC-28, NIST-AI-RMF-MEASURE-2.7]
-#   stream: {max_match: data.cmf.defaults.content.prompt_leak.phrases}
+#   stream: {max_match: 1024, where: data.cmf.defaults.content.prompt_leak.phrases}
 package cmf.rules.content.prompt_leak
 
 import data.cmf.lib.scan

@@ -11,7 +11,10 @@
 #   kinds: [document, opaque, prompt_result, resource, text, tool_result]
 #   capabilities: []
 #   standards: [OWASP-LLM02, OWASP-ASI06, NIST-AC-4, NIST-AC-16, NIST-AI-RMF-MEASURE-2.10]
-#   stream: {max_match: 48, max_word: 8192, opened_by: ["-----BEGIN", "SSWS"]}
+#   stream:
+#     - {max_word: 8192, opened_by: ["-----BEGIN", "SSWS"]}
+#     - {max_match: 2048, where: data.cmf.defaults.data.secrets.extra_patterns}
+#     - {max_match: 48}
 package cmf.rules.data.secret_label
 
 import data.cmf.lib.pii

@@ -14,7 +14,9 @@
 #   ]
 #   capabilities: []
 #   standards: [OWASP-LLM02, OWASP-ASI03, NIST-IA-5, NIST-SC-28, NIST-AI-RMF-MEASURE-2.7]
-#   stream: {max_word: 8192, opened_by: ["-----BEGIN", "SSWS"]}
+#   stream:
+#     - {max_word: 8192, opened_by: ["-----BEGIN", "SSWS"]}
+#     - {max_match: 2048, where: data.cmf.defaults.data.secrets.extra_patterns}
 package cmf.rules.data.secrets
 
 import data.cmf.lib.scan
