@@ -7,26 +7,28 @@ more; what brings the label later is not among them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from ulid import ULID
 
 from cmf.security import SubjectExtension
+from pipeline.approval_state import session_key
 from pipeline.authority import DECLASSIFY, Authorise, holding, name_of
 from pipeline.context import Context
 from pipeline.errors import DeclassificationError, StoreBusy
 from pipeline.events import Declassified, Events
-from pipeline.moments import MICROSECOND
+from pipeline.moments import MICROSECOND, instant_of
 from pipeline.policy_input import SessionFacts
-from pipeline.session_state import Changes, Grant
+from pipeline.record import Record, act_of, plain
+from pipeline.session_state import Changes, Grant, no_session, unknown_source
 from pipeline.sessions import SessionStore
 
 ALL_ON_RECORD: Final = "all on record"
 MAX_REASON: Final = 1_000  # characters
-_TRIES: Final = 64
+KIND: Final = "declassify"  # of the records
 _MAY: Final = holding(DECLASSIFY)
 _log: Final = logging.getLogger("pipeline.declassification")
 
@@ -59,6 +61,7 @@ def declassify(
     seconder: SubjectExtension | None = None,
     rules: DeclassificationRules | None = None,
     events: Events | None = None,
+    record: Callable[[Record], None] | None = None,
 ) -> Grant:
     """The grant that was made: until it expires, `label` does not count for `sources` in the context's session.
 
@@ -75,40 +78,71 @@ def declassify(
         seconder: the second person where the rules ask for one, authenticated by the host.
         rules: who may lift labels, and for how long at most.
         events: told of the grant.
+        record: puts it on record before it counts (`Recorder.record`, say); by default only the session keeps it.
 
     Raises:
         DeclassificationError: `declassify.not-authorised`, `declassify.four-eyes`, `declassify.too-long`,
             `declassify.no-reason`, `declassify.nothing`: nothing was changed. SessionError: no session
-            (`session.none`), or sources that are not on record (`session.unknown-source`). StoreError.
+            (`session.none`), or sources that are not on record (`session.unknown-source`). StoreError: the store
+            failed, or cannot put it on record: nothing is lifted then.
     """
-    allowed = rules or DeclassificationRules()
-    _check(allowed, actor, seconder, reason, scope, expires_in)
-    for _ in range(_TRIES):
-        facts = store.read(context)
-        wanted = _wanted(facts, label, sources)
-        if not wanted and context.session is not None:
-            hint = "look at what the session has on record"
-            raise DeclassificationError("no event brought this label", code="declassify.nothing", hint=hint)
-        grant = Grant(
-            id=f"grt_{ULID()}",
-            label=label,
-            sources=wanted,
-            actor=name_of(actor),
-            seconder=None if seconder is None else name_of(seconder),
-            reason=reason,
-            scope=scope,
-            expires_at=facts.moment + expires_in // MICROSECOND,
-        )
-        if store.commit(context, facts.version, Changes(grants=(grant,))):
-            _tell(grant, context, events)
-            return grant
-    raise StoreBusy("too many change the same session", hint="try again shortly")
+    _check(rules or DeclassificationRules(), actor, seconder, reason, scope, expires_in)
+    facts = store.read(context)
+    grant = Grant(
+        id=f"grt_{ULID()}",
+        label=label,
+        sources=_wanted(facts, context, label, sources),
+        actor=name_of(actor),
+        seconder=None if seconder is None else name_of(seconder),
+        reason=reason,
+        scope=scope,
+        expires_at=facts.moment + expires_in // MICROSECOND,
+    )
+    if record is not None:
+        # On record first: what is done was never undocumented. Only a store that fails just then undoes it.
+        record(_record(grant, context, actor, seconder, facts.moment))
+    # Whatever else the session was told meanwhile: the grant names what it lifts, and that stays on record.
+    if not store.commit(context, None, Changes(grants=(grant,))):
+        raise StoreBusy("too many change the same session", hint="try again shortly")
+    _tell(grant, context, events)
+    return grant
 
 
-def _wanted(facts: SessionFacts, label: str, sources: Collection[str] | str) -> frozenset[str]:
-    if sources == ALL_ON_RECORD:
-        return facts.label_sources.get(label, frozenset())
-    return frozenset({sources} if isinstance(sources, str) else sources)
+def _wanted(facts: SessionFacts, context: Context, label: str, sources: Collection[str] | str) -> frozenset[str]:
+    if context.session is None:
+        raise no_session()
+    in_force = facts.label_sources.get(label, frozenset())
+    named = frozenset({sources} if isinstance(sources, str) else sources)
+    wanted = in_force if sources == ALL_ON_RECORD else named
+    if not wanted:
+        hint = "look at what the session has on record"
+        raise DeclassificationError("no event brought this label", code="declassify.nothing", hint=hint)
+    if not wanted <= in_force | {source for lifted, source in facts.lifted if lifted == label}:
+        raise unknown_source()
+    return wanted
+
+
+def _record(
+    grant: Grant, context: Context, actor: SubjectExtension, seconder: SubjectExtension | None, now: int
+) -> Record:
+    """Who lifts which label, of what and until when, as it goes on record; the row is the person's."""
+    said: dict[str, Any] = {
+        "by": _named(actor),
+        "grant": grant.id,
+        "label": plain(grant.label),
+        "session": {"subject": session_key(context).subject, "id": context.session},
+        "sources": sorted(grant.sources),
+        "scope": grant.scope,
+        "reason": grant.reason,
+        "until": instant_of(grant.expires_at).isoformat(),
+    }
+    if seconder is not None:
+        said["second"] = _named(seconder)
+    return act_of(KIND, "dcl", "lift", said, instant_of(now), subject=grant.actor, session=context.session)
+
+
+def _named(person: SubjectExtension) -> dict[str, str]:
+    return {"id": name_of(person)} | ({"role": ", ".join(sorted(person.roles))} if person.roles else {})
 
 
 def _check(

@@ -124,16 +124,20 @@ def act_of(
     now: datetime,
     *,
     subject: str | None = None,
+    session: str | None = None,
     revision: str = "",
 ) -> Record:
-    """The record of what was done and is no decision, by a person or by a gateway; its id begins with `prefix`."""
+    """The record of what was done and is no decision, by a person or by a gateway; its id begins with `prefix`.
+
+    It is found by `subject`, who did it, and by `session`, where it is about one.
+    """
     made = f"{prefix}_{ULID()}"
     body = {"schema": SCHEMA, "id": made, "timestamp": now.isoformat(), "action": action, **said}
     return Record(
         id=made,
         timestamp=now,
         subject=subject,
-        session=None,
+        session=session,
         verdict="none",
         action=action,
         revision=revision,
@@ -173,7 +177,7 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
         "subject": None if subject is None else _present({"id": subject.id, "type": subject.type}),
         "session": context.session,
         "session_version": run.session_version,
-        "labels_gained": sorted(map(_plain, run.labels_gained)) or None,
+        "labels_gained": sorted(map(plain, run.labels_gained)) or None,
         "llm": None if run.model is None else _llm(run.model, masked),
         "host": dict(context.recorded) or None,
         "content": _content(run),
@@ -208,7 +212,7 @@ def _content(run: Run) -> dict[str, Any] | None:
     return None if run.left_out is None else {"left_out": run.left_out}
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """The name if it is one; the digest of what may be somebody's words."""
     return name if _PLAIN.fullmatch(name) else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
 

@@ -145,7 +145,7 @@ def budget_of(change: Reservation | Settlement, key: SessionKey) -> tuple[str, s
 def budget_id(scope: BudgetScope, name: str, key: SessionKey) -> tuple[str, str, str, str]:
     """The same, from its parts; SessionError for a budget of a session where there is none."""
     if scope is BudgetScope.SESSION and key.session is None:
-        raise _no_session()
+        raise no_session()
     subject = "" if scope is BudgetScope.EVERYONE else key.subject
     return (scope.value, subject, (key.session or "") if scope is BudgetScope.SESSION else "", name)
 
@@ -211,12 +211,19 @@ class Changes:
         if key.session is not None:
             return self
         if self.grants or self.asked or self.used or self.active_model is not None:
-            raise _no_session()
+            raise no_session()
         return Changes(reservations=self.reservations, settlements=self.settlements)
 
 
-def _no_session() -> SessionError:
+def no_session() -> SessionError:
+    """The error where something is kept by session, and there is none."""
     return SessionError("this needs a session", code="session.none", hint="give the run a session id")
+
+
+def unknown_source() -> SessionError:
+    """The error for a grant that names what never brought its label."""
+    hint = "name the events that brought the label"
+    return SessionError("a grant for what is not on record", code="session.unknown-source", hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,8 +273,7 @@ class SessionState:
         taints = self.taints | changes.taints
         for grant in changes.grants:
             if not grant.sources or any(Taint(grant.label, source) not in taints for source in grant.sources):
-                hint = "name the events that brought the label"
-                raise SessionError("a grant for what is not on record", code="session.unknown-source", hint=hint)
+                raise unknown_source()
         fresh = _fresh(changes.counts, counted)
         events = (*changes.events, *(count.event for count in fresh if count.event is not None))
         return dataclasses.replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,16 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.session_stores import ANN, Clock, at_once, taint, who
 
 from cmf import Message, Request, TextPart, ToolCallPart
+from cmf.codec import loads
 from cmf.security import SubjectExtension
 from cmf.tools import ToolDefinition
 from pipeline import Pipeline
 from pipeline.decision import Action
 from pipeline.declassification import DeclassificationRules, declassify
-from pipeline.errors import DeclassificationError, SessionError, StoreBusy
+from pipeline.errors import DeclassificationError, SessionError, StoreBusy, StoreError
 from pipeline.events import Declassified, Event, Events
+from pipeline.moments import instant_of
+from pipeline.record import Record
 from pipeline.session_state import Changes, Taint
 from pipeline.sessions import MemorySessions, SessionStore
 
@@ -122,6 +126,57 @@ def test_a_grant_is_on_record_by_itself_and_told(store: SessionStore, clock: Clo
             expires_at=grant.expires_at,
         )
     ]
+
+
+@pytest.mark.spec("SES-23")
+def test_what_is_lifted_is_on_record_before_and_what_cannot_be_is_not() -> None:
+    store = MemorySessions()
+    tainted(store, "e2", "e1")
+    kept: list[Record] = []
+    before: list[frozenset[str]] = []
+
+    def fails(_: Record) -> None:
+        raise StoreError("full", hint="free some")
+
+    def keeps(record: Record) -> None:
+        before.append(store.read(ANN).labels)
+        kept.append(record)
+
+    with pytest.raises(StoreError):
+        lift(store, record=fails)
+    assert store.grants(ANN) == ()
+    for refused in ({"sources": "e9"}, {"label": "pii"}, {"actor": SubjectExtension(id="eve")}):
+        with pytest.raises(SessionError):
+            lift(store, record=keeps, **refused)
+    assert kept == []
+    grant = lift(store, record=keeps, seconder=DAN.model_copy(update={"roles": frozenset({"b", "a"})}))
+
+    (record,) = kept
+    assert before == [{"secret"}]
+    assert (record.kind, record.action, record.subject, record.session) == ("declassify", "lift", "eve", "s1")
+    said = loads(record.body)
+    until = instant_of(grant.expires_at).isoformat()
+    assert {name: said[name] for name in ("by", "second", "grant", "label", "session", "sources", "until")} == {
+        "by": {"id": "eve"}, "second": {"id": "dan", "role": "a, b"}, "grant": grant.id, "label": "secret",
+        "session": {"subject": "id:ann", "id": "s1"}, "sources": ["e1", "e2"], "until": until,
+    }  # fmt: skip
+    assert (said["reason"], said["scope"]) == ("reviewed", "session")
+    assert store.grants(ANN) != ()
+
+    tainted(store, "e1", label="what ann said")
+    lift(store, label="what ann said", record=keeps)
+    assert loads(kept[1].body)["label"] == f"sha256:{hashlib.sha256(b'what ann said').hexdigest()}"
+
+
+@pytest.mark.spec("SES-23")
+def test_what_comes_while_it_is_put_on_record_is_not_lifted() -> None:
+    store = MemorySessions()
+    tainted(store, "e1")
+
+    grant = lift(store, record=lambda _: tainted(store, "e2"))
+
+    assert grant.sources == {"e1"}
+    assert store.read(ANN).label_sources == {"secret": frozenset({"e2"})}
 
 
 @pytest.mark.spec("SES-20")

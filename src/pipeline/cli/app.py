@@ -373,8 +373,12 @@ def declassify(
     source: Annotated[
         list[str] | None, typer.Option("--source", help="An event that brought it (repeatable); without it, all.")
     ] = None,
+    key: auditing.KeyFile = None,
 ) -> None:
-    """Lift a label from a session, for what brought it so far and for a time; what brings it later counts."""
+    """Lift a label from a session, for what brought it so far and for a time; what brings it later counts.
+
+    Who did, why and until when is on record first.
+    """
     from pipeline.cli import people
 
     people.lift(
@@ -388,4 +392,5 @@ def declassify(
         scope=scope,
         lasting=lasting,
         sources=source or (),
+        key=key,
     )

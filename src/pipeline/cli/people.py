@@ -6,8 +6,9 @@ Whoever can open the store is taken to be who they say, with the permission that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -23,9 +24,10 @@ from pipeline.authority import APPROVE, DECLASSIFY, holder
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
 from pipeline.cli.recorded import opened_store
 from pipeline.context import Context
-from pipeline.declassification import ALL_ON_RECORD, declassify
+from pipeline.declassification import ALL_ON_RECORD, DeclassificationRules, declassify
 from pipeline.display import counted, escaped_json, visible
 from pipeline.moments import iso
+from pipeline.record import Record
 from pipeline.recorder import Recorder
 from pipeline.sessions import SessionStore
 
@@ -60,7 +62,8 @@ def show(approval_id: str, store: str, *, seal_key: Path | None, as_json: bool) 
 
 def decide(approval_id: str, store: str, *, person: str, approve: bool, key: Path | None = None) -> None:
     """Put the person's word on the approval, and on record where the store has a log."""
-    with one_line_errors(), _deciding(store, key) as approvals:
+    with one_line_errors(), _recorded(store, key) as known:
+        approvals = Approvals(known.sessions, record=known.record)
         decided = (approvals.approve if approve else approvals.deny)(approval_id, holder(person, APPROVE))
     typer.echo(visible(f"{approval_id}: {decided.status.value} by {person}"))
 
@@ -77,15 +80,16 @@ def lift(
     scope: str,
     lasting: str,
     sources: Sequence[str],
+    key: Path | None = None,
 ) -> None:
-    """Lift the label, and say until when."""
+    """Lift the label, on record where the store has a log, and say until when."""
     found = _DURATION.fullmatch(lasting)
     if found is None:
         fail("--for takes a number and s, m, h or d: 30m, 8h", Exit.USAGE)
     context = Context(subject=None if subject is None else SubjectExtension(id=subject), session=session)
-    with one_line_errors(), _opened(store) as sessions:
+    with one_line_errors(), _recorded(store, key) as known:
         grant = declassify(
-            sessions,
+            known.sessions,
             context,
             label=label,
             sources=list(sources) or ALL_ON_RECORD,
@@ -94,6 +98,8 @@ def lift(
             reason=reason,
             scope=scope,
             expires_in=timedelta(**{_UNITS[found[2]]: int(found[1])}),
+            rules=DeclassificationRules(four_eyes=known.four_eyes),
+            record=known.record,
         )
     events = counted(len(grant.sources), "event")
     typer.echo(visible(f"{grant.id}: {label} lifted for {events} until {iso(grant.expires_at)}"))
@@ -107,15 +113,24 @@ def _approvals(store: str, seal_key: Path | None) -> Iterator[Approvals]:
             yield Approvals(sessions, seal_key=key)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Sessions, what puts on record what people do with them, and whether the store asks for two of them."""
+
+    sessions: SessionStore
+    record: Callable[[Record], None] | None = None
+    four_eyes: bool = False
+
+
 @contextmanager
-def _deciding(store: str, key: Path | None) -> Iterator[Approvals]:
+def _recorded(store: str, key: Path | None) -> Iterator[_Known]:
     if store.startswith(REDIS):
         typer.echo("cmf: sessions in Redis have no log: this is on record nowhere else", err=True)
         with _opened(store) as sessions:
-            yield Approvals(sessions)
+            yield _Known(sessions)
         return
     with opened_store(store, key) as opened:
-        yield Approvals(opened.sessions(), record=Recorder(opened).record)
+        yield _Known(opened.sessions(), Recorder(opened).record, opened.contents().eyes.needed)
 
 
 @contextmanager

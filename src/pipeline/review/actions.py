@@ -14,7 +14,7 @@ from pipeline.review import detail, oversight
 from pipeline.review.access import Role
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit, need, words
-from pipeline.review.words import Disposition, ranges_of, sampled, set_hash
+from pipeline.review.words import KINDS, Disposition, ranges_of, sampled, set_hash
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed
 
@@ -247,9 +247,7 @@ def export(site: Site, visit: Visit) -> Answer:
     rows = site.catalog.all_of(site.catalog.select(site.query(text)))
     site.record(visit, "export", "export", {"query": text, "records": len(rows), "hash": set_hash(rows)})
     wanted = {row.id for row in rows}
-    wanted |= {
-        word.id for word in site.catalog.words_of("review", "signoff", "reveal", "ask", "grant", "sample", "export")
-    }
+    wanted |= {word.id for word in site.catalog.words_of(*KINDS - {"filter"})}
     wanted |= {row.id for row in site.catalog.all_of(site.catalog.having("kind", "override"))}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "evidence.zip"

@@ -78,10 +78,13 @@ def _milliseconds(body: Mapping[str, Any]) -> float | None:
 
 def _word(word: Word) -> Json:
     said = word.said
-    names = ("action", "disposition", "comment", "assignee", "reason")
-    return {"id": word.id, "kind": word.kind, "at": iso(word.at), "by": word.by} | {
+    names = ("action", "disposition", "comment", "assignee", "reason", "label", "scope", "grant", "until")
+    shown = {"id": word.id, "kind": word.kind, "at": iso(word.at), "by": word.by} | {
         name: said[name] for name in names if said.get(name) is not None
     }
+    if word.kind != "declassify":
+        return shown
+    return shown | {"second": said.get("second", {}).get("id"), "sources": len(said["sources"])}
 
 
 def decision(site: Site, visit: Visit, *, revealed: Json | None = None) -> Page:

@@ -13,8 +13,11 @@ from cmf.errors import DecodeError
 from pipeline.store.overview import Placed
 
 SCHEMA: Final = 1
-KINDS: Final = frozenset({"review", "signoff", "reveal", "ask", "grant", "filter", "sample", "export"})
+KINDS: Final = frozenset({"review", "signoff", "reveal", "ask", "grant", "filter", "sample", "export", "declassify"})
 MAX_TEXT: Final = 4_000  # characters of a comment or reason
+_OF_LIFTING: Final = frozenset(
+    {"action", "by", "second", "grant", "label", "session", "sources", "scope", "reason", "until"}
+)
 
 
 class Disposition(StrEnum):
@@ -57,7 +60,10 @@ def word_of(row: Placed, body: bytes | None) -> Word | None:
         if row.kind in ("reveal", "ask", "grant"):  # kept by the contents themselves, which name several at once
             about = {"decision": str(said["contents"][0]), "reason": str(said["reason"])}
             return Word(row.id, row.kind, row.at, str(said["actor"]), about)
-        word = Word(row.id, row.kind, row.at, str(said["by"]["id"]), said)
+        by = str(said["by"]["id"])
+        if row.kind == "declassify":  # what else it might say is about no decision
+            said = {name: item for name, item in said.items() if name in _OF_LIFTING}
+        word = Word(row.id, row.kind, row.at, by, said)
     except (DecodeError, LookupError, TypeError):
         return None
     return word if _fits(row.kind, said) else None
@@ -75,6 +81,8 @@ def _fits(kind: str, said: Mapping[str, Any]) -> bool:
             return all(isinstance(one, str) for one in ids)
         case "filter", {"name": str(), "query": str()}:
             return True
+        case "declassify", {"label": str(), "reason": str(), "scope": str(), "sources": list(), "until": str()}:
+            return isinstance(said.get("second", {}), dict) and _session_fits(said)
         case "review", _:
             texts = all(isinstance(said.get(name, ""), str) for name in ("decision", "comment", "assignee"))
             several = said.get("decisions", [])

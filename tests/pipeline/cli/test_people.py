@@ -12,7 +12,9 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.session_stores import taint, who
 from typer.testing import CliRunner, Result
 
+from pipeline.authority import holder
 from pipeline.cli.commands import app
+from pipeline.store.acts import TWO_PEOPLE
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
 
@@ -161,7 +163,7 @@ def test_a_key_that_is_none_and_another_key_are_one_line(judge: Run, store: str,
     refuses(cmf(*show, str(tmp_path / "short")), 2, "config.seal-key")
 
 
-@pytest.mark.spec("CLI-22")
+@pytest.mark.spec("CLI-22", "SES-23")
 def test_a_label_is_lifted_by_hand(tmp_path: Path, store: str) -> None:
     with Store.at(tmp_path / "store.sqlite3") as opened:
         opened.sessions().commit(who("ann", "s"), None, taint("secret", "e1"))
@@ -182,8 +184,40 @@ def test_a_label_is_lifted_by_hand(tmp_path: Path, store: str) -> None:
         assert sessions.read(who("ann", "s")).labels == frozenset()
         (grant,) = sessions.grants(who("ann", "s"))
     assert (grant.actor, grant.seconder, grant.reason) == ("eve", "dan", "reviewed")
+    (line,) = cmf("audit", "find", store, "kind:declassify session:s").stdout.splitlines()
+    assert line.split()[1:3] == ["declassify", "lift"]
+    assert line.endswith("  eve in s")
+    shown = json.loads(cmf("audit", "show", store, line.split()[3]).stdout)["record"]
+    assert (shown["by"], shown["second"], shown["grant"]) == ({"id": "eve"}, {"id": "dan"}, grant.id)
+    assert (shown["label"], shown["sources"], shown["reason"]) == ("secret", ["e1"], "reviewed")
+    assert cmf("audit", "verify", store).exit_code == 0
     anonymous = [word for word in given if word not in ("--subject", "ann")]
     refuses(cmf(*anonymous, "1h"), 1, "declassify.nothing")
+
+
+@pytest.mark.spec("CLI-22", "AUD-80")
+def test_where_the_store_asks_for_two_people_it_takes_two_to_lift_a_label(tmp_path: Path, store: str) -> None:
+    with Store.at(tmp_path / "store.sqlite3") as opened:
+        opened.sessions().commit(who("ann", "s"), None, taint("secret", "e1"))
+        opened.contents().eyes.need_two(True, actor=holder("bob", TWO_PEOPLE), reason="a rule of the house")
+    lift = ("declassify", "secret", "--store", store, "--subject", "ann", "--session", "s", "--as", "eve")
+    given = (*lift, "--reason", "reviewed", "--for", "1h")
+
+    refuses(cmf(*given), 1, "declassify.four-eyes")
+    assert cmf(*given, "--second", "dan").exit_code == 0
+
+
+@pytest.mark.spec("CLI-22", "SES-23")
+def test_a_label_is_not_lifted_under_a_key_that_does_not_sign_there(tmp_path: Path, store: str) -> None:
+    with Store.at(tmp_path / "store.sqlite3") as opened:
+        opened.sessions().commit(who("ann", "s"), None, taint("secret", "e1"))
+        opened.contents().eyes.need_two(False, actor=holder("bob", TWO_PEOPLE), reason="so that there is a log")
+    lift = ("declassify", "secret", "--store", store, "--subject", "ann", "--session", "s", "--as", "eve")
+    given = (*lift, "--reason", "reviewed", "--for", "1h", "--key", str(tmp_path / "other.pem"))
+
+    refuses(cmf(*given), 2, "signed by another key")
+    with Store.at(tmp_path / "store.sqlite3") as opened:
+        assert opened.sessions().grants(who("ann", "s")) == ()
 
 
 @pytest.mark.spec("CLI-20")

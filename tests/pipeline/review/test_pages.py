@@ -7,14 +7,21 @@ import importlib.resources
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.pipeline.review.traffic import Client, keep, opened, record
+from tests.pipeline.review.traffic import HOSTILE, Client, keep, opened, record
+from tests.pipeline.session_stores import ANN, taint
 from typer.testing import CliRunner
 
 from pipeline.assembly import load_policies
+from pipeline.audit.bundle import open_bundle
+from pipeline.authority import DECLASSIFY, holder
 from pipeline.cli.commands import app
+from pipeline.declassification import declassify
+from pipeline.record import Record
 from pipeline.review.catalog import Catalog
 from pipeline.review.charts import spread
 from pipeline.review.contents import Kept, kept_of
@@ -22,6 +29,7 @@ from pipeline.review.rules import PoliciesAtHand, line_of
 from pipeline.review.site import Site
 from pipeline.review.web import HTMX_SHA256
 from pipeline.review.words import Disposition
+from pipeline.sessions import MemorySessions
 
 FULL = 100_000
 PAGE_MS = 300
@@ -201,7 +209,7 @@ def test_an_empty_store_has_pages(tmp_path: Path) -> None:
 
 @pytest.mark.spec("REV-34")
 @pytest.mark.parametrize(
-    "kind", ["review", "signoff", "sample", "filter", "export", "reveal", "ask", "grant", "decision"]
+    "kind", ["review", "signoff", "sample", "filter", "export", "reveal", "ask", "grant", "declassify", "decision"]
 )
 @pytest.mark.parametrize(
     "body",
@@ -210,6 +218,8 @@ def test_an_empty_store_has_pages(tmp_path: Path) -> None:
         b'{"by": {"id": "eve"}, "action": "sign", "set": 1, "session": 3, "decision": [], "ids": {}, "name": 1}',
         b'{"by": {"id": "eve"}, "action": "reopen", "of": [], "disposition": {}, "session": {"subject": 1}}',
         b'{"actor": "eve", "contents": [], "result": {"views": 3}}',
+        b'{"by": {"id": "eve"}, "label": "x", "reason": "", "scope": "", "sources": [1], "until": "", "decisions": 3,'
+        b'"second": {"id": 3}, "assignee": [], "grant": {}, "session": {"subject": "id:ann", "id": "s1"}}',
         b'{"result": {"verdict": 1, "action": [], "mode": {}, "coverage": {"produced": "x"}, "views": []}}',
     ],
 )  # fmt: skip
@@ -229,3 +239,25 @@ def test_what_somebody_else_wrote_into_the_store_breaks_no_page(tmp_path: Path, 
             assert client.get(path).status_code == 200, path
         if kind == "decision":
             assert client.get(f"/decisions/{odd.id}").status_code == 200
+
+
+@pytest.mark.spec("REV-42", "REV-25")
+def test_a_lifted_label_is_on_the_page_of_its_session_and_in_the_evidence(tmp_path: Path) -> None:
+    lifts: list[Record] = []
+    sessions = MemorySessions()
+    sessions.commit(ANN, None, taint("secret", "e1"))
+    eve, dan = holder("eve", DECLASSIFY), holder("dan", DECLASSIFY)
+    for_an_hour: Any = {"reason": HOSTILE, "expires_in": timedelta(hours=1), "record": lifts.append}
+    declassify(sessions, ANN, label="secret", actor=eve, seconder=dan, scope="report", **for_an_hour)
+    with opened(tmp_path, record("deny"), *lifts, record(session="s2")) as store:
+        client = Client(Site(store))
+
+        page = client.get("/session", subject="id:ann", session="s1").text
+        (word,) = client.json("/session", subject="id:ann", session="s1")["words"]
+        evidence = client.post("/export", q="session:s2").content
+
+    assert "<script>alert" not in page
+    assert "for 1 event with <strong>dan</strong> (report), until" in page
+    assert (word["by"], word["second"], word["label"], word["reason"]) == ("eve", "dan", "secret", HOSTILE)
+    (tmp_path / "evidence.zip").write_bytes(evidence)
+    assert lifts[0].id in {leaf.id for _, leaf, _ in open_bundle(tmp_path / "evidence.zip").proved()}
