@@ -65,7 +65,7 @@ class RedisSessions(SessionStore):
         """See `SessionStore`."""
         key = session_key(context)
         if key.session is None:
-            return SessionFacts()
+            return SessionFacts(moment=self._moments.now())
         with _answered():
             state = _state(self._redis.get(self._session(key)))
         return state.facts(self._moments.now())

@@ -36,6 +36,12 @@ def test_two_subjects_with_the_same_session_id_share_nothing(store: SessionStore
         assert store.seen(other, {"digest"}) == frozenset()
 
 
+@pytest.mark.spec("EXC-2", "EXC-10")
+def test_without_a_session_there_is_a_moment_all_the_same(store: SessionStore, clock: Clock) -> None:
+    """Exceptions and overrides hold until one: without it, for nobody who names no session."""
+    assert store.read(who("ann", None)).moment == clock.moment
+
+
 @pytest.mark.spec("SES-2")
 def test_a_commit_at_another_version_changes_nothing(store: SessionStore) -> None:
     assert store.commit(ANN, 0, taint("secret", "e1"))

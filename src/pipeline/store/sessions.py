@@ -116,7 +116,7 @@ class SqlSessions(SessionStore):
         """See `SessionStore`."""
         key = session_key(context)
         if key.session is None:
-            return SessionFacts()
+            return SessionFacts(moment=self._moments.now())
         with snapshot(self._engine) as connection:
             state = _Session(connection, key).whole()
         return state.facts(self._moments.now())
