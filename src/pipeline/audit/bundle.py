@@ -12,15 +12,16 @@ import re
 import zipfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
+from pipeline.audit import manifest as manifests
 from pipeline.audit.erasures import READ, Erasures
 from pipeline.audit.evidence import FIELDS, Evidence, Kept, Leaf, LogRow, StoredHead, leaf_of
-from pipeline.audit.heads import Head, PublicKey
+from pipeline.audit.heads import Head, PublicKey, Signer
 from pipeline.audit.parts import blocks_of, digest_of, lines_of, names_in
 from pipeline.audit.tree import Proofs, consistent, included
 from pipeline.audit.verification import (
@@ -46,8 +47,9 @@ _HOW_TO: Final = """Evidence of what was decided.
 
 checks it without a network or a server. records.jsonl has a record a line: its row, its bytes as they were stored,
 in a selection the proof that it is in its log, and, where that was asked for, what was judged with its salt.
-heads.jsonl has the signed tree heads, logs.jsonl the logs, policies/ the rules by revision. Trees are those of
-RFC 9162 with SHA-256, signatures are Ed25519; docs/spec/audit.md describes the rest.
+heads.jsonl has the signed tree heads, logs.jsonl the logs, policies/ the rules by revision, manifest.json what was
+asked for, with the digest of each part. Trees are those of RFC 9162 with SHA-256, signatures are Ed25519;
+docs/spec/audit.md describes the rest.
 """
 
 
@@ -68,6 +70,7 @@ def write_bundle(
     contents: bool = False,
     exported: Iterable[Head] = (),
     made_at: int = 0,
+    signer: Signer | None = None,
 ) -> int:
     """How many records were written; the file is new, or nothing is written.
 
@@ -81,6 +84,7 @@ def write_bundle(
         exported: heads from the second place. A selection brings the proof that its log grew out of the newest of them;
             everything needs none.
         made_at: microseconds since the epoch; said in the manifest.
+        signer: signs the manifest. Best the key of one of the logs: without others' word, no other counts.
 
     Raises:
         AuditError: the file exists or cannot be written, or the database holds what no record or head is made of.
@@ -88,7 +92,7 @@ def write_bundle(
     try:
         with file.open("xb") as opened, zipfile.ZipFile(opened, "w", zipfile.ZIP_STORED) as bundle:
             writing = _Writing(bundle, evidence, selection, exported, contents=contents)
-            return writing.run(policies or {}, made_at)
+            return writing.run(policies or {}, made_at, signer)
     except FileExistsError:
         raise AuditError("there is such a file already", path=str(file), hint="choose another name") from None
     except OSError as error:
@@ -119,7 +123,7 @@ class _Writing:
         self._selection = selection
         self._digests: dict[str, str] = {}
 
-    def run(self, policies: Mapping[str, bytes], made_at: int) -> int:
+    def run(self, policies: Mapping[str, bytes], made_at: int, signer: Signer | None) -> int:
         logs = list(self._evidence.logs())
         self._write(_LOGS, (dumps(asdict(log)) for log in logs))
         self._write(_HEADS, (line for log in logs for line in self._heads(log.id)))
@@ -137,7 +141,7 @@ class _Writing:
         said = None if self._selection is None else self._selection.said
         manifest = {"schema": SCHEMA, "made_at": made_at, "selection": said, "records": count, "files": self._digests}
         manifest["contents"] = self._contents
-        self._bundle.writestr(zipfile.ZipInfo(MANIFEST, _MOMENT), dumps(manifest))
+        self._bundle.writestr(zipfile.ZipInfo(MANIFEST, _MOMENT), dumps(manifests.sealed(manifest, signer)))
         return count
 
     def _heads(self, log: str) -> Iterator[bytes]:
@@ -298,8 +302,8 @@ def open_bundle(file: Path) -> Bundle:
         if manifest["schema"] != SCHEMA:
             raise AuditError("a bundle of another version", path=str(file), hint="use the version that made it")
         logs = tuple(LogRow(**loads(line)) for line in lines_of(file, _LOGS))
-        named = all(type(row.id) is type(row.key) is str for row in logs)
-        if not named or "selection" not in manifest or not isinstance(manifest["files"], dict):
+        manifests.check_shape(manifest)
+        if not all(type(row.id) is type(row.key) is str for row in logs):
             raise ValueError(file)
         heads: dict[str, list[StoredHead]] = {}
         for line in lines_of(file, _HEADS):
@@ -333,8 +337,12 @@ def verify_bundle(file: Path, *, exported: Iterable[Head] = (), keys: Sequence[P
         report = verify(bundle, exported=anchors, keys=keys)
     else:
         report = _verify_selection(bundle, anchors, keys)
+    own = (key_of(row, None) for row in bundle.logs())
+    said, wrong = manifests.read(bundle.manifest, [key for key in own if key] if keys is None else keys)
     found = [*report.problems, *_unreadable_lines(bundle), *_changed_files(bundle)]
-    return Report(report.logs, tuple(found), report.anchored, report.trusted)
+    if wrong is not None:
+        found.append(Problem("bundle.signature", "", None, None, wrong))
+    return replace(report, problems=tuple(found), manifest=said)
 
 
 def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[PublicKey] | None) -> Report:
@@ -405,6 +413,10 @@ def _unreadable_lines(bundle: Bundle) -> Iterator[Problem]:
 
 
 def _changed_files(bundle: Bundle) -> Iterator[Problem]:
+    lines = sum(1 for _ in lines_of(bundle.file, _RECORDS))
+    if lines != bundle.manifest["records"]:
+        said = f"{_RECORDS} has {lines} lines, and the manifest speaks of {bundle.manifest['records']}"
+        yield Problem("bundle.changed", "", None, None, said)
     for name, digest in bundle.manifest["files"].items():
         try:
             found = digest_of(bundle.file, name)

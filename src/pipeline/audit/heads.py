@@ -87,7 +87,7 @@ def batch_digest(leaves: bytes | bytearray) -> str:
 
 
 class Signer:
-    """The private half of a key: it signs heads."""
+    """The private half of a key: it signs heads, and manifests of evidence."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -113,12 +113,15 @@ class Signer:
     def sign(self, head: Head) -> Head:
         """The head with its signature, under this key's id."""
         named = head if head.key == self.public_key.id else replace(head, key=self.public_key.id)
-        signature = self._private.sign(named.signed_bytes())
-        return replace(named, signature=base64.b64encode(signature).decode("ascii"))
+        return replace(named, signature=self.signature(named.signed_bytes()))
+
+    def signature(self, said: bytes) -> str:
+        """The signature over bytes that begin with a context of their own, as base64."""
+        return base64.b64encode(self._private.sign(said)).decode("ascii")
 
 
 class PublicKey:
-    """The public half: it verifies heads."""
+    """The public half: it verifies what the private one signed."""
 
     def __init__(self, public: Ed25519PublicKey) -> None:
         self._public = public
@@ -154,11 +157,20 @@ class PublicKey:
         if head.key != self.id:
             return False
         try:
-            signature = base64.b64decode(head.signature, validate=True)
-            self._public.verify(signature, head.signed_bytes())
-        except (InvalidSignature, ValueError, TypeError):  # a database may hold anything, bytes for text too
+            return self.verifies(head.signed_bytes(), head.signature)
+        except (ValueError, TypeError):  # a database may hold anything, bytes for text too
             return False
-        return base64.b64encode(signature).decode("ascii") == head.signature  # one signature has one spelling
+
+    def verifies(self, said: bytes, signed: object) -> bool:
+        """Whether `signed` is this key's signature over these bytes."""
+        if not isinstance(signed, str):
+            return False
+        try:
+            signature = base64.b64decode(signed, validate=True)
+            self._public.verify(signature, said)
+        except (InvalidSignature, ValueError):
+            return False
+        return base64.b64encode(signature).decode("ascii") == signed  # one signature has one spelling
 
 
 def _make(file: Path) -> None:

@@ -14,6 +14,7 @@ from cmf.codec import loads
 from pipeline.audit.erasures import READ, Erasures, Problem
 from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, leaf_of, strays_noted
 from pipeline.audit.heads import Head, PublicKey, batch_digest
+from pipeline.audit.manifest import Manifest
 from pipeline.audit.tree import Tree
 
 _HASH: Final = 32
@@ -41,12 +42,16 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check found. `anchored`: exported heads were given; without them only the inside is checked."""
+    """What a check found. `anchored`: exported heads were given; without them only the inside is checked.
+
+    `manifest` is what a bundle says of itself; a store has none.
+    """
 
     logs: tuple[LogState, ...]
     problems: tuple[Problem, ...]
     anchored: bool
     trusted: bool
+    manifest: Manifest | None = None
 
     @property
     def holds(self) -> bool:
@@ -70,7 +75,7 @@ class Report:
                 for one in self.logs
             ],
             "problems": [problem.to_json() for problem in self.problems],
-        }
+        } | ({} if self.manifest is None else {"manifest": self.manifest.to_json()})
 
 
 def verify(evidence: Evidence, *, exported: Iterable[Head] = (), keys: Sequence[PublicKey] | None = None) -> Report:

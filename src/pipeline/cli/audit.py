@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -19,22 +19,23 @@ from pipeline.audit.checking import check_bundle, check_store
 from pipeline.audit.evidence import Evidence
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import PublicKey, Signer
+from pipeline.audit.manifest import Manifest
 from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.display import counted, escaped_json, visible
-from pipeline.errors import AuditError, StoreError
-from pipeline.moments import instant_of, micros
+from pipeline.errors import AuditError, ConfigError, StoreError
+from pipeline.moments import instant_of, iso, micros
 from pipeline.sessions import wall_clock
-from pipeline.store.database import Store
-from pipeline.store.engine import check_is_store, open_to_read
+from pipeline.store.database import Store, key_beside
+from pipeline.store.engine import check_is_store, file_of, open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, newest, rows_after
 from pipeline.store.records import stored_record
 from pipeline.store.search import Search, shown_subject
 
 _GAPS: Final = frozenset({"record.missing", "content.missing", "log.cut", "log.missing"})
-_HEADS: Final = frozenset({"head.signature", "head.key", "head.missing"})
+_HEADS: Final = frozenset({"head.signature", "head.key", "head.missing", "bundle.signature"})
 _FOLLOW_SECONDS: Final = 0.5
 _AT_ONCE: Final = 1_000  # records read together
 _SHOWN: Final = 20  # problems that are printed; how many there are in all is said
@@ -78,7 +79,9 @@ def _was_zip(place: str) -> bool:
         return False
 
 
-def export(store: str, out: Path, *, query: str | None, contents: bool, heads: Path | None) -> None:
+def export(
+    store: str, out: Path, *, query: str | None, contents: bool, heads: Path | None, key: Path | None = None
+) -> None:
     """Write a bundle of what the query finds, or of everything; `contents` go with it once that is on record."""
     with one_line_errors():
         selection, exported = None, [] if heads is None else read_heads(heads)
@@ -87,6 +90,7 @@ def export(store: str, out: Path, *, query: str | None, contents: bool, heads: P
                 ids = {one.id for one in found}
             selection = Selection(query, lambda leaf: leaf.id in ids)
         with reading(store) as engine, StoreEvidence.at_one_moment(engine) as evidence:
+            signer = _signer(store, key, {log.key for log in evidence.logs()})
             count = write_bundle(
                 out,
                 evidence,
@@ -95,8 +99,33 @@ def export(store: str, out: Path, *, query: str | None, contents: bool, heads: P
                 contents=contents,
                 exported=exported,
                 made_at=micros(wall_clock()),
+                signer=signer,
             )
+    if signer is None:
+        typer.echo(
+            "cmf: the manifest is not signed: --key FILE names the key that signs this store's records", err=True
+        )
     typer.echo(f"{counted(count, 'record')} written to {out}")
+
+
+def _signer(store: str, named: Path | None, known: Collection[str]) -> Signer | None:
+    """The key that signs the store's records: the one that was named, or the one beside it, if that can be had."""
+    database = file_of(store)
+    file, found = named or (None if database is None else key_beside(database)), None
+    if file is not None and file.is_file():  # none is made: what never signed here says nothing
+        with nullcontext() if named else suppress(ConfigError):
+            found = Signer.at(file)
+    if found is not None and found.public_key.id in known:
+        return found
+    if named is None:
+        return None
+    raise other_key(store)
+
+
+def other_key(store: str) -> ConfigError:
+    """The error for a key that does not sign there."""
+    hint = "name the key that signs its records: --key FILE"
+    return ConfigError("this store's records are signed by another key", path=store, hint=hint)
 
 
 def find(store: str, query: str, *, limit: int, as_json: bool) -> None:
@@ -208,6 +237,8 @@ def _print_report(report: Report) -> None:
     for log in report.logs:
         beyond = f", {log.unprotected} beyond the last exported head" if report.anchored else ""
         typer.echo(f"{visible(log.log)}  {counted(log.records, 'record')}, {counted(log.heads, 'head')}{beyond}")
+    if report.manifest is not None:
+        _print_manifest(report.manifest)
     for problem in report.problems[:_SHOWN]:
         where = [problem.log, "" if problem.place is None else f"place {problem.place}", problem.record or ""]
         typer.echo(visible(f"FAILS  {problem.code}  {'  '.join(part for part in where if part)}  {problem.said}"))
@@ -219,6 +250,14 @@ def _print_report(report: Report) -> None:
         typer.echo("not checked: whether somebody wrote all of it anew under another key (give the key with --key)")
     found = f": {counted(len(report.problems), 'problem')}" if report.problems else ""
     typer.echo(f"{'holds' if report.holds else 'does not hold'}: {counted(report.records, 'record')}{found}")
+
+
+def _print_manifest(said: Manifest) -> None:
+    asked = "everything" if said.selection is None else f"what was asked for: {said.selection}"
+    by = "not signed" if said.signed_by is None else f"signed by {said.signed_by}"
+    typer.echo(visible(f"bundle  {asked}  {counted(said.records, 'record')}, made {iso(said.made_at)}, {by}"))
+    if said.signed_by is None:
+        typer.echo("not checked: what was asked for, and whether records, policies or reviews were taken out since")
 
 
 def _print_found(found: Iterable[Placed], as_json: bool) -> None:
@@ -233,4 +272,4 @@ def _print_found(found: Iterable[Placed], as_json: bool) -> None:
             typer.echo(visible(f"{at}  {what:<16}  {one.action:<16}  {one.id}  {who}"))
 
 
-__all__ = ["export", "find", "heads", "key", "reading", "show", "tail", "verify_place"]
+__all__ = ["export", "find", "heads", "key", "other_key", "reading", "show", "tail", "verify_place"]

@@ -55,8 +55,8 @@ def verify(
 ) -> None:
     """Check that nothing on record was changed, dropped, moved or added. Offline, and it changes nothing.
 
-    Exit codes: 0 it holds, 1 something was changed, 2 something is missing, 3 a head is missing or not signed by a key
-    that counts, 4 it cannot be read.
+    Exit codes: 0 it holds, 1 something was changed, 2 something is missing, 3 a head is missing, or it or the manifest
+    is not signed by a key that counts, 4 it cannot be read.
     """
     from pipeline.cli import audit as does
 
@@ -81,13 +81,16 @@ def export(
     second: Second = None,
     key: KeyFile = None,
 ) -> None:
-    """Write records, their proofs, heads and keys into one file, which `cmf audit verify` checks anywhere."""
+    """Write records, their proofs, heads and keys into one file, which `cmf audit verify` checks anywhere.
+
+    The key that signs the store's records signs what the file says of itself, where it is at hand.
+    """
     from pipeline.cli import audit as does
     from pipeline.cli import audit_content
 
     if contents:
         audit_content.take(store, key, query=query, person=by, second=second, reason=reason)
-    does.export(store, out, query=query, contents=contents, heads=heads)
+    does.export(store, out, query=query, contents=contents, heads=heads, key=key)
 
 
 @audit.command("find")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.authority import holder
-from pipeline.cli.audit import reading
+from pipeline.cli.audit import other_key, reading
 from pipeline.errors import ConfigError
 from pipeline.replay.file import Entry, find, read_entry
 from pipeline.store.contents import REVEAL
@@ -42,8 +42,7 @@ def opened_store(place: str, key: Path | None) -> Iterator[Store]:
         known = {log.key for log in StoreEvidence(engine).logs()}
     with Store.named(place, key=key) as store:
         if known and store.key_id not in known:
-            hint = "name the key that signs its records: --key FILE"
-            raise ConfigError("this store's records are signed by another key", path=place, hint=hint)
+            raise other_key(place)
         yield store
 
 

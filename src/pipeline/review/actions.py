@@ -254,7 +254,7 @@ def export(site: Site, visit: Visit) -> Answer:
         selection = Selection(text or "every decision", lambda leaf: leaf.id in wanted)
         now = micros(site.clock())
         with StoreEvidence.at_one_moment(site.store.engine) as evidence:
-            write_bundle(file, evidence, selection=selection, made_at=now)
+            write_bundle(file, evidence, selection=selection, made_at=now, signer=site.store.signer())
         content = file.read_bytes()
     return Download(content, f"evidence-{site.clock().strftime('%Y%m%dT%H%M%SZ')}.zip", "application/zip")
 

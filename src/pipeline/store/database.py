@@ -63,13 +63,13 @@ class Store:
     ) -> None:
         self.engine = open_engine(url, busy_seconds=busy_seconds)
         is_file = self.engine.dialect.name == "sqlite"
-        self._key = Path(f"{self.engine.url.database}.key") if key is None and is_file else key
+        self._key = key_beside(str(self.engine.url.database)) if key is None and is_file else key
         if self._key is None and not keyless:
             self.engine.dispose()
             raise _no_key()
         self.exporter = None if heads is None else Exporter(heads, every_seconds=heads_seconds)
         offer = _nobody if self.exporter is None else self.exporter.offer
-        log = self._log = Log(self._signer, clock=clock, offer=offer)
+        log = self._log = Log(self.signer, clock=clock, offer=offer)
         self.writer = Writer(self.engine, log, max_waiting=max_waiting, max_batch=max_batch)
 
     @classmethod
@@ -117,9 +117,14 @@ class Store:
         Raises:
             ConfigError: it cannot be read or made.
         """
-        return self._signer().public_key.id
+        return self.signer().public_key.id
 
-    def _signer(self) -> Signer:
+    def signer(self) -> Signer:
+        """The key that signs here; it is made if it is missing.
+
+        Raises:
+            ConfigError: it cannot be read or made, or none was named for a server.
+        """
         if self._key is None:
             raise _no_key()
         return Signer.at(self._key)
@@ -148,6 +153,11 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def key_beside(file: str | Path) -> Path:
+    """Where the key of a SQLite file is if nobody named another place."""
+    return Path(f"{file}.key")
 
 
 def _no_key() -> ConfigError:

@@ -199,3 +199,11 @@ def test_a_signature_has_one_spelling(tmp_path: Path) -> None:
     assert base64.b64decode(other) == base64.b64decode(head.signature)
     assert signer.public_key.signed(head)
     assert not signer.public_key.signed(replace(head, signature=other))
+
+
+@pytest.mark.spec("AUD-31")
+@pytest.mark.parametrize("held", [{"signature": b"AAAA"}, {"signature": 7}, {"root": b"0"}])
+def test_what_a_database_holds_in_place_of_a_text_is_not_signed(tmp_path: Path, held: dict[str, Any]) -> None:
+    signer = Signer.at(tmp_path / "audit.pem")
+    head = signer.sign(Head(log="log_1", size=1, root="0" * 64, first=0, batch="0" * 64, at=0, key=""))
+    assert not signer.public_key.signed(replace(head, **held))

@@ -224,6 +224,42 @@ def test_what_was_exported_is_verified_anywhere(kept: Kept, tmp_path: Path) -> N
     assert kept.records[0].id in result.output
 
 
+@pytest.mark.spec("CLI-82", "AUD-55")
+def test_the_key_that_signs_there_signs_what_is_exported_and_no_other_is_made(kept: Kept, tmp_path: Path) -> None:
+    other, query = tmp_path / "other.pem", ("--query", "subject:ann")
+    cmf("key", other)
+    usual = Path(f"{kept.store}.key")
+    signer = json.loads(cmf("head", kept.store).stdout)["key"]
+
+    told = cmf("export", kept.store, tmp_path / "a.zip", *query, "--key", kept.key)
+    assert told.stderr == ""
+    for name, file in (("b.zip", other), ("b.zip", tmp_path / "missing.pem"), ("b.zip", kept.public)):
+        refused = cmf("export", kept.store, tmp_path / name, "--key", file)
+        assert refused.exit_code == 2, refused.output
+        assert not (tmp_path / name).exists()
+    for number, found in enumerate((None, other.read_bytes(), b"no key")):
+        if found is not None:
+            usual.write_bytes(found)
+        assert "the manifest is not signed" in cmf("export", kept.store, tmp_path / f"{number}.zip", *query).stderr
+        assert usual.exists() == (found is not None)
+    usual.write_bytes(kept.key.read_bytes())
+    assert cmf("export", kept.store, tmp_path / "c.zip", *query).stderr == ""
+
+    for name in ("a.zip", "c.zip"):
+        said = cmf("verify", tmp_path / name, "--key", kept.public, "--heads", kept.heads).stdout
+        assert "bundle  what was asked for: subject:ann  3 records, made 20" in said
+        assert f", signed by {signer}\n" in said
+        assert "not checked" not in said
+    said = cmf("verify", tmp_path / "0.zip", "--key", kept.public, "--heads", kept.heads).stdout
+    assert ", not signed\nnot checked: what was asked for, and whether records, policies or reviews" in said
+    assert "bundle  everything  4 records" in (
+        cmf("export", kept.store, tmp_path / "d.zip").stdout + cmf("verify", tmp_path / "d.zip").stdout
+    )
+    Path(tmp_path / "public.other").write_text(cmf("key", other).stdout)
+    refused = cmf("verify", tmp_path / "a.zip", "--key", tmp_path / "public.other", "--format", "json")
+    assert "bundle.signature" in {one["code"] for one in json.loads(refused.stdout)["problems"]}
+
+
 @pytest.mark.spec("CLI-83")
 def test_the_newest_heads_are_printed_to_be_kept_elsewhere(kept: Kept) -> None:
     printed = cmf("head", kept.store).stdout

@@ -584,7 +584,10 @@ def test_evidence_has_the_decisions_and_what_people_said_of_them(client: Client,
 
     file = tmp_path / "evidence.zip"
     file.write_bytes(answer.content)
-    assert verify_bundle(file).holds
+    report = verify_bundle(file)
+    assert report.holds
+    assert report.manifest is not None
+    assert report.manifest.signed_by == store.key_id
     with zipfile.ZipFile(file) as bundle:
         kinds = [json.loads(line)["kind"] for line in bundle.read("records.jsonl").splitlines()]
     assert sorted(kinds) == ["decision", "decision", "decision", "export", "log", "review"]
