@@ -44,6 +44,15 @@ impl Program {
         }
     }
 
+    /// The same program, but that it asks all definitions of a rule: also those behind one that holds with their constant.
+    pub fn asking_all(&self) -> Self {
+        let mut hardened = self.hardened.clone();
+        for rule in &mut Arc::make_mut(&mut hardened.program).rule_infos {
+            rule.early_exit_on_first_success = false;
+        }
+        Self::new(hardened)
+    }
+
     /// A machine that shows nothing of another evaluation; None if the data cannot be put into it.
     pub fn machine(&self, data: &Value) -> Option<RegoVM> {
         if let Some(machine) = self.spare.lock().ok().and_then(|mut spare| spare.pop()) {

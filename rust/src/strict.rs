@@ -45,6 +45,7 @@ pub fn harden(program: &Program, to_check: &BTreeSet<String>) -> Option<Hardened
 }
 
 /// A program that fails as strictly as the interpreter.
+#[derive(Clone)]
 pub struct Hardened {
     pub program: Arc<Program>,
     /// Where each body begins, and its rule.

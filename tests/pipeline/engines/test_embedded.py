@@ -220,7 +220,7 @@ def test_forms_that_differ_fail_the_view_and_hand_over_to_the_interpreter() -> N
 
 
 @pytest.mark.spec("ENG-10")
-def test_looping_over_what_has_no_members_is_the_one_difference_that_does_not_count() -> None:
+def test_looping_over_what_has_no_members_is_a_difference_that_does_not_count() -> None:
     rules = "x contains y if some y in input.a"
     engine = engine_of(rules, check_every=1)
 
@@ -229,6 +229,17 @@ def test_looping_over_what_has_no_members_is_the_one_difference_that_does_not_co
     interpreted = ask(engine_of(rules, compiled=False), {"a": 5})
     assert isinstance(interpreted, Failed)
     assert interpreted.code == "engine.not-a-collection"
+
+
+@pytest.mark.spec("ENG-10")
+def test_a_failure_behind_a_definition_that_holds_with_the_same_constant_does_not_count() -> None:
+    rules = "x := y\ny := 1 if input.a\ny := 1 if format_int(input.b, 10) == input.c"
+    engine = engine_of(rules, check_every=1)
+
+    assert ask(engine, {"a": True, "b": "no number"}) == Decided(1)
+    assert engine.differences == 0
+    assert ask(engine_of(rules, compiled=False), {"a": True, "b": "no number"}).code == "engine.builtin-error"
+    assert ask(engine, {"a": False, "b": "no number"}).code == "engine.builtin-error"
 
 
 @pytest.mark.spec("ENG-13")
