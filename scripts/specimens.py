@@ -178,6 +178,7 @@ ORIGINS: Final[Sequence[Mapping[str, Any]]] = (
             }
         ],
         "complete": False,
+        "named": True,
         "more": 3,
     },
     {"path": "/body", "type": "address", "use": "content", "span": [9, 31], "sources": []},

@@ -118,6 +118,14 @@ def shape(path: Path) -> str:
     return text
 
 
+def record_of(path: Path) -> Path:
+    """The path of the item of a list that `path` lies in; of the whole where it lies in none."""
+    for at in range(len(path), 0, -1):
+        if isinstance(path[at - 1], int):
+            return path[:at]
+    return ()
+
+
 def escaped(key: str) -> str:
     """`key` as a step of a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1") if "~" in key or "/" in key else key
@@ -142,4 +150,4 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-__all__ = ["MAX_STEPS", "Mark", "Path", "Step", "compiled", "escaped", "leaves", "names", "shape"]
+__all__ = ["MAX_STEPS", "Mark", "Path", "Step", "compiled", "escaped", "leaves", "names", "record_of", "shape"]

@@ -8,7 +8,7 @@ what was added before. (With single words, a phrase of common words was compared
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Container, Hashable, Iterable, Iterator
 from enum import StrEnum
 from heapq import nsmallest
 from itertools import chain, islice, pairwise
@@ -58,13 +58,17 @@ class _Places:
         self.groups: dict[int, array[int]] = {}
 
 
-class _Text(NamedTuple):
+class Text(NamedTuple):
+    """A text that was added."""
+
     group: int
     origin: int
     raw: str
     normal: str
     loose: bool = False
     """Without its accents: no address is found in it."""
+    record: Hashable = None
+    """Which record of which result it is a field of; None for what is in none."""
 
 
 _GRADES: Final = list(Match)
@@ -76,23 +80,24 @@ class Occurrences:
 
     def __init__(self) -> None:
         self.work = 0
-        self._texts: list[_Text] = []
+        self.record: Hashable = None
+        self._texts: list[Text] = []
         self._words: dict[str, _Places] = {}
         self._keys: dict[str, dict[int, list[int]]] = {}
         self._wordless: dict[str, dict[int, list[int]]] = {}
         self._read_for: dict[str, int] = {}
 
     def add(self, group: int, origin: int, content: str | float) -> None:
-        """Remember a text or a number."""
+        """Remember a text or a number, as a field of the `record` that is set."""
         raw = content if isinstance(content, str) else spelled(content)
         folded = spelling.normal(raw)
         if not folded:
             return
         number = len(self._texts)
-        words = self._read(_Text(group, origin, raw, raw if folded == raw else folded))
+        words = self._read(Text(group, origin, raw, raw if folded == raw else folded, record=self.record))
         plain = spelling.unmarked(folded)
         if plain != folded:
-            words += self._read(_Text(group, origin, raw, plain, loose=True))
+            words += self._read(Text(group, origin, raw, plain, loose=True))
         keys = spelling.text_keys(raw)
         if not isinstance(content, str) and (key := spelling.number_key(content)) is not None:
             keys |= {key}
@@ -100,7 +105,7 @@ class Occurrences:
             self._keys.setdefault(key, {}).setdefault(group, []).append(number)
         self.work += 1 + words + len(keys)
 
-    def _read(self, text: _Text) -> int:
+    def _read(self, text: Text) -> int:
         """Remember where the words of a text stand; says how many there are."""
         group, place = text.group, len(self._texts) << _PLACE_BITS
         words = list(spelling.tokens(text.normal))
@@ -150,6 +155,26 @@ class Occurrences:
             search.take_all(self._keys.get(f"{kind}:{value}", {}))
         return Answer(search.found, search.complete)
 
+    def texts_with(self, value: str, groups: Container[int]) -> Iterator[Text]:
+        """The texts of some groups in which `value` stands as a whole value, in this spelling or with the same key."""
+        for key in sorted(spelling.value_keys(value)):
+            for group, numbers in self._keys.get(key, {}).items():
+                yield from (self._texts[number] for number in numbers if group in groups)
+        folded = spelling.normal(value)
+        probe = min(self._probes(folded), key=lambda probe: probe[0].total, default=(_NOWHERE, 0))
+        for group, places in probe[0].groups.items():
+            for place in places if group in groups else ():
+                self.work += 1
+                text, start = self._texts[place >> _PLACE_BITS], (place & ((1 << _PLACE_BITS) - 1)) - probe[1]
+                stands = start >= 0 and not text.loose and text.normal.startswith(folded, start)
+                if stands and spelling.stands_at(text.normal, start, start + len(folded)):
+                    yield text
+
+    def has_beside(self, first: str, second: str, groups: Container[int]) -> bool:
+        """Whether one word stands next before another in a text of some groups, whatever signs are between them."""
+        self.work += 1
+        return any(group in groups for group in self._words.get(f"{first} {second}", _NOWHERE).groups)
+
     def _read_equivalents(self, kind: str) -> None:
         """Read each text once for all of `kind` that stands in it: only when it is first asked for."""
         first = self._read_for.get(kind, 0)
@@ -188,7 +213,7 @@ class Occurrences:
                 places, offset = min(lists, key=lambda item: len(item[0]))
                 search.compare(group, folded, islice(places, most + 1), offset)
 
-    def text(self, number: int) -> _Text:
+    def text(self, number: int) -> Text:
         """A text that was added."""
         return self._texts[number]
 
@@ -230,7 +255,7 @@ class _Search:
             if grade is Match.EXACT or taken == MAX_GRADED:
                 return
 
-    def _take(self, group: int, text: _Text) -> Match | None:
+    def _take(self, group: int, text: Text) -> Match | None:
         self._index.work += 1
         if text.raw == self._value:
             match = Match.EXACT
@@ -263,4 +288,4 @@ def _key_of(number: float) -> frozenset[str]:
     return frozenset() if key is None else frozenset({key})
 
 
-__all__ = ["Answer", "Found", "Match", "Occurrences", "spelled"]
+__all__ = ["Answer", "Found", "Match", "Occurrences", "Text", "spelled"]

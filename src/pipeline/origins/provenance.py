@@ -19,9 +19,10 @@ from pipeline.claims import Calls, Claims, needs_record
 from pipeline.errors import ConfigError
 from pipeline.origins.content_values import address_entries
 from pipeline.origins.control_values import ControlValues
-from pipeline.origins.field_paths import Mark, Path, escaped, leaves, shape
+from pipeline.origins.field_paths import Mark, Path, escaped, leaves, record_of, shape
+from pipeline.origins.naming import Naming
 from pipeline.origins.occurrences import Answer, Occurrences
-from pipeline.origins.result_fields import result_leaves
+from pipeline.origins.result_fields import result_values, strings
 from pipeline.origins.sources import (
     CLAIM,
     CLAIMED,
@@ -131,6 +132,7 @@ class Index:
                 self._texts.add(self._number(group), number, content)
                 if group.trust != TRUSTED and group.kind != "assistant":
                     self._untrusted.setdefault(group, number)
+            self._texts.record = None
         self._length += 1
 
     def _known_parts(self, message: Message, known: bool | Sequence[bool] | None) -> Sequence[bool]:
@@ -173,7 +175,7 @@ class Index:
         call = self._calls.answered(part)
         name = part.tool_name or (call.name if call is not None else None)
         rules = self._result_rules(part, call)
-        values = list(_result_values(part, rules.format))
+        values = list(result_values(part, rules.format))
         if said.speaker is CLAIM:
             for path, content in values:
                 yield CLAIM._replace(tool=name, field=shape(path)), content
@@ -182,6 +184,7 @@ class Index:
         found = [(groups(path, str(content)), content) for path, content in values]
         repeated = self._repeated(found, call.unfounded) if call is not None else frozenset()
         for place, (group, content) in enumerate(found):
+            self._texts.record = (self._length, part.tool_call_id, record_of(values[place][0]))
             yield group._replace(trust=UNTRUSTED) if place in repeated else group, content
 
     def _repeated(self, values: Sequence[tuple[Group, str | float]], asked: Sequence[str]) -> frozenset[int]:
@@ -208,19 +211,19 @@ class Index:
         labels = tuple(sorted(profile.every_label)) if profile is not None else ()
         trust = UNTRUSTED if rules.weakest is Trust.UNTRUSTED else TRUSTED
         group = Group("resource", CLAIMED if said.speaker is CLAIM else trust, labels=labels)
-        for content in _strings(part):
+        for content in strings(part):
             yield group, content
 
     def _read_prompt(self, part: Any, said: _Said) -> Texts:
         named = self._profiles.named(Entity.prompt(part.prompt_name, None))
         labels = frozenset[str]().union(*(found.profile.every_label for found in named))
         group = Group("resource", CLAIMED if said.speaker is CLAIM else UNTRUSTED, labels=tuple(sorted(labels)))
-        for content in _strings(part):
+        for content in strings(part):
             yield group, content
 
     def _read_other(self, part: Part, said: _Said) -> Texts:
         own = said.role is Role.ASSISTANT or said.speaker is CLAIM
-        for content in _strings(part):
+        for content in strings(part):
             yield said.speaker if own else Group("resource", UNTRUSTED), content
 
     def _result_rules(self, part: ToolResultPart, call: _Call | None) -> ResultProfile:
@@ -273,16 +276,29 @@ class Index:
             kind = _type_of(item)
             if not self._group_list:  # nothing was read yet, as in most first messages
                 entries.append({"path": pointed, "type": kind, "use": use, "sources": []})
-            elif use == "control" and kind in ("string", "number"):
-                entries += self._told_otherwise(pointed, item, self._entry(pointed, kind, use, item))
+            elif use == "control" and kind in _STEERING:
+                entry = self._entry(pointed, kind, use, item)
+                entries += self._marked(self._told_otherwise(pointed, item, entry), item, under, profile)
             else:
                 entries.append(self._entry(pointed, kind, use, item))
-            if use == "content" and kind == "string":
+            if use != "control" and kind == "string":
                 entries += address_entries(self._entry, pointed, item)
+
+    def _marked(
+        self, entries: list[Origin], content: str | float, path: tuple[str | int, ...], profile: Profile | None
+    ) -> list[Origin]:
+        """The entries of a control value, each marked that others name where the user does not [PROV-16]."""
+        if self._untrusted and (profile is None or profile.sink) and self.work <= self._until:
+            naming = Naming(self._texts, self._group_list, path, profile.asked_for if profile is not None else None)
+            for entry in entries:
+                span = entry.get("span")
+                if naming.names(entry, content if span is None else str(content)[slice(*span)]):
+                    entry["named"] = True
+        return entries
 
     def _told_otherwise(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
         """The entries of a control value whose own is `whole`: more than that only where nobody trusted says it."""
-        if is_trusted(whole) or "complete" in whole or self.work > self._until:
+        if is_trusted(whole) or isinstance(content, bool) or "complete" in whole or self.work > self._until:
             return [whole]
         return ControlValues(self._texts, self._entry).entries(path, content, whole)
 
@@ -392,25 +408,6 @@ def _values(call: ToolCallPart) -> Iterator[tuple[Path, Any]]:
             yield path, content
 
 
-def _result_values(part: ToolResultPart, form: str) -> Iterator[tuple[Path, str | float]]:
-    """The values of a result with their paths; a text that cannot be read into fields has the empty path."""
-    for path, item in result_leaves(part, form):
-        if isinstance(item, Part):
-            yield from (((), content) for content in _strings(item))
-        elif isinstance(item, str | int | float) and not isinstance(item, bool):
-            yield path, item
-
-
-def _strings(part: Part) -> Iterator[str]:
-    """Every text of a part but encoded bytes, whatever kind it is."""
-    body = part.model_dump()
-    body.pop("content_type", None)
-    body.pop("blob", None)
-    if body.get("type") == "base64":
-        body.pop("data", None)
-    return (item for path, item in leaves(body) if isinstance(item, str) and path[-1] is not Mark.KEY)
-
-
 def _result_labels(call: _Call | None) -> frozenset[str]:
     if call is None:
         return frozenset()
@@ -424,6 +421,7 @@ def _type_of(content: Any) -> str:
 
 
 _HOLDING: Final = (dict, list, tuple)
+_STEERING: Final = frozenset({"string", "number", "boolean"})
 _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 _NO_RULES: Final = ResultProfile()
 _READERS: Final[Mapping[type[Part], Callable[..., Texts]]] = {

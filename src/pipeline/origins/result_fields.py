@@ -14,10 +14,10 @@ from typing import Any, Final
 import yaml
 
 from cmf.codec import loads
-from cmf.content import TextPart, ToolResultPart
+from cmf.content import Part, TextPart, ToolResultPart
 from cmf.errors import DecodeError
 from cmf.frozen import MAX_DEPTH
-from pipeline.origins.field_paths import Path, leaves, names
+from pipeline.origins.field_paths import Mark, Path, leaves, names
 from pipeline.profile import ResultProfile
 
 MAX_PYTHON_CHARACTERS: Final = 262_144  # of a Python literal; parsing one takes about 100 times its size in memory
@@ -82,6 +82,25 @@ def result_labels(part: ToolResultPart, rules: ResultProfile) -> frozenset[str]:
         if labels == every:
             break
     return frozenset(labels)
+
+
+def result_values(part: ToolResultPart, form: str) -> Iterator[tuple[Path, str | float]]:
+    """The values of a result with their paths; a text that cannot be read into fields has the empty path."""
+    for path, item in result_leaves(part, form):
+        if isinstance(item, Part):
+            yield from (((), content) for content in strings(item))
+        elif isinstance(item, str | int | float) and not isinstance(item, bool):
+            yield path, item
+
+
+def strings(part: Part) -> Iterator[str]:
+    """Every text of a part but encoded bytes, whatever kind it is."""
+    body = part.model_dump()
+    body.pop("content_type", None)
+    body.pop("blob", None)
+    if body.get("type") == "base64":
+        body.pop("data", None)
+    return (item for path, item in leaves(body) if isinstance(item, str) and path[-1] is not Mark.KEY)
 
 
 def _json(text: str) -> Any:
@@ -175,4 +194,4 @@ def _node(loader: Any, event: Any, depth: int) -> Any:
     return mapping
 
 
-__all__ = ["read_fields", "result_labels", "result_leaves"]
+__all__ = ["read_fields", "result_labels", "result_leaves", "result_values", "strings"]

@@ -105,6 +105,7 @@ def _origin_schema() -> dict[str, Any]:
         "use": {"enum": ["control", "content", "other"]},
         "sources": {"type": "array", "items": _object(source, ("kind", "trust", "message", "match"))},
         "complete": {"const": False},
+        "named": {"const": True},
         "more": {"type": "integer", "minimum": 1},
         "profile": {"enum": ["known", "unknown", "none"]},
         "sink": {"type": "boolean"},

@@ -3,7 +3,7 @@
 # description: |
 #   Recipients, accounts, ids and addresses of a call that acts are to stand in the user's words, the system's, or
 #   a field that the tool's profile trusts: as a whole, or each piece of a list. Once something that others can have
-#   written was read, a person is asked about others.
+#   written was read, a person is asked about others, and about what the user did not say and others name.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm012025-prompt-injection/
 # custom:
@@ -15,18 +15,33 @@ package cmf.rules.provenance.control_origin
 
 import data.cmf.lib.origins
 
-require_approval contains _hit if _settings.effect == "require_approval"
+require_approval contains hit if {
+	_settings.effect == "require_approval"
+	some hit in _hits
+}
 
-deny contains _hit if _settings.effect == "deny"
+deny contains hit if {
+	_settings.effect == "deny"
+	some hit in _hits
+}
 
 _settings := data.cmf.defaults.provenance.control_origin
 
-_hit := {
+_hits contains {
 	"code": "provenance.control-origin",
 	"reason": "Where this call goes or what it acts on was not said by anyone trusted.",
 	"detail": {"arguments": _strange},
 } if {
 	count(_strange) > 0
+	origins.acts_after_untrusted
+}
+
+_hits contains {
+	"code": "provenance.control-origin.named",
+	"reason": "Others wrote what this call should act on, and the user did not say so.",
+	"detail": {"arguments": _named},
+} if {
+	count(_named) > 0
 	origins.acts_after_untrusted
 }
 
@@ -37,6 +52,18 @@ _strange contains origins.argument(entry) if {
 	not origins.trusted(entry)
 	not _pieced(entry)
 	not _own_word(entry)
+}
+
+# Known to the service, but it is others who name it; unless the user handed over to what they wrote.
+_named contains origins.argument(entry) if {
+	not _handed_over
+	some entry in input.origins
+	entry.named
+}
+
+_handed_over if {
+	some source in origins.call.sources
+	source.match == "delegated"
 }
 
 # Each piece of a list, of a name with its address, of a date with a time was said by someone trusted.

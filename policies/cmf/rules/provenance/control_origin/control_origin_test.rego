@@ -43,6 +43,26 @@ test_allowed_trusted_values_pass if {
 	count(_asked([_send, _before, _value("/to", ["untrusted", "trusted"])])) == 0
 }
 
+test_asks_about_what_others_name if {
+	some hit in _asked([_send, _before, object.union(_value("/id", ["trusted"]), {"named": true})])
+	hit.code == "provenance.control-origin.named"
+	hit.detail == {"arguments": {"id"}}
+}
+
+test_denied_what_others_name_where_the_operator_says_so if {
+	named := object.union(_value("/id", ["trusted"]), {"named": true})
+	denied := control_origin.deny with input as {"origins": [_send, _before, named]}
+		with data.cmf.defaults.provenance.control_origin as {"effect": "deny"}
+	count(denied) == 1
+}
+
+test_allowed_what_others_name_where_the_user_handed_over_to_them if {
+	named := object.union(_value("/id", ["trusted"]), {"named": true})
+	handed := object.union(_send, {"sources": [{"kind": "user", "trust": "trusted", "match": "delegated"}]})
+	count(_asked([handed, _before, named])) == 0
+	count(_asked([object.union(_send, {"sink": false}), _before, named])) == 0
+}
+
 test_asks_about_a_list_with_a_piece_that_nobody_trusted_said if {
 	count(_asked([_send, _before, _value("/to", []), _piece("/to", ["trusted"]), _piece("/to", ["untrusted"])])) == 1
 	count(_asked([_send, _before, _value("/to", []), _piece("/cc", ["trusted"])])) == 1
