@@ -32,6 +32,11 @@ class Health:
         return True
 
     @property
+    def is_up(self) -> bool:
+        """Whether it is asked as a matter of course: whoever is down is left alone, or asked as a trial."""
+        return not self._is_unwell
+
+    @property
     def wait_seconds(self) -> float:
         """How long it is still left alone; 0 where it is not."""
         return max(0.0, self._until - self._clock()) if self._is_unwell else 0.0

@@ -22,6 +22,8 @@ RUN_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 _RULE: Final = re.compile(rb'"rule":"([A-Za-z0-9_./-]+)"')
 _RUN: Final = re.compile(rb'"run_ns":([0-9]+)')
 _OVERRIDDEN: Final = b'"override":"'
+_COVERAGE: Final = b'"coverage":{"produced":'
+_COVERED: Final = re.compile(rb'([0-9]+),"evaluated":([0-9]+)')
 _FORWARDED: Final = frozenset({Action.FORWARD.value, Action.FORWARD_MODIFIED.value})
 
 
@@ -54,20 +56,26 @@ class Metrics:
     Args:
         revisions: the revision of the policies of each route, as it is now.
         audit: how the log of records does: figures by name.
+        upstreams: which upstreams are up, and which are left alone.
     """
 
     def __init__(
-        self, revisions: Callable[[], Mapping[str, str]], audit: Callable[[], Mapping[str, int]] = dict[str, int]
+        self,
+        revisions: Callable[[], Mapping[str, str]],
+        audit: Callable[[], Mapping[str, int]] = dict[str, int],
+        upstreams: Callable[[], Mapping[str, bool]] = dict[str, bool],
     ) -> None:
         self.in_flight = 0
         self.tally = Tally()
         self._audit = audit
+        self._upstreams = upstreams
         self._requests: Counter[tuple[str, str, str]] = Counter()
         self._refusals: Counter[str] = Counter()
         self._unrecorded: Counter[str] = Counter()
         self._decisions: Counter[tuple[str, str]] = Counter()
         self._rules: Counter[str] = Counter()
         self._on_failure = 0
+        self._unevaluated = 0
         self._overridden = 0
         self._runs = _Histogram(RUN_BUCKETS)
         self._seconds = _Histogram(BUCKETS)
@@ -89,6 +97,8 @@ class Metrics:
             return
         self.tally.recorded(record)
         self._decisions[record.verdict, record.action] += 1
+        if record.action in _FORWARDED:
+            self._unevaluated += unevaluated_in(record)
         rules = rules_in(record)
         if rules:
             self._rules.update(rules)
@@ -131,7 +141,10 @@ class Metrics:
         rules = [({"rule": rule}, count) for rule, count in sorted(self._rules.items())]
         yield from _family("cmf_rule_hits_total", "counter", rules)
         yield from _family("cmf_forwarded_on_failure_total", "counter", [({}, self._on_failure)])
+        yield from _family("cmf_forwarded_unevaluated_total", "counter", [({}, self._unevaluated)])
         yield from _family("cmf_decisions_overridden_total", "counter", [({}, self._overridden)])
+        ups = [({"upstream": name}, int(is_up)) for name, is_up in sorted(self._upstreams().items())]
+        yield from _family("cmf_upstream_up", "gauge", ups)
         yield from self._runs.lines("cmf_decision_seconds")
         yield from self._seconds.lines("cmf_gateway_seconds")
 
@@ -164,6 +177,13 @@ def rules_in(record: Record) -> frozenset[str]:
     return frozenset() if begin < 0 else frozenset(rule.decode() for rule in _RULE.findall(record.body, begin))
 
 
+def unevaluated_in(record: Record) -> int:
+    """How many parts of what was decided no policy was asked about."""
+    begin = record.body.find(_COVERAGE)  # before any name or text of the traffic, and those cannot hold it
+    found = None if begin < 0 else _COVERED.match(record.body, begin + len(_COVERAGE))
+    return 0 if found is None else int(found[1]) - int(found[2])
+
+
 def run_seconds_in(record: Record) -> float | None:
     """How long a decision took; None where its record does not say."""
     run = _RUN.search(record.body, max(0, record.body.rfind(b'"run_ns":')))
@@ -192,4 +212,4 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-__all__ = ["BUCKETS", "MEDIA_TYPE", "Counted", "Metrics", "outcome_of", "rules_in", "run_seconds_in"]
+__all__ = ["BUCKETS", "MEDIA_TYPE", "Counted", "Metrics", "outcome_of", "rules_in", "run_seconds_in", "unevaluated_in"]

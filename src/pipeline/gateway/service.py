@@ -85,6 +85,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
                 "own_record_failures_total": chronicle.failures,
                 "overrides": len(overrides.holding()),
             },
+            lambda: {name: health.is_up for name, health in healths.items()},
         )
         chronicle = Chronicle(store, settings, metrics.tally)
         tracing = None if settings.telemetry is None else opened.enter_context(exported(settings.telemetry))

@@ -270,10 +270,12 @@ def test_cooldowns_double_up_to_their_bound_and_an_answer_makes_all_well() -> No
         assert not health.admits()
         clock.now += waits[-1]
         assert [health.admits() for _ in range(3)] == [True, False, False], "one finds out, the others wait"
+        assert not health.is_up
     health.answered()
 
     assert waits == [1, 2, 3, 3]
     assert health.admits()
+    assert health.is_up
     health.failed()
     assert health.admits()
     health.failed()

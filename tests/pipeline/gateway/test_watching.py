@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,10 +12,12 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.servers import script, serving, until
 from tests.pipeline.gateway.test_crossing import post
+from tests.pipeline.run_records import NOON
 
 from cmf import SubjectExtension
 from pipeline.events import RecordUnavailable
 from pipeline.gateway.metrics import Metrics
+from pipeline.record import act_of
 from pipeline.store import overrides
 from pipeline.store.database import Store
 from pipeline.store.overrides import OVERRIDE
@@ -97,8 +100,24 @@ def test_what_went_on_though_policy_could_not_be_asked_is_counted(tmp_path: Path
 
     assert status == 200
     assert "cmf_forwarded_on_failure_total 2" in text
+    assert "cmf_forwarded_unevaluated_total 0" in text
+    assert 'cmf_upstream_up{upstream="up"} 1' in text
     assert 'cmf_rule_hits_total{rule="engine"} 2' in text
     assert "cmf_decision_seconds_count 2" in text
+
+
+@pytest.mark.spec("GW-154")
+@pytest.mark.parametrize(("action", "evaluated", "counted"), [("forward", 3, 4), ("forward", 7, 0), ("refuse", 3, 0)])
+def test_parts_that_went_on_unevaluated_are_counted_by_the_record(action: str, evaluated: int, counted: int) -> None:
+    metrics = Metrics(dict)
+    coverage = {"produced": 7, "evaluated": evaluated, "skipped": []}
+    body = {"schema": 1, "result": {"verdict": "allow", "action": action, "coverage": coverage}}
+    said = act_of("decision", "dec", action, body, NOON)
+
+    metrics.recorded(said)
+    metrics.recorded(replace(said, body=b"{}"))
+
+    assert f"cmf_forwarded_unevaluated_total {counted}\n" in metrics.text()
 
 
 @pytest.mark.spec("GW-154")
