@@ -52,6 +52,7 @@ class Context(Value):
         released: how many characters of an answer are out already when it is judged once more; for the record.
         recorded: what else the host wants on record: names and texts of its own, none of the traffic's.
         spent: approvals that were used to ask for the same elsewhere, where nobody answered: they hold here too.
+        claimed: set where somebody only says that a model or tool answered this: it does not go on record as known.
     """
 
     subject: SubjectExtension | None = None
@@ -70,6 +71,7 @@ class Context(Value):
     released: int | None = None
     recorded: Headers = FrozenDict()
     spent: StrSet = frozenset()
+    claimed: bool = False
 
 
 def as_context(given: object) -> Context:

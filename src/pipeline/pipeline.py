@@ -358,7 +358,7 @@ class Pipeline:
         taints = frozenset(Taint(label, source) for label in outcome.labels - facts.labels - data)
         taints |= {Taint(*one) for one in outcome.events if one[1] not in facts.label_sources.get(one[0], ())}
         counts = tuple(calls_in(history.new_messages(released), context.call_id))
-        seen = history.marks(released) | judged(value, released)
+        seen = frozenset() if context.claimed else history.marks(released) | judged(value, released)
         return Changes(taints=taints, counts=counts, events=events_of(taints, answer.used), seen=seen, used=answer.used)
 
     def _asking(self, value: Traffic, context: Context, answer: Answer, keep: Keep) -> Changes:

@@ -24,10 +24,11 @@ from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.operations import Operations
 from pipeline.gateway.refusal import Refusal, later
 from pipeline.gateway.reply import Answer, Reply
-from pipeline.gateway.settings import Limits
+from pipeline.gateway.settings import CHECK_ROUTE, Limits
 from pipeline.gateway.upstream import Upstream
 
 if TYPE_CHECKING:
+    from pipeline.gateway.check import Checks
     from pipeline.gateway.mcp import McpGateway
 
 _log: Final = logging.getLogger("pipeline.gateway")
@@ -57,6 +58,7 @@ class Gateway:
         operations: what its probes ask.
         environment: what policy is told of where this runs.
         mcp: the MCP servers, under `/mcp/`.
+        checks: what answers at `/v1/check`.
         probes: those of `PROBES` that clients may see too.
     """
 
@@ -70,6 +72,7 @@ class Gateway:
         operations: Operations,
         environment: str | None = None,
         mcp: McpGateway | None = None,
+        checks: Checks | None = None,
         probes: Collection[str] = PROBES,
     ) -> None:
         self._roads = tuple(roads)
@@ -79,6 +82,7 @@ class Gateway:
         self._operations = operations
         self._environment = environment
         self._mcp = mcp
+        self._checks = checks
         self._open = False
         self._probes = frozenset(probes)
 
@@ -163,10 +167,11 @@ class Gateway:
             headers = intake.headers_of(scope["headers"])
             query = intake.query_of(scope.get("query_string", b""))
             endpoint = dialects.endpoint_of(path, query, headers)
-            if endpoint is None:
+            if endpoint is None or (endpoint.does is Does.CHECK and self._checks is None):
                 raise dialects.nothing_there(path)
             dialect = endpoint.dialect
             told.dialect = dialect.name
+            told.route = CHECK_ROUTE if endpoint.does is Does.CHECK else "-"
             if scope["method"] != endpoint.method:
                 allow = {"allow": endpoint.method}
                 raise Refusal(405, "http.method", f"This path takes {endpoint.method}.", headers=allow)
@@ -200,11 +205,18 @@ class Gateway:
         return answer
 
     async def _asked(self, asked: Asked, receive: Receive, reply: Reply, told: _Told) -> Answer | None:
+        subject = None if asked.subject is None else asked.subject.id
+
+        def size() -> int:
+            return intake.size_of(asked.headers, asked.body)
+
+        if asked.endpoint.does is Does.CHECK and self._checks is not None:
+            with self._checks.admission.entered(subject, size):
+                return await self._checks.answer(asked)
         request, dialect = read_request(asked), asked.endpoint.dialect
         road = self._road(dialect, str(request.model))
         told.route = road.route.name
-        subject = None if asked.subject is None else asked.subject.id
-        with road.admission.entered(subject, lambda: intake.size_of(asked.headers, asked.body)):
+        with road.admission.entered(subject, size):
             if asked.endpoint.does is Does.COUNT:
                 tokens = get(dialect.name).estimate_input_tokens(request)
                 return _json(200, dialects.counted(dialect, tokens), {"x-cmf-estimated": "true"})

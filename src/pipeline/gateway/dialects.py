@@ -25,6 +25,7 @@ class Does(StrEnum):
     ANSWER = "answer"  # a model's answer
     COUNT = "count"  # tokens of a request, estimated here
     MODELS = "models"
+    CHECK = "check"  # what policy says, and nothing is sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +116,12 @@ GEMINI: Final = Dialect(name="gemini", error=_gemini_error, error_type=gemini_st
 OLLAMA: Final = Dialect(
     name="ollama", error=_ollama_error, error_type=openai_type, frame=ndjson_bytes, stream_type=NDJSON
 )
+CHECK: Final = Dialect(name="check", error=_openai_error, error_type=openai_type)
+"""No dialect of a model's client: what is asked names its format itself."""
 DIALECTS: Final = {one.name: one for one in (CHAT, RESPONSES, MESSAGES, GEMINI, OLLAMA)}
 
 _BETA: Final = {"beta": ("true",)}
+CHECK_PATH: Final = "/v1/check"
 PATHS: Final = {
     "/v1/chat/completions": Endpoint(does=Does.ANSWER, dialect=CHAT),
     "/v1/responses": Endpoint(does=Does.ANSWER, dialect=RESPONSES),
@@ -127,6 +131,7 @@ PATHS: Final = {
     "/v1/models": Endpoint(does=Does.MODELS, dialect=CHAT, method="GET"),
     "/v1beta/models": Endpoint(does=Does.MODELS, dialect=GEMINI, method="GET", query={"pageSize": ()}),
     "/api/tags": Endpoint(does=Does.MODELS, dialect=OLLAMA, method="GET"),
+    CHECK_PATH: Endpoint(does=Does.CHECK, dialect=CHECK),
 }
 _GEMINI_PATH: Final = re.compile(
     r"/v1(?:beta)?/models/([A-Za-z0-9._@%:-]{1,200}):(generateContent|streamGenerateContent|countTokens)"
@@ -134,7 +139,7 @@ _GEMINI_PATH: Final = re.compile(
 _GEMINI_METHOD: Final = re.compile(r"/models/[^/]+:[a-z]+[A-Z][A-Za-z]*$")
 _MODEL: Final = re.compile(r"[A-Za-z0-9._@:/-]{1,200}")
 _ENDS: Final = (
-    *((path, path.partition("/v1")[2]) for path in PATHS if path.startswith("/v1/")),
+    *((path, path.partition("/v1")[2]) for path in PATHS if path.startswith("/v1/") and path != CHECK_PATH),
     ("/v1beta/models/<model>:generateContent", ":generateContent"),
     ("/v1beta/models/<model>:streamGenerateContent", ":streamGenerateContent"),
     ("/api/chat", "/api/chat"),
@@ -188,6 +193,8 @@ def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[st
 
 def nothing_there(path: str) -> Refusal:
     """Why nothing is served at a path: the path that was meant, or what it is for by name, where that is known."""
+    if path == CHECK_PATH:
+        return Refusal(404, "route.not-served", "Nothing is checked here: that takes `check` in a gateway's settings.")
     meant = next((one for one, end in _ENDS if path.rstrip("/").endswith(end)), None)
     if meant is not None:
         message = f"Nothing is served at this path. It ends like {meant}, which is: look at the client's base URL."
@@ -263,6 +270,7 @@ def _only_usage(event: WireEvent) -> bool:
 
 
 __all__ = [
+    "CHECK_PATH",
     "DIALECTS",
     "JSON",
     "NDJSON",

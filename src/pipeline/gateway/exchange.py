@@ -96,18 +96,28 @@ def read_request(asked: Asked) -> Request:
         Refusal: 400, with the place, for what is no request of this dialect, or names no model.
     """
     endpoint = asked.endpoint
-    streams = asked.body.get("stream") if isinstance(asked.body, dict) else None
-    if streams is not None and type(streams) is not bool:  # what is not true to us may be true to an upstream
-        raise Refusal(400, "request.stream", "`stream` is neither true nor false.")
-    passed = {name: asked.headers[name] for name in PASSED_HEADERS if name in asked.headers}
-    try:
-        adapter = adapters.get(endpoint.dialect.name)
-        request = adapter.from_wire_request(asked.body, model=endpoint.model, headers=passed)
-    except CmfError as error:
-        raise of_unreadable(error) from None
+    request = request_in(endpoint.dialect.name, asked.body, asked.headers, model=endpoint.model)
     if not request.model:
         raise Refusal(400, "request.no-model", "The request names no model.")
     return request if endpoint.stream is None else replace(request, stream=endpoint.stream)
+
+
+def request_in(
+    wire_format: str, body: Any, headers: Mapping[str, str], *, model: str | None = None, place: str = ""
+) -> Request:
+    """The canonical request that a body is; `headers` came with it, `place` is where it stands in what was sent.
+
+    Raises:
+        Refusal: 400, with the place.
+    """
+    streams = body.get("stream") if isinstance(body, dict) else None
+    if streams is not None and type(streams) is not bool:  # what is not true to us may be true to an upstream
+        raise Refusal(400, "request.stream", "`stream` is neither true nor false.")
+    passed = {name: headers[name] for name in PASSED_HEADERS if name in headers}
+    try:
+        return adapters.get(wire_format).from_wire_request(body, model=model, headers=passed)
+    except CmfError as error:
+        raise of_unreadable(error.at(place) if place else error) from None
 
 
 async def exchange(road: Road, asked: Asked, request: Request, receive: Receive, reply: Reply) -> Answer | None:
@@ -312,24 +322,35 @@ def _written(asked: Asked, request: Request, outcome: Outcome) -> Answer:
 
 
 def _body(asked: Asked, outcome: Outcome) -> Any:
-    with _sayable(outcome):
+    with sayable(outcome):
         return emit(outcome, asked.endpoint.dialect.name)
 
 
 def _events(asked: Asked, outcome: Outcome) -> list[WireEvent]:
-    with _sayable(outcome):
+    with sayable(outcome):
         return without_unasked(asked.endpoint, asked.body, emit_events(outcome, asked.endpoint.dialect.name))
 
 
 @contextmanager
-def _sayable(outcome: Outcome) -> Iterator[None]:
-    """A refusal where the answer may not go out, or the client's dialect cannot say it."""
+def sayable(outcome: Outcome, status: int = 502) -> Iterator[None]:
+    """A block in which something goes out: a refusal where it may not, or where its wire format cannot say it."""
     try:
         yield
     except EmissionError as error:
         raise Refusal(503, error.code, error.message, headers=decision_headers(outcome.decision)) from None
     except CmfError as error:
-        raise of_unreadable(error, 502) from None
+        raise of_unreadable(error, status) from None
 
 
-__all__ = ["APPROVAL_HEADER", "PASSED_HEADERS", "Answer", "Asked", "Place", "Road", "exchange", "read_request"]
+__all__ = [
+    "APPROVAL_HEADER",
+    "PASSED_HEADERS",
+    "Answer",
+    "Asked",
+    "Place",
+    "Road",
+    "exchange",
+    "read_request",
+    "request_in",
+    "sayable",
+]

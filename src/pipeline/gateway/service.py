@@ -27,7 +27,7 @@ from pipeline.gateway.metrics import Counted, Metrics
 from pipeline.gateway.operations import Law, OwnOperations
 from pipeline.gateway.readiness import Readiness
 from pipeline.gateway.scripted import ScriptedUpstream, load_script
-from pipeline.gateway.settings import Route, Settings
+from pipeline.gateway.settings import CHECK_ROUTE, Check, Route, Settings
 from pipeline.gateway.settings import Upstream as UpstreamSettings
 from pipeline.gateway.telemetry import Application, exported
 from pipeline.gateway.upstream import Upstream
@@ -42,6 +42,7 @@ from pipeline.sessions import SessionStore
 from pipeline.store.database import Store
 
 if TYPE_CHECKING:
+    from pipeline.gateway.check import Checks
     from pipeline.gateway.mcp import McpGateway
 
 
@@ -99,7 +100,8 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         guards = _guards(settings, sessions, Counted(Recorder(store), told), overrides, environment)
         links = Links(sessions, makes=settings.sessions.choice == "by_id")
         opened.callback(links.close)
-        by_route = {route.name: guards[_law(route, settings)] for route in settings.routes}
+        judged = _judged(settings)
+        by_route = {name: guards[_law(one, settings)] for name, one in judged.items()}
         for guard in guards.values():
             opened.callback(guard.close)
             guard.events.subscribe(metrics.heard)
@@ -119,7 +121,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         readiness = Readiness(sessions, store if keeps else None)
         laws = [
             Law(
-                tuple(route.name for route in settings.routes if _law(route, settings) == law),
+                tuple(name for name, one in judged.items() if _law(one, settings) == law),
                 guard,
                 law[0] is not None,
             )
@@ -136,6 +138,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             operations=operations,
             environment=settings.environment,
             mcp=_mcp(settings, lambda one: guards[_law(one, settings)], who, metrics, environment),
+            checks=_checks(settings, by_route),
             probes=PROBES if settings.admin is None else PROBES - {"/metrics"},
         )
         for law in laws:
@@ -185,6 +188,15 @@ def _mcp(
     return McpGateway(endpoints, who, limits=settings.limits, metrics=metrics, environment=settings.environment)
 
 
+def _checks(settings: Settings, by_route: Mapping[str, Guard]) -> Checks | None:
+    """What answers checks; None where settings have none."""
+    if settings.check is None:
+        return None
+    from pipeline.gateway.check import Checks  # with what reads MCP, for who is asked
+
+    return Checks(by_route[CHECK_ROUTE], settings.check)
+
+
 def _places(
     route: Route, settings: Settings, upstreams: Mapping[str, Upstream], healths: Mapping[str, Health]
 ) -> tuple[Place, ...]:
@@ -197,7 +209,13 @@ def _places(
 _Law = tuple[tuple[Path, ...] | None, Mode]
 
 
-def _law(route: Route | McpServer, settings: Settings) -> _Law:
+def _judged(settings: Settings) -> dict[str, Route | Check]:
+    """What policies judge here under the name of a route; servers of MCP have names of their own."""
+    checks: dict[str, Route | Check] = {} if settings.check is None else {CHECK_ROUTE: settings.check}
+    return {**{route.name: route for route in settings.routes}, **checks}
+
+
+def _law(route: Route | McpServer | Check, settings: Settings) -> _Law:
     """What judges on a route: routes with the same share a guard."""
     policies = settings.policies if route.policies is None else route.policies
     return policies, route.mode or settings.mode
@@ -213,7 +231,7 @@ def _guards(
     key, signers = seal_key(settings, environment), _signers(settings)
     profiles = Profiles.load(*settings.profiles)
     guards: dict[_Law, Guard] = {}
-    judged: tuple[Route | McpServer, ...] = (*settings.routes, *settings.mcp.values())
+    judged = (*_judged(settings).values(), *settings.mcp.values())
     for law in {_law(one, settings): None for one in judged}:
         directories, mode = law
         policies: Policies = None if directories is None else list(directories)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -100,6 +100,19 @@ class Route(Destinations):
         return any(fnmatchcase(model, pattern) for pattern in self.models)
 
 
+CHECK_ROUTE: Final = "check"
+"""What checks are called in records, counters and logs, as if they were a route."""
+
+
+class Check(Section):
+    """`POST /v1/check`: what policy says of a body, for whoever asks; nothing is sent anywhere."""
+
+    policies: tuple[Path, ...] | None = None
+    mode: Mode | None = None
+    limits: RouteLimits = RouteLimits()
+    answers: HistoryTrust = "claimed"  # trusted: what callers say a model or tool answered, it did
+
+
 class PolicyKey(Section):
     """Who has to have signed all policies but the shipped ones, at the start and whenever they are read again."""
 
@@ -180,6 +193,7 @@ class Settings(Section):
     aliases: dict[Name, Chain] = Field(default_factory=dict)  # names for targets
     routes: tuple[Route, ...] = ()
     mcp: dict[Name, McpServer] = Field(default_factory=dict)  # servers of MCP, at /mcp/<name>
+    check: Check | None = None  # by default nothing is answered at /v1/check
     keys: tuple[Key, ...] = ()
     issuers: tuple[Issuer, ...] = ()
     proxy: Proxy | None = None
@@ -206,13 +220,15 @@ class Settings(Section):
     @model_validator(mode="after")
     def _whole(self) -> Settings:
         check_routing({route.name: route for route in self.routes}, self.aliases, self.upstreams)
-        for route in self.routes:
-            if route.mode is Mode.OFF or self.mode is Mode.OFF:
-                raise ValueError("no route goes without judgement: mode is enforce or observe")
+        judged = (self, *self.routes, *([self.check] if self.check is not None else ()))
+        if any(one.mode is Mode.OFF for one in judged):
+            raise ValueError("no route goes without judgement: mode is enforce or observe")
         if self.mcp and self.workers > 1:
             raise ValueError("sessions of MCP live in one process: `workers` is 1 with `mcp`")
-        if not self.routes and not self.mcp:
-            raise ValueError("nothing is served: give `routes`, or `mcp`")
+        if not self.routes and not self.mcp and self.check is None:
+            raise ValueError("nothing is served: give `routes`, `mcp` or `check`")
+        if self.check is not None and any(route.name == CHECK_ROUTE for route in self.routes):
+            raise ValueError(f"with `check`, no route is called {CHECK_ROUTE}: records could not tell them apart")
         if any(server.mode is Mode.OFF for server in self.mcp.values()):
             raise ValueError("no MCP server goes without judgement: mode is enforce or observe")
         for what, names in (
@@ -239,9 +255,11 @@ class Settings(Section):
 
 
 __all__ = [
+    "CHECK_ROUTE",
     "Admin",
     "AdminKey",
     "Audit",
+    "Check",
     "DialectName",
     "Limits",
     "Listen",

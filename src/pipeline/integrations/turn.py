@@ -109,7 +109,7 @@ def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: b
     try:
         endpoint = _endpoint(path, query, headers)
         dialect = endpoint.dialect
-        if endpoint.does is Does.MODELS or method != endpoint.method:
+        if endpoint.does in (Does.MODELS, Does.CHECK) or method != endpoint.method:
             raise nothing_there(path)
         check_query(query_of(query.encode("ascii", "replace")), endpoint)
         asked = Asked(endpoint=endpoint, body=_json(headers, body), headers=headers, request_id=request_id)

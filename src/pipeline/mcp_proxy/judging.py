@@ -8,15 +8,10 @@ from typing import Any, Final
 
 from ulid import ULID
 
-from cmf import adapters
-from cmf.codec import dumps, loads_object
-from cmf.content import Part, PromptRequestPart, ToolCallPart
-from cmf.digests import canonical_bytes
 from cmf.errors import CmfError
 from cmf.extensions import RequestExtension
 from cmf.identity import TOOL_PREFIX
-from cmf.message import Message
-from cmf.request import Request, Response
+from cmf.request import Request
 from cmf.value import replace
 from pipeline.context import Context
 from pipeline.emission import emit
@@ -24,9 +19,9 @@ from pipeline.errors import DecisionError, EmissionError, PipelineError
 from pipeline.guard import Guard, raised
 from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import INVALID_PARAMS, FrameError, frame_of
+from pipeline.mcp_proxy.reading import FORMAT, repeat, request_of, response_of, unrepeated
 from pipeline.mcp_proxy.refusals import Refused, of_decision, of_unreadable
 
-FORMAT: Final = "mcp"
 MAX_ASKED: Final = 32  # questions of a server within one result
 
 
@@ -51,7 +46,6 @@ class Judge:
         self._guard = guard
         self.context = context
         self._server = server
-        self._adapter = adapters.get(FORMAT)
 
     async def call(self, body: Mapping[str, Any]) -> Sent:
         """A call or notification of either side, as policy leaves it.
@@ -59,10 +53,10 @@ class Judge:
         Raises:
             Refused: policy lets it not through; it is none of MCP's, or cannot be said any more.
         """
-        body = _with_arguments(await self._with_answers(body))
+        body = await self._with_answers(body)
         context = self._context_of(body)
         try:
-            request = self._named(self._adapter.from_wire_request(body))
+            request = request_of(body, self._server)
             outcome = raised(await self._guard.arun(request, context=context))
             sent = outcome.request
             written = emit(outcome, FORMAT)
@@ -74,51 +68,22 @@ class Judge:
 
     async def answer(self, body: Mapping[str, Any], asked: Sent) -> dict[str, Any]:
         """The answer to a call, of either side, as policy leaves it. Raises Refused as `call` does."""
-        body, repeated = _unrepeated(await self._with_questions(body))
+        body, repeated = unrepeated(await self._with_questions(body))
         context = replace(asked.context, history=asked.request, call_id=None)
         try:
-            response = self._offered(self._adapter.from_wire_response(body, asked.request))
+            response = response_of(body, asked.request, self._server)
             outcome = raised(await self._guard.arun(response, context=context))
             written: dict[str, Any] = emit(outcome, FORMAT)
         except (CmfError, PipelineError) as error:
             raise _refusal_of(error) from None
         if not _alike(written, body):
             raise Refused(refusals.REFUSED, "mcp.other-message", "What was judged is another message.")
-        return written if repeated is None else _repeated(written, *repeated)
+        return written if repeated is None else repeat(written, *repeated)
 
     def _context_of(self, body: Mapping[str, Any]) -> Context:
         own = RequestExtension(environment=self.context.environment, request_id=f"req_{ULID()}")
         minted = body.get("id")
         return replace(self.context, request=own, call_id=minted if isinstance(minted, str) else None)
-
-    # -- names ---------------------------------------------------------------------------------------------------------
-
-    def _named(self, request: Request) -> Request:
-        """The request with the server's name at the tools and prompts that it names."""
-        if self._server is None:
-            return request
-        return replace(
-            request,
-            messages=tuple(self._placed(message) for message in request.messages),
-            tools=tuple(replace(tool, namespace=self._server) for tool in request.tools),
-        )
-
-    def _placed(self, message: Message) -> Message:
-        parts = tuple(self._part(part) for part in message.content)
-        return message if parts == message.content else replace(message, content=parts)
-
-    def _part(self, part: Part) -> Part:
-        if isinstance(part, ToolCallPart):
-            return replace(part, namespace=self._server)
-        if isinstance(part, PromptRequestPart):
-            return replace(part, server_id=self._server)
-        return part
-
-    def _offered(self, response: Response) -> Response:
-        """The response with the server's name at the tools that it lists."""
-        if self._server is None or not response.tools:
-            return response
-        return replace(response, tools=tuple(replace(tool, namespace=self._server) for tool in response.tools))
 
     # -- questions within a result, and answers within a call (revision 2026-07-28) ------------------------------------
 
@@ -150,56 +115,12 @@ class Judge:
 
     async def _judged_alone(self, body: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            response = self._adapter.from_wire_response(body)
+            response = response_of(body, None, None)
             written = emit(raised(await self._guard.arun(response, context=self._context_of(body))), FORMAT)
         except (CmfError, PipelineError) as error:
             raise _refusal_of(error) from None
         result: dict[str, Any] = written
         return result
-
-
-# -- structured content that says a text once more ---------------------------------------------------------------------
-
-
-def _unrepeated(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[int, bool] | None]:
-    """An answer without structured content that only repeats a text of it; the text's place, and whether it is wrapped.
-
-    Servers say most results twice. The text is judged, and what policy leaves of it is said again.
-    """
-    result = body.get("result")
-    if not isinstance(result, dict) or "structuredContent" not in result or not isinstance(result.get("content"), list):
-        return body, None
-    structured, left = result["structuredContent"], {k: v for k, v in result.items() if k != "structuredContent"}
-    for at, block in enumerate(result["content"]):
-        text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
-        if isinstance(text, str):
-            for wrapped in (True, False):
-                same = _same(_structured(text, wrapped=wrapped), structured)
-                if same and (wrapped or _is_verbatim(text, structured)):
-                    return {**body, "result": left}, (at, wrapped)
-    return body, None
-
-
-def _repeated(written: dict[str, Any], at: int, wrapped: bool) -> dict[str, Any]:
-    """The answer with what policy left of the text as structured content; without, where it is no JSON any more."""
-    result = written.get("result", {})
-    blocks = result.get("content", [])
-    block = blocks[at] if at < len(blocks) else {}
-    structured = _structured(block["text"], wrapped=wrapped) if block.get("type") == "text" else None
-    return written if structured is None else {**written, "result": {**result, "structuredContent": structured}}
-
-
-def _structured(text: str, *, wrapped: bool) -> dict[str, Any] | None:
-    return {"result": text} if wrapped else loads_object(text)
-
-
-def _same(left: Any, right: Any) -> bool:
-    return left is not None and canonical_bytes(left) == canonical_bytes(right)
-
-
-def _is_verbatim(text: str, structured: Any) -> bool:
-    """Whether the text has the values in their own characters: a rule that looks for some of these finds them there."""
-    return "\\" not in text and "".join(text.split()) == "".join(dumps(structured).decode().split())
 
 
 def _refusal_of(error: CmfError | PipelineError) -> Refused:
@@ -210,14 +131,6 @@ def _refusal_of(error: CmfError | PipelineError) -> Refused:
     if isinstance(error, CmfError):
         return of_unreadable(error)
     return Refused(refusals.UNAVAILABLE, error.code, "This could not be judged.", retryable=True)
-
-
-def _with_arguments(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A call of a tool without arguments as one with none: policy reads an object, and so does the tool."""
-    params = body.get("params")
-    if body.get("method") != "tools/call" or not isinstance(params, dict) or "arguments" in params:
-        return body
-    return {**body, "params": {**params, "arguments": {}}}
 
 
 def _alike(written: Any, body: Mapping[str, Any]) -> bool:

@@ -16,12 +16,13 @@ from tests.pipeline.gateway.matrix_bodies import CANNOT, DIALECTS, ROWS, Row
 from tests.pipeline.gateway.servers import running
 
 from cmf.adapters import get
-from cmf.codec import dumps
+from cmf.codec import dumps, loads
 from pipeline.gateway import config_file, dialects
 from pipeline.gateway.service import built
 
 EFFECTS: Final = ("deny", "redact", "rewrite", "strip", "approve", "label")
-MODES: Final = ("whole", "streamed", "window")
+MODES: Final = ("whole", "streamed", "window", "check")
+"""Answers of an upstream in three ways, and what `/v1/check` says of the same body."""
 SIZES: Final = {effect: 64 + at for at, effect in enumerate(EFFECTS)}  # by which the rules know media
 Scope = MutableMapping[str, Any]
 AT_ONCE: Final = 16
@@ -82,7 +83,7 @@ class Cell:
     @property
     def stream(self) -> bool:
         """Whether the client asks for a stream."""
-        return self.mode != "whole"
+        return self.mode in ("streamed", "window")
 
     @property
     def marker(self) -> str:
@@ -185,6 +186,8 @@ async def asked(
 
 async def _outcome(app: Any, upstream: Upstream, number: int, cell: Cell) -> str:
     """What became of it, in words that are the same in every dialect."""
+    if cell.mode == "check":
+        return await _checked(app, number, cell)
     kind, way = cell.row
     held = (kind, cell.marker) if way == "request" else ("text", "hi")
     session, model = f"s{number}", f"{'w' if cell.mode == 'window' else 'c'}{number}"
@@ -200,6 +203,36 @@ async def _outcome(app: Any, upstream: Upstream, number: int, cell: Cell) -> str
     path, body = bodies.request(cell.dialect, "text", "after", model=model, stream=False)
     status, headers, _ = await asked(app, path, dumps(body), session)
     return became + (", labelled" if headers.get("x-cmf-code") == "matrix.labelled" else "")
+
+
+async def _checked(app: Any, number: int, cell: Cell) -> str:
+    """What `/v1/check` says became of it, in the same words."""
+    kind, way = cell.row
+    said = "response" if way == "reply" else "request"
+    if way == "request":
+        _, body = bodies.request(cell.dialect, kind, cell.marker, model="m", stream=False)
+    else:
+        body = bodies.reply(cell.dialect, kind, cell.marker)
+    after = bodies.request(cell.dialect, "text", "after", model="m", stream=False)[1]
+    told, raw = await checked(app, {"format": cell.dialect, "kind": said, "body": body}, f"s{number}")
+    if "body" not in told:
+        return withheld(told) + (", leaks" if cell.marker.encode() in raw else "")
+    became = shown(kind, cell.marker, dumps(told["body"]))
+    last, _ = await checked(app, {"format": cell.dialect, "kind": "request", "body": after}, f"s{number}")
+    return became + (", labelled" if last.get("code") == "matrix.labelled" else "")
+
+
+async def checked(app: Any, question: Mapping[str, Any], session: str) -> tuple[Any, bytes]:
+    """What is answered to a check, read and as it came."""
+    status, _, raw = await asked(app, dialects.CHECK_PATH, dumps(question), session)
+    assert status == 200, raw
+    return loads(raw), raw
+
+
+def withheld(told: Mapping[str, Any]) -> str:
+    """What an answer without a body says, as a dialect's refusal would."""
+    assert told["action"] == ("suspend" if "approvals" in told else "refuse")
+    return f"403 {told['code']}" + (", names the approval" if "approvals" in told else "")
 
 
 def shown(kind: str, marker: str, far: bytes) -> str:
@@ -228,6 +261,7 @@ def settings_of(home: Path, upstream: str) -> Path:
         "store": "matrix.db",
         "policies": [str(policies)],
         "watch": False,
+        "check": {},
         "upstreams": {name: {"dialect": name, "base_url": upstream} for name in DIALECTS},
         "routes": [
             {"name": name + suffix, "upstream": name, "dialects": [name], "models": [models], "stream": stream}

@@ -14,7 +14,17 @@ from typing import Any, Final, Protocol
 
 import yaml
 from tests.pipeline.gateway import matrix_mcp_bodies as bodies
-from tests.pipeline.gateway.matrix import AT_ONCE, EFFECTS, asked, marker_of, policies_of, shown, table_of
+from tests.pipeline.gateway.matrix import (
+    AT_ONCE,
+    EFFECTS,
+    asked,
+    checked,
+    marker_of,
+    policies_of,
+    shown,
+    table_of,
+    withheld,
+)
 from tests.pipeline.gateway.matrix_mcp_bodies import ROWS, McpRow
 from tests.pipeline.gateway.mcp_servers import Said, Told, json_reply, sse_reply
 from tests.pipeline.mcp_proxy.pipe_ends import LineClient, pipe_ends
@@ -31,8 +41,9 @@ from pipeline.mcp_proxy.pins import Pins
 from pipeline.mcp_proxy.refusals import APPROVAL, REFUSED, VERSION_KEY
 from pipeline.mcp_proxy.stdio_proxy import ProcessServer, Server, StdioProxy, UrlServer
 
-MODES: Final = ("json", "stream", "alone", "stdio", "url")
-"""Over HTTP in JSON, in streams, and in revision 2026-07-28 without a session; at pipes to a process, and to a URL."""
+MODES: Final = ("json", "stream", "alone", "stdio", "url", "check")
+"""Over HTTP in JSON, in streams, and in revision 2026-07-28 without a session; at pipes to a process, and to a URL; and
+what `/v1/check` says of the same messages."""
 PATH: Final = "/mcp/zoo"
 REVISION: Final = "2026-07-28"
 AFTER: Final = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": "after"}}
@@ -212,6 +223,26 @@ async def _outcome(client: Client, zoo: Zoo, number: int, cell: McpCell) -> str:
     return became + (", labelled" if "matrix.labelled" in _refused(after[-1]) else "")
 
 
+async def _checked(app: Any, number: int, cell: McpCell) -> str:
+    """What `/v1/check` says became of it, in the same words."""
+    row, call = cell.row, bodies.call(cell.row, cell.marker, number)
+    said = bodies.said(row, cell.marker, number) if row.way in ("question", "notice") else call
+    asks: dict[str, Any] = {"kind": "request", "body": said}
+    if row.way in ("result", "answer"):
+        result = bodies.result(row, cell.marker, number) if row.way == "result" else bodies.answer(row, cell.marker)
+        asked_for = call if row.way == "result" else bodies.said(row, "n", number)
+        asks = {"kind": "response", "body": _answer(asked_for, result), "request": asked_for}
+    told, raw = await checked(app, {"format": "mcp", "server": "zoo", **asks}, f"s{number}")
+    if "body" not in told:
+        refused = "withheld" if row.way == "notice" else withheld(told).replace("403", "refused")
+        return refused + (", leaks" if cell.marker.encode() in raw else "")
+    assert told["body"].get("id") == asks["body"].get("id")
+    became = shown(row.kind, cell.marker, dumps(told["body"]))
+    after = {"jsonrpc": "2.0", "id": "a", "method": "completion/complete", "params": AFTER}
+    last, _ = await checked(app, {"format": "mcp", "kind": "request", "body": after}, f"s{number}")
+    return became + (", labelled" if last.get("code") == "matrix.labelled" else "")
+
+
 _CLIENT: Final = {"clientInfo": {"name": "c", "version": "1"}}
 
 
@@ -249,6 +280,8 @@ def outcomes(home: Path) -> dict[McpCell, str]:
 
         async def one(number: int, cell: McpCell) -> str:
             async with room:
+                if cell.mode == "check":
+                    return await _checked(app, number, cell)
                 if cell.mode not in ("stdio", "url"):
                     return await _outcome(HttpClient(app, f"s{number}", alone=cell.mode == "alone"), zoo, number, cell)
                 async with at_pipes(guard, zoo, f"s{number}", url if cell.mode == "url" else None) as client:
@@ -261,9 +294,8 @@ def outcomes(home: Path) -> dict[McpCell, str]:
 
     with Told(zoo.over_http).running() as url, Guard(policies, config=Config(timeout_seconds=20)) as guard:
         file = home / "mcp.yaml"
-        file.write_text(
-            yaml.safe_dump({**settings, "mcp": {"zoo": {"url": url, "subject_sessions": 1_024}}}), encoding="utf-8"
-        )
+        served = {"check": {}, "mcp": {"zoo": {"url": url, "subject_sessions": 1_024}}}
+        file.write_text(yaml.safe_dump({**settings, **served}), encoding="utf-8")
         with built(config_file.load(file, {}).settings, {}) as gateway:
             return dict(zip(CELLS, asyncio.run(all_of(gateway, guard, url)), strict=True))
 

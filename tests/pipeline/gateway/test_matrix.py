@@ -59,7 +59,10 @@ def test_each_path_that_answers_is_one_that_the_matrix_asks() -> None:
         for path, _ in [matrix_bodies.request(dialect, "text", "hi", model="m", stream=stream)]
     }
 
-    assert {path for path, one in dialects.PATHS.items() if one.does is Does.ANSWER} <= asked
+    does = {one: {path for path, found in dialects.PATHS.items() if found.does is one} for one in Does}
+    assert does[Does.ANSWER] <= asked
+    assert does[Does.CHECK] == {dialects.CHECK_PATH}  # mode `check`
+    assert set(Does) == {Does.ANSWER, Does.CHECK, Does.COUNT, Does.MODELS}
     assert {f"/v1beta/models/m:{method}" for method in ("generateContent", "streamGenerateContent")} <= asked
 
 

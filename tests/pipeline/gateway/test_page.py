@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import importlib.resources
 import io
+import json
 import re
-from contextlib import redirect_stdout
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from tests.house.transcript import Command, steps
 from tests.house.tree import ROOT
 from tests.pipeline.gateway.servers import running
+from tests.pipeline.gateway.test_crossing import post
 
 from pipeline.gateway import config_file
 from pipeline.gateway.service import built
@@ -19,15 +25,39 @@ pytest.importorskip("openai", reason="the provider's own SDK is a development de
 pytest.importorskip("anthropic", reason="the provider's own SDK is a development dependency")
 
 
+PAGE = ROOT / "docs" / "gateway.md"
+
+
+@contextmanager
+def demo(home: Path) -> Iterator[str]:
+    """The address of what `cmf serve --demo` serves."""
+    with importlib.resources.as_file(importlib.resources.files("pipeline").joinpath("gateway", "demo.yaml")) as file:
+        settings = config_file.load(file, {}).settings.model_copy(update={"store": home / "demo.db"})
+    with built(settings, {}) as gateway, running(gateway) as url:
+        yield url
+
+
+def test_what_the_page_asks_for_by_curl_is_answered_so(tmp_path: Path) -> None:
+    commands = [step for step in steps(PAGE) if isinstance(step, Command)]
+    assert len(commands) == 2
+
+    with demo(tmp_path) as url:
+        for command in commands:
+            _, _, address, *options = shlex.split(command.text.replace("\\\n", " "))
+            said = list(zip(options[::2], options[1::2], strict=True))
+            headers = dict(text.split(": ") for name, text in said if name == "-H")
+            [data] = [text for name, text in said if name == "-d"]
+            status, _, raw = post(url, urlsplit(address).path, json.loads(data), headers)
+
+            told, shown = json.loads(raw), json.loads(command.expected)
+            assert (status, told | {key: shown[key] for key in ("decision_id", "revision")}) == (200, shown)
+
+
 @pytest.mark.spec("GW-50")
 def test_the_page_shows_what_the_demo_does(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    demo = importlib.resources.files("pipeline").joinpath("gateway", "demo.yaml")
-    with importlib.resources.as_file(demo) as file:
-        settings = config_file.load(file, {}).settings.model_copy(update={"store": tmp_path / "demo.db"})
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
-    with built(settings, {}) as gateway, running(gateway) as url:
+    with demo(tmp_path) as url:
         for block in blocks:
             shown = io.StringIO()
             with redirect_stdout(shown):

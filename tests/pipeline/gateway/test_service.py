@@ -21,6 +21,7 @@ UNUSED = {
     "mako",
     "opentelemetry",
     "pipeline.engines.opa_server",
+    "pipeline.gateway.check",
     "pipeline.gateway.key_sets",
     "pipeline.gateway.mcp",
     "pipeline.gateway.reviewing",

@@ -31,7 +31,7 @@ def up(dialect: str = "ollama", **fields: object) -> dict[str, object]:
 
 
 def route(**fields: object) -> dict[str, object]:
-    return {"routes": [{"name": "a", "upstream": "up", **fields}]}
+    return {"routes": [{"name": "a", "upstream": "up"} | fields]}
 
 
 def server(**fields: object) -> dict[str, object]:
@@ -44,7 +44,7 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
     return config_file.load(file, environment or {})
 
 
-@pytest.mark.spec("GW-1", "GW-3", "GW-4", "MCPX-67")
+@pytest.mark.spec("GW-1", "GW-3", "GW-4", "GW-230", "MCPX-67")
 @pytest.mark.parametrize(
     ("change", "code", "place", "words"),
     [
@@ -54,7 +54,7 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         (route(modles=[]), "config.unknown-key", "routes[0].modles", "did you mean `models`?"),
         ({"zzz": 1}, "config.unknown-key", "zzz", "there are listen, upstreams"),
         ({"listen": {"port": 70000}}, "config.invalid", "listen.port", "less than or equal"),
-        ({"routes": []}, "config.invalid", "", "nothing is served"),
+        ({"routes": []}, "config.invalid", "", "nothing is served: give `routes`, `mcp` or `check`"),
         ({"routes": [{"name": "a", "upstream": "nowhere"}]}, "config.invalid", "", "names no upstream"),
         ({"routes": [{"name": "a", "upstream": "up"}] * 2}, "config.invalid", "", "a route is there twice"),
         ({"listen": {"port": "many"}}, "config.invalid", "listen.port", "no whole number"),
@@ -68,6 +68,10 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         ({"keys": [{"name": "a", "subject": {"id": "a"}}]}, "config.invalid", "keys[0].hash", "it is missing"),
         ({"listen": 1}, "config.invalid", "listen", "no mapping"),
         ({"mode": "off"}, "config.invalid", "", "no route goes without judgement"),
+        ({"mode": "off", "routes": [], **server(url="http://h/mcp")}, "config.invalid", "", "without judgement"),
+        ({"check": {"mode": "off"}}, "config.invalid", "", "no route goes without judgement"),
+        ({"check": {"upstream": "up"}}, "config.unknown-key", "check.upstream", "policies, mode, limits, answers"),
+        ({"check": {}} | route(name="check"), "config.invalid", "", "with `check`, no route is called check"),
         (route(mode="off"), "config.invalid", "", "no route goes without judgement"),
         ({"anonymous": False}, "config.invalid", "", "nobody can ask"),
         ({"keys": [ANN, ANN | {"name": "b"}]}, "config.invalid", "", "a hash is there twice"),

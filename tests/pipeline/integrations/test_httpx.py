@@ -242,6 +242,7 @@ def test_what_is_not_judged_is_not_sent(oai: Any, ant: Any, provider: Provider) 
         lambda: oai.responses.retrieve("resp_1"),
         lambda: oai.conversations.create(),
         lambda: ant.messages.batches.list(),
+        lambda: oai.post("/check", cast_to=object, body={}),
     ):
         with pytest.raises((openai.NotFoundError, anthropic.NotFoundError)):
             ask()

@@ -1,0 +1,258 @@
+"""What policy says of a body, for whoever asks, and sent nowhere: `POST /v1/check`. Spec: gateway.md [GW-230] ff."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import pydantic
+from pydantic import Field
+from ulid import ULID
+
+from cmf import adapters
+from cmf.codec import dumps
+from cmf.errors import CmfError
+from cmf.frozen import frozen_mapping
+from cmf.identity import TOOL_PREFIX
+from cmf.models import FORMAT_PROVIDERS
+from cmf.request import Request, Response
+from cmf.value import replace
+from pipeline.decision import Decision, Hit, Mode, stage_hits
+from pipeline.emission import emit, with_provider
+from pipeline.errors import DecisionError, PolicyUnavailable
+from pipeline.gateway.admission import Admission
+from pipeline.gateway.config_words import first_of, said_of
+from pipeline.gateway.dialects import JSON
+from pipeline.gateway.exchange import Asked, request_in, sayable
+from pipeline.gateway.intake import SESSION_HEADER
+from pipeline.gateway.refusal import FINAL, Refusal, of_decision, of_unreadable
+from pipeline.gateway.reply import Answer, decision_headers
+from pipeline.gateway.sections import Name, Section
+from pipeline.gateway.settings import CHECK_ROUTE, Check
+from pipeline.guard import Guard, raised
+from pipeline.mcp_proxy.frames import FrameError, frame_of
+from pipeline.mcp_proxy.reading import FORMAT as _MCP
+from pipeline.mcp_proxy.reading import repeat, request_of, response_of, unrepeated
+from pipeline.outcome import Outcome
+
+Format = Literal[
+    "aisdk", "anthropic_messages", "gemini", "mcp", "ollama", "openai_chat", "openai_responses", "openrouter"
+]  # fmt: skip
+
+
+class Question(Section):
+    """What is asked of: a body, and how to read it.
+
+    Attributes:
+        format: the wire format of the body. kind: which way it goes.
+        model: the request's, where its body does not name it.
+        request: of a response, the request that it answers, in the same format.
+        server: of MCP, the name of the server whose tools and prompts these are.
+    """
+
+    format: Format
+    kind: Literal["request", "response"]
+    body: dict[str, Any]
+    model: str | None = Field(default=None, min_length=1, max_length=256)
+    request: dict[str, Any] | None = None
+    server: Name | None = None
+
+
+class Checks:
+    """Answers what is asked.
+
+    Args:
+        guard: judges.
+        settings: limits, and whether callers are believed.
+    """
+
+    def __init__(self, guard: Guard, settings: Check) -> None:
+        self.admission = Admission(settings.limits)
+        self._guard = guard
+        self._claimed = settings.answers != "trusted"
+
+    async def answer(self, asked: Asked) -> Answer:
+        """What policy says: 200 whatever that is, with the body that may go on, if one may; on record by then.
+
+        Raises:
+            Refusal: 400 for what is no question, or no body of its format; 503 where policy could not be asked.
+        """
+        question = question_of(asked.body)
+        read = _mcp(question) if question.format == _MCP else _read(question, asked.headers)
+        known = asked.context(CHECK_ROUTE)
+        context = replace(
+            known,
+            recorded=frozen_mapping({**known.recorded, "asked": "check"}),
+            history=read.history,
+            call_id=read.call_id,
+            claimed=self._claimed,
+        )
+        outcome = await self._guard.arun(read.value, context=context)
+        said = _said_of(outcome)
+        if outcome.value is not None:
+            with sayable(outcome, 400):
+                said["body"] = read.written(emit(outcome, question.format))
+        return Answer(status=200, media_type=JSON, body=dumps(said), headers=decision_headers(outcome.decision))
+
+
+def question_of(body: Any) -> Question:
+    """The question that a body asks. Refusal 400, with the place, for what is none."""
+    try:
+        question = Question.model_validate(body)
+    except pydantic.ValidationError as error:
+        raise _unfit(error, body) from None
+    if question.request is not None and question.kind == "request":
+        raise _wrong("$.request", "only a response answers a request", "leave it out")
+    if question.server is not None and question.format != _MCP:
+        raise _wrong("$.server", "only mcp has servers", "leave it out")
+    asks = question.kind == "request" or question.request is not None
+    if question.model is not None and (question.format == _MCP or not asks):
+        raise _wrong("$.model", "no request is there that could be for a model", "leave it out")
+    return question
+
+
+def _unfit(error: pydantic.ValidationError, body: Any) -> Refusal:
+    findings = error.errors(include_url=False, include_input=False)
+    found = next((one for one in findings if one["type"] == "extra_forbidden"), None) or first_of(findings)
+    steps = found["loc"]
+    name = str(steps[0]) if steps else ""
+    path = f"$.{name}" if name.isidentifier() and len(name) <= 64 else "$"
+    if found["type"] == "extra_forbidden":
+        near = get_close_matches(name, Question.model_fields, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(Question.model_fields)}"
+        if name == "session":
+            hint = f"the header {SESSION_HEADER} names it"
+        return _wrong(path, "this key is not known", hint)
+    value = body.get(name) if isinstance(body, dict) else body
+    return _wrong(path, *said_of(found, steps, value))
+
+
+def _wrong(path: str, why: str, hint: str) -> Refusal:
+    return Refusal(400, "check.invalid", f"{why[:1].upper()}{why[1:]} at {path}: {hint}", headers=FINAL)
+
+
+# -- reading it --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What is judged, what is known of it, and how what is left of it is written as it was said.
+
+    `call_id` is the id of a call of MCP here, whose own is `id`; `again` where a text is said twice (`unrepeated`).
+    """
+
+    value: Request | Response
+    history: Request | None = None
+    call_id: str | None = None
+    id: Any = None
+    again: tuple[int, bool] | None = None
+
+    def written(self, body: Any) -> Any:
+        if self.call_id is not None:
+            body = {**body, "id": self.id}
+        return body if self.again is None else repeat(body, *self.again)
+
+
+def _read(question: Question, headers: Mapping[str, str]) -> _Read:
+    provider = FORMAT_PROVIDERS.get(question.format)
+
+    def request(place: str, body: Any) -> Request:
+        read = request_in(question.format, body, headers, model=question.model, place=place)
+        return with_provider(read, provider)
+
+    if question.kind == "request":
+        return _Read(value=request("$.body", question.body))
+    answered = None if question.request is None else request("$.request", question.request)
+    with _placed("$.body"):
+        response = adapters.get(question.format).from_wire_response(question.body, answered)
+    return _Read(value=with_provider(response, provider), history=answered)
+
+
+def _mcp(question: Question) -> _Read:
+    if question.kind == "request":
+        body = _message("$.body", question.body, is_answer=False)
+        own = body.get("id")
+        # Two calls are two, whatever their callers call them [MCPX-16].
+        call_id = None if own is None else f"{TOOL_PREFIX}{ULID()}"
+        with _placed("$.body"):
+            request = request_of(body if own is None else {**body, "id": call_id}, question.server)
+        return _Read(value=request, call_id=call_id, id=own)
+    answered = None
+    if question.request is not None:
+        with _placed("$.request"):
+            answered = request_of(_message("$.request", question.request, is_answer=False), question.server)
+    body, again = unrepeated(_message("$.body", question.body, is_answer=True))
+    with _placed("$.body"):
+        response = response_of(body, answered, question.server)
+    return _Read(value=response, history=answered, again=again)
+
+
+def _message(place: str, body: dict[str, Any], *, is_answer: bool) -> Mapping[str, Any]:
+    """The body, if it is a message of that kind. Refusal 400 if not."""
+    try:
+        frame_of(body)
+    except FrameError as error:
+        raise Refusal(400, error.code, f"{error.message} This is {place}.", headers=FINAL) from None
+    if ("method" in body) == is_answer:
+        raise _wrong(place, "this is a message of the other kind", "a method makes it a request")
+    return body
+
+
+@contextmanager
+def _placed(place: str) -> Iterator[None]:
+    """A block in which something is read: a refusal, with the place of it, where it cannot be."""
+    try:
+        yield
+    except CmfError as error:
+        raise of_unreadable(error.at(place)) from None
+
+
+# -- saying it ---------------------------------------------------------------------------------------------------------
+
+
+def _said_of(outcome: Outcome) -> dict[str, Any]:
+    """The answer without the body. Refusal 503 where policy could not be asked."""
+    decision = outcome.decision
+    said: dict[str, Any] = {
+        "decision_id": decision.id,
+        "verdict": decision.verdict.value,
+        "action": decision.action.value,
+        "mode": decision.mode.value,
+        "revision": decision.revision,
+    }
+    try:
+        raised(outcome)
+    except PolicyUnavailable as error:
+        raise of_decision(error) from None
+    except DecisionError as error:
+        said |= {"code": error.code, "message": error.user_message}
+    if decision.approval_ids:
+        said["approvals"] = list(decision.approval_ids)
+    return said | {"rules": list(_rules(decision)), "coverage": decision.coverage.to_json()}
+
+
+def _rules(decision: Decision) -> Iterator[dict[str, Any]]:
+    """Each rule that spoke, and where; what it says to its author alone is not among it."""
+    yield from (_rule(hit, None) for hit in stage_hits(decision.stages))
+    for view in decision.hit_views:
+        yield from (_rule(hit, view.path) for hit in view.hits)
+
+
+def _rule(hit: Hit, path: str | None) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "rule": hit.rule,
+        "code": hit.code,
+        "effect": hit.effect.value,
+        "reason": hit.reason,
+        "severity": hit.severity,
+        "path": path,
+    }
+    if hit.mode is not Mode.ENFORCE:
+        said["mode"] = hit.mode.value
+    return said if hit.excused is None else said | {"excused": True}
+
+
+__all__ = ["Checks", "Format", "Question", "question_of"]

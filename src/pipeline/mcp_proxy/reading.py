@@ -1,0 +1,108 @@
+"""A message of MCP as a request or a response, under its server's name. Spec: mcp-proxy.md [MCPX-14], [MCPX-23]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cmf import adapters
+from cmf.codec import dumps, loads_object
+from cmf.content import Part, PromptRequestPart, ToolCallPart
+from cmf.digests import canonical_bytes
+from cmf.message import Message
+from cmf.request import Request, Response
+from cmf.value import replace
+
+FORMAT: Final = "mcp"
+
+
+def request_of(body: Mapping[str, Any], server: str | None) -> Request:
+    """The request that a call or notification is, with the server's name at the tools and prompts that it names.
+
+    Raises:
+        CmfError: it is none of MCP's.
+    """
+    request = adapters.get(FORMAT).from_wire_request(_with_arguments(body))
+    if server is None:
+        return request
+    return replace(
+        request,
+        messages=tuple(_placed(message, server) for message in request.messages),
+        tools=tuple(replace(tool, namespace=server) for tool in request.tools),
+    )
+
+
+def response_of(body: Mapping[str, Any], asked: Request | None, server: str | None) -> Response:
+    """The response that an answer to `asked` is, with the server's name at the tools that it lists. Raises CmfError."""
+    response = adapters.get(FORMAT).from_wire_response(body, asked)
+    if server is None or not response.tools:
+        return response
+    return replace(response, tools=tuple(replace(tool, namespace=server) for tool in response.tools))
+
+
+def _with_arguments(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A call of a tool without arguments as one with none: policy reads an object, and so does the tool."""
+    params = body.get("params")
+    if body.get("method") != "tools/call" or not isinstance(params, dict) or "arguments" in params:
+        return body
+    return {**body, "params": {**params, "arguments": {}}}
+
+
+def _placed(message: Message, server: str) -> Message:
+    parts = tuple(_part(part, server) for part in message.content)
+    return message if parts == message.content else replace(message, content=parts)
+
+
+def _part(part: Part, server: str) -> Part:
+    if isinstance(part, ToolCallPart):
+        return replace(part, namespace=server)
+    if isinstance(part, PromptRequestPart):
+        return replace(part, server_id=server)
+    return part
+
+
+# -- structured content that says a text once more ---------------------------------------------------------------------
+
+
+def unrepeated(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[int, bool] | None]:
+    """An answer without structured content that only repeats a text of it; the text's place, and whether it is wrapped.
+
+    Servers say most results twice. The text is judged, and what policy leaves of it is said again.
+    """
+    result = body.get("result")
+    if not isinstance(result, dict) or "structuredContent" not in result or not isinstance(result.get("content"), list):
+        return body, None
+    structured, left = result["structuredContent"], {k: v for k, v in result.items() if k != "structuredContent"}
+    for at, block in enumerate(result["content"]):
+        text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
+        if isinstance(text, str):
+            for wrapped in (True, False):
+                same = _same(_structured(text, wrapped=wrapped), structured)
+                if same and (wrapped or _is_verbatim(text, structured)):
+                    return {**body, "result": left}, (at, wrapped)
+    return body, None
+
+
+def repeat(written: dict[str, Any], at: int, wrapped: bool) -> dict[str, Any]:
+    """The answer with what policy left of the text as structured content; without, where it is no JSON any more."""
+    result = written.get("result", {})
+    blocks = result.get("content", [])
+    block = blocks[at] if at < len(blocks) else {}
+    structured = _structured(block["text"], wrapped=wrapped) if block.get("type") == "text" else None
+    return written if structured is None else {**written, "result": {**result, "structuredContent": structured}}
+
+
+def _structured(text: str, *, wrapped: bool) -> dict[str, Any] | None:
+    return {"result": text} if wrapped else loads_object(text)
+
+
+def _same(left: Any, right: Any) -> bool:
+    return left is not None and canonical_bytes(left) == canonical_bytes(right)
+
+
+def _is_verbatim(text: str, structured: Any) -> bool:
+    """Whether the text has the values in their own characters: a rule that looks for some of these finds them there."""
+    return "\\" not in text and "".join(text.split()) == "".join(dumps(structured).decode().split())
+
+
+__all__ = ["FORMAT", "repeat", "request_of", "response_of", "unrepeated"]
