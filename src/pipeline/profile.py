@@ -7,11 +7,12 @@ which only carry content, what the act does, and what words ask for it.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import ArgsKwargs, PydanticCustomError
 
 from cmf.frozen import FrozenDict, JsonObject, frozen_mapping
 from cmf.security import DataPolicy, ObjectSecurityProfile
@@ -60,6 +61,8 @@ DataAction = Literal[
 ]  # fmt: skip
 """ViewAction and the data-policy words of C13."""
 DATA_ACTIONS: Final[frozenset[str]] = frozenset(get_args(DataAction))
+LEAVING: Final = frozenset({"send", "export", "forward"})
+"""The actions by which data leaves: who does one of them is a sink."""
 
 
 def _known_words(policy: DataPolicy) -> DataPolicy:
@@ -182,7 +185,10 @@ class Profile(Value):
     ] = None
     sink: Annotated[
         Flag,
-        Field(description="Data leaves, or the world changes. Rules on provenance look at calls of such tools only"),
+        Field(
+            description="Data leaves, or the world changes. Rules on provenance look at calls of such tools only. "
+            "Absent: true if `actions` has send, export or forward, or it is irreversible; else false"
+        ),
     ] = False
     irreversible: Annotated[Flag, Field(description="What it does cannot be undone")] = False
     control: Annotated[
@@ -201,6 +207,20 @@ class Profile(Value):
         JsonObject | None, Field(description="JSON Schema of the tool's arguments: edited arguments must fit it")
     ] = None
     intents: Annotated[tuple[Str, ...], Field(description="Names of purposes that this serves, for rules")] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sink_where_data_leaves(cls, data: Any) -> Any:
+        """What sends data away, or cannot be undone, is a sink unless it is said to be none [PRF-12]."""
+        fields = data.kwargs if isinstance(data, ArgsKwargs) else data
+        if not isinstance(fields, Mapping) or "sink" in fields:
+            return data
+        acts = fields.get("actions")
+        leaves = isinstance(acts, list | tuple | set | frozenset) and any(act in acts for act in LEAVING)
+        if not leaves and fields.get("irreversible") is not True:
+            return data
+        told = {**fields, "sink": True}
+        return ArgsKwargs(data.args, told) if isinstance(data, ArgsKwargs) else told
 
     @property
     def writes(self) -> bool:
@@ -264,6 +284,7 @@ def profiles_schema() -> dict[str, Any]:
 
 __all__ = [
     "DATA_ACTIONS",
+    "LEAVING",
     "AskedFor",
     "FieldRule",
     "Profile",

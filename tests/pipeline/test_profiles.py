@@ -274,6 +274,41 @@ def test_a_profile_that_says_nothing_trusts_nothing_and_may_write() -> None:
     assert not Profile(actions=("read",)).writes
 
 
+@pytest.mark.spec("PRF-12")
+@pytest.mark.parametrize(
+    ("said", "sink"),
+    [
+        ({"actions": ["read", "send"]}, True),
+        ({"actions": ["export"]}, True),
+        ({"actions": ["forward", "store"]}, True),
+        ({"irreversible": True}, True),
+        ({"actions": ["read", "write"]}, False),
+        ({"actions": [], "irreversible": False}, False),
+        ({"actions": None}, False),
+        ({}, False),
+        ({"actions": ["send"], "irreversible": True, "sink": False}, False),
+        ({"actions": ["read"], "sink": True}, True),
+    ],
+)
+def test_what_sends_or_cannot_be_undone_is_a_sink_unless_it_is_said_to_be_none(
+    said: dict[str, Any], sink: bool
+) -> None:
+    loaded = Profiles.load({"profiles": {"mail": said}})
+    asked = Profiles.load(lambda uri: said if uri.endswith("mail") else None)
+
+    for profile in (Profile(**said), loaded.find("mail"), asked.find("mail")):
+        assert profile is not None
+        assert profile.sink is sink
+    assert loaded.as_data()["mail"].get("sink", False) is sink
+    assert Profile.model_validate(Profile(**said)).sink is sink
+
+
+@pytest.mark.spec("PRF-12")
+@pytest.mark.parametrize("actions", ["send", b"send", {"send": 1}, [["send"]], 3])
+def test_actions_that_are_none_are_refused_and_imply_nothing(actions: Any) -> None:
+    assert refused({"profiles": {"mail": {"actions": actions}}}).code == "profile.invalid"
+
+
 @pytest.mark.spec("PRF-4")
 def test_a_whole_result_is_trusted_as_its_worst_field() -> None:
     profiles = Profiles.load({"profiles": {"a": {"result": {"trust": "trusted", "fields": {"b": "untrusted"}}}}})
