@@ -95,7 +95,10 @@ def check(config: Path) -> None:
                 pass
         _check_store(said.store, "store")
         _check_audit(said.audit)
-    typer.echo(f"ok: {counted(len(said.routes), 'route')}, {counted(len(said.upstreams), 'upstream')}")
+    served = [counted(len(said.routes), "route"), counted(len(said.upstreams), "upstream")]
+    served += [counted(len(said.mcp), "MCP server")] if said.mcp else []
+    served += ["checks"] if said.check is not None else []
+    typer.echo(f"ok: {', '.join(served)}")
 
 
 def _check_store(place: str | Path, setting: str) -> None:

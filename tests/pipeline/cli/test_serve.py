@@ -77,6 +77,15 @@ def test_check_reads_all_that_serving_reads_and_changes_nothing(config: str, mon
 
 
 @pytest.mark.spec("CLI-60", "GW-5")
+def test_check_says_how_much_would_be_served(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"NO_SUCH_KEY": "sk-canary", "CMF_CHECK": "{}", "CMF_MCP": "{zoo: {url: 'http://127.0.0.1:9/mcp'}}"}
+    for name, text in said.items():
+        monkeypatch.setenv(name, text)
+
+    assert cmf("config", "check", "-c", config).stdout == "ok: 1 route, 1 upstream, 1 MCP server, checks\n"
+
+
+@pytest.mark.spec("CLI-60", "GW-5")
 def test_check_compiles_every_policy_set(config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_SUCH_KEY", "x")
     broken = tmp_path / "p"
