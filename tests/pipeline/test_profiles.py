@@ -332,6 +332,10 @@ def test_an_argument_that_is_both_is_control() -> None:
     ("asked_for", "text", "said"),
     [
         ({"verbs": ["send"]}, "Resend nothing", False),
+        ({"verbs": ["enable"]}, "Turn it off", False),
+        ({"verbs": ["enable"]}, "Please turn protection on", True),
+        ({"verbs": ["reject"]}, "I turned her leave down", True),
+        ({"verbs": ["pay"], "objects": ["enable"]}, "pay and turn on", False),
         ({"verbs": ["send"]}, "please SENDING this", True),
         ({"verbs": ["cancel"]}, "it was cancelled? cancels", True),
         ({"verbs": ["schedule"], "objects": ["payment"]}, "scheduling my payments", True),

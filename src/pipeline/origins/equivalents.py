@@ -32,6 +32,9 @@ _WORD_KEYS: Final[dict[str, str]] = {
     **{word: f"number:{number}" for number, word in enumerate(_ONES.split(), 1)},
     **{word: f"number:{number * 10}" for number, word in enumerate(_TENS.split(), 2)},
     **{word: f"currency:{code}" for code, words in _CURRENCIES.items() for word in words.split()},
+    "once": "number:1",
+    "twice": "number:2",
+    "thrice": "number:3",
     "noon": "time:12:00",
     "midnight": "time:00:00",
 }
@@ -56,6 +59,12 @@ _CURRENCY_NAMES: Final = [word for words in _CURRENCIES.values() for word in wor
 _CURRENCY_WORD: Final = re.compile(
     rf"[$\u20ac\u00a3\u00a5\u20b9]|(?<![^\W\d_])(?:{'|'.join(_CURRENCY_NAMES)})(?!\w)", re.I
 )
+_AND_A_HALF: Final = re.compile(
+    rf"(?<![\w.,-])(?P<count>\d{{1,9}}|an?|{_ONE_WORD})(?P<thing>\s+\w+)?\s+and\s+a\s+half(?!\w)"
+    rf"(?:\s+(?P<scale>{'|'.join(_SCALES)})(?!\w))?",
+    re.I,
+)
+_TIMES_OVER: Final = re.compile(r"(?<!\w)(?:once|twice|thrice)(?!\w)", re.I)
 _DECIMAL_COMMA: Final = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:\.\d{3}){1,4}|\d{1,12}),\d{1,2}(?![.,]?\w)")
 _SPACED: Final = re.compile(
     r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u202f'\u2019]\d{3}){1,4}(?:[.,](?P<rest>\d{1,2}))?"
@@ -64,7 +73,7 @@ _SPACED: Final = re.compile(
 """Thousands set apart by a space or an apostrophe."""
 _THOUSANDS: Final = re.compile(r"(?<![\w.,])(\d{1,9})(?:\.(\d{1,3}))?\s?k(?!\w)", re.I)
 
-_FACTORS: Final = {"minute": 60, "hour": 60, "day": 24, "week": 7, "year": 12}
+_FACTORS: Final = {"minute": 60, "hour": 60, "day": 24, "week": 7, "fortnight": 14, "month": 30, "year": 12}
 _SPAN: Final = re.compile(
     rf"(?<![\w.,])(?:(?P<half>half)\s+an?[\s-](?P<thing>\w+)"
     rf"|(?P<count>an?|\d{{1,4}}(?:\.\d{{1,2}})?|{_ONE_WORD})[\s-](?P<unit>{'|'.join(_FACTORS)})s?(?!\w))",
@@ -83,11 +92,33 @@ _CHUNK: Final = re.compile(r"[^\s<>\"'`(){}\[\],;|]+")
 MAX_LINKS: Final = 256  # links and paths of one text that are taken apart
 MAX_STEPS: Final = 12  # steps of one that is
 MAX_DAYS: Final = 14  # between a day that is told by its name and one that is known
+MAX_MONTH: Final = 31  # the same for one that is told by its number in the month, or as its end
+_DAYS_AWAY: Final = {
+    1: ("tomorrow",),
+    2: ("day after tomorrow", "in two days", "in 2 days"),
+    3: ("in three days", "in 3 days"),
+    7: ("in a week", "in one week", "a week from now", "a week from today"),
+    14: ("in two weeks", "in 2 weeks", "two weeks from now", "two weeks from today", "in a fortnight"),
+}
+_SUFFIXES: Final = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
 _WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_ORDINALS: Final = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
+    "sixteenth seventeenth eighteenth nineteenth twentieth"
+)
+_ORDINAL_DAYS: Final = {
+    **{word: day for day, word in enumerate(_ORDINALS.split(), 1)},
+    **{f"twenty-{word}": day for day, word in enumerate(_ORDINALS.split()[:9], 21)},
+    "thirtieth": 30,
+    "thirty-first": 31,
+}
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _YEAR: Final = r"(?:,?\s{1,3}(?P<year>[12]\d{3})(?![\d:]))?"
 _ISO_DATE: Final = re.compile(r"(?<![\w.-])(?P<year>[12]\d{3})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})(?!\d)")
 _DAY_FIRST: Final = re.compile(rf"(?<![\w.,]){_DAY}(?:\s{{1,3}}of)?[\s-]{{1,3}}{_MONTH}{_YEAR}", re.I)
+_ORDINAL_FIRST: Final = re.compile(
+    rf"(?<![\w-])(?P<day>{'|'.join(_ORDINAL_DAYS)})(?:\s{{1,3}}of)?\s{{1,3}}{_MONTH}{_YEAR}", re.I
+)
 _MONTH_FIRST: Final = re.compile(rf"(?<!\w){_MONTH}[\s-]{{1,3}}{_DAY}(?![\w:]){_YEAR}", re.I)
 _NUMERIC: Final = re.compile(r"(?<![\w./-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})(?![\w/-])")
 _SHORT: Final = re.compile(r"(?<![\w./-])(\d{1,2})/(\d{1,2})(?![\w/-])")
@@ -144,6 +175,10 @@ def _numbers_in(text: str) -> set[str]:
         whole = match[0][: match.start("rest") - match.start() - 1] if match["rest"] else match[0]
         found.add(_number(re.sub(r"\D", "", whole), match["rest"] or ""))
     found |= {key for match in _SPAN.finditer(text) for key in _span_numbers(match)}
+    for match in _AND_A_HALF.finditer(text):
+        half = (_value_of(match["count"]) + _VALUES["half"]) * _SCALES.get((match["scale"] or "").casefold(), 1)
+        found.add(_plain(half))
+    found |= _words_in(_TIMES_OVER, text)
     for match in _THOUSANDS.finditer(text):
         found.add(_number(match[1] + (match[2] or "").ljust(3, "0"), ""))
     return found
@@ -151,13 +186,18 @@ def _numbers_in(text: str) -> set[str]:
 
 def _span_numbers(span: re.Match[str]) -> Iterator[str]:
     """The number of "half a gigabyte", and the 120 of "two hours"."""
-    said = (span["count"] or "half").casefold()
-    count = _VALUES[said] if said in _VALUES else Decimal(said)
+    count = _value_of(span["count"] or "half")
     if span["half"]:
         yield _plain(count)
     factor = _FACTORS.get((span["unit"] or span["thing"]).casefold())
     if factor is not None:
         yield _plain(count * factor)
+
+
+def _value_of(word: str) -> Decimal:
+    """What a number says, in figures or in one word; nothing for a word that only folds to one (a dotless i)."""
+    said = word.casefold()
+    return _VALUES[said] if said in _VALUES else Decimal(said) if said.isdecimal() or "." in said else Decimal(0)
 
 
 def _number_words(phrase: str) -> Iterator[str]:
@@ -293,11 +333,24 @@ def near_days(value: str) -> list[tuple[str, list[str]]]:
     for found in _dates(stripped) if len(value) <= MAX_CHARACTERS else ():
         if found.year is not None and (found.start, found.end) == (0, len(stripped)):
             with suppress(ValueError, OverflowError):  # no such day
-                day = datetime.date(found.year, found.month, found.day)
-                around = [day + datetime.timedelta(days=away) for away in range(-MAX_DAYS, MAX_DAYS + 1)]
-                told = [(_WEEKDAYS[day.weekday()], around), ("tomorrow", [around[MAX_DAYS - 1]])]
-                return [(word, [known.isoformat() for known in days]) for word, days in told]
+                return list(_near(datetime.date(found.year, found.month, found.day)))
     return []
+
+
+def _near(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
+    yield _WEEKDAYS[day.weekday()], _around(day, MAX_DAYS)
+    for away, words in _DAYS_AWAY.items():
+        yield from ((word, [(day - datetime.timedelta(days=away)).isoformat()]) for word in words)
+    month = _around(day, MAX_MONTH)
+    yield f"the {day.day}{_SUFFIXES.get(day.day, 'th')}", month
+    if (day + datetime.timedelta(days=1)).day == 1:
+        yield from ((f"{end} month", month) for end in ("end of the", "end of this", "last day of the", "last of the"))
+        name = day.strftime("%B")
+        yield from ((f"{end} {name}", month) for end in ("end of", "last day of"))
+
+
+def _around(day: datetime.date, most: int) -> list[str]:
+    return [(day + datetime.timedelta(days=away)).isoformat() for away in range(-most, most + 1)]
 
 
 def moment(value: str) -> list[tuple[int, int]]:
@@ -317,10 +370,12 @@ def moment(value: str) -> list[tuple[int, int]]:
 def _dates(text: str) -> Iterator[_Date]:
     for match in _ISO_DATE.finditer(text):
         yield from _valid(match, int(match["year"]), int(match["month"]), int(match["day"]))
-    for expression in (_DAY_FIRST, _MONTH_FIRST):
+    for expression in (_DAY_FIRST, _ORDINAL_FIRST, _MONTH_FIRST):
         for match in expression.finditer(text):
             year = int(match["year"]) if match["year"] else None
-            yield from _valid(match, year, _MONTHS.index(match["month"].casefold()[:3]) + 1, int(match["day"]))
+            day = match["day"].casefold()
+            day = int(day) if day.isdecimal() else _ORDINAL_DAYS.get(day, 0)
+            yield from _valid(match, year, _MONTHS.index(match["month"].casefold()[:3]) + 1, day)
     for match in _NUMERIC.finditer(text):
         year = int(match[4]) + (2000 if len(match[4]) == 2 else 0)
         yield from _valid(match, year, int(match[1]), int(match[3]))

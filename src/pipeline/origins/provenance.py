@@ -38,6 +38,7 @@ from pipeline.origins.sources import (
     fairly,
     is_trusted,
 )
+from pipeline.origins.wording import agrees, asked_in
 from pipeline.paths import steps_of
 from pipeline.profiles import AskedFor, Entity, Profile, Profiles, ResultProfile, Trust
 
@@ -105,6 +106,7 @@ class Index:
         self._user: list[tuple[int, str]] = []
         self._asked: dict[str, tuple[int, list[int]]] = {}
         self._untrusted: dict[Group, int] = {}
+        self._question: str | None = None
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -146,6 +148,11 @@ class Index:
     def _read_text(self, part: Any, said: _Said) -> Texts:
         if said.role is Role.USER:
             self._user.append((self._length, part.text))
+            if self._question is not None and agrees(part.text):
+                self._user.append((self._length, self._question))
+            self._question = None
+        elif said.role is Role.ASSISTANT:
+            self._question = asked_in(part.text) if said.speaker is not CLAIM else None
         theirs = said.speaker is CLAIM and said.role in (Role.ASSISTANT, Role.TOOL)
         yield CLAIM if theirs else SPEAKERS[said.role], part.text
 

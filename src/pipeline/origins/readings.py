@@ -12,6 +12,7 @@ from typing import Final
 
 MAX_CHARACTERS: Final = 128  # of a value that has other forms
 MIN_DIGITS: Final = 4  # of a code that is told by its figures alone
+MIN_NATIONAL: Final = 7  # digits of a telephone number that is said without its country
 _PHONE: Final = re.compile(r"\+?[0-9()][0-9 ().-]{5,28}[0-9]")
 _DOTTED: Final = re.compile(r"[0-9.]+\.[0-9]{1,3}")
 """A decimal, a version or an address of the network, and no telephone number."""
@@ -25,6 +26,24 @@ _NAME: Final = re.compile(r"([^\W\d_][\w'\u2019.-]*(?: [^\W\d_][\w'\u2019.-]*){0
 _CODE: Final = re.compile(r"([A-Za-z]{1,5})[ -]?([0-9]{1,8}[A-Za-z]?)")
 _TITLE: Final = re.compile(r"(?:dr|prof|mr|mrs|ms|mx|miss|sir)(?:\. ?| )(?=\S)", re.I)
 _DONE: Final = re.compile(r"([a-z]{3,20})ed", re.I)
+_ALIKE: Final = [
+    (names.split(), said.split(","))
+    for names, said in (
+        ("approved accepted granted", "approve,accept,grant,allow,agree"),
+        ("rejected refused declined denied", "reject,refuse,decline,deny,turn down,turn it down"),
+        ("completed done fixed resolved", "complete,completed,done,fixed,finished,resolved"),
+        ("viewer reader view read", "view,read,see,look at"),
+        ("editor writer edit write", "edit,write"),
+        ("commenter comment", "comment"),
+        ("production", "prod,live"),
+        ("staging", "stage"),
+        ("development", "dev"),
+        ("admin administrator", "admin,administrator"),
+    )
+]
+"""States, roles and places of a tool's own, and the words in which people say them."""
+_SAID_AS: Final = {name: said for names, said in _ALIKE for name in names}
+_WEEK: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MAIL: Final = re.compile(r"[^\s@]+@[^\s@]+")
 _STREETS: Final = (
     "street st,avenue ave,road rd,boulevard blvd,drive dr,lane ln,court ct,square sq,apartment apt,suite ste"
@@ -102,13 +121,19 @@ def _phones(text: str) -> Iterator[str]:
     abroad = digits if text[0] == "+" else digits[2:] if digits.startswith("00") else None
     if abroad is not None:
         yield from (f"+{abroad}", f"00{abroad}", *(f"+{abroad[:at]}0{abroad[at:]}" for at in (1, 2, 3)))
+        yield from (f"0{abroad[at:]}" for at in (1, 2, 3) if len(abroad) - at >= MIN_NATIONAL)
     american = _AMERICAN.fullmatch(digits)
     if american is not None and (text[0] == "+" or len(digits) == 10):
         yield from ("".join(american.groups()), "1" + "".join(american.groups()), ".".join(american.groups()))
 
 
 def _states(text: str) -> Iterator[str]:
-    """The verb that brings a state about: `decline` of `declined`."""
+    """What people say for a word of a tool's own: `decline` for `declined`, "weekdays" for `mon`."""
+    yield from _SAID_AS.get(text.lower(), ())
+    day = next((day for day in _WEEK if len(text) > 1 and text.lower() in (day, day[: len(text)][:3])), None)
+    if day is not None:
+        part = "weekend" if day[0] == "s" else "weekday"
+        yield from (day, f"{day}s", day[:3], part, f"{part}s", "every day", "daily")
     done = _DONE.fullmatch(text)
     if done is not None:
         stem = done[1]

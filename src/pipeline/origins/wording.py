@@ -56,6 +56,17 @@ _IRREGULAR: Final[dict[str, str]] = {
     "withdraw": "withdrew withdrawn",
     "write": "wrote written",
 }
+_ALIKE: Final = (
+    ("enable", "activate", "turn on", "switch on"),
+    ("disable", "deactivate", "turn off", "switch off"),
+    ("approve", "accept"),
+    ("reject", "decline", "refuse", "deny", "turn down"),
+    ("cancel", "call off"),
+    ("delete", "erase", "get rid of"),
+    ("reschedule", "postpone", "put off"),
+    ("buy", "purchase"),
+)
+"""Acts that have two names and are one: who lists one of them as what asks for a tool means the others too."""
 _PARTICLES: Final = frozenset(["away", "back", "down", "in", "off", "on", "out", "over", "up"])
 _BETWEEN: Final = r"(?:\s+(?!and\b|or\b|but\b|then\b)[\w'\u2019-]+){0,3}?"
 """What may stand between a verb and what goes with it: "call the meeting off", "set a reminder"."""
@@ -77,6 +88,15 @@ _FORBIDDING: Final = re.compile(
 _NOT_FORBIDDING: Final = re.compile(
     r"(?<!\w)(?:forget|hesitate|fail|only|just|miss|neglect|worry|mind|wait|but|then|you|we)(?!\w)", re.IGNORECASE
 )
+MAX_ASKING: Final = 1_000  # characters at the end of a text that are read for its question
+MAX_AGREEING: Final = 80  # characters of a text that says yes
+_AGREEING: Final = re.compile(
+    r"\s*(?:yes|yep|yeah|yup|sure|ok|okay|alright|all right|go ahead|please do|do (?:it|that|so)|sounds good|correct"
+    r"|confirmed?|agreed|exactly|of course|absolutely|definitely)(?!\w)"
+    r"(?!.*(?<!\w)(?:no|not|but|don['\u2019]?t|wait|first|instead|except|only)(?!\w))",
+    re.IGNORECASE | re.DOTALL,
+)
+_QUESTION: Final = re.compile(r"[^.!?\n]{1,400}\?")
 _REACH: Final = 60  # characters before a word that are read for what forbids it
 
 
@@ -85,7 +105,26 @@ def says_any(words: tuple[str, ...], text: str, *, acts: bool = False) -> bool:
 
     If they are `acts`, a word that tells of a thing does not count, and what goes with a verb may stand apart from it.
     """
-    return any(matches(inflected(word, apart=acts), text, acts=acts and " " not in word) for word in words)
+    said = with_alike(words) if acts else words
+    return any(matches(inflected(word, apart=acts), text, acts=acts and " " not in word) for word in said)
+
+
+@lru_cache(maxsize=1024)
+def with_alike(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words, and the other names of the acts that they name."""
+    named = {word.lower() for word in words}
+    return tuple(dict.fromkeys((*words, *(word for alike in _ALIKE if named.intersection(alike) for word in alike))))
+
+
+def asked_in(text: str) -> str | None:
+    """The last question of a text; None if it asks nothing."""
+    questions = _QUESTION.findall(text[-MAX_ASKING:])
+    return questions[-1] if questions else None
+
+
+def agrees(text: str) -> bool:
+    """Whether a text says yes to what was asked before it, and little else."""
+    return len(text) <= MAX_AGREEING and _AGREEING.match(text) is not None
 
 
 def matches(pattern: str, text: str, *, acts: bool = False) -> bool:
@@ -131,4 +170,4 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
-__all__ = ["inflected", "is_forbidden", "matches", "says_any"]
+__all__ = ["agrees", "asked_in", "inflected", "is_forbidden", "matches", "says_any", "with_alike"]

@@ -435,6 +435,27 @@ def test_who_hands_over_to_a_text_has_not_asked_himself(words: str, match: list[
 # -- one call of a conversation ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("PROV-3")
+@pytest.mark.parametrize(
+    ("question", "answer", "asked"),
+    [
+        ("Shall I delete it?", "yes please", []),
+        ("Shall I send it?", "Yes, but not to Ann", []),
+        ("Shall I send it?", "No", []),
+        ("Shall I send it?", "yes " + "and more " * 20, []),
+        ("I could send it. Shall I wait?", "yes", []),
+        ("I send it.", "ok", []),
+        ("It is ready.\nShall I send it?", "Yes, go ahead.", [2]),
+    ],
+)
+def test_who_says_yes_to_a_question_asks_for_what_it_says(question: str, answer: str, asked: list[int]) -> None:
+    messages = [says("user", "Which one is it?"), says("assistant", question), says("user", answer)]
+
+    for index, found in ((index_of(*messages), asked), (index_of(*messages, known=frozenset()), [])):
+        entry = index.origins(ToolCallPart(name="send", arguments={}))[0]
+        assert [source["message"] for source in entry["sources"] if source["match"] == "asked"] == found
+
+
 @pytest.mark.spec("PROV-9")
 @pytest.mark.parametrize(
     "path", ["messages[1].content[1]", "messages[9].content[0]", "messages[0].content[0]", "x", ""]
