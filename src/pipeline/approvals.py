@@ -13,7 +13,7 @@ from typing import Any
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
 from pipeline.approval_state import Approval
-from pipeline.authority import APPROVE, Authorise, holding, name_of
+from pipeline.authority import APPROVE, Authorise, as_recorded, holding, name_of
 from pipeline.errors import ApprovalError
 from pipeline.events import ApprovalDecided, Events
 from pipeline.moments import micros
@@ -104,8 +104,7 @@ class Approvals:
             now = self._clock()
             asked = self.get(approval_id).decided(by, approve=approve, now=micros(now)).asked
             # On record first: what is done was never undocumented. Only a race loses what is on record by then.
-            who = {"id": by} | ({"role": ", ".join(sorted(approver.roles))} if approver.roles else {})
-            said = {"by": who, "approval": approval_id, "digest": asked.digest}
+            said = {"by": as_recorded(approver), "approval": approval_id, "digest": asked.digest}
             self._record(act_of("review", "review", "approve" if approve else "deny", said, now, subject=by))
         decided = self._store.decide_approval(approval_id, approver=by, approve=approve)
         self._events.publish(ApprovalDecided(id=approval_id, approver=by, approved=approve))

@@ -26,6 +26,12 @@ def holder(name: str, permission: str) -> SubjectExtension:
     return SubjectExtension(id=name, permissions=frozenset({permission}))
 
 
+def as_recorded(subject: SubjectExtension) -> dict[str, str]:
+    """Who somebody is, as records of what people do have it: the id, and the roles if there are any."""
+    role = {"role": ", ".join(sorted(subject.roles))} if subject.roles else {}
+    return {"id": name_of(subject), **role}
+
+
 def name_of(subject: SubjectExtension) -> str:
     """The subject's id as it goes on record; empty for somebody without one, who can answer for nothing."""
     return (subject.id or "").strip()

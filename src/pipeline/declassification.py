@@ -16,7 +16,7 @@ from ulid import ULID
 
 from cmf.security import SubjectExtension
 from pipeline.approval_state import session_key
-from pipeline.authority import DECLASSIFY, Authorise, holding, name_of
+from pipeline.authority import DECLASSIFY, Authorise, as_recorded, holding, name_of
 from pipeline.context import Context
 from pipeline.errors import DeclassificationError, StoreBusy
 from pipeline.events import Declassified, Events
@@ -127,7 +127,7 @@ def _record(
 ) -> Record:
     """Who lifts which label, of what and until when, as it goes on record; the row is the person's."""
     said: dict[str, Any] = {
-        "by": _named(actor),
+        "by": as_recorded(actor),
         "grant": grant.id,
         "label": plain(grant.label),
         "session": {"subject": session_key(context).subject, "id": context.session},
@@ -137,12 +137,8 @@ def _record(
         "until": instant_of(grant.expires_at).isoformat(),
     }
     if seconder is not None:
-        said["second"] = _named(seconder)
+        said["second"] = as_recorded(seconder)
     return act_of(KIND, "dcl", "lift", said, instant_of(now), subject=grant.actor, session=context.session)
-
-
-def _named(person: SubjectExtension) -> dict[str, str]:
-    return {"id": name_of(person)} | ({"role": ", ".join(sorted(person.roles))} if person.roles else {})
 
 
 def _check(

@@ -12,6 +12,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.session_stores import taint, who
 from typer.testing import CliRunner, Result
 
+from pipeline.assembly import open_sessions
 from pipeline.authority import holder
 from pipeline.cli.commands import app
 from pipeline.store.acts import TWO_PEOPLE
@@ -220,6 +221,12 @@ def test_a_label_is_not_lifted_under_a_key_that_does_not_sign_there(tmp_path: Pa
         assert opened.sessions().grants(who("ann", "s")) == ()
 
 
-@pytest.mark.spec("CLI-20")
+@pytest.mark.spec("CLI-20", "CLI-22")
 def test_a_redis_store_serves_as_well(redis_url: str) -> None:
     assert cmf("approvals", "list", "--store", redis_url).exit_code == 0
+    with open_sessions(redis_url) as sessions:
+        sessions.commit(who("ann", "s"), None, taint("secret", "e1"))
+    lift = ("declassify", "secret", "--store", redis_url, "--subject", "ann", "--session", "s", "--as", "eve")
+    done = cmf(*lift, "--reason", "reviewed", "--for", "1h")
+    assert done.exit_code == 0
+    assert "sessions in Redis have no log" in done.stderr
