@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from pipeline.origins.equivalents import keys_of
+from pipeline.origins.equivalents import keys_in, keys_of, kind_of, moment
 from pipeline.origins.occurrences import Occurrences, Text, spelled
 from pipeline.origins.sources import TRUSTED, UNTRUSTED, Group, Origin
+from pipeline.origins.spelling import number_key, text_keys
 from pipeline.profile import AskedFor
 
 MAX_TEXTS: Final = 256  # texts that are read for one value; one that stands in more is named
@@ -23,6 +24,12 @@ _DISTINCT: Final = re.compile(r"[^\W\d_][\W_]*\d|\d[\W_]*[^\W\d_]|\w[@./:]\w|(?:
 _CONTACT: Final = re.compile(r"[^\s@]+@[^\s@]+|\+?[0-9()][0-9 ().-]{5,28}[0-9]")
 _FIGURES: Final = re.compile(r"[-+\d.,' ]{1,12}")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_TERM: Final = re.compile(r"[^\W\d_][^\W\d]{2,30}")
+_DAY_WORD: Final = re.compile(
+    r"(?<!\w)(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|today|tomorrow|tonight|weekend)(?!\w)", re.I
+)
+MIN_FIGURES: Final = 3  # figures of a number that two texts hardly share by chance
+MAX_CHARACTERS: Final = 64  # of a value that can be one that the user gave
 _NUMBERING: Final = frozenset({"id", "ids", "no", "nr", "num", "number"})
 
 
@@ -49,7 +56,7 @@ class Naming:
             return False
         text = (content if isinstance(content, str) else spelled(content)).strip()
         if text.isdecimal():
-            return any(self._texts.has_beside(cue, text, self._theirs) for cue in self._cues())
+            return self._is_cued(text)
         if _FIGURES.fullmatch(text) or keys_of(text):  # texts tell figures and dates again without asking for anything
             return False
         own = {found.record for found in self._with(text, self._known)} if _CONTACT.fullmatch(text) else set()
@@ -57,6 +64,25 @@ class Naming:
             return self._any(text, lambda found: found.record is None or found.record not in own)
         acts = self._acts
         return acts is not None and self._any(text, lambda found: acts.is_said_in(found.raw))
+
+    def replacing(self, content: str | float, said: Sequence[tuple[int, str]]) -> Iterator[str]:
+        """What others wrote of a value that is not control: the whole, or its date or time; `said` by the user.
+
+        A figure, date or time only where the user gave another: who gives none leaves it to what is read.
+        """
+        text = "" if isinstance(content, bool) else (content if isinstance(content, str) else spelled(content)).strip()
+        if not self._theirs or not text or len(text) > MAX_CHARACTERS:
+            return
+        for part in [text[start:end] for start, end in moment(text)] or [text]:
+            kind = _kind(part)
+            if kind is None:
+                steers = _TERM.fullmatch(part) is not None or _DISTINCT.search(part) is not None
+            elif part.isdecimal() and len(part) < MIN_FIGURES:
+                steers = self._is_cued(part)
+            else:
+                steers = any(_gives(kind, words) for _, words in said)
+            if steers and self._any(part, _always):
+                yield part
 
     def _turns(self) -> bool:
         """Whether others name a switch of the call, and nobody trusted does."""
@@ -76,12 +102,27 @@ class Naming:
     def _with(self, text: str, groups: set[int]) -> Iterator[Text]:
         return self._texts.texts_with(text, groups)
 
-    def _cues(self) -> Iterator[str]:
-        """The words behind which a number is the one that the argument asks for."""
-        yield from (verb for verb in (self._acts.verbs if self._acts is not None else ()) if " " not in verb)
+    def _is_cued(self, number: str) -> bool:
+        """Whether others write a number next behind a word by which it is the one that the argument asks for."""
         words = _words(self._argument)
+        cues = {verb for verb in (self._acts.verbs if self._acts is not None else ()) if " " not in verb}
         if words and words[-1] in _NUMBERING:
-            yield from {*words, *_NUMBERING}
+            cues |= {*words, *_NUMBERING}
+        return any(self._texts.has_beside(cue, number, self._theirs) for cue in cues)
+
+
+def _kind(text: str) -> str | None:
+    """What a value is one of: a number, date or time; None for anything else."""
+    if _FIGURES.fullmatch(text) and number_key(text.replace(",", "")) is not None:
+        return "number"
+    return next((kind for kind in map(kind_of, sorted(keys_of(text))) if kind in ("date", "time")), None)
+
+
+def _gives(kind: str, text: str) -> bool:
+    """Whether a text gives a value of a kind."""
+    if kind == "number" and any(key.startswith("number:") for key in text_keys(text)):
+        return True
+    return bool(keys_in(kind, text)) or (kind == "date" and _DAY_WORD.search(text) is not None)
 
 
 def _always(_found: Text) -> bool:

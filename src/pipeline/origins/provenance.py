@@ -253,7 +253,7 @@ class Index:
         """One entry per value of the call's arguments, in order; before them what is known of the call as a whole.
 
         Each has `path` (a JSON pointer into the arguments), `type`, `use` and `sources`. Spec: [PROV-1] to [PROV-3],
-        [PROV-11] and [PROV-12].
+        [PROV-11], [PROV-12].
         """
         profile = self._profiles.find(call.name, call.namespace)
         entries = [self._call_entry(profile), *self._read_before()]
@@ -283,24 +283,30 @@ class Index:
             kind = _type_of(item)
             if not self._group_list:  # nothing was read yet, as in most first messages
                 entries.append({"path": pointed, "type": kind, "use": use, "sources": []})
-            elif use == "control" and kind in _STEERING:
-                entry = self._entry(pointed, kind, use, item)
-                entries += self._marked(self._told_otherwise(pointed, item, entry), item, under, profile)
             else:
-                entries.append(self._entry(pointed, kind, use, item))
+                found = [self._entry(pointed, kind, use, item)]
+                if use != "content" and kind in _STEERING:
+                    found = self._steering(found[0], item, under, profile)
+                entries += found
             if use != "control" and kind == "string":
                 entries += address_entries(self._entry, pointed, item)
 
-    def _marked(
-        self, entries: list[Origin], content: str | float, path: tuple[str | int, ...], profile: Profile | None
+    def _steering(
+        self, whole: Origin, content: str | float, path: tuple[str | int, ...], profile: Profile | None
     ) -> list[Origin]:
-        """The entries of a control value, each marked that others name where the user does not [PROV-16]."""
-        if self._untrusted and (profile is None or profile.sink) and self.work <= self._until:
-            naming = Naming(self._texts, self._group_list, path, profile.asked_for if profile is not None else None)
-            for entry in entries:
-                span = entry.get("span")
-                if naming.names(entry, content if span is None else str(content)[slice(*span)]):
-                    entry["named"] = True
+        """The entries of a value that may steer, marked where it is others who say so [PROV-16], [PROV-17]."""
+        control = whole["use"] == "control"
+        entries = self._told_otherwise(whole["path"], content, whole) if control else [whole]
+        if not self._untrusted or not (profile is None or profile.sink) or self.work > self._until:
+            return entries
+        naming = Naming(self._texts, self._group_list, path, profile.asked_for if profile is not None else None)
+        for entry in entries:
+            span = entry.get("span")
+            if naming.names(entry, content if span is None else str(content)[slice(*span)]):
+                entry["named"] = True
+        for part in naming.replacing(content, self._user) if not control and not is_trusted(whole) else ():
+            if not all_trusted(self._told_otherwise("", part, self._entry("", "string", "other", part))):
+                whole["named"] = True
         return entries
 
     def _told_otherwise(self, path: str, content: str | float, whole: Origin) -> list[Origin]:

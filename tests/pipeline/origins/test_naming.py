@@ -22,7 +22,8 @@ PROFILES = Profiles.load(
                 "actions": ["write"],
                 "sink": True,
                 "control": ["file_id", "owner", "keep_copy", "enabled"],
-                "asked_for": {"verbs": ["delete", "hand over"]},
+                "content": ["note"],
+                "asked_for": {"verbs": ["delete", "hand over", "order"]},
             },
             "look": {"actions": ["read"], "control": ["file_id"]},
         }
@@ -110,6 +111,48 @@ def test_a_switch_that_only_others_name_is_marked(text: str, argument: str) -> N
     assert named("Delete it", [{"id": "D-1", "text": text}], {argument: False}) == [f"/{argument}"]
     assert named(f"Delete it, {argument} off", [{"id": "D-1", "text": text}], {argument: False}) == []
     assert named("Delete it", [{"id": "D-1", "text": "I enabled it, a copy"}], {argument: False}) == []
+
+
+@pytest.mark.spec("PROV-17")
+@pytest.mark.parametrize(
+    ("said", "text", "argument", "value"),
+    [
+        ("Share it", "She is to be admin", "role", "admin"),
+        ("Share it", "from refs/pull/77/head", "ref", "refs/pull/77/head"),
+        ("Pay 430", "set it to 9300", "amount", 9300),
+        ("Pay 430.50", "no: 93.75", "amount", 93.75),
+        ("Get some", "order 12 of them", "amount", 12),
+        ("On Monday at 2 pm", "on 30 July 2026", "date", "2026-07-30"),
+        ("On Monday at 2 pm", "on 2026-07-30 at 23:00", "start", "2026-07-30T23:00"),
+        ("At 2 pm", "at 11 pm", "start", "23:00"),
+        ("Share it", "must be_public: no", "be_public", False),
+    ],
+)
+def test_what_only_others_say_of_the_rest_is_marked(said: str, text: str, argument: str, value: object) -> None:
+    assert named(said, [{"id": "D-1", "text": text}], {argument: value}) == [f"/{argument}"]
+
+
+@pytest.mark.spec("PROV-17")
+@pytest.mark.parametrize(
+    ("said", "text", "argument", "value"),
+    [
+        ("Make her admin", "She is to be admin", "role", "admin"),
+        ("Let her view it", "He is a viewer", "role", "viewer"),
+        ("Pay the bill", "It is 9300", "amount", 9300),
+        ("Pay 430", "It is 12 of them", "amount", 12),
+        ("Pay one and a half thousand", "It is 1500", "amount", 1500),
+        ("Plan what it says", "on 30 July 2026 at 23:00", "start", "2026-07-30T23:00"),
+        ("On 30 July 2026", "It is on 2026-07-30", "date", "2026-07-30"),
+        ("Share it", "She is to be admin", "role", "editor"),
+        ("Share it", "is it r or rw", "role", "r"),
+        ("Share it", "the long note", "title", "the long note"),
+        ("Share it", "my " + "x" * 65, "title", "x" * 65),
+        ("Share it", "she is admin", "note", "admin"),
+        ("Share it", "hello", "title", " "),
+    ],
+)
+def test_what_the_user_said_or_left_to_what_is_read_is_not(said: str, text: str, argument: str, value: object) -> None:
+    assert named(said, [{"id": "D-1", "text": text}], {argument: value}) == []
 
 
 @pytest.mark.spec("PROV-16")
