@@ -29,37 +29,21 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
     results: list[dict[str, Any]] | None = None  # the blocks of the turn that results go into, while they follow on
     part: Any  # its own type is asked below, which `isinstance` would make slower
     for message in messages:
-        layout = message.provider_raw
-        if message.extra or (layout is not None and layout.format == FORMAT):
+        if message.extra is not None or ((layout := message.provider_raw) is not None and layout.format == FORMAT):
             return None
         role = message.role
         blocks: list[dict[str, Any]] = []
-        for part in message.content:
-            # Each attribute is read where only one type can be: the interpreter is quicker at that.
-            kind = type(part)
-            if kind is TextPart:
-                if part.extra:
+        # Each attribute is read where only one type can be: the interpreter is quicker at that.
+        if role is _TOOL:
+            for part in message.content:
+                if type(part) is not ToolResultPart or type(part.content) is not str:
                     return None
-                blocks.append({"type": "text", "text": part.text})
-            elif kind is ToolResultPart and role is _TOOL and type(part.content) is str:
-                if part.extra or part.tool_call_id is None or part.executed_by == "provider":
+                if part.extra is not None or part.tool_call_id is None or part.executed_by == "provider":
                     return None
-                block = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": part.content}
+                block: dict[str, Any] = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": part.content}
                 if part.is_error:
                     block["is_error"] = True
                 blocks.append(block)
-            elif kind is ToolCallPart and role is _ASSISTANT:
-                if part.extra or part.tool_call_id is None or part.executed_by == "provider":
-                    return None
-                given = part.arguments
-                if given is None:
-                    if part.arguments_raw:
-                        return None
-                    given = {}
-                blocks.append({"type": "tool_use", "name": part.name, "input": given, "id": part.tool_call_id})
-            else:
-                return None
-        if role is _TOOL:
             if results is None:
                 results = blocks
                 turns.append({"role": "user", "content": blocks})
@@ -68,8 +52,29 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
             continue
         results = None
         if role is _ASSISTANT:
+            for part in message.content:
+                if type(part) is TextPart:
+                    if part.extra is not None:
+                        return None
+                    blocks.append({"type": "text", "text": part.text})
+                elif type(part) is ToolCallPart:
+                    if part.extra is not None or part.tool_call_id is None or part.executed_by == "provider":
+                        return None
+                    given = part.arguments
+                    if given is None:
+                        if part.arguments_raw:
+                            return None
+                        given = {}
+                    blocks.append({"type": "tool_use", "name": part.name, "input": given, "id": part.tool_call_id})
+                else:
+                    return None
             turns.append({"role": "assistant", "content": blocks})
-        elif role is _USER:
+            continue
+        for part in message.content:
+            if type(part) is not TextPart or part.extra is not None:
+                return None
+            blocks.append({"type": "text", "text": part.text})
+        if role is _USER:
             turns.append({"role": "user", "content": blocks})
         elif turns:
             return None  # where it goes depends on the model
