@@ -40,7 +40,7 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
                     return None
                 if part.extra is not None or part.tool_call_id is None or part.executed_by == "provider":
                     return None
-                block: dict[str, Any] = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": part.content}
+                block: Any = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": part.content}
                 if part.is_error:
                     block["is_error"] = True
                 blocks.append(block)
