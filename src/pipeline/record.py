@@ -12,25 +12,28 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from ulid import ULID
 
-from cmf.codec import dumps
+from cmf.codec import dumps, ready
 from cmf.models import provider_of, wire_name
+from cmf.value import maker
 from pipeline.audit.evidence import commitment_of
 from pipeline.context import Context
 from pipeline.decision import Action, Decision, Effect, Hit, StageRecord, Verdict, ViewDecision
 
 SCHEMA: Final = 1
+MAX_LINES: Final = 4_096  # lines of views that are kept, spelled; of some 200 bytes each
 MAX_NAME: Final = 256  # characters of a name or URI from the traffic; the rest is cut, and the cut is listed
 ERASED: Final = ("/input",)  # what an OPA log would hold and a record never does: the content
 _TRUSTS: Final = ("trusted", "untrusted", "claimed")
 _ABOUT_THE_CALL: Final = ("call", "before")  # entries of `origins` that are about no value
 _LABELS: Final = {"system": "cmf-pipeline", "version": version("cmf-pipeline")}
-_SPELLED: Final = {one: one.value for one in (*Verdict, *Action)}  # asking an enumeration itself takes longer
+_IDS: Final = ("req_id", "trace_id", "span_id")
 _BARE: Final = re.compile(r"(?!data:)[a-z]+://[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_./-]*)?")  # nothing to take off
 
 SALT_BYTES: Final = 32
@@ -149,9 +152,7 @@ def act_of(
 def record_of(decision: Decision, context: Context, run: Run) -> Record:
     """The record of one run."""
     masked: list[str] = []
-    views = [_view(view, f"/result/views/{place}", masked) for place, view in enumerate(decision.views)]
-    subject = context.subject
-    request = context.request
+    # Filled as far as something is known: most of what a record can say, most do not.
     body: dict[str, Any] = {
         "schema": SCHEMA,
         "decision_id": decision.id,
@@ -161,47 +162,116 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
         "revision": decision.revision,
         "bundles": {"cmf": {"revision": decision.revision}},
         "input_digest": run.input_digest,
-        "output_digest": run.output_digest,
-        "result": _present(
-            {
-                "verdict": decision.verdict.value,
-                "action": decision.action.value,
-                "mode": decision.mode.value,
-                "coverage": decision.coverage.to_json(),
-                "excused": decision.excused or None,
-                "views": views,
-                "stages": [_stage(stage) for stage in decision.stages] or None,
-                "approvals": [approval.to_json() for approval in decision.approvals] or None,
-            }
-        ),
-        "subject": None if subject is None else _present({"id": subject.id, "type": subject.type}),
-        "session": context.session,
-        "session_version": run.session_version,
-        "labels_gained": sorted(map(plain, run.labels_gained)) or None,
-        "llm": None if run.model is None else _llm(run.model, masked),
-        "host": dict(context.recorded) or None,
-        "content": _content(run),
-        "released_characters": context.released,
-        "requested_by": subject.id if subject is not None else None,
-        "environment": context.environment,
-        "req_id": request.request_id if request is not None else None,
-        "trace_id": request.trace_id if request is not None else None,
-        "span_id": request.span_id if request is not None else None,
-        "metrics": dict(run.timings),
-        "masked": [*masked, *run.masked],
-        "erased": list(ERASED),
     }
-    return Record(
-        id=decision.id,
-        timestamp=run.timestamp,
-        subject=subject.id if subject is not None else None,
-        session=context.session,
-        verdict=decision.verdict.value,
-        action=decision.action.value,
-        revision=decision.revision,
-        body=dumps(_present(body)),
-        content=run.content,
+    if run.output_digest is not None:
+        body["output_digest"] = run.output_digest
+    body["result"] = _result(decision, masked)
+    _add_asker(body, context, run, masked)
+    body["metrics"] = dict(run.timings)
+    body["masked"] = [*masked, *run.masked]
+    body["erased"] = ERASED
+    subject = context.subject
+    return _made(
+        decision.id,
+        run.timestamp,
+        subject.id if subject is not None else None,
+        context.session,
+        decision.verdict._value_,
+        decision.action._value_,
+        decision.revision,
+        dumps(body),
+        run.content,
     )
+
+
+_made: Final = maker(
+    Record, *("id", "timestamp", "subject", "session", "verdict", "action", "revision", "body", "content")
+)
+
+
+def _result(decision: Decision, masked: list[str]) -> dict[str, Any]:
+    """What was decided, a line for each view."""
+    lines = [
+        _plain_line(view.path, view.kind, view.role, view.action, view.direction)
+        if view.uri is None and view.name is None and _is_plain(view)
+        else dumps(_view(view, f"/result/views/{place}", masked))
+        for place, view in enumerate(decision.views)
+    ]
+    shown: dict[str, Any] = {
+        "verdict": decision.verdict._value_,
+        "action": decision.action._value_,
+        "mode": decision.mode._value_,
+        "coverage": decision.coverage.to_json(),
+    }
+    if decision.excused:
+        shown["excused"] = decision.excused
+    shown["views"] = ready(b"[" + b",".join(lines) + b"]")
+    if decision.stages:
+        shown["stages"] = [_stage(stage) for stage in decision.stages]
+    if decision.approvals:
+        shown["approvals"] = [approval.to_json() for approval in decision.approvals]
+    return shown
+
+
+def _is_plain(view: ViewDecision) -> bool:
+    """Whether policy had nothing to say of it, and no more is known."""
+    return (
+        not view.hits
+        and not view.reused
+        and view.origins is None
+        and view.verdict is Verdict.ALLOW
+        and view.outcome is Action.FORWARD
+    )
+
+
+@lru_cache(MAX_LINES)
+def _plain_line(path: str, kind: str, role: str, action: str, direction: str) -> bytes:
+    """The line of a view that is plain and names nothing: no word of the traffic is in it, so it is kept.
+
+    A conversation has as many of these as it has parts, and the next request has them again.
+    """
+    plain = ViewDecision(
+        path=path,
+        kind=kind,
+        role=role,
+        uri=None,
+        name=None,
+        action=action,
+        direction=direction,
+        verdict=Verdict.ALLOW,
+        outcome=Action.FORWARD,
+    )
+    return dumps(_view(plain, "", []))
+
+
+def _add_asker(body: dict[str, Any], context: Context, run: Run, masked: list[str]) -> None:
+    """Who asked for what, where, as far as that is known."""
+    subject, request = context.subject, context.request
+    if subject is not None:
+        body["subject"] = _present({"id": subject.id, "type": subject.type})
+    if context.session is not None:
+        body["session"] = context.session
+    if run.session_version is not None:
+        body["session_version"] = run.session_version
+    if run.labels_gained:
+        body["labels_gained"] = sorted(map(plain, run.labels_gained))
+    if run.model is not None:
+        body["llm"] = _llm(run.model, masked)
+    if context.recorded:
+        body["host"] = dict(context.recorded)
+    content = _content(run)
+    if content is not None:
+        body["content"] = content
+    if context.released is not None:
+        body["released_characters"] = context.released
+    if subject is not None and subject.id is not None:
+        body["requested_by"] = subject.id
+    if context.environment is not None:
+        body["environment"] = context.environment
+    if request is not None:
+        for name, told in zip(_IDS, (request.request_id, request.trace_id, request.span_id), strict=True):
+            if told is not None:
+                body[name] = told
 
 
 def _content(run: Run) -> dict[str, Any] | None:
@@ -238,8 +308,8 @@ def _view(view: ViewDecision, where: str, masked: list[str]) -> dict[str, Any]:
         shown["name"] = _cut(view.name, view.name, f"{where}/name", masked)
     shown["action"] = view.action
     shown["direction"] = view.direction
-    shown["verdict"] = _SPELLED[view.verdict]
-    shown["outcome"] = _SPELLED[view.outcome]
+    shown["verdict"] = view.verdict._value_
+    shown["outcome"] = view.outcome._value_
     shown["hits"] = [_hit(hit) for hit in view.hits]
     if view.origins is not None:
         shown["origins"] = _origins(view.origins)

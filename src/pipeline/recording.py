@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from cmf.identity import Clock
 from cmf.message import Message
+from cmf.value import maker
 from pipeline.aside import OF_THE_PROCESS, is_given_up
 from pipeline.certificate import digest_of
 from pipeline.context import Context
@@ -23,6 +24,12 @@ from pipeline.stage import Traffic
 _log: Final = logging.getLogger("pipeline.recording")
 UNRECORDED: Final = "record.unavailable"
 NOT_ON_RECORD: Final = "What was decided could not be put on record."
+_NONE: Final[frozenset[str]] = frozenset()
+_run: Final = maker(
+    Run,
+    *("timestamp", "input_digest", "output_digest", "session_version", "timings", "labels_gained", "model"),
+    *("content", "left_out", "masked"),
+)
 
 
 class Records(Protocol):
@@ -92,17 +99,17 @@ class Recording:
         if self._content is not None:
             at = micros(now)
             kept = self._content.of(value, context, outcome.decision, basis, at)
-        run = Run(
-            timestamp=now,
-            input_digest=digest_of(value),
-            output_digest=None if certificate is None else certificate.digest,
-            session_version=outcome.session_version,
-            timings={**outcome.timings, "run_ns": run_ns},
-            labels_gained=frozenset() if basis is None else outcome.labels - basis.session.labels,
-            model=None if isinstance(value, Message) else value.model,
-            content=kept.content,
-            left_out=kept.left_out,
-            masked=kept.masked,
+        run = _run(
+            now,
+            digest_of(value),
+            None if certificate is None else certificate.digest,
+            outcome.session_version,
+            {**outcome.timings, "run_ns": run_ns},
+            _NONE if basis is None else outcome.labels - basis.session.labels,
+            None if isinstance(value, Message) else value.model,
+            kept.content,
+            kept.left_out,
+            kept.masked,
         )
         return record_of(outcome.decision, context, run)
 
