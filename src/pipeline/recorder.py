@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 from collections import deque
 from concurrent.futures import Future
-from functools import partial
+from typing import Final, TypeAlias
 
 from pipeline.errors import StoreError
 from pipeline.record import Record
 from pipeline.store.database import Store
-from pipeline.store.records import content_row_of, row_of
-from pipeline.store.tables import CONTENTS, RECORDS
+from pipeline.store.records import rows_of
 from pipeline.store.writer import TIMEOUT_SECONDS, waited
+
+_Landed: TypeAlias = "tuple[asyncio.Future[None], BaseException | None]"
 
 
 class Recorder:
@@ -29,10 +30,7 @@ class Recorder:
 
     def submit(self, record: Record) -> Future[None]:
         """Done when the record is durable; StoreError in it where it is not, StoreBusy at once when too much waits."""
-        rows = [(RECORDS, row_of(record))]
-        if record.content is not None:
-            rows.append((CONTENTS, content_row_of(record, record.content)))
-        return self._writer.insert_all(rows)
+        return self._writer.insert_all(rows_of(record))
 
     def record(self, record: Record) -> None:
         """Return when the record is durable; StoreError (`store.timeout` too) if it may not be."""
@@ -44,7 +42,35 @@ class Recorder:
         landing = self._landing
         if landing is None or landing.loop is not loop:
             landing = self._landing = _Landing(loop, self._timeout_seconds)
-        await landing.wait(self.submit(record))
+        waiting = landing.expected()
+        try:
+            self._writer.insert_for(_Ticket(landing.landed, waiting), rows_of(record), landing.wake)
+        except BaseException:
+            waiting.cancel()  # nobody waits for it
+            raise
+        await waiting
+
+
+class _Ticket:
+    """What the writer is given in place of a future, for somebody who waits in a loop.
+
+    It takes a third of the time of a future that threads may wait for: nobody does here, and the loop is woken apart.
+    """
+
+    __slots__ = ("_landed", "_waiting")
+
+    def __init__(self, landed: deque[_Landed], waiting: asyncio.Future[None]) -> None:
+        self._landed = landed
+        self._waiting = waiting
+
+    def set_running_or_notify_cancel(self) -> bool:
+        return not self._waiting.done()  # else it was given up, or is late
+
+    def set_result(self, _: None) -> None:
+        self._landed.append((self._waiting, None))
+
+    def set_exception(self, error: BaseException) -> None:
+        self._landed.append((self._waiting, error))
 
 
 class _Landing:
@@ -55,38 +81,29 @@ class _Landing:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout_seconds: float) -> None:
         self.loop = loop
+        self.landed: deque[_Landed] = deque()
+        self.wake: Final = self._wake  # the same each time, so that who has it from many knows that it is one
         self._timeout_seconds = timeout_seconds
         self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()  # until when, in the loop's seconds
         self._timer: asyncio.TimerHandle | None = None
-        self._landed: deque[tuple[asyncio.Future[None], Future[None]]] = deque()
-        self._called = False
 
-    async def wait(self, work: Future[None]) -> None:
-        """Return when `work` is done; StoreError where it failed, or did not end in time."""
+    def expected(self) -> asyncio.Future[None]:
+        """Done when what is to land has; StoreError where it failed, or did not end in time."""
         waiting = self.loop.create_future()
-        work.add_done_callback(partial(self._land, waiting))
         self._waiting.append((self.loop.time() + self._timeout_seconds, waiting))
         if self._timer is None:
             self._timer = self.loop.call_later(self._timeout_seconds, self._refuse_late)
-        try:
-            await waiting
-        finally:
-            work.cancel()  # what is done already stays as it is
+        return waiting
 
-    def _land(self, waiting: asyncio.Future[None], work: Future[None]) -> None:
-        self._landed.append((waiting, work))
-        if not self._called:
-            self._called = True  # until it looks; whoever comes later than that calls anew
-            with contextlib.suppress(RuntimeError):  # it is closed: nobody waits
-                self.loop.call_soon_threadsafe(self._look)
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it is closed: nobody waits
+            self.loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
-        self._called = False
-        while self._landed:
-            waiting, work = self._landed.popleft()
+        while self.landed:
+            waiting, error = self.landed.popleft()
             if waiting.done():
                 continue
-            error = work.exception()  # it is not cancelled: only who waits does that
             if error is None:
                 waiting.set_result(None)
             else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -21,7 +22,7 @@ from tests.pipeline.run_records import made_record
 from tests.pipeline.test_sessions_killed import finished, started
 
 from pipeline.context import Context
-from pipeline.errors import StoreError
+from pipeline.errors import StoreBusy, StoreError
 from pipeline.recorder import Recorder
 from pipeline.store import log, writer
 from pipeline.store.database import Store
@@ -90,12 +91,43 @@ def test_rows_that_the_driver_refuses_are_not_acknowledged(store: Store, place: 
 def test_a_record_that_is_durable_after_its_loop_ended_troubles_nobody(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    work: Future[None] = Future()
-    work.set_running_or_notify_cancel()
-    monkeypatch.setattr(store.writer, "insert_all", lambda _: work)
+    given: list[Any] = []
+    monkeypatch.setattr(store.writer, "insert_for", lambda told, _, wake: given.extend((told, wake)))
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(Recorder(store).arecord(made_record()), 0.01))
-    work.set_result(None)
+    told, wake = given
+    told.set_result(None)
+    wake()
+    assert caplog.records == []
+    assert not told.set_running_or_notify_cancel(), "nor is it begun any more, where it had not been"
+
+
+@pytest.mark.spec("REC-7")
+async def test_a_loop_is_woken_once_for_all_that_a_commit_made_durable(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(store)
+    loop, woken = asyncio.get_running_loop(), []
+    call = loop.call_soon_threadsafe
+    with store.engine.connect() as other, other.begin():
+        other.exec_driver_sql("CREATE TABLE held (a)")  # so that all of them wait
+        waiting = [asyncio.ensure_future(recorder.arecord(made_record())) for _ in range(20)]
+        await asyncio.sleep(0.01)
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda told: woken.append(call(told)))
+    await asyncio.gather(*waiting)
+
+    assert 1 <= len(woken) <= 2, "the first of them may have had a commit of its own"
+
+
+@pytest.mark.spec("REC-8")
+async def test_a_record_that_found_no_room_is_waited_for_by_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Store(f"sqlite:///{tmp_path / 's.sqlite3'}", max_waiting=0) as store:
+        with pytest.raises(StoreBusy):
+            await Recorder(store, timeout_seconds=0.001).arecord(made_record())
+        await asyncio.sleep(0.01)
+        gc.collect()
     assert caplog.records == []
 
 
@@ -236,7 +268,7 @@ def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
     script = """
 import json, resource, sys
 from pathlib import Path
-from pipeline.errors import StoreError
+from pipeline.errors import StoreBusy, StoreError
 from pipeline.recorder import Recorder
 from pipeline.store import log, writer
 from pipeline.store.database import Store

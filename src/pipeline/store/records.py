@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, Table, select
 
 from pipeline.errors import StoreError
 from pipeline.moments import micros
 from pipeline.record import Content, Record
 from pipeline.store.engine import snapshot
-from pipeline.store.tables import RECORDS
+from pipeline.store.tables import CONTENTS, RECORDS
 
 _AT_ONCE: Final = 1_000  # rows fetched together
 
@@ -34,6 +34,14 @@ class Stored:
     digest: str
     log: str | None
     place: int | None
+
+
+def rows_of(record: Record) -> list[tuple[Table, dict[str, Any]]]:
+    """The rows that keep a record, with what is kept apart from it."""
+    rows = [(RECORDS, row_of(record))]
+    if record.content is not None:
+        rows.append((CONTENTS, content_row_of(record, record.content)))
+    return rows
 
 
 def row_of(record: Record) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import sleep
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.exc import DataError, SQLAlchemyError
@@ -42,20 +42,42 @@ class Recorded(Generic[_T]):
     records: Sequence[Row]
 
 
-@dataclass(frozen=True, slots=True)
+class Told(Protocol):
+    """Who hears what came of a job: a future, or what is one as far as the writer goes."""
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Whether the job is still wanted; it begins now."""
+        ...
+
+    def set_result(self, result: None, /) -> None:
+        """It is durable."""
+        ...
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """It is not, and why."""
+        ...
+
+
 class _Rows:
     """Rows to insert, all or none. Those of a batch go in together, by one statement per table."""
 
-    future: Future[None]
-    rows: Sequence[tuple[Table, Row]]
+    __slots__ = ("future", "rows", "wake")
+
+    def __init__(self, future: Told, rows: Sequence[tuple[Table, Row]], wake: Callable[[], None] | None = None) -> None:
+        self.future = future
+        self.rows = rows
+        self.wake = wake
 
 
-@dataclass(frozen=True, slots=True)
 class _Call:
     """A change that looks before it writes. What it raises undoes its own work, and nobody else's."""
 
-    future: Future[Any]
-    job: Callable[[Connection], Any]
+    __slots__ = ("future", "job", "wake")
+
+    def __init__(self, future: Future[Any], job: Callable[[Connection], Any]) -> None:
+        self.future = future
+        self.job = job
+        self.wake = None
 
 
 class Writer:
@@ -92,10 +114,17 @@ class Writer:
             StoreBusy: too much waits already. StoreError: the store is closed (`store.closed`).
         """
         future: Future[None] = Future()
+        self.insert_for(future, rows)
+        return future
+
+    def insert_for(self, told: Told, rows: Sequence[tuple[Table, Row]], wake: Callable[[], None] | None = None) -> None:
+        """As `insert_all`, for somebody who brings what is told of it.
+
+        `wake` is called after that: once for all of a commit that brought the same.
+        """
         if self._is_strict and any(type(item) is str and "\x00" in item for _, row in rows for item in row.values()):
             raise _unstorable()
-        self._put(_Rows(future, rows))
-        return future
+        self._put(_Rows(told, rows, wake))
 
     def call(self, job: Callable[[Connection], _T]) -> Future[_T]:
         """What `job` returned, once what it did is durable. What it raises is the future's, and undoes its work.
@@ -141,6 +170,8 @@ class Writer:
             live = [item for item in batch if item.future.set_running_or_notify_cancel()]
             if live:
                 self._write(live)
+                for wake in {item.wake for item in live if item.wake is not None}:
+                    wake()
         self._disconnect()
 
     def _gather(self, before: int) -> None:
@@ -163,7 +194,7 @@ class Writer:
         return items, False
 
     def _write(self, batch: list[_Rows | _Call]) -> None:
-        done: list[tuple[Future[Any], Any]] = []
+        done: list[tuple[Any, Any]] = []
         refused: list[tuple[Future[Any], Exception]] = []
         try:
             with self._connected().begin():
@@ -198,7 +229,7 @@ class Writer:
             insert_rows(self._connected(), table, values)
 
     def _carry_out(
-        self, call: _Call, done: list[tuple[Future[Any], Any]], refused: list[tuple[Future[Any], Exception]]
+        self, call: _Call, done: list[tuple[Any, Any]], refused: list[tuple[Future[Any], Exception]]
     ) -> list[tuple[Table, Row]]:
         """The records that the job gave."""
         try:
