@@ -15,7 +15,8 @@ MICROSECOND: Final = _EPOCH.resolution
 
 def micros(instant: datetime) -> int:
     """The moment at `instant`, which has a zone."""
-    return (instant - _EPOCH) // MICROSECOND
+    since = instant - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds  # to divide takes twice as long
 
 
 def instant_of(at: int) -> datetime:

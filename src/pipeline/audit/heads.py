@@ -6,7 +6,7 @@ import base64
 import contextlib
 import hashlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Self
@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cmf.codec import dumps
+from cmf.value import maker
 from pipeline.errors import ConfigError
 
 _CONTEXT: Final = b"cmf tree head 1\n"  # no other thing that this key may ever sign begins so
@@ -53,9 +54,7 @@ class Head:
 
     def signed_bytes(self) -> bytes:
         """What the signature is over."""
-        said = self.to_json()
-        del said["signature"]
-        return _CONTEXT + dumps(said)
+        return _to_sign(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """The head as a line of an exported file has it."""
@@ -79,6 +78,13 @@ _TYPES: Final = {"log": str, "size": int, "root": str, "first": int, "batch": st
     "signature": str
 }
 _FIELDS: Final = attrgetter(*_TYPES)
+_head: Final = maker(Head, *_TYPES)
+
+
+def _to_sign(said: dict[str, Any]) -> bytes:
+    """What a signature is over: all that a head says but that."""
+    del said["signature"]
+    return _CONTEXT + dumps(said)
 
 
 def batch_digest(leaves: bytes | bytearray) -> str:
@@ -112,8 +118,9 @@ class Signer:
 
     def sign(self, head: Head) -> Head:
         """The head with its signature, under this key's id."""
-        named = head if head.key == self.public_key.id else replace(head, key=self.public_key.id)
-        return replace(named, signature=self.signature(named.signed_bytes()))
+        said = head.to_json() | {"key": self.public_key.id}
+        said["signature"] = self.signature(_to_sign(said))
+        return _head(*said.values())
 
     def signature(self, said: bytes) -> str:
         """The signature over bytes that begin with a context of their own, as base64."""

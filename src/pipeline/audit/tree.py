@@ -32,17 +32,22 @@ class Tree:
     def __init__(self, leaves: Iterable[bytes] = ()) -> None:
         self.size = 0
         self._peaks: list[bytes] = []  # roots of its full subtrees, the largest first
-        for leaf in leaves:
-            self.append(leaf)
+        self.extend(leaves)
 
     def append(self, leaf: bytes) -> None:
         """One leaf more, given as its hash."""
-        grown, size = leaf, self.size
-        while size & 1:
-            grown = node_hash(self._peaks.pop(), grown)
-            size >>= 1
-        self._peaks.append(grown)
-        self.size += 1
+        self.extend((leaf,))
+
+    def extend(self, leaves: Iterable[bytes]) -> None:
+        """Leaves more, in order, given as their hashes."""
+        peaks = self._peaks
+        for grown in leaves:
+            size = self.size
+            while size & 1:
+                grown = node_hash(peaks.pop(), grown)
+                size >>= 1
+            peaks.append(grown)
+            self.size += 1
 
     def root(self) -> bytes:
         """The root over all leaves so far."""

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -29,7 +31,8 @@ MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
 _AGAIN_SECONDS: Final = 0.01
 _WRITERS: Final = 0x636D66_73746F72  # the number of the lock that writers of a PostgreSQL database hold in turn
-_TOGETHER: Final = (64, 16, 4, 1)  # rows in one statement: few statements, and each soon known to the driver
+# Rows in one statement: few statements, and each soon known to the driver, which remembers 128.
+_TOGETHER: Final = (64, 32, *range(16, 0, -1))
 _ROOM: Final = "0" * 64 * 1024  # as many bytes as a few records take, with their head and indexes
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*://")  # what a URL begins with, and no path of a file does
 _NAMED_BY: Final = "write a path, sqlite:////path/to/file, or postgresql://host/database"
@@ -230,19 +233,21 @@ def _driver(connection: Connection) -> sqlite3.Connection:
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows that name the same columns; at least one.
+    """Insert rows that name the same columns, two or more; at least one row.
 
     SQLite's driver is given them as they are: what SQLAlchemy does for a statement takes many times what that takes.
     """
     if connection.dialect.name != "sqlite":
         connection.execute(insert(table), [dict(row) for row in rows])
         return
-    driver, names, left = _driver(connection), tuple(rows[0]), list(rows)
-    while left:
+    driver, names, done = _driver(connection), tuple(rows[0]), 0
+    given = itemgetter(*names)
+    while done < len(rows):
         # Between two statements another thread may take the interpreter, and keep it for milliseconds.
-        size = next(size for size in _TOGETHER if size <= len(left))
-        some, left = left[:size], left[size:]
-        driver.execute(_insertion(table, names, size), [row[name] for row in some for name in names])
+        size = next(size for size in _TOGETHER if size <= len(rows) - done)
+        some = rows[done : done + size]
+        driver.execute(_insertion(table, names, size), list(chain.from_iterable(map(given, some))))
+        done += size
 
 
 @cache

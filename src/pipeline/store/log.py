@@ -75,12 +75,12 @@ class Log:
         entered = [dict(row) for row in rows]
         if not tree.size:
             entered.insert(0, self._opening(connection, signer))
-        first, leaves = tree.size, bytearray()
-        for row in entered:
-            leaf = leaf_of(row)
-            row["log"], row["place"] = self._id, tree.size
-            tree.append(leaf)
-            leaves += leaf
+        first = tree.size
+        hashes = [leaf_of(row) for row in entered]
+        tree.extend(hashes)
+        leaves = b"".join(hashes)
+        for place, row in enumerate(entered, start=first):
+            row["log"], row["place"] = self._id, place
         head = signer.sign(
             Head(
                 log=self._id,
@@ -92,7 +92,7 @@ class Log:
                 key=signer.public_key.id,
             )
         )
-        insert_rows(connection, HEADS, [{**head.to_json(), "leaves": bytes(leaves)}])
+        insert_rows(connection, HEADS, [{**head.to_json(), "leaves": leaves}])
         self._pending = _Grown(tree, head)
         return entered
 
