@@ -33,8 +33,9 @@ ERASED: Final = ("/input",)  # what an OPA log would hold and a record never doe
 _TRUSTS: Final = ("trusted", "untrusted", "claimed")
 _ABOUT_THE_CALL: Final = ("call", "before")  # entries of `origins` that are about no value
 _LABELS: Final = {"system": "cmf-pipeline", "version": version("cmf-pipeline")}
-_IDS: Final = ("req_id", "trace_id", "span_id")
-_BARE: Final = re.compile(r"(?!data:)[a-z]+://[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_./-]*)?")  # nothing to take off
+_ALLOW: Final = Verdict.ALLOW  # of an enumeration itself, asking takes longer
+_FORWARD: Final = Action.FORWARD
+_BARE: Final = re.compile(r"(?!data:)[a-z]+://[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_./%-]*)?")  # nothing to take off
 
 SALT_BYTES: Final = 32
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")  # a name that cannot be a sentence, or hold one
@@ -193,7 +194,13 @@ def _result(decision: Decision, masked: list[str]) -> dict[str, Any]:
     """What was decided, a line for each view."""
     lines = [
         _plain_line(view.path, view.kind, view.role, view.action, view.direction)
-        if view.uri is None and view.name is None and _is_plain(view)
+        if view.uri is None
+        and view.name is None
+        and view.verdict is _ALLOW
+        and view.outcome is _FORWARD
+        and not view.hits
+        and not view.reused
+        and view.origins is None
         else dumps(_view(view, f"/result/views/{place}", masked))
         for place, view in enumerate(decision.views)
     ]
@@ -203,8 +210,9 @@ def _result(decision: Decision, masked: list[str]) -> dict[str, Any]:
         "mode": decision.mode._value_,
         "coverage": decision.coverage.to_json(),
     }
-    if decision.excused:
-        shown["excused"] = decision.excused
+    excused = decision.excused if decision.hit_views else 0
+    if excused:
+        shown["excused"] = excused
     shown["views"] = ready(b"[" + b",".join(lines) + b"]")
     if decision.stages:
         shown["stages"] = [_stage(stage) for stage in decision.stages]
@@ -213,20 +221,9 @@ def _result(decision: Decision, masked: list[str]) -> dict[str, Any]:
     return shown
 
 
-def _is_plain(view: ViewDecision) -> bool:
-    """Whether policy had nothing to say of it, and no more is known."""
-    return (
-        not view.hits
-        and not view.reused
-        and view.origins is None
-        and view.verdict is Verdict.ALLOW
-        and view.outcome is Action.FORWARD
-    )
-
-
 @lru_cache(MAX_LINES)
 def _plain_line(path: str, kind: str, role: str, action: str, direction: str) -> bytes:
-    """The line of a view that is plain and names nothing: no word of the traffic is in it, so it is kept.
+    """The line of a view of which policy said nothing, and which names nothing: no word of the traffic, so it is kept.
 
     A conversation has as many of these as it has parts, and the next request has them again.
     """
@@ -238,8 +235,8 @@ def _plain_line(path: str, kind: str, role: str, action: str, direction: str) ->
         name=None,
         action=action,
         direction=direction,
-        verdict=Verdict.ALLOW,
-        outcome=Action.FORWARD,
+        verdict=_ALLOW,
+        outcome=_FORWARD,
     )
     return dumps(_view(plain, "", []))
 
@@ -259,9 +256,8 @@ def _add_asker(body: dict[str, Any], context: Context, run: Run, masked: list[st
         body["llm"] = _llm(run.model, masked)
     if context.recorded:
         body["host"] = dict(context.recorded)
-    content = _content(run)
-    if content is not None:
-        body["content"] = content
+    if run.content is not None or run.left_out is not None:
+        body["content"] = _content(run)
     if context.released is not None:
         body["released_characters"] = context.released
     if subject is not None and subject.id is not None:
@@ -269,9 +265,12 @@ def _add_asker(body: dict[str, Any], context: Context, run: Run, masked: list[st
     if context.environment is not None:
         body["environment"] = context.environment
     if request is not None:
-        for name, told in zip(_IDS, (request.request_id, request.trace_id, request.span_id), strict=True):
-            if told is not None:
-                body[name] = told
+        if request.request_id is not None:
+            body["req_id"] = request.request_id
+        if request.trace_id is not None:
+            body["trace_id"] = request.trace_id
+        if request.span_id is not None:
+            body["span_id"] = request.span_id
 
 
 def _content(run: Run) -> dict[str, Any] | None:
