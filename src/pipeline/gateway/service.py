@@ -88,6 +88,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             },
             lambda: {name: health.is_up for name, health in healths.items()},
         )
+        store.writer.expect(lambda: metrics.in_flight)
         chronicle = Chronicle(store, settings, metrics.tally)
         tracing = None if settings.telemetry is None else opened.enter_context(exported(settings.telemetry))
 

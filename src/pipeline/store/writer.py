@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from threading import Event
 from time import sleep
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -27,6 +29,7 @@ MAX_BATCH: Final = 256  # jobs in one transaction: bounds how long the first of 
 TIMEOUT_SECONDS: Final = 5.0
 GATHER_SECONDS: Final = 0.002  # for each job that shared the commit before; a commit takes as much CPU as ten records
 MAX_GATHER_SECONDS: Final = 0.01
+MAX_TOLD_SECONDS: Final = 0.02  # where it is known how many may come: a small part of what each takes while so many do
 
 _T = TypeVar("_T")
 
@@ -95,11 +98,19 @@ class Writer:
         self._max_waiting = max_waiting
         self._waiting: queue.SimpleQueue[_Rows | _Call | None] = queue.SimpleQueue()
         self._gate = threading.Lock()
+        self._in_work: Callable[[], int] | None = None
+        self._wanted = sys.maxsize  # jobs for whose sake a commit does not wait any longer
+        self._enough = Event()
+        self._share = 1.0  # jobs in a commit, the last ones counting most
         self._closed = False
         self._connection: Connection | None = None
         self.failure: StoreError | None = None  # why the last commit did not come about; None where it did
         self._thread = threading.Thread(target=self._run, name="cmf-store-writer", daemon=True)
         self._thread.start()
+
+    def expect(self, in_work: Callable[[], int]) -> None:
+        """Have `in_work` say how many there are that may have something to write: two thirds of them share a commit."""
+        self._in_work = in_work
 
     def insert(self, table: Table, values: Row) -> Future[None]:
         """Done when the row is durable; the future raises StoreError where it is not. As `insert_all`."""
@@ -151,6 +162,7 @@ class Writer:
                 return
             self._closed = True
         self._waiting.put(None)
+        self._enough.set()
         self._thread.join()
 
     def _put(self, item: _Rows | _Call) -> None:
@@ -160,6 +172,9 @@ class Writer:
             if self._waiting.qsize() >= self._max_waiting:  # nobody else puts anything there meanwhile
                 raise StoreBusy("too much waits for the store", hint="try again shortly")
             self._waiting.put(item)
+            if self._waiting.qsize() >= self._wanted:
+                self._wanted = sys.maxsize  # said once
+                self._enough.set()
 
     def _run(self) -> None:
         more, before = True, 0
@@ -167,6 +182,7 @@ class Writer:
             self._gather(before)
             batch, more = self._batch()
             before = len(batch)
+            self._share = (self._share + before) / 2
             live = [item for item in batch if item.future.set_running_or_notify_cancel()]
             if live:
                 self._write(live)
@@ -176,13 +192,31 @@ class Writer:
 
     def _gather(self, before: int) -> None:
         """Let others come where `before` jobs shared the last commit: as many will again. Who is alone never waits."""
-        if before > 1 and self._waiting.qsize() < before:
+        if self._in_work is None and before > 1 and self._waiting.qsize() < before:
             sleep(min((before - 1) * GATHER_SECONDS, MAX_GATHER_SECONDS))
+
+    def _gather_most(self, in_work: Callable[[], int]) -> None:
+        """Let others come to one that is there, while commits are shared, until two thirds of those in work wait.
+
+        If all of them did, nobody would work meanwhile. How many share is taken from several commits: those that one
+        commit let go on do not come back as evenly as they came.
+        """
+        seconds = min((self._share - 1) * GATHER_SECONDS, MAX_TOLD_SECONDS)
+        wanted = in_work() * 2 // 3 - 1
+        if seconds <= 0 or self._waiting.qsize() >= wanted:
+            return
+        self._enough.clear()
+        self._wanted = wanted
+        if self._waiting.qsize() < wanted and not self._closed:  # whoever came meanwhile may not have seen it
+            self._enough.wait(seconds)
+        self._wanted = sys.maxsize
 
     def _batch(self) -> tuple[list[_Rows | _Call], bool]:
         """What waits, at least one item of it, and whether more may come."""
         items: list[_Rows | _Call] = []
         item = self._waiting.get()
+        if item is not None and self._in_work is not None:
+            self._gather_most(self._in_work)
         while item is not None:
             items.append(item)
             if len(items) == self._max_batch:

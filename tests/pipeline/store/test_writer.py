@@ -162,6 +162,31 @@ def test_after_a_shared_commit_others_may_come_and_who_is_alone_never_waits(
 
 
 @pytest.mark.spec("REC-7")
+def test_where_it_is_known_how_many_are_in_work_most_of_them_share_a_commit(
+    engine: Engine, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "GATHER_SECONDS", SECONDS * 10)
+    monkeypatch.setattr(writing, "MAX_TOLD_SECONDS", SECONDS * 10)
+    writer = Writer(engine, log)
+    writer.expect(lambda: 5)
+    gate = Gate(writer)
+    waiting = [writer.insert(SESSION_STATE, row(number)) for number in range(2)]
+    gate.open()
+    for future in waiting:
+        future.result(SECONDS)
+    seen = commits(engine)
+
+    waiting = [writer.insert(SESSION_STATE, row(number)) for number in range(2, 5)]
+    for future in waiting:
+        future.result(SECONDS)
+    assert len(seen) == 1
+    last = writer.insert(SESSION_STATE, row(5))
+    writer.close()
+
+    assert last.done(), "whoever closes the store waits for nobody else either"
+
+
+@pytest.mark.spec("REC-7")
 def test_nobody_is_told_before_the_commit(engine: Engine, writer: Writer) -> None:
     told: list[bool] = []
     gate = Gate(writer)
