@@ -19,12 +19,13 @@ from pipeline.profile import AskedFor
 
 MAX_TEXTS: Final = 256  # texts that are read for one value; one that stands in more is named
 _SPEAKERS: Final = frozenset({"user", "system"})
-_DISTINCT: Final = re.compile(r"[^\W\d_][\W_]*\d|\d[\W_]*[^\W\d_]|\w[@./:]\w|(?:\d[^\w]*){7}")
+_DISTINCT: Final = re.compile(r"[^\W\d_][\W_]*\d|\d[\W_]*[^\W\d_]|\w[@./:_]\w|(?:\d[^\w]*){7}")
 """A letter by a figure, names that a sign joins, or more figures than two values have in common by chance."""
 _CONTACT: Final = re.compile(r"[^\s@]+@[^\s@]+|\+?[0-9()][0-9 ().-]{5,28}[0-9]")
 _FIGURES: Final = re.compile(r"[-+\d.,' ]{1,12}")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
-_TERM: Final = re.compile(r"[^\W\d_][^\W\d]{2,30}")
+_WORD_ONLY: Final = re.compile(r"[^\W\d_]{3,30}")
+_TO_BE: Final = r"(?:(?:must|should|shall|to)\W+(?:be|stay|become)|as|to|into|with|use)"
 _DAY_WORD: Final = re.compile(
     r"(?<!\w)(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|today|tomorrow|tonight|weekend)(?!\w)", re.I
 )
@@ -65,7 +66,7 @@ class Naming:
         acts = self._acts
         return acts is not None and self._any(text, lambda found: acts.is_said_in(found.raw))
 
-    def replacing(self, content: str | float, said: Sequence[tuple[int, str]]) -> Iterator[str]:
+    def replacing(self, content: str | float, said: Sequence[tuple[int, str]]) -> Iterator[str | float]:
         """What others wrote of a value that is not control: the whole, or its date or time; `said` by the user.
 
         A figure, date or time only where the user gave another: who gives none leaves it to what is read.
@@ -74,15 +75,27 @@ class Naming:
         if not self._theirs or not text or len(text) > MAX_CHARACTERS:
             return
         for part in [text[start:end] for start, end in moment(text)] or [text]:
-            kind = _kind(part)
-            if kind is None:
-                steers = _TERM.fullmatch(part) is not None or _DISTINCT.search(part) is not None
+            kind, sought = _kind(part), part if isinstance(content, str) else content
+            if kind is None and _WORD_ONLY.fullmatch(part):
+                steers = self._any(part, self._steered(part))
+            elif kind is None:
+                steers = _DISTINCT.search(part) is not None and self._any(part, _always)
             elif part.isdecimal() and len(part) < MIN_FIGURES:
                 steers = self._is_cued(part)
             else:
-                steers = any(_gives(kind, words) for _, words in said)
-            if steers and self._any(part, _always):
-                yield part
+                steers = self._any(sought, _always) and any(_gives(kind, words) for _, words in said)
+            if steers:
+                yield sought
+
+    def _steered(self, word: str) -> Callable[[Text], bool]:
+        """Whether a text puts a word to the argument: beside its name, or as what something is to be."""
+        name = r"\W*".join(map(re.escape, _words(self._argument))) or r"(?!)"
+        told = re.compile(
+            rf"(?<!\w)(?:{name}s?(?:\W+\w+){{0,4}}?\W+{word}|{word}\W+{name}|{_TO_BE}\W+(?:(?:an?|the)\W+)?{word}"
+            rf"|{word}\W+(?:instead|rather|not))(?!\w)",
+            re.I,
+        )
+        return lambda found: told.search(found.raw) is not None
 
     def _turns(self) -> bool:
         """Whether others name a switch of the call, and nobody trusted does."""
@@ -94,20 +107,22 @@ class Naming:
         to = re.compile(rf"(?<!\w){re.escape(name)}(?:\W+\w+){{0,3}}?\W+(?:true|false|yes|no|on|off)(?!\w)", re.I)
         return self._any(argument, lambda found: to.search(found.raw) is not None)
 
-    def _any(self, text: str, holds: Callable[[Text], bool]) -> bool:
-        """Whether it holds for one of their texts with `text` in it; it does if there are too many to read."""
-        found = self._with(text, self._theirs)
+    def _any(self, value: str | float, holds: Callable[[Text], bool]) -> bool:
+        """Whether it holds for one of their texts with a value in it; it does if there are too many to read."""
+        found = self._with(value, self._theirs)
         return any(map(holds, islice(found, MAX_TEXTS))) or next(found, None) is not None
 
-    def _with(self, text: str, groups: set[int]) -> Iterator[Text]:
-        return self._texts.texts_with(text, groups)
+    def _with(self, value: str | float, groups: set[int]) -> Iterator[Text]:
+        return self._texts.texts_with(value, groups)
 
     def _is_cued(self, number: str) -> bool:
         """Whether others write a number next behind a word by which it is the one that the argument asks for."""
         words = _words(self._argument)
-        cues = {verb for verb in (self._acts.verbs if self._acts is not None else ()) if " " not in verb}
+        cues = _NUMBERING.union(
+            verb for verb in (self._acts.verbs if self._acts is not None else ()) if " " not in verb
+        )
         if words and words[-1] in _NUMBERING:
-            cues |= {*words, *_NUMBERING}
+            cues = cues.union(words)
         return any(self._texts.has_beside(cue, number, self._theirs) for cue in cues)
 
 

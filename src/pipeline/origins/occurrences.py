@@ -155,20 +155,21 @@ class Occurrences:
             search.take_all(self._keys.get(f"{kind}:{value}", {}))
         return Answer(search.found, search.complete)
 
-    def texts_with(self, value: str, groups: Container[int]) -> Iterator[Text]:
+    def texts_with(self, value: str | float, groups: Container[int]) -> Iterator[Text]:
         """The texts of some groups in which `value` stands as a whole value, in this spelling or with the same key."""
-        for key in sorted(spelling.value_keys(value)):
+        text = value if isinstance(value, str) else spelled(value)
+        for key in sorted(spelling.value_keys(text) if isinstance(value, str) else _key_of(value)):
             for group, numbers in self._keys.get(key, {}).items():
                 yield from (self._texts[number] for number in numbers if group in groups)
-        folded = spelling.normal(value)
+        folded = spelling.normal(text)
         probe = min(self._probes(folded), key=lambda probe: probe[0].total, default=(_NOWHERE, 0))
         for group, places in probe[0].groups.items():
             for place in places if group in groups else ():
                 self.work += 1
-                text, start = self._texts[place >> _PLACE_BITS], (place & ((1 << _PLACE_BITS) - 1)) - probe[1]
-                stands = start >= 0 and not text.loose and text.normal.startswith(folded, start)
-                if stands and spelling.stands_at(text.normal, start, start + len(folded)):
-                    yield text
+                held, start = self._texts[place >> _PLACE_BITS], (place & ((1 << _PLACE_BITS) - 1)) - probe[1]
+                stands = start >= 0 and not held.loose and held.normal.startswith(folded, start)
+                if stands and spelling.stands_at(held.normal, start, start + len(folded)):
+                    yield held
 
     def has_beside(self, first: str, second: str, groups: Container[int]) -> bool:
         """Whether one word stands next before another in a text of some groups, whatever signs are between them."""
