@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -59,19 +60,27 @@ matched contains index if {
 	some index, [uri, pattern] in input.cases
 	lib.uri_matches(uri, pattern)
 }
+
+any_matched contains index if {
+	some index, [uri, patterns] in input.cases
+	lib.any_expression_matches(uri, lib.expressions(patterns))
+}
 """
+ENTRYPOINTS = ["data.patterns.matched", "data.patterns.any_matched"]
 CHARACTERS = "ab/*.-_[?+(é"
 
 
 @pytest.fixture(scope="module")
 def rego() -> EmbeddedEngine:
     lib = (policy_set.shipped() / "cmf" / "lib" / "lib.rego").read_text(encoding="utf-8")
-    return EmbeddedEngine([("lib.rego", lib), ("patterns.rego", RULE)], {}, ["data.patterns.matched"])
+    return EmbeddedEngine([("lib.rego", lib), ("patterns.rego", RULE)], {}, ENTRYPOINTS)
 
 
-def matched(engine: EmbeddedEngine, cases: list[tuple[str, str]]) -> list[bool]:
+def matched(
+    engine: EmbeddedEngine, cases: Sequence[tuple[str, str | list[str]]], entrypoint: str = ENTRYPOINTS[0]
+) -> list[bool]:
     view = json.dumps({"cases": cases}).encode()
-    (result,) = engine.evaluate(["data.patterns.matched"], b"{}", [view], timeout_seconds=10.0)
+    (result,) = engine.evaluate([entrypoint], b"{}", [view], timeout_seconds=10.0)
     assert isinstance(result, Decided), result
     return [index in result.value for index in range(len(cases))]
 
@@ -81,6 +90,16 @@ def test_the_corpus_in_rego(rego: EmbeddedEngine) -> None:
     answers = matched(rego, [(uri, pattern) for uri, pattern, _ in CORPUS])
 
     assert [case[:2] for case, answer in zip(CORPUS, answers, strict=True) if answer is not case[2]] == []
+
+
+@pytest.mark.spec("POL-20")
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 20])
+def test_several_patterns_match_where_one_of_them_does(rego: EmbeddedEngine, count: int) -> None:
+    cases = [(uri, [pattern for _, pattern, _ in CORPUS[at : at + count]]) for at, (uri, _, _) in enumerate(CORPUS)]
+
+    answers = matched(rego, cases, ENTRYPOINTS[1])
+
+    assert answers == [any(matches(uri, pattern) for pattern in patterns) for uri, patterns in cases]
 
 
 @pytest.mark.spec("POL-20")

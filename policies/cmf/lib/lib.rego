@@ -38,6 +38,28 @@ any_uri_matches(uri, patterns) if {
 	uri_matches(uri, pattern)
 }
 
+# METADATA
+# title: URI patterns, spelled out
+# description: |
+#   What `any_expression_matches` takes. Of patterns from `data` alone it is made once, when the set is loaded. Eight
+#   patterns are one expression, because the size of one has a limit.
+# scope: document
+expressions(patterns) := {expression |
+	some place, _ in patterns
+	place % 8 == 0
+	spelled := [_expression(pattern) | some pattern in array.slice(patterns, place, place + 8)]
+	expression := concat("|", spelled)
+}
+
+# METADATA
+# title: URI pattern match, any of several that were spelled out
+# description: What `any_uri_matches` says, of patterns that `expressions` spelled out.
+# scope: document
+any_expression_matches(uri, spelled) if {
+	some expression in spelled
+	regex.match(expression, concat("", [uri, "/"]))
+}
+
 # Each segment brings its own slash, so that `**` can stand for none.
 _expression(pattern) := concat("", ["^", concat("", [_segment(part) | some part in split(pattern, "/")]), "$"])
 

@@ -8,11 +8,20 @@ package cmf.lib.secrets
 import data.cmf.lib.scan
 
 # METADATA
+# title: There may be secrets
+# description: A look that most views end with; where it fails, no secret is in any part of the view.
+# scope: document
+worth_a_look if _suspicious
+
+# What the operator adds is in no hint.
+worth_a_look if count(_settings.extra_patterns) > 0
+
+# METADATA
 # title: Secrets in the content
 # description: The secrets in `input.content`, as {kind, secret} objects.
 # scope: document
 in_content contains found if {
-	_worth_a_look
+	worth_a_look
 	some found in _found(scan.content)
 }
 
@@ -21,7 +30,7 @@ in_content contains found if {
 # description: As `in_content`, for names, URIs, arguments and properties, their keys included.
 # scope: document
 in_surroundings contains found if {
-	_worth_a_look
+	worth_a_look
 	some found in _found(scan.surroundings)
 }
 
@@ -36,11 +45,6 @@ kinds_in(text) := {found.kind |
 _every_shape := object.union_n([_settings.patterns, _settings.more_patterns, _settings.extra_patterns])
 
 _settings := data.cmf.defaults.data.secrets
-
-_worth_a_look if _suspicious
-
-# What the operator adds is in no hint.
-_worth_a_look if count(_settings.extra_patterns) > 0
 
 _found(text) := (_shaped(_shapes, text) | _shaped(_more_shapes, text)) | _assigned(text)
 

@@ -8,18 +8,24 @@ package cmf.lib.urls
 import data.cmf.lib.scan
 
 # METADATA
+# title: There may be a URL
+# description: A look that most views end with; where it fails, `in_content` is empty and nothing is misleading.
+# scope: document
+worth_a_look if regex.match(`:[/\\]`, scan.content)
+
+# METADATA
 # title: URLs of the content
 # description: |
 #   The URLs in `input.content`, as {host, whole} objects: `whole` is true of a value that is nothing but the
 #   URL, and false of one that stands in a longer text.
 # scope: document
 in_content contains {"host": host(groups[1]), "whole": true} if {
-	_worth_a_look
+	worth_a_look
 	some groups in regex.find_all_string_submatch_n(_whole, _text, -1)
 }
 
 in_content contains {"host": host(groups[1]), "whole": false} if {
-	_worth_a_look
+	worth_a_look
 	some groups in regex.find_all_string_submatch_n(_anywhere, _text, -1)
 }
 
@@ -41,11 +47,9 @@ bare_hosts contains host(groups[1]) if {
 #   True if a URL shows one host before an `@` or a backslash and means another behind it.
 # scope: document
 misleading if {
-	_worth_a_look
+	worth_a_look
 	regex.match(_host_before_user, _text)
 }
-
-_worth_a_look if regex.match(`:[/\\]`, scan.content)
 
 # A URL by itself is a value by itself: it gets the quotes that it would have among arguments.
 _text := concat("", [`"`, scan.content, `"`]) if {

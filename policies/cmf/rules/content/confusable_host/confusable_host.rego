@@ -22,6 +22,7 @@ deny contains {
 	"code": "content.confusable-host",
 	"reason": "This part has an address that looks like another.",
 } if {
+	scan.wide
 	some name in _wide_hosts
 	_confusable(name)
 	not urls.host_matches(name, _settings.allowed_hosts)
@@ -54,7 +55,6 @@ _spoken if input.role == "assistant"
 _spoken if not input.role
 
 _wide_hosts contains name if {
-	scan.wide
 	_spoken
 	regex.match(`[/\\]{2}|@`, scan.content)
 	some groups in regex.find_all_string_submatch_n(_authority, scan.content, -1)

@@ -42,6 +42,7 @@ deny contains {
 	"code": "content.encoded-payload.too-many",
 	"reason": "This call holds too much encoded text to read.",
 } if {
+	_encoded
 	_too_many
 }
 

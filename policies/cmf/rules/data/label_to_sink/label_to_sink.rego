@@ -21,22 +21,24 @@ deny contains {
 	"reason": "This conversation holds data that must not leave, and this tool sends data outside.",
 	"detail": {"labels": forbidden},
 } if {
+	_sink
 	forbidden := labels.in_force & {label | some label in _settings.forbidden_labels}
 	count(forbidden) > 0
-	_sink
 }
 
 deny contains {
 	"code": "data.label-to-sink.unknown",
 	"reason": "It is not known whether this conversation holds data that must not leave.",
 } if {
-	not labels.in_force
 	_sink
+	not labels.in_force
 }
 
-_settings := data.cmf.defaults.data.label_to_sink
-
-_sink if lib.any_uri_matches(input.uri, _settings.external_sinks)
+_sink if lib.any_expression_matches(input.uri, _sinks)
 
 # A call that cannot be told from another may be any tool.
 _sink if not input.uri
+
+_sinks := lib.expressions(_settings.external_sinks)
+
+_settings := data.cmf.defaults.data.label_to_sink

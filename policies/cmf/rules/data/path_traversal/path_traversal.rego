@@ -19,6 +19,7 @@ deny contains {
 	"code": "data.path-traversal.encoded",
 	"reason": "This asks for a path that hides where it leads.",
 } if {
+	_suspicious
 	contains(scan.content, "%")
 	regex.match(_encoded, scan.content)
 }
@@ -27,6 +28,7 @@ deny contains {
 	"code": "data.path-traversal.encoded",
 	"reason": "This asks for a path that hides where it leads.",
 } if {
+	_suspicious
 	contains(scan.content, "\\u0000")
 	regex.match(`[/\\.][^"\x00-\x20]*[^"\\\x00-\x20]\\u0000`, scan.content)
 }
@@ -35,6 +37,7 @@ deny contains {
 	"code": "data.path-traversal.encoded",
 	"reason": "This asks for a path that hides where it leads.",
 } if {
+	_suspicious
 	scan.wide
 	regex.match(_wide, scan.content)
 }
@@ -43,9 +46,13 @@ deny contains {
 	"code": "data.path-traversal",
 	"reason": "This asks for a path that leads out of its folder.",
 } if {
+	_suspicious
 	contains(scan.content, "..")
 	regex.match(_climbing, _text)
 }
+
+# A look that most calls end with.
+_suspicious if regex.match(`%|\\u0000|\.\.|[^\x00-\x7f]`, scan.content)
 
 # A reference by itself is a value by itself: it gets the quotes that it would have among arguments.
 _text := concat("", [`"`, scan.content, `"`]) if {

@@ -23,16 +23,16 @@ redact contains {
 	"spans": scan.spans(scan.content, _chosen),
 	"replacement": _settings.replacement,
 } if {
-	scan.cuttable
 	count(_chosen) > 0
+	scan.cuttable
 }
 
 deny contains {
 	"code": "data.pii.too-many",
 	"reason": "This part contains too much personal data to mask.",
 } if {
-	scan.cuttable
 	count(_chosen) > _settings.max_masked
+	scan.cuttable
 }
 
 _chosen contains found.value if {

@@ -25,6 +25,7 @@ label contains {
 	"reason": "This part contains a credential.",
 	"label": _labels.secret,
 } if {
+	secrets.worth_a_look
 	count(secrets.in_content | secrets.in_surroundings) > 0
 }
 

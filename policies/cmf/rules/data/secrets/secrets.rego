@@ -28,6 +28,7 @@ redact contains {
 	"spans": scan.spans(scan.content, {found.secret | some found in secrets.in_content}),
 	"replacement": _settings.replacement,
 } if {
+	secrets.worth_a_look
 	scan.cuttable
 	count(secrets.in_content) > 0
 }
@@ -37,6 +38,7 @@ deny contains {
 	"reason": "This part contains a credential.",
 	"detail": {"found": {found.kind | some found in secrets.in_content}, "where": "content"},
 } if {
+	secrets.worth_a_look
 	not scan.cuttable
 	count(secrets.in_content) > 0
 }
@@ -46,6 +48,7 @@ deny contains {
 	"reason": "This part contains a credential.",
 	"detail": {"found": {found.kind | some found in secrets.in_surroundings}, "where": "surroundings"},
 } if {
+	secrets.worth_a_look
 	count(secrets.in_surroundings) > 0
 }
 
@@ -54,6 +57,7 @@ deny contains {
 	"code": "data.secret.too-many",
 	"reason": "This part contains too many credentials to mask.",
 } if {
+	secrets.worth_a_look
 	scan.cuttable
 	count(secrets.in_content) > _settings.max_masked
 }

@@ -19,6 +19,7 @@ deny contains {
 	"code": "data.sql-write",
 	"reason": "This tool may read the database, and this would change it.",
 } if {
+	_reads_only
 	some text in _bare
 	_writes(text)
 }
@@ -27,6 +28,7 @@ deny contains {
 	"code": "data.sql-write.several",
 	"reason": "This tool takes one SQL statement at a time.",
 } if {
+	_reads_only
 	some text in _bare
 	regex.match(`;[ \t\r\n\f;]*[^ \t\r\n\f;]`, text)
 }
@@ -35,6 +37,7 @@ deny contains {
 	"code": "data.sql-write.comment",
 	"reason": "SQL for this tool has no comments.",
 } if {
+	_reads_only
 	some text in _bare
 	regex.match(`--|/\*|\*/`, text)
 }
@@ -43,7 +46,8 @@ deny contains {
 	"code": "data.sql-write.unreadable",
 	"reason": "Databases do not agree on how to read this SQL.",
 } if {
-	some text in _statements
+	_reads_only
+	some text in _texts
 	regex.match(`\\['"\x60\\]|\$[0-9A-Za-z_]*\$`, text)
 }
 
@@ -51,6 +55,7 @@ deny contains {
 	"code": "data.sql-write.unreadable",
 	"reason": "Databases do not agree on how to read this SQL.",
 } if {
+	_reads_only
 	some text in _bare
 	regex.match(`['"\x60]`, text)
 }
@@ -60,6 +65,7 @@ deny contains {
 	"code": "data.sql-write.unreadable",
 	"reason": "Databases do not agree on how to read this SQL.",
 } if {
+	_reads_only
 	some text in _bare
 	regex.match(`[\x00-\x08\x0b\x0e-\x1f\x7f\x{A0}\x{2000}-\x{200F}\x{2028}-\x{202F}\x{3000}\x{FEFF}]`, text)
 }
@@ -68,14 +74,9 @@ deny contains {
 	"code": "data.sql-write.function",
 	"reason": "This SQL calls a function that does more than read the database.",
 } if {
+	_reads_only
 	some text in _bare
 	regex.match(_acting, text)
-}
-
-_statements contains text if {
-	count(_texts) > 0
-	_reads_only
-	some text in _texts
 }
 
 _texts contains text if {
@@ -100,7 +101,7 @@ _values contains value if {
 	lower(name) in _settings.arguments
 }
 
-_reads_only if lib.any_uri_matches(input.uri, _settings.reading_tools)
+_reads_only if lib.any_expression_matches(input.uri, _reading)
 
 # A call that cannot be told from another may be that of a reading tool, if there is any.
 _reads_only if {
@@ -108,9 +109,11 @@ _reads_only if {
 	count(_settings.reading_tools) > 0
 }
 
+_reading := lib.expressions(_settings.reading_tools)
+
 # What is left without texts and quoted names, in lower case.
 _bare contains lower(regex.replace(text, `'(?:[^']|'')*'|"(?:[^"]|"")*"|\x60[^\x60]*\x60`, " ")) if {
-	some text in _statements
+	some text in _texts
 }
 
 _writes(text) if {

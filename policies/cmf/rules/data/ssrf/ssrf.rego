@@ -21,11 +21,31 @@ deny contains {
 	"code": "data.ssrf.internal",
 	"reason": "This asks for an address inside a network.",
 } if {
+	urls.worth_a_look
 	some found in urls.in_content
 	found.whole
 	name := found.host
 	_internal(name)
 	not urls.host_matches(name, _settings.allowed_hosts)
+}
+
+deny contains {
+	"code": "data.ssrf.disguised",
+	"reason": "This asks for an address that hides what it is.",
+} if {
+	urls.worth_a_look
+	some found in urls.in_content
+	name := found.host
+	urls.is_disguised(name)
+	not urls.host_matches(name, _settings.allowed_hosts)
+}
+
+deny contains {
+	"code": "data.ssrf.misleading",
+	"reason": "This address shows one host and means another.",
+} if {
+	urls.worth_a_look
+	urls.misleading
 }
 
 deny contains {
@@ -45,23 +65,6 @@ deny contains {
 	some name in _settings.metadata_hosts
 	contains(_lowered, name)
 	not urls.host_matches(name, _settings.allowed_hosts)
-}
-
-deny contains {
-	"code": "data.ssrf.disguised",
-	"reason": "This asks for an address that hides what it is.",
-} if {
-	some found in urls.in_content
-	name := found.host
-	urls.is_disguised(name)
-	not urls.host_matches(name, _settings.allowed_hosts)
-}
-
-deny contains {
-	"code": "data.ssrf.misleading",
-	"reason": "This address shows one host and means another.",
-} if {
-	urls.misleading
 }
 
 _lowered := lower(scan.content)

@@ -22,7 +22,10 @@ require_approval contains {
 	_destructive
 }
 
-_destructive if lib.any_uri_matches(input.uri, _settings.destructive_tools)
+_destructive if {
+	count(_settings.destructive_tools) > 0
+	lib.any_uri_matches(input.uri, _settings.destructive_tools)
+}
 
 _destructive if input.name in _settings.destructive_names
 

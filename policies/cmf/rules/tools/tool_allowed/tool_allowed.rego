@@ -19,7 +19,8 @@ deny contains {
 	"code": "tools.tool-allowed",
 	"reason": "This tool is not allowed here.",
 } if {
-	_on(_settings.denied)
+	count(_settings.denied) > 0
+	lib.any_uri_matches(input.uri, _settings.denied)
 }
 
 deny contains {
@@ -30,7 +31,5 @@ deny contains {
 }
 
 _allowed if lib.any_uri_matches(input.uri, _settings.allowed)
-
-_on(patterns) if lib.any_uri_matches(input.uri, patterns)
 
 _settings := data.cmf.defaults.tools.tool_allowed
