@@ -1,11 +1,12 @@
 //! The embedded Rego engine of cmf-pipeline [docs/spec/engines.md].
 //!
 //! `policy_set` and `programs` compile, `batch` evaluates. `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be
-//! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors, `folding` evaluates ahead, and
+//! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors, `folding` and `ruled_out` evaluate ahead, `lean` and `asked_once` leave out steps, and
 //! `dialect` patterns those of OPA `globs` globs and `corrected` other builtins; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
 //! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` writes
 //! what Python holds, `json_text` its texts; `input`, `template` and `context` write policy inputs from views.
 
+pub mod asked_once;
 pub mod batch;
 pub mod builtins;
 #[cfg(feature = "python")]
@@ -33,6 +34,7 @@ pub mod prescan;
 pub mod prints;
 pub mod programs;
 pub mod repair;
+pub mod ruled_out;
 pub mod stack;
 pub mod strict;
 pub mod survey;

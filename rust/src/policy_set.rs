@@ -141,11 +141,11 @@ impl PolicySet {
 
     /// Evaluates what reads no input now instead of for each view. What fails, or takes long, is left to the evaluations.
     fn fold(&mut self) {
-        let (interpreter, strict) = (&self.interpreter, self.options.strict_builtin_errors);
+        let (interpreter, data, strict) = (&self.interpreter, &self.data, self.options.strict_builtin_errors);
         let deadline = Instant::now() + MAX_FOLDING;
         let mut spare = None;
         for program in &mut self.programs {
-            program.fold(|name| {
+            program.fold(data, |name| {
                 let limit = deadline.checked_duration_since(Instant::now())?;
                 let mut engine: Engine = spare.take().unwrap_or_else(|| interpreter.clone());
                 let check_interval = INTERPRETER_INTERVAL;

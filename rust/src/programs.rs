@@ -7,7 +7,7 @@
 use crate::failure::PolicyFault;
 use crate::policy_set::{engine_of, prepare, Options};
 use crate::strict::{self, Hardened};
-use crate::{folding, lean};
+use crate::{asked_once, folding, lean, ruled_out};
 use regorus::languages::rego::compiler::Compiler;
 use regorus::rvm::RegoVM;
 use regorus::{Engine, Value};
@@ -34,13 +34,17 @@ impl Program {
 
     /// Puts in what does not depend on input, and leaves out the steps that are idle then; `value_of` gives the value of
     /// a rule by its path.
-    pub fn fold(&mut self, mut value_of: impl FnMut(&str) -> Option<Value>) {
+    pub fn fold(&mut self, data: &Value, mut value_of: impl FnMut(&str) -> Option<Value>) {
         let Hardened { program, rules } = &mut self.hardened;
         folding::fold(Arc::make_mut(program), |start| value_of(rules.get(&start)?));
+        ruled_out::leave_out(Arc::make_mut(program), data);
         if let Some((leaner, moved)) = lean::lean(program) {
             *program = Arc::new(leaner);
             let places = std::mem::take(rules).into_iter();
             *rules = places.filter_map(|(at, name)| Some((*moved.get(at)?, name))).collect();
+        }
+        for (question, body) in asked_once::ask_once(Arc::make_mut(program)) {
+            rules.extend(rules.get(&body).cloned().map(|name| (question, name)));
         }
     }
 

@@ -61,3 +61,37 @@ def test_what_was_evaluated_ahead_gives_what_the_interpreter_gives(rules: str) -
 @pytest.mark.spec("ENG-17")
 def test_a_rule_without_input_and_value_stays_undefined() -> None:
     assert answer("a := 1 if data.missing\nx := a if input", {}) == Undefined()
+
+
+NOTHING = 'none := []\nempty := {}\nwords := {"a"}\nn := 2\n'
+
+
+@pytest.mark.spec("ENG-17")
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "x contains 1 if { count(none) > 0; input.n }\nx contains 2 if input.n",
+        "x contains 1 if { count(words) > 0; input.n }",
+        "x contains 1 if { not input.n; some _ in none }\nx contains 2 if { some k, v in empty; input[k] == v }",
+        'x contains 1 if { not "a" in words; input.n }\nx contains 2 if { "a" in words; input.n }',
+        "a if { count(none) > 0; input.n }\nx := 1 if not a\nx := 2 if a",
+        "default a := 3\na := input.n if count(none) > 0\nx := a + input.n",
+        "a := input.n if count(none) > 0\nx := [a | input.n]",
+        "a contains 1 if { data.known.list[5]; input.n }\nb contains 2 if { some _ in a; input.n }\nx := b | {input.n}",
+        "x contains 1 if { data.known.map.a > n; input.n }\nx contains 2 if { n > data.known.map.a; input.n }",
+        "x if { every v in none { v == input.n }; input }",
+        "x contains 1 if { v := input.n; count(none) > v }",
+    ],
+)
+def test_a_body_that_data_rules_out_gives_what_the_interpreter_gives(rules: str) -> None:
+    compiled, interpreted = (engine_of(NOTHING + rules, compiled=is_compiled) for is_compiled in (True, False))
+
+    assert compiled.form == "compiled"
+    for document in ({"n": 0}, {"n": 1}, {}):
+        assert ask(compiled, document) == ask(interpreted, document)
+
+
+@pytest.mark.spec("ENG-17")
+@pytest.mark.parametrize("body", ["input.n / 0 > 1; count(none) > 0", "count(n) > 0; input.n"])
+def test_a_body_that_fails_otherwise_is_not_ruled_out(body: str) -> None:
+    assert isinstance(ask(engine_of(f"{NOTHING}x := 1 if {{ {body} }}"), {"n": 1}), Failed)

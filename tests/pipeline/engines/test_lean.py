@@ -19,6 +19,11 @@ PROGRAMS = {
     "a constant that is looked at twice": 'c := {"a": 1}\nx := [c.a, c[input.b], c.a] if input',
     "a value that is asked for twice": "x := [v, v] if {\n\tv := input.a\n\tv != input.b\n}",
     "false as a value": "x := false if input.a\nx := false if input.b",
+    "a question first": "p if input.a > 1\nx contains 1 if p\nx contains 2 if { p; input.b }\nx contains 3 if input.b",
+    "a question later": "p := input.a\nx contains 1\nx contains 2 if p\nx contains v if { p; some v in [3, 4] }",
+    "a question last": "p := input.b\nx contains 1 if input.a\nx contains p if p\nx contains input.a if p",
+    "two questions": "p if input.a\nq if input.b\nx contains v if { p; v := 1 }\nx contains 2 if p\nx contains 3 if q",
+    "a question and its no": "p if input.a\nx contains 1 if not p\nx contains 2 if not p\nx contains 3 if p",
     "a value in a comprehension in a loop": "x := {v: [w | some w in input.list; w.k == v] | some v in [1, 2]}",
 }
 DOCUMENTS = (
