@@ -40,6 +40,8 @@ tagged(effect, rule) := object.union(effect, {"rule": rule}) if {
 """
 
 
+_TAB: Final = "\t"
+
 RULES_OF_A_PART: Final = 100
 """More in one part, with what they use, might be more modules than a program of the compiled form can have."""
 
@@ -105,9 +107,20 @@ def _kind_module(kind: ViewKind, rules: Sequence[Rule]) -> Module:
 def _asking_module(package: str, rules: Sequence[Rule]) -> Module:
     asked = {effect: [rule for rule in rules if effect in rule.effects] for effect in Effect}
     asked = {effect: members for effect, members in asked.items() if members}
-    parts = [f"decision := {_decision_object({effect: effect.value for effect in asked})}"]
-    parts += [_contribution(effect, members) for effect, members in asked.items()]
+    parts = [_decision(asked), *(_contribution(effect, members) for effect, members in asked.items())]
     return _module(package, "\n\n".join(parts) + "\n")
+
+
+def _decision(asked: Mapping[Effect, Sequence[Rule]]) -> str:
+    """The decision. Mostly no rule asks for anything, and that is one comparison for all that were asked."""
+    whole = _decision_object({effect: effect.value for effect in asked})
+    sets = [f"data.{rule.package}.{effect}" for effect, members in asked.items() for rule in members]
+    if not 0 < len(sets) <= RULES_OF_A_PART:
+        return f"decision := {whole}"
+    return (
+        f"decision := {_decision_object({})} if {{\n\t{_array(sets, indent=_TAB)} == _nothing\n}} else := {whole}\n\n"
+        f"_nothing := {_array('set()' for _ in sets)}"
+    )
 
 
 def _contribution(effect: Effect, rules: Sequence[Rule]) -> str:
@@ -116,7 +129,7 @@ def _contribution(effect: Effect, rules: Sequence[Rule]) -> str:
         tagged = f'data.{EFFECT}.tagged(effect, "{rules[0].id}")'
         return f"{effect} contains {tagged} if some effect in data.{rules[0].package}.{effect}"
     tagged = f"data.{EFFECT}.tagged(effect, _{effect}_rules[number])"
-    sets = _array((f"data.{rule.package}.{effect}" for rule in rules), indent="\t")
+    sets = _array((f"data.{rule.package}.{effect}" for rule in rules), indent=_TAB)
     return (
         f"{effect} contains {tagged} if {{\n\tasked := {sets}\n\tasked != _no_{effect}\n"
         "\tsome number, effects in asked\n\tsome effect in effects\n}\n\n"
