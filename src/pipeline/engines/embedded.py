@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from pipeline import _native
-from pipeline.decision import Effect
+from pipeline.decision import NO_EFFECTS
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.engines.survey import allowed_builtins, policy_error
 from pipeline.errors import EngineError
@@ -24,8 +24,8 @@ OFFLOAD_BYTES: Final = 32 * 1024
 
 CHECK_EVERY: Final = 1_000  # one decision in so many is made by both forms [ENG-10]
 
-_EFFECTS: Final = tuple(sorted(effect.value for effect in Effect))
-_NOTHING_HIT: Final = dumps({effect: [] for effect in _EFFECTS})
+_NOTHING_HIT: Final = dumps({effect: NO_EFFECTS[effect] for effect in sorted(NO_EFFECTS)})
+_NO_HIT: Final = Decided(NO_EFFECTS)
 
 Form = Literal["compiled", "interpreted", "mixed"]
 
@@ -185,8 +185,8 @@ def _result(row: tuple[str, bytes, str, str]) -> EngineResult:
 
 
 def _decided(value: bytes) -> EngineResult:
-    if value == _NOTHING_HIT:  # most answers: not read again and again, but each is given lists of its own
-        return Decided({effect: [] for effect in _EFFECTS})
+    if value == _NOTHING_HIT:  # most answers: not read again and again
+        return _NO_HIT
     try:
         return Decided(loads(value))
     except DecodeError:
