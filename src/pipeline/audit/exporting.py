@@ -83,8 +83,10 @@ class Exporter:
     def offer(self, head: Head) -> None:
         """Take this head away soon; a newer one of its log replaces it."""
         with self._gate:
+            is_first = not self._newest
             self._newest[head.log] = head
-            self._gate.notify()
+            if is_first:  # for the next ones nobody waits: a writer commits many times between two exports
+                self._gate.notify()
 
     def close(self) -> None:
         """Take away what is left, and stop."""

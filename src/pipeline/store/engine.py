@@ -32,7 +32,7 @@ BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transact
 _AGAIN_SECONDS: Final = 0.01
 _WRITERS: Final = 0x636D66_73746F72  # the number of the lock that writers of a PostgreSQL database hold in turn
 # Rows in one statement: few statements, and each soon known to the driver, which remembers 128.
-_TOGETHER: Final = (64, 32, *range(16, 0, -1))
+_TOGETHER: Final = (64, *range(32, 0, -1))
 _ROOM: Final = "0" * 64 * 1024  # as many bytes as a few records take, with their head and indexes
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*://")  # what a URL begins with, and no path of a file does
 _NAMED_BY: Final = "write a path, sqlite:////path/to/file, or postgresql://host/database"
