@@ -10,7 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.origins.result_fields import read_fields
+from cmf.content import ToolResultPart
+from pipeline.origins.result_fields import read_fields, result_values
 
 JSON_TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8)
 DOCUMENT = st.recursive(
@@ -101,3 +102,16 @@ def spelled(document: Any) -> Any:
     if isinstance(document, list):
         return [spelled(item) for item in document]
     return None if document is None else str(document)
+
+
+@pytest.mark.spec("PROV-7")
+def test_values_are_texts_and_numbers_and_of_a_picture_its_names() -> None:
+    picture = {"content_type": "image", "type": "base64", "data": "QUJD", "media_type": "image/png"}
+    link = {"content_type": "image", "type": "url", "data": "https://x.example/a.png"}
+    text = {"content_type": "text", "text": '{"a": 1, "b": null, "c": true, "d": "e"}'}
+    part = ToolResultPart.model_validate({"tool_call_id": "1", "content": [picture, link, text]})
+
+    found = [(path[:1], value) for path, value in result_values(part, "auto") if path[1:] == ()]
+
+    assert [value for path, value in found if not path] == ["base64", "image/png", "url", "https://x.example/a.png"]
+    assert [value for path, value in found if path] == [1, "e"]
