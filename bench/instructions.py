@@ -1,4 +1,4 @@
-"""Instructions of three fixed workloads under callgrind, compared with the figures that are kept: a gate, not a timing.
+"""Instructions of fixed workloads under callgrind, compared with the figures that are kept: a gate, not a timing.
 
 `python -m bench.instructions [--keep]`; needs `valgrind`. Not in CI: what counts is the same build on the same machine.
 An instruction count hardly depends on what else a machine does, but it does on its libraries and compiler: the figures
@@ -33,6 +33,8 @@ def workloads() -> dict[str, Callable[[], Any]]:
     from cmf import Message
     from cmf.adapters import get
     from pipeline import Config, Context, Guard
+    from pipeline.record import Run, record_of
+    from pipeline.store.records import row_of
 
     numbers = iter(range(1_000_000))
     texts = [documents.message_bytes(index) for index in range(50)]
@@ -41,6 +43,14 @@ def workloads() -> dict[str, Callable[[], Any]]:
     guard = Guard(medium.policies(), config=Config(max_verdicts=0, timeout_seconds=600))
     openai, anthropic = get("openai_chat"), get("anthropic_messages")
     request = documents.openai_request()
+    decided = guard.run(Message.model_validate_json(texts[0]), context=context).decision
+    ran = Run(
+        timestamp=datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC),
+        input_digest="0" * 64,
+        output_digest="1" * 64,
+        timings={"stages_ns": 1_000, "evaluate_ns": 100_000, "run_ns": 1_000_000},
+        model="openai:gpt",
+    )
 
     def read() -> object:
         return [view.path for view in Message.model_validate_json(texts[next(numbers) % 50]).iter_views()]
@@ -51,10 +61,14 @@ def workloads() -> dict[str, Callable[[], Any]]:
     def translate() -> object:
         return anthropic.to_wire(openai.from_wire_request(request))
 
+    def put_on_record() -> object:
+        return row_of(record_of(decided, context, ran))
+
     return {
         "read a message and its views": read,
         "decide about a message, 25 rules": decide,
         "translate 20 messages": translate,
+        "make the record of a decision": put_on_record,
     }
 
 

@@ -322,8 +322,10 @@ def _origins(origins: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     counted: dict[str, dict[str, int]] = {}
     for entry in origins:
         if entry["type"] not in _ABOUT_THE_CALL:
-            trusts = {source["trust"] for source in entry["sources"]}
-            best = next((trust for trust in _TRUSTS if trust in trusts), "nowhere")
+            best = "nowhere"
+            if entry["sources"]:
+                trusts = {source["trust"] for source in entry["sources"]}
+                best = next((trust for trust in _TRUSTS if trust in trusts), best)
             by_trust = counted.setdefault(entry["use"], {})
             by_trust[best] = by_trust.get(best, 0) + 1
     return counted

@@ -27,7 +27,7 @@ from pipeline.store.tables import RECORDS
 MAX_WAITING: Final = 4_096  # jobs; at 64 in flight this is many seconds of work, and more is an overload
 MAX_BATCH: Final = 256  # jobs in one transaction: bounds how long the first of them waits for the last
 TIMEOUT_SECONDS: Final = 5.0
-GATHER_SECONDS: Final = 0.002  # for each job that shared the commit before; a commit takes as much CPU as ten records
+GATHER_SECONDS: Final = 0.002  # for each job that shared the commit before; a commit takes the CPU of twenty records
 MAX_GATHER_SECONDS: Final = 0.01
 MAX_TOLD_SECONDS: Final = 0.02  # where it is known how many may come: a small part of what each takes while so many do
 
