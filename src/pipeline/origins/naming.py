@@ -15,6 +15,7 @@ from pipeline.origins.equivalents import keys_in, keys_of, kind_of, moment
 from pipeline.origins.occurrences import Occurrences, Text, spelled
 from pipeline.origins.sources import TRUSTED, UNTRUSTED, Group, Origin
 from pipeline.origins.spelling import number_key, text_keys
+from pipeline.origins.wording import with_alike
 from pipeline.profile import AskedFor
 
 MAX_TEXTS: Final = 256  # texts that are read for one value; one that stands in more is named
@@ -29,9 +30,22 @@ _TO_BE: Final = r"(?:(?:must|should|shall|to)\W+(?:be|stay|become)|as|to|into|wi
 _DAY_WORD: Final = re.compile(
     r"(?<!\w)(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|today|tomorrow|tonight|weekend)(?!\w)", re.I
 )
+_ALL: Final = ("all", "every", "everything", "each", "both", "any", "the others", "the rest", "the remaining")
+_MANY: Final = re.compile(
+    r"(?<!\w)(?:all|every\w*|each|both|any\w*|others?|rest|remaining|whatever|many|several|some|them)(?!\w)", re.I
+)
 MIN_FIGURES: Final = 3  # figures of a number that two texts hardly share by chance
 MAX_CHARACTERS: Final = 64  # of a value that can be one that the user gave
 _NUMBERING: Final = frozenset({"id", "ids", "no", "nr", "num", "number"})
+
+
+def asks_for_all(texts: Occurrences, groups: Sequence[Group], acts: AskedFor, said: Sequence[tuple[int, str]]) -> bool:
+    """Whether others ask for the act on all there is ("delete all"), and the user `said` nothing of many."""
+    if any(_MANY.search(words) for _, words in said):
+        return False
+    theirs = _theirs(groups)
+    asked = (f"{verb} {many}" for verb in with_alike(acts.verbs) for many in _ALL)
+    return bool(theirs) and any(True for words in asked for _ in texts.texts_with(words, theirs))
 
 
 class Naming:
@@ -41,7 +55,7 @@ class Naming:
         self, texts: Occurrences, groups: Sequence[Group], path: Sequence[str | int], acts: AskedFor | None
     ) -> None:
         self._texts = texts
-        self._theirs = {at for at, group in enumerate(groups) if group.trust == UNTRUSTED and group.kind in _RETURNED}
+        self._theirs = _theirs(groups)
         self._known = {at for at, group in enumerate(groups) if group.trust == TRUSTED}
         self._argument = next((step for step in reversed(path) if isinstance(step, str)), "")
         self._acts = acts
@@ -126,6 +140,10 @@ class Naming:
         return any(self._texts.has_beside(cue, number, self._theirs) for cue in cues)
 
 
+def _theirs(groups: Sequence[Group]) -> set[int]:
+    return {at for at, group in enumerate(groups) if group.trust == UNTRUSTED and group.kind in _RETURNED}
+
+
 def _kind(text: str) -> str | None:
     """What a value is one of: a number, date or time; None for anything else."""
     if _FIGURES.fullmatch(text) and number_key(text.replace(",", "")) is not None:
@@ -150,4 +168,4 @@ def _words(argument: str) -> list[str]:
 
 _RETURNED: Final = frozenset({"tool_result", "resource"})
 
-__all__ = ["MAX_TEXTS", "Naming"]
+__all__ = ["MAX_TEXTS", "Naming", "asks_for_all"]

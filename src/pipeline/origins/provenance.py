@@ -19,10 +19,10 @@ from pipeline.claims import Calls, Claims, needs_record
 from pipeline.errors import ConfigError
 from pipeline.origins.content_values import address_entries
 from pipeline.origins.control_values import ControlValues
-from pipeline.origins.field_paths import Mark, Path, escaped, leaves, record_of, shape
-from pipeline.origins.naming import Naming
+from pipeline.origins.field_paths import escaped, record_of, shape
+from pipeline.origins.naming import Naming, asks_for_all
 from pipeline.origins.occurrences import Answer, Occurrences
-from pipeline.origins.result_fields import result_values, strings
+from pipeline.origins.result_fields import argument_values, result_values, strings
 from pipeline.origins.sources import (
     CLAIM,
     CLAIMED,
@@ -163,7 +163,7 @@ class Index:
         labels: set[str] = set()
         writes = profile is None or profile.writes
         self._until = self.work + MAX_STEPS
-        for path, content in _values(part):
+        for path, content in argument_values(part):
             whole = self._entry("", "string", "control", content)
             labels.update(label for source in whole["sources"] for label in source["labels"])
             founded = is_trusted(whole)
@@ -297,14 +297,15 @@ class Index:
         """The entries of a value that may steer, marked where it is others who say so [PROV-16], [PROV-17]."""
         control = whole["use"] == "control"
         entries = self._told_otherwise(whole["path"], content, whole) if control else [whole]
-        if not self._untrusted or not (profile is None or profile.sink) or self.work > self._until:
+        judged = bool(self._profiles) if profile is None else profile.sink
+        if not self._untrusted or not judged or self.work > self._until:
             return entries
         naming = Naming(self._texts, self._group_list, path, profile.asked_for if profile is not None else None)
         for entry in entries:
             span = entry.get("span")
             if naming.names(entry, content if span is None else str(content)[slice(*span)]):
                 entry["named"] = True
-        for part in naming.replacing(content, self._user) if not control and not is_trusted(whole) else ():
+        for part in naming.replacing(content, self._user) if not (control or is_trusted(whole)) else ():
             if not all_trusted(self._told_otherwise("", part, self._entry("", "string", "other", part))):
                 whole["named"] = True
         return entries
@@ -353,8 +354,15 @@ class Index:
         ]
         known: Origin = {"profile": "unknown" if self._profiles else "none"}
         if profile is not None:
-            askable = profile.asked_for is not None
-            known = {"profile": "known", "sink": profile.sink, "irreversible": profile.irreversible, "askable": askable}
+            acts = profile.asked_for
+            known = {
+                "profile": "known",
+                "sink": profile.sink,
+                "irreversible": profile.irreversible,
+                "askable": bool(acts),
+            }
+            if acts and profile.sink and asks_for_all(self._texts, self._group_list, acts, self._user):
+                known["named"] = True
         return {"path": "", "type": "call", "use": "control", "sources": sources} | known
 
     def _said_by_user(self, words: AskedFor) -> list[int]:
@@ -407,18 +415,6 @@ def origins(
     for message in messages[:at]:
         index.extend(message)
     return index.origins(part)
-
-
-def _values(call: ToolCallPart) -> Iterator[tuple[Path, Any]]:
-    """The values of a call's arguments but null and booleans; argument names are the tool's own words."""
-    if call.arguments is None:
-        if call.arguments_raw:
-            yield (), call.arguments_raw
-        return
-    for path, content in leaves(call.arguments):
-        is_name = len(path) == 2 and path[1] is Mark.KEY
-        if not is_name and content is not None and not isinstance(content, bool):
-            yield path, content
 
 
 def _result_labels(call: _Call | None) -> frozenset[str]:

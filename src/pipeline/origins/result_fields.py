@@ -1,4 +1,4 @@
-"""The fields of what a tool returned, and their labels. Spec: docs/spec/provenance.md [PROV-7], profiles.md [PRF-9].
+"""The fields of what a tool was given and returned, and their labels. Spec: provenance.md [PROV-7], profiles [PRF-9].
 
 Text is read as fields only where that reading is the only one: strict JSON, block YAML without anchors, tags or
 repeated keys, or a Python literal that spells itself. Anything else is one text, as far trusted as its worst field.
@@ -14,7 +14,7 @@ from typing import Any, Final
 import yaml
 
 from cmf.codec import loads
-from cmf.content import Part, TextPart, ToolResultPart
+from cmf.content import Part, TextPart, ToolCallPart, ToolResultPart
 from cmf.errors import DecodeError
 from cmf.frozen import MAX_DEPTH
 from pipeline.origins.field_paths import Mark, Path, leaves, names
@@ -91,6 +91,18 @@ def result_values(part: ToolResultPart, form: str) -> Iterator[tuple[Path, str |
             yield from (((), content) for content in strings(item))
         elif isinstance(item, str | int | float) and not isinstance(item, bool):
             yield path, item
+
+
+def argument_values(call: ToolCallPart) -> Iterator[tuple[Path, Any]]:
+    """The values of a call's arguments but null and booleans; argument names are the tool's own words."""
+    if call.arguments is None:
+        if call.arguments_raw:
+            yield (), call.arguments_raw
+        return
+    for path, content in leaves(call.arguments):
+        is_name = len(path) == 2 and path[1] is Mark.KEY
+        if not is_name and content is not None and not isinstance(content, bool):
+            yield path, content
 
 
 def strings(part: Part) -> Iterator[str]:
@@ -194,4 +206,4 @@ def _node(loader: Any, event: Any, depth: int) -> Any:
     return mapping
 
 
-__all__ = ["read_fields", "result_labels", "result_leaves", "result_values", "strings"]
+__all__ = ["argument_values", "read_fields", "result_labels", "result_leaves", "result_values", "strings"]

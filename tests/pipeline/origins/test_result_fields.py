@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.content import ToolResultPart
-from pipeline.origins.result_fields import read_fields, result_values
+from cmf.content import ToolCallPart, ToolResultPart
+from pipeline.origins.result_fields import argument_values, read_fields, result_values
 
 JSON_TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8)
 DOCUMENT = st.recursive(
@@ -115,3 +115,10 @@ def test_values_are_texts_and_numbers_and_of_a_picture_its_names() -> None:
 
     assert [value for path, value in found if not path] == ["base64", "image/png", "url", "https://x.example/a.png"]
     assert [value for path, value in found if path] == [1, "e"]
+
+
+@pytest.mark.spec("PROV-7")
+def test_arguments_that_are_no_object_are_one_text() -> None:
+    assert list(argument_values(ToolCallPart(name="a", arguments_raw="[1"))) == [((), "[1")]
+    assert list(argument_values(ToolCallPart(name="a", arguments_raw=""))) == []
+    assert list(argument_values(ToolCallPart(name="a", arguments={"b": None, "c": True, "d": 2}))) == [(("d",), 2)]
