@@ -14,8 +14,7 @@ OPA_VERSION := v1.22.0
 OPA := $(TOOLS)/bin/opa
 REGAL_VERSION := v0.39.0
 REGAL := $(TOOLS)/bin/regal
-# On two cores: tests wait a part of their time, for processes, disks and servers.
-WORKERS ?= 3
+WORKERS ?= 2
 COVERAGE := 97
 ENFORCEMENT := $(shell grep '^src/' tests/enforcing.txt | paste -sd, -)
 
