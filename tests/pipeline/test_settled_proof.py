@@ -439,7 +439,7 @@ def test_turns_come_out_alike_whether_or_not_they_take_over_what_was_settled(
         (Side(sets[0], profiles, stages, reuse=True), Side(sets[0], profiles, stages, reuse=False))
         for profiles, stages in ((None, []), (None, [stage_masking()]), (PROFILES, []), (BOUND, [stage_masking()]))
     ]
-    for number in range(round(400 * proof_scale)):
+    for number in range(round(250 * proof_scale)):
         world = World(random.Random(f"{proof_seed} {number}"), variants[number % len(variants)], sets)
         for turn, (with_reuse, without) in enumerate(world.steps(12)):
             for name, item in with_reuse.items():

@@ -209,7 +209,7 @@ def test_a_whole_body_that_is_no_object_is_one_event() -> None:
     assert CHAT.to_wire_events(CHAT.from_wire_response("no")) == [{"data": "no"}]
 
 
-def test_a_hundred_thousand_odd_deltas_fold_in_linear_time() -> None:
+def test_thirty_thousand_odd_deltas_fold_in_linear_time() -> None:
     """Each of these was quadratic once: lists, numbered items, details, blocks."""
     deltas = (
         {
@@ -218,13 +218,13 @@ def test_a_hundred_thousand_odd_deltas_fold_in_linear_time() -> None:
             "reasoning_details": [{"type": "reasoning.text", "text": "x", "index": at}],
             "content": [{"type": "text", "text": "word "}],
         }
-        for at in range(100_000)
+        for at in range(30_000)
     )
     events = ({"data": {"choices": [{"index": 0, "delta": delta}]}} for delta in deltas)
 
     said = CHAT.fold_events(events)["choices"][0]["message"]  # type: ignore[arg-type]
 
-    assert (len(said["annotations"]), len(said["content"][0]["text"])) == (100_000, 500_000)
+    assert (len(said["annotations"]), len(said["content"][0]["text"])) == (30_000, 150_000)
 
 
 @pytest.mark.spec("OAC-20")
