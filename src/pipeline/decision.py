@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, assert_never
 
 from cmf.enums import ViewKind
-from cmf.frozen import FrozenDict
+from cmf.frozen import FrozenDict, freeze
 from cmf.value import maker
 from cmf.view import MessageView
 from pipeline.approval_ref import ApprovalRef, ApprovalStatus
@@ -72,9 +72,8 @@ _VERDICTS: Final = (Verdict.DENY, Verdict.REQUIRE_APPROVAL, Verdict.WARN, Verdic
 _ACTIONS: Final = (Action.REFUSE, Action.SUSPEND, Action.FORWARD_MODIFIED, Action.FORWARD)  # the strictest first
 _FIELDS: Final = frozenset({"rule", "code", "reason", "detail"})  # of a member of any effect; others are its own
 _EFFECT_NAMES: Final = frozenset(effect.value for effect in Effect)
-_NO_EFFECTS: Final[dict[str, list[Any]]] = {name: [] for name in _EFFECT_NAMES}
-NO_EFFECTS: Final = FrozenDict(_NO_EFFECTS)
-"""What most answers are: an engine may give this very object."""
+NO_EFFECTS: Final[FrozenDict] = freeze({name: [] for name in _EFFECT_NAMES})
+"""What most answers are: an engine may give this very object, in which nobody can change anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +281,7 @@ _BAD_RESULT: Final = _engine_hit("engine.bad-result", "Policy gave an answer tha
 
 
 def _hits(value: Any, rules: Mapping[str, RuleFacts], kind: ViewKind) -> tuple[Hit, ...]:
-    if value is NO_EFFECTS or value == _NO_EFFECTS:
+    if value is NO_EFFECTS or value == NO_EFFECTS:
         return ()
     if not isinstance(value, dict) or value.keys() != _EFFECT_NAMES:
         return (_BAD_RESULT,)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cmf import ViewKind
 from pipeline.decision import (
+    NO_EFFECTS,
     Action,
     Coverage,
     Effect,
@@ -33,6 +34,12 @@ RULES = {"a/b": RuleFacts(severity="warn", mode=Mode.ENFORCE), "a/o": RuleFacts(
 
 def asked(effect: str, **fields: Any) -> EngineResult:
     return Decided(EMPTY | {effect: [{"rule": "a/b", "code": "a.b", "reason": "because", **fields}]})
+
+
+def test_the_answer_that_all_share_cannot_be_changed_by_one() -> None:
+    with pytest.raises(TypeError, match="frozen"):
+        NO_EFFECTS["deny"].append({"rule": "a/b"})
+    assert hits_of(Decided(NO_EFFECTS), RULES, ViewKind.TEXT) == ()
 
 
 def only(result: EngineResult, kind: ViewKind = ViewKind.TEXT) -> Hit:
