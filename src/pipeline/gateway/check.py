@@ -160,8 +160,8 @@ def _read(question: Question, headers: Mapping[str, str]) -> _Read:
     provider = FORMAT_PROVIDERS.get(question.format)
 
     def request(place: str, body: Any) -> Request:
-        read = request_in(question.format, body, headers, model=question.model, place=place)
-        return with_provider(read, provider)
+        with _placed(place):
+            return with_provider(request_in(question.format, body, headers, model=question.model), provider)
 
     if question.kind == "request":
         return _Read(value=request("$.body", question.body))

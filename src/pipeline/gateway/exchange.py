@@ -96,28 +96,26 @@ def read_request(asked: Asked) -> Request:
         Refusal: 400, with the place, for what is no request of this dialect, or names no model.
     """
     endpoint = asked.endpoint
-    request = request_in(endpoint.dialect.name, asked.body, asked.headers, model=endpoint.model)
+    try:
+        request = request_in(endpoint.dialect.name, asked.body, asked.headers, model=endpoint.model)
+    except CmfError as error:
+        raise of_unreadable(error) from None
     if not request.model:
         raise Refusal(400, "request.no-model", "The request names no model.")
     return request if endpoint.stream is None else replace(request, stream=endpoint.stream)
 
 
-def request_in(
-    wire_format: str, body: Any, headers: Mapping[str, str], *, model: str | None = None, place: str = ""
-) -> Request:
-    """The canonical request that a body is; `headers` came with it, `place` is where it stands in what was sent.
+def request_in(wire_format: str, body: Any, headers: Mapping[str, str], *, model: str | None = None) -> Request:
+    """The canonical request that a body is; `headers` came with it.
 
     Raises:
-        Refusal: 400, with the place.
+        Refusal: 400, for a `stream` that is neither true nor false. CmfError: it is none of this format.
     """
     streams = body.get("stream") if isinstance(body, dict) else None
     if streams is not None and type(streams) is not bool:  # what is not true to us may be true to an upstream
         raise Refusal(400, "request.stream", "`stream` is neither true nor false.")
     passed = {name: headers[name] for name in PASSED_HEADERS if name in headers}
-    try:
-        return adapters.get(wire_format).from_wire_request(body, model=model, headers=passed)
-    except CmfError as error:
-        raise of_unreadable(error.at(place) if place else error) from None
+    return adapters.get(wire_format).from_wire_request(body, model=model, headers=passed)
 
 
 async def exchange(road: Road, asked: Asked, request: Request, receive: Receive, reply: Reply) -> Answer | None:
