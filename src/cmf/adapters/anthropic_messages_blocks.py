@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from cmf import binary
+from cmf.adapters.call_id_forms import from_plain_form, is_plain, with_mark
 from cmf.adapters.loss import drop
 from cmf.content import (
     DocumentPart,
@@ -164,6 +165,8 @@ def _mcp_tool_use(block: FrozenDict, path: str, names: Names) -> Part | None:
 
 def _call(block: FrozenDict, path: str, names: Names, extra: FrozenDict | None, **fields: Any) -> Part:
     call_id, name, given = _needed(block, "id", path), _needed(block, "name", path), block.get("input")
+    if fields["executed_by"] == "client":
+        call_id, extra = _id_read(call_id, extra)
     if isinstance(given, dict):
         fields["arguments"] = given
     elif isinstance(given, str):
@@ -174,6 +177,11 @@ def _call(block: FrozenDict, path: str, names: Names, extra: FrozenDict | None, 
     return trusted(ToolCallPart, tool_call_id=call_id, name=name, extra=extra, **fields)
 
 
+def _id_read(wire_id: str, extra: FrozenDict | None) -> tuple[str, FrozenDict | None]:
+    """The id that a wire's stands for; one that the reference of the format does not know is kept, and marked so."""
+    return from_plain_form(wire_id), extra if is_plain(wire_id) else with_mark(extra, FORMAT)
+
+
 def _needed(block: FrozenDict, key: str, path: str) -> str:
     text = block.get(key)
     if type(text) is not str:
@@ -182,15 +190,17 @@ def _needed(block: FrozenDict, key: str, path: str) -> str:
 
 
 def _tool_result(block: FrozenDict, path: str, names: Names) -> Part | None:
-    call_id = _needed(block, "tool_use_id", path)
+    wire_id = _needed(block, "tool_use_id", path)
     flag = block.get("is_error")
+    extra = rest_of(block, _RESULT_KEYS if _plain_flag(flag) else _UNFLAGGED_RESULT_KEYS)
+    call_id, extra = _id_read(wire_id, extra)
     return trusted(
         ToolResultPart,
         tool_call_id=call_id,
         tool_name=names.get(call_id),
         content=_result_content(block.get("content"), f"{path}.content", names),
         is_error=flag is True,
-        extra=rest_of(block, _RESULT_KEYS if _plain_flag(flag) else _UNFLAGGED_RESULT_KEYS),
+        extra=extra,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from cmf import binary
 from cmf.adapters.anthropic_messages_blocks import FORMAT, is_own, is_users, own_extra
+from cmf.adapters.call_id_forms import mark, plain_form
 from cmf.adapters.fields import extra_of, merge
 from cmf.adapters.loss import drop
 from cmf.codec import dumps
@@ -90,7 +91,7 @@ def _redacted_thinking(part: RedactedThinkingPart, message: Message) -> Block | 
 def _tool_call(part: ToolCallPart, message: Message) -> Block | None:
     block: Block = {"type": "tool_use", "name": part.name, "input": _input(part)}
     if part.tool_call_id is not None:
-        block["id"] = part.tool_call_id
+        block["id"] = _call_id(part, part.tool_call_id)
     if part.executed_by == "provider":
         if not is_own(part):
             drop(FORMAT, "tool_call", "another provider ran it", message=message)
@@ -99,6 +100,12 @@ def _tool_call(part: ToolCallPart, message: Message) -> Block | None:
         if part.namespace is not None:
             block |= {"type": "mcp_tool_use", "server_name": part.namespace}
     return merge(block, own_extra(part, "tool_call", message)) if part.extra else block
+
+
+def _call_id(part: ToolCallPart | ToolResultPart, call_id: str) -> str:
+    """The id as the format takes it; as it came, where a host of the format gave it [ANT-27]."""
+    kept = part.executed_by == "provider" or (part.extra and mark(FORMAT) in part.extra)
+    return call_id if kept else plain_form(call_id)
 
 
 def _input(part: ToolCallPart) -> Any:
@@ -131,7 +138,7 @@ def _provider_result(part: ToolResultPart, message: Message) -> Block | None:
 
 
 def _result(part: ToolResultPart, message: Message) -> Block:
-    block: Block = {} if part.tool_call_id is None else {"tool_use_id": part.tool_call_id}
+    block: Block = {} if part.tool_call_id is None else {"tool_use_id": _call_id(part, part.tool_call_id)}
     content = part.content
     if isinstance(content, tuple):
         block["content"] = encode_parts(content, message)

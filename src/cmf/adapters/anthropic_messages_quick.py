@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cmf.adapters.anthropic_messages_blocks import FORMAT
+from cmf.adapters.call_id_forms import plain_form
 from cmf.content import TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.message import Message
@@ -40,7 +41,11 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
                     return None
                 if part.extra is not None or part.tool_call_id is None or part.executed_by == "provider":
                     return None
-                block: Any = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": part.content}
+                block: Any = {
+                    "type": "tool_result",
+                    "tool_use_id": plain_form(part.tool_call_id),
+                    "content": part.content,
+                }
                 if part.is_error:
                     block["is_error"] = True
                 blocks.append(block)
@@ -65,7 +70,9 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
                         if part.arguments_raw:
                             return None
                         given = {}
-                    blocks.append({"type": "tool_use", "name": part.name, "input": given, "id": part.tool_call_id})
+                    blocks.append(
+                        {"type": "tool_use", "name": part.name, "input": given, "id": plain_form(part.tool_call_id)}
+                    )
                 else:
                     return None
             turns.append({"role": "assistant", "content": blocks})

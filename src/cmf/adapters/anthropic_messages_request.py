@@ -22,6 +22,7 @@ from cmf.adapters.anthropic_messages_blocks import (
 from cmf.adapters.anthropic_messages_parts import encode_content
 from cmf.adapters.anthropic_messages_quick import quick_turns
 from cmf.adapters.anthropic_messages_tools import decode_choice, decode_tools, encode_choice, encode_tool
+from cmf.adapters.call_id_forms import marked_again
 from cmf.adapters.call_ids import with_ids
 from cmf.adapters.fields import Fields, extra_of, merge
 from cmf.adapters.loss import drop
@@ -231,7 +232,7 @@ def _encode_turns(request: Request) -> tuple[Any, list[dict[str, Any]]]:
     top: list[tuple[Message, ...]] = []
     listed: list[dict[str, Any]] = []
     names: Names = {}
-    for group in _groups(with_ids(request.messages)):
+    for group in _groups(with_ids(marked_again(request.messages, FORMAT))):
         if _goes_on_top(group, request.model, listed):
             top.append(group)
             continue

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from cmf.adapters.anthropic_messages_response import OTHER_EVENTS
 from cmf.adapters.base import WireEvent
+from cmf.adapters.call_id_forms import from_plain_form
 from cmf.adapters.fields import PARTIAL
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from cmf.codec import dumps, loads_object
@@ -327,8 +328,10 @@ class Hearing:
         if kind in _CALLS:
             at, self._count = self._count, self._count + 1
             self._calls[index] = (at, 0)
-            call_id, name = block.get("id"), block.get("name")
-            return (trusted(ToolUseStart, index=at, tool_call_id=_str(call_id), name=_str(name)),)
+            call_id, name = _str(block.get("id")), _str(block.get("name"))
+            if call_id is not None and kind == "tool_use":
+                call_id = from_plain_form(call_id)
+            return (trusted(ToolUseStart, index=at, tool_call_id=call_id, name=name),)
         return self._text(kind, block)
 
     def _grows(self, index: int | None, delta: dict[str, Any]) -> Iterable[StreamEvent]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cmf.adapters.call_id_forms import is_mark
 from cmf.adapters.fields import MARK, Fields, count_in
 from cmf.content import Part, ToolCallPart
 from cmf.enums import Role, StopReason
@@ -50,7 +51,7 @@ class Dialect:
     def is_foreign(self, holder: Any) -> bool:
         """Whether something rides along that this format did not bring."""
         own = (self.format, f"{self.format}.key")
-        return bool(holder.extra) and any(name not in own for name in holder.extra)
+        return bool(holder.extra) and any(name not in own and not is_mark(name) for name in holder.extra)
 
 
 STREAM: Final = f"{MARK}stream"  # what the chunks said beside the body

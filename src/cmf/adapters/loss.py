@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import Any, Final, TypeVar
 
+from cmf.adapters.call_id_forms import is_mark
 from cmf.errors import LossyProjectionError
 from cmf.message import Message
 from cmf.request import Request, Response
@@ -100,7 +101,7 @@ def joined(adapter: str, block_type: str, texts: Sequence[str], between: str = "
 
 def drop_foreign_extra(adapter: str, holder: Any, block_type: str, *, message: Message | None = None) -> None:
     """Record that what rode along with a part, message, tool, request … came from other formats, if it did."""
-    if holder.extra and adapter not in holder.extra:
+    if holder.extra and adapter not in holder.extra and not all(map(is_mark, holder.extra)):
         drop(adapter, block_type, "its further fields are another format's", message=message)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from cmf.adapters import layout, openai_responses_stream, tokens
 from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.call_id_forms import marked_again
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import PARTIAL, extra_of, object_in, unmarked
 from cmf.adapters.loss import drop_foreign_extras, minding
@@ -79,7 +80,7 @@ class OpenAIResponsesAdapter:
             format_name=FORMAT,
             decode=lambda spelt: decode_envelope(spelt, model=request.model),
         )
-        messages = request.messages
+        messages = marked_again(request.messages, FORMAT)
         if messages and _form(messages[0]) == "instructions" and (text := _only_text(messages[0], Role.SYSTEM)):
             body["instructions"] = text[0]
             messages = messages[1:]

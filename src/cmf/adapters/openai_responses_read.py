@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from cmf.adapters.call_id_forms import is_short, with_mark
 from cmf.adapters.openai_responses_items import (
     CALLS,
     CLIENT_RESULTS,
@@ -171,6 +172,7 @@ class ItemReader:
         if kind != "function_call":
             left["type"] = kind
         arguments, raw = given
+        extra = _with_long_id(riding(left), call_id)
         call = trusted(
             ToolCallPart,
             tool_call_id=call_id,
@@ -179,7 +181,7 @@ class ItemReader:
             arguments_raw=raw,
             namespace=namespace,
             executed_by=runner,
-            extra=riding(left),
+            extra=extra,
         )
         return (call,) if result is None else (call, result)
 
@@ -209,7 +211,7 @@ class ItemReader:
             tool_name=self._names.get(call_id) if call_id is not None else None,
             content=content,
             executed_by="provider" if self._answer and kind not in CLIENT_RESULTS else "client",
-            extra=riding(left),
+            extra=_with_long_id(riding(left), call_id),
         )
         return (part,)
 
@@ -230,6 +232,11 @@ def _with_item(part: Part, facts: dict[str, Any]) -> Part:
     own = dict(part.extra[FORMAT]) if part.extra is not None else {}
     own[ITEM] = frozen_mapping(facts)
     return replace(part, extra=frozen_mapping({FORMAT: frozen_mapping(own)}))
+
+
+def _with_long_id(extra: FrozenDict | None, call_id: str | None) -> FrozenDict | None:
+    """What rides along; an id that is longer than the reference of the format says is kept, and marked so [RSP-16]."""
+    return extra if call_id is None or is_short(call_id) else with_mark(extra, FORMAT)
 
 
 def taken(left: dict[str, Any], key: str) -> str | None:

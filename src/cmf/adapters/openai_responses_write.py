@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cmf.adapters.call_id_forms import mark, short_form
 from cmf.adapters.call_ids import CallIds
 from cmf.adapters.fields import extra_of
 from cmf.adapters.loss import drop
@@ -193,7 +194,7 @@ class ItemWriter:
             self._drop(part, "a call that another provider ran")
             return
         item: dict[str, Any] = {"type": kind}
-        call_id = self._ids.of(part)
+        call_id = self._call_id(part)
         if part.tool_call_id is not None or (spec.id_key not in own and spec.id_key == "call_id"):
             item[spec.id_key] = call_id
         if spec.tool is None:
@@ -219,13 +220,18 @@ class ItemWriter:
         kind = named if isinstance(named, str) and named in RESULTS else "function_call_output"
         id_key, of_parts = RESULTS[kind]
         item: dict[str, Any] = {"type": kind}
-        call_id = self._ids.of(part)
+        call_id = self._call_id(part)
         if part.tool_call_id is not None or (id_key not in own and id_key == "call_id"):
             item[id_key] = call_id
         item["output"] = self._output(part.content) if of_parts else part.content
         if part.is_error:
             drop(FORMAT, "is_error", "results have no error flag here", message=self._message)
         self._begin(ride(item, own), {})
+
+    def _call_id(self, part: ToolCallPart | ToolResultPart) -> str:
+        """The id as the format takes it; a longer one that came from it is kept [RSP-16]."""
+        call_id = self._ids.of(part)
+        return call_id if part.extra and mark(FORMAT) in part.extra else short_form(call_id)
 
     def _join_result(self, part: ToolResultPart) -> None:
         """Put what a hosted tool returned into the item of its call, which it must follow."""
