@@ -195,11 +195,15 @@ def _vetted(recipe: Recipe) -> dict[str, Any]:
             hint="correct the policy or its test",
             code="policy.test-failed",
         )
-    return {"revision": policies.revision, "tests": len(tests), "probes": _probe(policies)}
+    return {"revision": policies.revision, "tests": len(tests), "probes": probe(policies)}
 
 
-def _probe(policies: PolicySet) -> int:
-    """How many made-up views were judged in time and in a shape that is a decision; both forms are asked for each."""
+def probe(policies: PolicySet) -> int:
+    """How many made-up views were judged in time and in a shape that is a decision; both forms are asked for each.
+
+    Raises:
+        PolicyError: the set does not compile, or one of them was not (`policy.probe-failed`).
+    """
     engine = EmbeddedEngine(
         policies.modules,
         policies.data,

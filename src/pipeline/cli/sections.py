@@ -24,6 +24,7 @@ SECTIONS: Final = {
     "Run them": {
         "serve": "The gateway; --demo needs no settings and no keys",
         "config": "The gateway's settings: new, check, show, key",
+        "doctor": "Say whether all that is needed is there and works",
         "mcp-proxy": "Judge what an MCP client and its server say",
         "bundle": "Policies as OPA bundles: build, sign, verify, inspect",
     },

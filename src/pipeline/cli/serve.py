@@ -83,25 +83,39 @@ def check(config: Path) -> None:
     """Read everything that serving reads, and say whether it could begin; the store is not touched."""
     with one_line_errors():
         said = load(config).settings
-        shared = said.sessions.store
-        with tempfile.TemporaryDirectory() as scratch:
-            audit = said.audit.model_copy(update={"key_file": None, "heads_file": None})
-            scratched = {"store": Path(scratch) / "check.db", "watch": False, "audit": audit}
-            if shared is not None and not shared.startswith(REDIS):
-                scratched["sessions"] = said.sessions.model_copy(update={"store": None})
-                _check_store(shared, "sessions.store")
-            settings = said.model_copy(update=scratched)
-            with built(settings), reviewed(settings):
-                pass
-        _check_store(said.store, "store")
-        _check_audit(said.audit)
-    served = [counted(len(said.routes), "route"), counted(len(said.upstreams), "upstream")]
-    served += [counted(len(said.mcp), "MCP server")] if said.mcp else []
-    served += ["checks"] if said.check is not None else []
-    typer.echo(f"ok: {', '.join(served)}")
+        check_begins(said)
+        check_store(said.store, "store")
+        check_audit(said.audit)
+    typer.echo(f"ok: {served(said)}")
 
 
-def _check_store(place: str | Path, setting: str) -> None:
+def check_begins(said: Settings) -> None:
+    """Nothing if the gateway could be put together: secrets, scripts, profiles, policies and the rest are all read.
+
+    Raises:
+        ConfigError, PolicyError: what it could not begin with.
+    """
+    shared = said.sessions.store
+    with tempfile.TemporaryDirectory() as scratch:
+        audit = said.audit.model_copy(update={"key_file": None, "heads_file": None})
+        scratched = {"store": Path(scratch) / "check.db", "watch": False, "audit": audit}
+        if shared is not None and not shared.startswith(REDIS):
+            scratched["sessions"] = said.sessions.model_copy(update={"store": None})
+            check_store(shared, "sessions.store")
+        settings = said.model_copy(update=scratched)
+        with built(settings), reviewed(settings):
+            pass
+
+
+def served(said: Settings) -> str:
+    """How much these settings have served, in words."""
+    parts = [counted(len(said.routes), "route"), counted(len(said.upstreams), "upstream")]
+    parts += [counted(len(said.mcp), "MCP server")] if said.mcp else []
+    parts += ["checks"] if said.check is not None else []
+    return ", ".join(parts)
+
+
+def check_store(place: str | Path, setting: str) -> None:
     """Nothing if this user could open the store, or make it; a server is not asked. ConfigError if not."""
     if (file := file_of(place)) is not None:
         _can_be_kept(file, setting)
@@ -118,7 +132,7 @@ def _can_be_kept(file: Path, setting: str) -> None:
             raise ConfigError(f"this user cannot write `{setting}`", path=str(place), hint=hint)
 
 
-def _check_audit(audit: Audit) -> None:
+def check_audit(audit: Audit) -> None:
     """Nothing if records could be signed and their heads exported; ConfigError if not. No key is made."""
     if audit.heads_file is not None:
         _can_be_kept(audit.heads_file, "audit.heads_file")
@@ -181,4 +195,17 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield made
 
 
-__all__ = ["check", "log_to_standard_error", "make_key", "new", "reviewed", "serve", "server_of", "show"]
+__all__ = [
+    "check",
+    "check_audit",
+    "check_begins",
+    "check_store",
+    "log_to_standard_error",
+    "make_key",
+    "new",
+    "reviewed",
+    "serve",
+    "served",
+    "server_of",
+    "show",
+]

@@ -1,4 +1,4 @@
-"""The commands of the gateway: `serve`, `config`. Their options; what they do is imported late."""
+"""The commands of the gateway: `serve`, `doctor`, `config`. Their options; what they do is imported late."""
 
 from __future__ import annotations
 
@@ -69,9 +69,31 @@ def key(
     work.make_key(name, subject, role or ())
 
 
+def doctor(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="The settings; by default cmf.yaml, if it is here.")
+    ] = None,
+    upstreams: Annotated[
+        bool, typer.Option("--upstreams", help="Connect to each upstream and MCP server; nothing is sent.")
+    ] = False,
+    output: Annotated[WrittenAs, typer.Option("--format", help="How to write them.")] = WrittenAs.TEXT,
+) -> None:
+    """Say of everything that is needed whether it is there and works, and what to do where it does not.
+
+    Nothing is changed, and policies' tests are not run. What is printed can stand in an issue: no secrets, no content.
+
+    Exit codes: 0 no problem (there may be warnings), 1 a problem.
+    """
+    from pipeline.cli import doctor as work
+
+    found = config if config is not None or not DEFAULT.exists() else DEFAULT
+    work.run(found, upstreams=upstreams, as_json=output is WrittenAs.JSON)
+
+
 def add_to(app: typer.Typer) -> None:
     """Make these commands part of `app`."""
     app.command("serve")(serve)
+    app.command("doctor")(doctor)
     app.add_typer(config_commands, name="config")
     proxying.add_to(app)
 

@@ -222,6 +222,17 @@ def _law(route: Route | McpServer | Check, settings: Settings) -> _Law:
     return policies, route.mode or settings.mode
 
 
+def policy_sets(settings: Settings) -> dict[tuple[Path, ...] | None, list[str]]:
+    """By what is named as policies, None for the shipped ones, what they judge: `route …`, `mcp …`, `checks`."""
+    judged: list[tuple[str, Route | McpServer | Check]] = [(f"route {route.name}", route) for route in settings.routes]
+    judged += [(f"mcp {name}", server) for name, server in settings.mcp.items()]
+    judged += [] if settings.check is None else [("checks", settings.check)]
+    sets: dict[tuple[Path, ...] | None, list[str]] = {}
+    for name, one in judged:
+        sets.setdefault(_law(one, settings)[0], []).append(name)
+    return sets
+
+
 def _guards(
     settings: Settings,
     sessions: SessionStore,
@@ -229,7 +240,7 @@ def _guards(
     overrides: Overrides,
     environment: Mapping[str, str] | None,
 ) -> dict[_Law, Guard]:
-    key, signers = seal_key(settings, environment), _signers(settings)
+    key, signed_by = seal_key(settings, environment), signers(settings)
     profiles = Profiles.load(*settings.profiles)
     guards: dict[_Law, Guard] = {}
     judged = (*_judged(settings).values(), *settings.mcp.values())
@@ -242,7 +253,7 @@ def _guards(
             sessions=settings.sessions.choice,
             history=settings.history,
             seal_key=key,
-            bundle_keys=signers,
+            bundle_keys=signed_by,
             content=settings.audit.content,
             content_days=settings.audit.content_days,
             on_record_failure=settings.audit.on_record_failure,
@@ -253,7 +264,7 @@ def _guards(
     return guards
 
 
-def _signers(settings: Settings) -> Verification | None:
+def signers(settings: Settings) -> Verification | None:
     """Who has to have signed policies; None where nobody has to. ConfigError: the key cannot be read."""
     said = settings.policy_key
     if said is None:
@@ -283,4 +294,4 @@ def _upstream(one: UpstreamSettings, settings: Settings, environment: Mapping[st
     return HttpUpstream(one, key, reply_bytes=settings.limits.reply_bytes)
 
 
-__all__ = ["Service", "assembled", "built", "identities", "seal_key", "store_of"]
+__all__ = ["Service", "assembled", "built", "identities", "policy_sets", "seal_key", "signers", "store_of"]

@@ -107,7 +107,7 @@ def open_to_read(place: str | Path) -> Engine:
         ConfigError: a URL of another kind. StoreError: there is no such database, or it has another schema than this
             code knows (`store.other-schema`).
     """
-    engine, found = _looked_into(place)
+    engine, found = looked_into(place)
     if found != SCHEMA:
         newer = found > SCHEMA
         hint = "use the version that wrote it" if newer else "`cmf ledger list` brings it up to this one"
@@ -122,11 +122,31 @@ def check_is_store(place: str | Path) -> None:
     Raises:
         ConfigError: a URL of another kind. StoreError: there is none, or it cannot be read.
     """
-    _looked_into(place)[0].dispose()
+    looked_into(place)[0].dispose()
 
 
-def _looked_into(place: str | Path) -> tuple[Engine, str]:
-    """An engine that cannot write, and the schema of the store that it found."""
+def check_can_write(place: str | Path) -> None:
+    """Return where this user may write to the store at this moment: a write is begun and taken back.
+
+    Raises:
+        ConfigError: a URL of another kind. StoreError: there is none, or it cannot be written.
+    """
+    check_is_there(place)
+    target = address_of(place)
+    try:
+        engine = _shared(target, BUSY_SECONDS) if _is_shared(target) else _own(target, BUSY_SECONDS)
+        try:
+            with engine.connect() as connection, writing(connection).begin() as transaction:
+                touch(connection)
+                transaction.rollback()
+        finally:
+            engine.dispose()
+    except (SQLAlchemyError, OSError) as error:
+        raise unavailable("the store cannot be written", error, _named(target)) from error
+
+
+def looked_into(place: str | Path) -> tuple[Engine, str]:
+    """An engine that cannot write, and the schema of the store that it found; see `open_to_read`."""
     file = file_of(place)
     if file is None:
         engine = _shared(address_of(place), BUSY_SECONDS, more=" -c default_transaction_read_only=on")

@@ -1,0 +1,380 @@
+"""`cmf doctor`: what it finds where all is well, and where each thing is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from tests.pipeline.conftest import write_rules
+from tests.pipeline.run_records import made_record
+from typer.testing import CliRunner, Result
+
+import pipeline
+from pipeline.audit.heads import Signer
+from pipeline.cli import doctor
+from pipeline.cli.commands import app
+from pipeline.engines.base import Undefined
+from pipeline.engines.embedded import EmbeddedEngine
+from pipeline.sessions import wall_clock
+from pipeline.store.database import Store
+
+KEY = "sk-canary-7f3a"
+RULE = {"no": 'deny contains {"code": "test.no", "reason": "You may not."} if contains(input.content, "no")'}
+SETTINGS: dict[str, Any] = {
+    "upstreams": {"up": {"dialect": "ollama", "base_url": "http://127.0.0.1:9", "key": {"env": "UP_KEY"}}},
+    "routes": [{"name": "all", "upstream": "up"}],
+    "anonymous": True,
+    "policies": ["policy"],
+}
+Doctor = Callable[..., Result]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a gateway, which is its user's home too."""
+    for name in [name for name in os.environ if name.startswith(("CMF_", "LLM_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("UP_KEY", KEY)
+    monkeypatch.chdir(tmp_path)
+    write_rules(tmp_path / "policy", RULE, kinds="text")
+    return tmp_path
+
+
+@pytest.fixture
+def run(home: Path) -> Doctor:
+    """Write settings, SETTINGS with what a test changes, and look."""
+
+    def looked(*options: str, **change: Any) -> Result:
+        (home / "cmf.yaml").write_text(yaml.safe_dump(SETTINGS | change), encoding="utf-8")
+        return CliRunner().invoke(app, ["doctor", *options])
+
+    return looked
+
+
+def found(result: Result, check: str) -> list[tuple[str, str]]:
+    """The lines about one thing: status, and what is said."""
+    lines = [line.split(maxsplit=2) for line in result.stdout.splitlines()]
+    return [(line[1], line[2]) for line in lines if line[0] == check]
+
+
+def record(file: Path) -> None:
+    with Store.at(file) as store:
+        store.put_on_record(made_record())
+
+
+# -- where all is well -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-78")
+def test_a_gateway_that_works_has_a_line_for_each_thing_and_leaves_with_0(run: Doctor, home: Path) -> None:
+    record(home / "cmf.db")
+    before = sorted(one.name for one in home.iterdir())
+
+    result = run()
+
+    lines = [line.split(maxsplit=2) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0, result.output
+    assert [line[0] for line in lines[:-1]] == [
+        *("python", "engine", "clock", "settings", "policies", "store", "audit", "upstreams")
+    ]
+    assert {line[1] for line in lines[:-1]} == {"ok"}
+    assert result.stdout.endswith("\n0 problems, 0 warnings\n")
+    assert "~/cmf.yaml: 1 route, 1 upstream" in result.stdout
+    assert "route all: 1 rule, revision" in result.stdout
+    assert "~/cmf.db: can be written, schema" in result.stdout
+    assert "over 2 records" in result.stdout
+    assert "up: not connected to" in result.stdout
+    assert sorted({*before, "cmf.yaml"}) == sorted({one.name for one in home.iterdir()})
+
+
+@pytest.mark.spec("CLI-78")
+def test_without_settings_it_looks_at_what_the_library_needs(home: Path) -> None:
+    own = CliRunner().invoke(app, ["doctor"])
+    shutil.rmtree("policy")
+    shipped = CliRunner().invoke(app, ["doctor"])
+
+    assert (shipped.exit_code, own.exit_code) == (0, 0)
+    assert "there is no cmf.yaml here" in shipped.stdout
+    assert found(shipped, "policies")[0][1].startswith("shipped: ")
+    assert found(own, "policies")[0][1].startswith("policy: 1 rule")
+    assert found(own, "store") == []
+
+
+@pytest.mark.spec("CLI-78")
+def test_the_same_as_json(run: Doctor) -> None:
+    well, ill = run("--format", "json"), run("--format", "json", audit={"key_file": "missing/a.pem"})
+
+    assert json.loads(well.stdout)["ok"] is True
+    document = json.loads(ill.stdout)
+    (bad,) = [one for one in document["checks"] if one["status"] == "problem"]
+    assert (document["ok"], ill.exit_code, bad["check"]) == (False, 1, "audit")
+    assert set(bad) == {"check", "status", "said", "hint", "code"}
+    assert bad["hint"] == "mkdir -p ~/missing"
+
+
+# -- where something is not --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-78")
+def test_what_is_wrong_with_one_thing_hides_nothing_of_the_others(run: Doctor, home: Path) -> None:
+    (home / "policy" / "bad.rego").write_text("package cmf.rules.a.a\n\ndeny contains x if {", encoding="utf-8")
+    (home / "cmf.db").write_bytes(b"no database" * 100)
+
+    result = run(audit={"key_file": "cmf.yaml"})
+
+    assert result.exit_code == 1
+    assert [one[0] for one in found(result, "settings")] == ["ok"]
+    for check, words in {"policies": "bad.rego", "store": "this file is no database", "audit": "no Ed25519"}.items():
+        (line,) = found(result, check)
+        assert line[0] == "problem"
+        assert words in line[1] or "ValueError" in line[1]
+    assert found(result, "upstreams")[0][0] == "ok"
+
+
+@pytest.mark.spec("CLI-78")
+def test_settings_that_cannot_be_used_are_a_line_too(run: Doctor, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UP_KEY")
+    no_secret, unknown = run(), run(rotues=[])
+    missing = CliRunner().invoke(app, ["doctor", "-c", "other.yaml"])
+
+    assert "set the variable UP_KEY [config.no-secret]" in found(no_secret, "settings")[0][1]
+    assert found(no_secret, "policies")[0][0] == "ok"
+    assert "did you mean `routes`?" in found(unknown, "settings")[0][1]
+    assert "there is no such file" in found(missing, "settings")[0][1]
+    assert found(unknown, "store") == [("warning", _said("not looked at, and neither are policies"))]
+    assert (no_secret.exit_code, unknown.exit_code, missing.exit_code) == (1, 1, 1)
+
+
+@pytest.mark.spec("CLI-78")
+def test_policies_are_loaded_and_asked_and_their_tests_are_not_run(run: Doctor, home: Path) -> None:
+    tests = "package cmf.rules.test.no_test\n\nimport rego.v1\n\ntest_fails if false\n"
+    (home / "policy" / "no_test.rego").write_text(tests, encoding="utf-8")
+    well = run()
+    write_rules(home / "policy", {"odd": "deny contains input.content"}, kinds="text")
+    shapeless = run()
+
+    assert "tests not run (cmf test)" in found(well, "policies")[0][1]
+    assert found(well, "policies")[0][0] == "ok"
+    assert shapeless.exit_code == 0  # in the shape of a decision; what a rule says in it is judged part by part
+
+
+@pytest.mark.spec("CLI-78")
+def test_candidates_that_the_review_site_could_not_use_are_found(run: Doctor, home: Path) -> None:
+    (home / "next").mkdir()
+
+    result = run(admin={"port": 0}, review={"roles": {"a": "viewer"}, "policies": ["next"]}, anonymous=True, **_keys())
+
+    assert [one[0] for one in found(result, "policies")] == ["ok", "problem"]
+
+
+def _keys() -> dict[str, Any]:
+    return {"keys": [{"name": "k", "hash": "sha256:" + "0" * 64, "subject": {"id": "a"}}]}
+
+
+@pytest.mark.spec("CLI-78")
+def test_the_engine_is_asked_for_two_decisions(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(EmbeddedEngine, "evaluate", lambda _, names, *__, **___: [Undefined()] * len(names))
+        wrong = CliRunner().invoke(app, ["doctor"])
+    monkeypatch.setitem(sys.modules, "pipeline._native", None)
+    monkeypatch.delattr(pipeline, "_native")
+    gone = CliRunner().invoke(app, ["doctor"])
+
+    assert found(wrong, "engine")[0][0] == "problem"
+    assert "does not decide as it should" in found(wrong, "engine")[0][1]
+    assert found(gone, "engine")[0][0] == "problem"
+    assert "_native" in found(gone, "engine")[0][1]
+    assert "install it again" in found(gone, "engine")[0][1]
+    assert (wrong.exit_code, gone.exit_code) == (1, 1)
+
+
+@pytest.mark.spec("CLI-78")
+def test_distributions_that_are_missing_are_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "requires", lambda _: ["orjson>=3", "no-such-thing>=1,<2", 'ray; extra == "ray"'])
+    missing = CliRunner().invoke(app, ["doctor"])
+    monkeypatch.setattr(doctor, "DISTRIBUTION", "no-such-thing")
+    checkout = CliRunner().invoke(app, ["doctor"])
+
+    assert "not installed: no-such-thing;" in found(missing, "python")[0][1]
+    assert "of no distribution" in found(checkout, "python")[0][1]
+
+
+# -- what it keeps -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-78")
+@pytest.mark.parametrize(
+    ("schema", "status", "words"),
+    [("0003", "warning", "the gateway brings it up to date"), ("9999", "problem", "install the version that wrote it")],
+)
+def test_a_store_of_another_version_is_told_and_left_as_it_is(
+    run: Doctor, home: Path, schema: str, status: str, words: str
+) -> None:
+    record(home / "cmf.db")
+    with sqlite3.connect(home / "cmf.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", (schema,))
+    connection.close()
+
+    result = run()
+
+    ((said, line),) = found(result, "store")
+    assert (said, result.exit_code) == (status, int(status == "problem"))
+    assert words in line
+
+
+@pytest.mark.spec("CLI-78")
+def test_a_store_that_another_process_holds_or_nobody_may_write_is_a_problem(
+    run: Doctor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(home / "cmf.db")
+    monkeypatch.setattr("pipeline.store.engine.BUSY_SECONDS", 0.01)
+    holding = sqlite3.connect(home / "cmf.db", isolation_level=None)
+    holding.execute("BEGIN IMMEDIATE")
+    held = run()
+    holding.close()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "cmf.db")  # root may write anything
+    closed = run()
+
+    assert "another process holds it" in found(held, "store")[0][1]
+    assert "this user cannot write `store` at ~/cmf.db" in found(closed, "store")[0][1]
+
+
+@pytest.mark.spec("CLI-78")
+@pytest.mark.parametrize(("left", "status"), [(500_000_000, "warning"), (10_000_000, "problem")])
+def test_a_disk_that_is_nearly_full_is_told(
+    run: Doctor, monkeypatch: pytest.MonkeyPatch, left: int, status: str
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=left))
+
+    _, (said, line) = found(run(), "store")
+
+    assert (said, line.partition(";")[0]) == (status, f"its disk has {left // 1_000_000} MB left")
+
+
+@pytest.mark.spec("CLI-78")
+def test_a_journal_that_only_grows_is_told(run: Doctor, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(home / "cmf.db")
+    monkeypatch.setattr(doctor, "LONG_JOURNAL", -1)
+
+    _, (said, line) = found(run(), "store")
+
+    assert said == "warning"
+    assert "its journal (~/cmf.db-wal) has 0 B" in line
+
+
+@pytest.mark.spec("CLI-78")
+def test_sessions_of_their_own_are_looked_at(run: Doctor, home: Path) -> None:
+    record(home / "s.db")
+    own, redis = run(sessions={"store": "s.db"}), run(sessions={"store": f"redis://:{KEY}@127.0.0.1:1/0"})
+
+    assert found(own, "sessions")[0][0] == "ok"
+    assert found(redis, "sessions")[0][0] == "problem"
+    assert KEY not in redis.output
+
+
+# -- what proves it ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-78")
+def test_a_key_that_others_read_or_that_did_not_sign_is_told(run: Doctor, home: Path) -> None:
+    record(home / "cmf.db")
+    (home / "cmf.db.key").chmod(0o644)
+    readable = run()
+    (home / "cmf.db.key").unlink()
+    gone = run()
+    Signer.at(home / "cmf.db.key")
+    other = run()
+
+    assert found(readable, "audit")[0] == ("warning", _said("chmod 600 ~/cmf.db.key"))
+    assert ("warning", _said("no key; the newest head")) == found(gone, "audit")[0]
+    assert ("warning", _said("is under key")) == found(other, "audit")[0]
+    assert {one.exit_code for one in (readable, gone, other)} == {0}
+
+
+class _said(str):  # noqa: N801 - reads as a word
+    """Equal to any text that holds it."""
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) in str(other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.spec("CLI-78")
+def test_a_head_that_was_changed_or_is_not_there_is_told(run: Doctor, home: Path) -> None:
+    record(home / "cmf.db")
+    _change(home, "UPDATE heads SET root = 'ff'")
+    changed = run()
+    _change(home, "DELETE FROM heads")
+    gone = run()
+    _change(home, "DELETE FROM records")
+    empty = run()
+
+    assert found(changed, "audit") == [("problem", _said("does not have the signature"))]
+    assert found(gone, "audit") == [("warning", _said("no head vouches for it"))]
+    assert found(empty, "audit") == [("ok", _said("no record was read"))]
+
+
+def _change(home: Path, statement: str) -> None:
+    with sqlite3.connect(home / "cmf.db") as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.spec("CLI-78")
+def test_a_clock_that_went_back_is_a_problem(run: Doctor, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _note_now(home)
+    monkeypatch.setattr("pipeline.sessions.wall_clock", lambda: wall_clock() - timedelta(days=9_000))
+
+    result = run()
+
+    assert ("problem", _said("before this program was installed")) == found(result, "clock")[0]
+    assert ("problem", _said("behind the newest record; set the clock")) == found(result, "clock")[1]
+
+
+def _note_now(home: Path) -> None:
+    record(home / "cmf.db")
+
+
+# -- whom it asks ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-79")
+def test_upstreams_are_connected_to_only_when_that_is_asked_for(run: Doctor) -> None:
+    servers = {"zoo": {"url": "http://127.0.0.1:9/mcp"}}
+
+    asked, silent = run("--upstreams", mcp=servers), run(mcp=servers)
+    scripted = run("--upstreams", upstreams={"up": {"script": "no.yaml"}})
+
+    assert [one[0] for one in found(asked, "upstreams")] == ["problem", "problem"]
+    assert [one[1].partition(":")[0] for one in found(asked, "upstreams")] == ["up", "mcp zoo"]
+    assert found(silent, "upstreams") == [("ok", _said("up, mcp zoo: not connected to"))]
+    assert found(scripted, "upstreams") == [("ok", "none that is elsewhere")]
+
+
+# -- what may be shown -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CLI-78")
+def test_what_is_printed_names_no_home_no_login_and_no_secret(run: Doctor, home: Path) -> None:
+    store = f"postgresql://ann@127.0.0.1:1/cmf?password={KEY}&connect_timeout=2"
+    results = [
+        run(store=store, audit={"key_file": "a.pem"}),
+        run(policies=[f"/{root}/bob/policy" for root in ("home", "Users")]),
+        run(store="missing\u202e/cmf.db"),
+    ]
+
+    for result in results:
+        assert result.exit_code == 1
+        assert not [word for word in (KEY, str(home), "bob", "ann@", "\u202e") if word in result.output]
