@@ -5,32 +5,25 @@ There is no closing event: a stream is whole if each candidate came to a `finish
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from cmf.adapters.base import WireEvent
 from cmf.adapters.fields import MARK, PARTIAL, strings_in
+from cmf.adapters.gemini_arguments import StreamedArguments
 from cmf.adapters.gemini_names import RESPONSE, normal
 from cmf.adapters.gemini_parts import CODE, is_text, is_thought
 from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 
 SUPERSEDED: Final = f"{MARK}superseded"  # what a later chunk said otherwise
 UNHEARD: Final = f"{MARK}unheard"  # events that are no chunk
-MAX_STEPS: Final = 32  # of a path inside streamed arguments
 
 _UNSAID: Final = (None, 0, "FINISH_REASON_UNSPECIFIED")  # a client's dump says so of every chunk but the last
 _PIECES: Final = {  # lists of which each chunk brings its own
     "citationMetadata": ("citations", "citationSources"),
     "logprobsResult": ("chosenCandidates", "topCandidates"),
 }
-_STEP: Final = re.compile(r"""\.([A-Za-z_]\w*)|\[(\d{1,6})\]|\['([^'\\]*)'\]|\["([^"\\]*)"\]""")
-_VALUES: Final[dict[str, tuple[type, ...]]] = {
-    "stringValue": (str,),
-    "numberValue": (int, float),
-    "boolValue": (bool,),
-    "nullValue": (type(None), str),
-}
+_UNREAD: Final = ("functionCall", "partialArgs")
 
 
 def fold_events(events: Iterable[WireEvent | Any]) -> dict[str, Any]:
@@ -114,16 +107,40 @@ class _Candidate:
         self._content: dict[str, Any] | None = None
         self._parts: list[Any] | None = None
         self._superseded = superseded
-        self._growing: set[str] = set()  # paths of streamed text arguments that go on
+        self._text: list[str] = []  # the pieces of the last part, if it is a text that went on
+        self._arguments = StreamedArguments()  # of the last part, if it is a call
+        self._own: dict[tuple[str, str], list[Any]] = {}  # lists of pieces that no chunk holds
 
     def add(self, raw: dict[str, Any]) -> None:
         for key, value in raw.items():
             if key == "content" and isinstance(value, dict):
                 self._add_content(value, ends=raw.get("finishReason") not in _UNSAID)
             elif key in _PIECES and isinstance(value, dict):
-                _put(self._fields, key, _with_before(self._fields.get(key), value, _PIECES[key]), self._superseded)
+                self._add_pieces(key, value)
             else:
                 _put(self._fields, key, value, self._superseded)
+
+    def _add_pieces(self, key: str, value: dict[str, Any]) -> None:
+        """Set `key`, with the lists that come in pieces after those before, unless it repeats them itself."""
+        before = self._fields.get(key)
+        if not isinstance(before, dict):
+            _put(self._fields, key, dict(value), self._superseded)
+            return
+        more = {name: value[name] for name in _PIECES[key] if _brings_more(before.get(name), value.get(name))}
+        kept = len(self._superseded)
+        if more.keys() < value.keys():
+            rest = {name: item for name, item in value.items() if name not in more}
+            _put(self._fields, key, rest, self._superseded)
+        if len(self._superseded) > kept:
+            self._own = {}  # what is kept there goes on no more
+        for name, new in more.items():
+            self._extend(self._fields[key], (key, name), new)
+
+    def _extend(self, holder: dict[str, Any], name: tuple[str, str], items: list[Any]) -> None:
+        """Put items behind those under the name's key, in a list that no chunk holds: copied once, not each time."""
+        if self._own.get(name) is not holder[name[1]]:
+            holder[name[1]] = self._own[name] = list(holder[name[1]])
+        holder[name[1]] += items
 
     def _add_content(self, raw: dict[str, Any], *, ends: bool) -> None:
         if self._content is None:
@@ -144,14 +161,27 @@ class _Candidate:
         parts = self._parts if self._parts is not None else []
         last: Any = parts[-1] if parts else None
         if first and is_joined(last, part):
-            parts[-1] = {**last, "text": last["text"] + part["text"]}
-        elif self._goes_on(last, part):
+            self._text = self._text or [last["text"]]
+            self._text.append(part["text"])
+            return
+        if self._goes_on(last, part):
             parts[-1] = self._continued(last, part)
-        elif isinstance(part, dict) and isinstance(part.get("functionCall"), dict):
-            self._growing = set()
+            return
+        self._settle()
+        if isinstance(part, dict) and isinstance(part.get("functionCall"), dict):
+            self._arguments = StreamedArguments()
             parts.append(self._continued({"functionCall": {}}, part))
         else:
             parts.append(part)
+
+    def _settle(self) -> None:
+        """Join what came in pieces of the last part: once, so that a fold is linear in its bytes."""
+        last: Any = self._parts[-1] if self._parts else None
+        if self._parts and self._text:
+            self._parts[-1] = {**last, "text": "".join(self._text)}
+        elif isinstance(last, dict) and isinstance(call := last.get("functionCall"), dict):
+            self._arguments.settle(call)
+        self._text = []
 
     @staticmethod
     def _goes_on(last: Any, part: Any) -> bool:
@@ -172,6 +202,8 @@ class _Candidate:
             if key != "functionCall":
                 _put(made, key, value, self._superseded)
         said = part["functionCall"]
+        if "args" in said:
+            self._arguments.settle(call)
         is_whole = begins and bool(said.get("args")) and said.get("willContinue") is not True
         grows = isinstance(said.get("partialArgs"), list) and not is_whole
         for key, value in said.items():
@@ -184,29 +216,12 @@ class _Candidate:
         return made
 
     def _grow(self, call: dict[str, Any], pieces: list[Any]) -> None:
-        unread = [piece for piece in pieces if not self._grown(call, piece)]
+        unread = [piece for piece in pieces if not self._arguments.grow(call, piece)]
         if unread:
-            before = call.get("partialArgs")
-            _put(call, "partialArgs", [*before, *unread] if isinstance(before, list) else unread, self._superseded)
-
-    def _grown(self, call: dict[str, Any], piece: Any) -> bool:
-        """Whether one piece of streamed arguments could be put in its place."""
-        found = _piece(piece)
-        arguments = call.get("args", {})
-        if found is None or not isinstance(arguments, dict):
-            return False
-        path, steps, value = found
-        if isinstance(value, str) and path in self._growing:
-            value = _text_at(arguments, steps) + value
-        changed = _with(arguments, steps, value)
-        if changed is None:
-            return False
-        call["args"] = changed
-        if isinstance(value, str) and piece.get("willContinue") is True:
-            self._growing.add(path)
-        else:
-            self._growing.discard(path)
-        return True
+            if isinstance(call.get("partialArgs"), list):
+                self._extend(call, _UNREAD, unread)
+            else:
+                _put(call, "partialArgs", unread, self._superseded)
 
     @property
     def ended(self) -> bool:
@@ -220,9 +235,15 @@ class _Candidate:
         if self._content is not None:
             content = dict(self._content)
             if self._parts is not None:
+                self._settle()
                 content["parts"] = self._parts
             _settle(body, "content", content, self._superseded)
         return body
+
+
+def _brings_more(old: Any, new: Any) -> bool:
+    """Whether a list brings more, rather than repeat what there was."""
+    return isinstance(old, list) and isinstance(new, list) and new[: len(old)] != old
 
 
 def is_joined(last: Any, part: Any) -> bool:
@@ -244,19 +265,15 @@ def _put(holder: dict[str, Any], key: str, value: Any, superseded: list[Any]) ->
     old = holder[key]
     if value is None or old == value:
         return
-    holder[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
-    if not set(strings_in(old)) <= set(strings_in(holder[key])):
+    replaced = old
+    if isinstance(old, dict) and isinstance(value, dict):
+        holder[key] = {**old, **value}
+        replaced = {name: old[name] for name in value if name in old and old[name] != value[name]}
+    else:
+        holder[key] = value
+    lost = set(strings_in(replaced)).difference(strings_in(value))
+    if lost and not lost <= set(strings_in(holder[key])):
         superseded.append({key: old})
-
-
-def _with_before(before: Any, value: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    """`value` with the lists under `keys` after those of `before`, unless it repeats them itself."""
-    made = dict(value)
-    for key in keys:
-        old, new = before.get(key) if isinstance(before, dict) else None, value.get(key)
-        if isinstance(old, list) and isinstance(new, list) and new[: len(old)] != old:
-            made[key] = [*old, *new]
-    return made
 
 
 def _settle(holder: dict[str, Any], key: str, gathered: Any, superseded: list[Any]) -> None:
@@ -264,72 +281,6 @@ def _settle(holder: dict[str, Any], key: str, gathered: Any, superseded: list[An
     if holder.get(key):
         superseded.append({key: holder[key]})
     holder[key] = gathered
-
-
-# -- streamed arguments ------------------------------------------------------------------------------------------------
-
-
-def _piece(piece: Any) -> tuple[str, list[str | int], Any] | None:
-    """Path, its steps, and the value of one piece; None where it says anything else."""
-    if not isinstance(piece, dict) or not isinstance(path := piece.get("jsonPath"), str):
-        return None
-    kinds = [key for key in piece if key in _VALUES]
-    if len(kinds) != 1 or not piece.keys() <= {"jsonPath", "willContinue", kinds[0]}:
-        return None
-    value = piece[kinds[0]]
-    if not isinstance(value, _VALUES[kinds[0]]) or (kinds[0] == "numberValue" and isinstance(value, bool)):
-        return None
-    if kinds[0] == "nullValue":
-        if value not in (None, "NULL_VALUE"):
-            return None
-        value = None
-    steps = _steps(path)
-    return None if steps is None else (path, steps, value)
-
-
-def _steps(path: str) -> list[str | int] | None:
-    if not path.startswith("$"):
-        return None
-    steps: list[str | int] = []
-    at = 1
-    while at < len(path) and len(steps) <= MAX_STEPS:
-        found = _STEP.match(path, at)
-        if found is None:
-            return None
-        name, index, quoted, double = found.groups()
-        steps.append(int(index) if index is not None else name or quoted or double or "")
-        at = found.end()
-    return steps if steps and len(steps) <= MAX_STEPS and isinstance(steps[0], str) else None
-
-
-def _text_at(value: Any, steps: list[str | int]) -> str:
-    """The text at the end of the steps; none where something else stands there, or in the way."""
-    for step in steps:
-        if isinstance(step, str):
-            value = value.get(step) if isinstance(value, dict) else None
-        else:
-            value = value[step] if isinstance(value, list) and step < len(value) else None
-    return value if isinstance(value, str) else ""
-
-
-def _with(value: Any, steps: list[str | int], new: Any) -> Any:
-    """`value` with `new` put at the end of the steps, and what leads there made; None where something is in the way."""
-    if not steps:
-        return new
-    step, *rest = steps
-    if isinstance(step, str):
-        if not isinstance(value, dict):
-            return None
-        inner = _with(value.get(step, _start(rest)), rest, new)
-        return None if inner is None and rest else {**value, step: inner}
-    if not isinstance(value, list) or step > len(value):
-        return None
-    inner = _with(value[step] if step < len(value) else _start(rest), rest, new)
-    return None if inner is None and rest else [*value[:step], inner, *value[step + 1 :]]
-
-
-def _start(rest: list[str | int]) -> Any:
-    return None if not rest else [] if isinstance(rest[0], int) else {}
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

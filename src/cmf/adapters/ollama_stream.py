@@ -22,10 +22,10 @@ _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\
 
 def fold_events(events: Iterable[WireEvent | Any]) -> dict[str, Any]:
     """The whole answer that the lines add up to; marked with `cmf_partial` where it was cut."""
-    body: dict[str, Any] = {}
-    message: dict[str, Any] = {}
     superseded: list[Any] = []
     unheard: list[Any] = []
+    whole, said = _Gathered(superseded), _Gathered(superseded)
+    body, message = whole.fields, said.fields
     for event in events:
         line = event.get("data", _NOTHING) if isinstance(event, dict) else _NOTHING
         if not isinstance(line, dict):
@@ -36,15 +36,17 @@ def fold_events(events: Iterable[WireEvent | Any]) -> dict[str, Any]:
             if key == "message" and isinstance(value, dict):
                 if isinstance(body.get("message", message), dict):
                     body["message"] = message
-                    _add(message, value, superseded)
+                    _add(said, value)
                 else:
                     unheard.append({key: value})
             elif key == "logprobs" and isinstance(value, list) and isinstance(body.get(key, value), list):
-                body[key] = [*body.get(key, ()), *value]
+                whole.add_items(key, value)
             elif key in _GENERATED and isinstance(value, str) and isinstance(body.get(key), str):
-                body[key] += value
+                whole.add_text(key, value)
             else:
-                _put(body, key, value, superseded)
+                whole.put(key, value)
+    said.settle()
+    whole.settle()
     if superseded:
         body[SUPERSEDED] = superseded
     if unheard:
@@ -54,28 +56,64 @@ def fold_events(events: Iterable[WireEvent | Any]) -> dict[str, Any]:
     return body
 
 
-def _add(message: dict[str, Any], piece: dict[str, Any], superseded: list[Any]) -> None:
+def _add(message: _Gathered, piece: dict[str, Any]) -> None:
     for key, value in piece.items():
-        old = message.get(key)
+        old = message.fields.get(key)
         if key in _TEXTS and isinstance(value, str) and isinstance(old, str):
-            message[key] = old + value
+            message.add_text(key, value)
         elif key in _LISTS and isinstance(value, list) and isinstance(old, list):
-            message[key] = [*old, *value]
+            message.add_items(key, value)
         else:
-            _put(message, key, value, superseded)
+            message.put(key, value)
 
 
-def _put(holder: dict[str, Any], key: str, value: Any, superseded: list[Any]) -> None:
-    """Set `key`. What it held, if it is more than a number or a moment, is kept in `superseded`.
+class _Gathered:
+    """An object whose texts and lists come in pieces. They are joined once, so that a fold is linear in its bytes."""
 
-    Null takes nothing back: a client's dump says so of all that a line does not have.
-    """
-    old = holder.get(key)
-    if value is None and old is not None and key != "done":
-        return
-    holder[key] = value
-    if old != value and isinstance(old, str | list | dict) and old and not (key == "created_at" and _is_moment(old)):
-        superseded.append({key: old})
+    def __init__(self, superseded: list[Any]) -> None:
+        self.fields: dict[str, Any] = {}  # of a text that goes on, its first piece until it is settled
+        self._texts: dict[str, list[str]] = {}
+        self._own: set[str] = set()  # the lists that no line holds
+        self._superseded = superseded
+
+    def add_text(self, key: str, text: str) -> None:
+        """Go on with the text under `key`."""
+        self._texts.setdefault(key, [self.fields[key]]).append(text)
+
+    def add_items(self, key: str, items: list[Any]) -> None:
+        """Go on with the list under `key`, or begin it."""
+        if key not in self._own:
+            self.fields[key] = list(self.fields.get(key, ()))
+            self._own.add(key)
+        self.fields[key] += items
+
+    def put(self, key: str, value: Any) -> None:
+        """Set `key`. What it held, if it is more than a number or a moment, is superseded.
+
+        Null takes nothing back: a client's dump says so of all that a line does not have.
+        """
+        if value is None and self.fields.get(key) is not None and key != "done":
+            return
+        self._join(key)
+        self._own.discard(key)
+        old = self.fields.get(key)
+        self.fields[key] = value
+        if (
+            old != value
+            and isinstance(old, str | list | dict)
+            and old
+            and not (key == "created_at" and _is_moment(old))
+        ):
+            self._superseded.append({key: old})
+
+    def settle(self) -> None:
+        """Join what came in pieces."""
+        for key in list(self._texts):
+            self._join(key)
+
+    def _join(self, key: str) -> None:
+        if (pieces := self._texts.pop(key, None)) is not None:
+            self.fields[key] = "".join(pieces)
 
 
 def _is_moment(value: Any) -> bool:
