@@ -4,40 +4,44 @@
 //! in the compiled program each use becomes the load of a literal [ENG-11].
 #![forbid(unsafe_code)]
 
+use crate::literals;
 use regorus::rvm::program::RuleInfo;
 use regorus::rvm::{Instruction, Program};
 use regorus::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Every use of a rule without input as the load of its value; `value_of` gives that of the rule whose first body
 /// begins at an instruction, and None where it has none or cannot be told: then the machine asks as before.
-pub fn fold(program: &mut Program, mut value_of: impl FnMut(usize) -> Option<Value>) {
-    let mut known = Known { program, is_constant: BTreeMap::new() };
-    let constants: Vec<bool> = (0..program.rule_infos.len()).map(|rule| known.rule(rule)).collect();
-    let mut literals: BTreeMap<usize, Option<u16>> = BTreeMap::new();
-    for position in 0..program.instructions.len() {
-        let Instruction::CallRule { dest, rule_index } = program.instructions[position] else { continue };
-        let rule = usize::from(rule_index);
-        let Some(info) = program.rule_infos.get(rule).filter(|info| info.function_info.is_none()) else { continue };
-        let Some(start) = bodies(info).next().filter(|_| constants[rule]) else { continue };
-        let literal = *literals.entry(rule).or_insert_with(|| {
-            let value = value_of(start).filter(|value| *value != Value::Undefined)?;
-            u16::try_from(program.add_literal(value)).ok()
-        });
-        if let Some(literal_idx) = literal {
-            program.instructions[position] = Instruction::Load { dest, literal_idx };
+pub fn fold(program: &mut Program, value_of: impl FnMut(usize) -> Option<Value>) {
+    let is_used = program.instructions.iter().filter_map(|step| match step {
+        Instruction::CallRule { rule_index, .. } => Some(usize::from(*rule_index)),
+        _ => None,
+    });
+    let is_used: BTreeSet<usize> = is_used.collect();
+    let mut known = Known { program, value_of, is_constant: BTreeMap::new(), values: BTreeMap::new() };
+    is_used.into_iter().for_each(|rule| {
+        known.rule(rule);
+    });
+    let places: BTreeMap<usize, u16> =
+        known.values.into_iter().filter_map(|(rule, value)| Some((rule, literals::place(program, value)?))).collect();
+    for step in &mut program.instructions {
+        let Instruction::CallRule { dest, rule_index } = *step else { continue };
+        if let Some(literal_idx) = places.get(&usize::from(rule_index)) {
+            *step = Instruction::Load { dest, literal_idx: *literal_idx };
         }
     }
 }
 
 /// What is known of rules so far, by their places.
-struct Known<'a> {
+struct Known<'a, F> {
     program: &'a Program,
+    value_of: F,
     is_constant: BTreeMap<usize, bool>,
+    values: BTreeMap<usize, Value>,
 }
 
-impl Known<'_> {
-    /// Whether neither the rule nor what it asks for reads the input. There is no recursion in a set.
+impl<F: FnMut(usize) -> Option<Value>> Known<'_, F> {
+    /// Whether neither the rule nor what it asks for reads the input or is too large. There is no recursion in a set.
     fn rule(&mut self, rule: usize) -> bool {
         if let Some(known) = self.is_constant.get(&rule) {
             return *known;
@@ -45,10 +49,24 @@ impl Known<'_> {
         let program = self.program;
         let is_constant = program.rule_infos.get(rule).is_some_and(|info| {
             let starts = bodies(info).chain(info.destructuring_blocks.iter().flatten().map(|at| *at as usize));
-            starts.into_iter().all(|start| self.body(program, start))
+            starts.into_iter().all(|start| self.body(program, start)) && self.is_bounded(rule, info)
         });
         self.is_constant.insert(rule, is_constant);
         is_constant
+    }
+
+    /// Evaluates the rule, and keeps its value. One that is large beyond all bounds is left to the machine, with all that
+    /// asks for it: only making it is cheap.
+    fn is_bounded(&mut self, rule: usize, info: &RuleInfo) -> bool {
+        let Some(start) = bodies(info).next().filter(|_| info.function_info.is_none()) else { return true };
+        match (self.value_of)(start).filter(|value| *value != Value::Undefined) {
+            Some(value) if !literals::is_bounded(&value) => return false,
+            Some(value) => {
+                self.values.insert(rule, value);
+            }
+            None => {}
+        }
+        true
     }
 
     fn body(&mut self, program: &Program, start: usize) -> bool {

@@ -6,7 +6,7 @@
 //! stays as it is.
 #![forbid(unsafe_code)]
 
-use crate::layout;
+use crate::{layout, literals};
 use regorus::rvm::instructions::{GuardMode, InstructionData, LiteralOrRegister};
 use regorus::rvm::program::{RuleInfo, RuleType};
 use regorus::rvm::{Instruction, Program};
@@ -268,7 +268,7 @@ fn fold_paths(
             continue;
         }
         let value = value.clone();
-        let Ok(literal_idx) = u16::try_from(program.add_literal(value)) else { continue };
+        let Some(literal_idx) = literals::place(program, value) else { continue };
         program.instructions[position] = Instruction::Load { dest, literal_idx };
         gone.insert(position - 1);
     }

@@ -69,6 +69,16 @@ pub struct PolicySet {
     pub(crate) interpret_only: AtomicBool,
 }
 
+impl Drop for PolicySet {
+    /// What machines still hold may be as deep as an evaluation could make it, and goes by recursion: on such a stack, or
+    /// not at all.
+    fn drop(&mut self) {
+        let mut held = Some(std::mem::take(&mut self.programs));
+        on_large_stack(|| held = None);
+        std::mem::forget(held);
+    }
+}
+
 impl PolicySet {
     pub fn compile(
         modules: &[(String, String)],

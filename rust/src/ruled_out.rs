@@ -4,6 +4,7 @@
 //! rule that is left with none has the value that it has where nothing holds.
 #![forbid(unsafe_code)]
 
+use crate::literals;
 use regorus::rvm::instructions::{GuardMode, LiteralOrRegister};
 use regorus::rvm::program::{RuleInfo, RuleType};
 use regorus::rvm::{Instruction, Program};
@@ -51,7 +52,7 @@ fn value_of_nothing(program: &Program, info: &RuleInfo) -> Value {
 
 /// Every use of the rule as the load of its value. Its bodies stay, for what finds it by its path.
 fn put_in(program: &mut Program, rule: usize, value: Value) {
-    let Ok(literal_idx) = u16::try_from(program.add_literal(value)) else { return };
+    let Some(literal_idx) = literals::place(program, value) else { return };
     for instruction in &mut program.instructions {
         if let Instruction::CallRule { dest, rule_index } = *instruction {
             if usize::from(rule_index) == rule {

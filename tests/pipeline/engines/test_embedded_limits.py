@@ -155,6 +155,23 @@ def test_values_inside_each_other_a_hundred_thousand_deep_do_not_overflow(compil
     assert ask(engine, {}, seconds=5) in (Decided(False), TimedOut())
 
 
+@pytest.mark.spec("ENG-8")
+@pytest.mark.parametrize("start", ["[1]", "[input.n]"], ids=["constant", "of-input"])
+def test_a_set_is_let_go_on_the_smallest_thread_whatever_it_holds(start: str) -> None:
+    wraps = "\n".join(f"f{n + 1}(a) := f{n}(f{n}(a))" for n in range(14))
+    held = [engine_of(f"x := c == 1\nc := f14({start})\nf0(a) := [a]\n{wraps}")]
+    assert ask(held[0], {"n": 1}, seconds=5) == Decided(False)
+    size = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=held.clear)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(size)
+
+    assert held == []
+
+
 @pytest.mark.spec("ENG-9")
 @pytest.mark.parametrize(("rules", "_code"), FAILURES)
 @FORMS

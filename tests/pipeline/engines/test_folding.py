@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from tests.pipeline.engines.asking import answer, ask, engine_of
 
-from pipeline.engines.base import Decided, Failed, TimedOut, Undefined
+from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
+from pipeline.errors import PolicyError
 
 ENDLESS = """
 ten := numbers.range(1, 10)
@@ -61,6 +64,51 @@ def test_what_was_evaluated_ahead_gives_what_the_interpreter_gives(rules: str) -
 @pytest.mark.spec("ENG-17")
 def test_a_rule_without_input_and_value_stays_undefined() -> None:
     assert answer("a := 1 if data.missing\nx := a if input", {}) == Undefined()
+
+
+def _doubled(times: int, last: str) -> str:
+    return "\n".join([last, "s0 := [1]", *(f"s{n + 1} := [s{n}, s{n}]" for n in range(times))])
+
+
+@pytest.mark.spec("ENG-17")
+@pytest.mark.parametrize("times", [30, 60])
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ("x := t\nt := {}", Failed("engine.result-too-large", "data.t.x")),
+        ('x := u.a\nu := {{"a": {}}}', Failed("engine.result-too-large", "data.t.x")),
+        ("x := count({})", Decided(2)),
+        ("x := y\ny if {} == t\nt := [v, v]\nv := [2]", Undefined()),
+    ],
+)
+def test_a_value_that_doubles_with_each_rule_neither_holds_up_loading_nor_leaves(
+    last: str, expected: EngineResult, times: int
+) -> None:
+    started = time.perf_counter()
+    engine = engine_of(_doubled(times, last.format(f"s{times}")))
+    took = time.perf_counter() - started
+
+    assert engine.form == "compiled"
+    assert ask(engine, {}, seconds=5) == expected
+    assert took < 1
+
+
+@pytest.mark.spec("ENG-17")
+def test_what_asks_for_such_a_value_is_not_evaluated_ahead() -> None:
+    """That would compare them at each place."""
+    doubled = _doubled(60, "")
+
+    engine = engine_of(f"{doubled}\n{doubled.replace('s', 't')}\nx if {{ input.n; y }}\ny if s60 == t60")
+
+    assert ask(engine, {"n": False}) == Undefined()
+
+
+@pytest.mark.spec("ENG-3")
+def test_values_that_double_two_hundred_times_are_refused() -> None:
+    with pytest.raises(PolicyError) as caught:
+        engine_of(_doubled(200, "x := s200"))
+
+    assert caught.value.code == "policy.call-depth"
 
 
 NOTHING = 'none := []\nempty := {}\nwords := {"a"}\nn := 2\n'
