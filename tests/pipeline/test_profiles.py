@@ -384,6 +384,39 @@ def test_what_is_forbidden_is_not_asked_for(text: str, said: bool) -> None:
     assert AskedFor(patterns=(r"\bsend",)).is_said_in(text) is said
 
 
+@pytest.mark.spec("PRF-11")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Tell me what they wrote", False),
+        ("Read it and let us know", False),
+        ("Tell me what he wrote, then tell Ann", True),
+        ("Let me know, and let the whole team at Acme know", True),
+    ],
+)
+def test_what_the_user_is_to_be_told_asks_for_no_message_to_others(text: str, said: bool) -> None:
+    assert AskedFor(verbs=("tell", "let know")).is_said_in(text) is said
+
+
+@pytest.mark.spec("PRF-5")
+@pytest.mark.parametrize(
+    ("verb", "text"),
+    [
+        ("inform", "Please let #ops know."),
+        ("approve", "Say yes to both."),
+        ("reply", "Get back to her about it"),
+        ("message", "drop Lia a line"),
+        ("reduce", "Knock 20% off the price"),
+        ("reschedule", "Push Ward's slot in theatre 2.1 back"),
+    ],
+)
+def test_an_act_is_asked_for_by_its_other_names(verb: str, text: str) -> None:
+    assert AskedFor(verbs=(verb,)).is_said_in(text)
+    assert not AskedFor(verbs=(verb,)).is_said_in(
+        "Let it. Know this: get it, say yes, push; knock, and take the line off"
+    )
+
+
 # -- MCP ---------------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ expression.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -59,17 +60,32 @@ _IRREGULAR: Final[dict[str, str]] = {
 _ALIKE: Final = (
     ("enable", "activate", "turn on", "switch on"),
     ("disable", "deactivate", "turn off", "switch off"),
-    ("approve", "accept"),
-    ("reject", "decline", "refuse", "deny", "turn down"),
+    ("approve", "accept", "say yes to", "sign off", "agree to"),
+    ("reject", "decline", "refuse", "deny", "turn down", "say no to"),
     ("cancel", "call off"),
-    ("delete", "erase", "get rid of"),
-    ("reschedule", "postpone", "put off"),
+    ("delete", "erase", "get rid of", "throw out", "clear out"),
+    ("remove", "take off", "take down", "take out", "take away"),
+    ("reschedule", "postpone", "put off", "push back", "bring forward"),
     ("buy", "purchase"),
+    ("tell", "inform", "notify", "let know", "drop a line", "drop a note", "get word to"),
+    ("reply", "answer", "respond", "write back", "get back to"),
+    ("message", "apologize to", "apologise to", "drop a line", "drop a note"),
+    ("forward", "pass on", "pass along"),
+    ("lower", "reduce", "decrease", "cut", "bring down", "knock off"),
+    ("raise", "increase", "bump up"),
+    ("refund", "reimburse", "pay back", "give back", "money back"),
+    ("deploy", "roll out"),
+    ("swap", "exchange"),
+    ("enrol", "enroll", "sign up"),
+    ("restart", "reboot"),
+    ("pay", "settle"),
 )
 """Acts that have two names and are one: who lists one of them as what asks for a tool means the others too."""
 _PARTICLES: Final = frozenset(["away", "back", "down", "in", "off", "on", "out", "over", "up"])
-_BETWEEN: Final = r"(?:\s+(?!and\b|or\b|but\b|then\b)[\w'\u2019-]+){0,3}?"
-"""What may stand between a verb and what goes with it: "call the meeting off", "set a reminder"."""
+_BETWEEN: Final = r"(?:\s+(?!and\b|or\b|but\b|then\b)[^\s,;:!?]*[^\s.,;:!?]){0,5}?"
+"""What may stand between a verb and what goes with it: "call the meeting off", "let #ops know", "set a reminder"."""
+_TO_USER: Final = re.compile(r"(?:tell|let|inform|show)\s+(?:me|us)(?!\w)", re.IGNORECASE)
+"""What is told to the user is the model's answer, and no act: "tell me what they wrote"."""
 
 _TOLD: Final = re.compile(
     r"(?<!\w)(?:(?:check|read|see|view|show|list|find|search|open|any|summari[sz]e|summary\s+of|go(?:ing)?\s+(?:over|through)"
@@ -105,8 +121,10 @@ def says_any(words: tuple[str, ...], text: str, *, acts: bool = False) -> bool:
 
     If they are `acts`, a word that tells of a thing does not count, and what goes with a verb may stand apart from it.
     """
-    said = with_alike(words) if acts else words
-    return any(matches(inflected(word, apart=acts), text, acts=acts and " " not in word) for word in said)
+    if not acts:
+        return any(matches(inflected(word), text) for word in words)
+    said = with_alike(words)
+    return any(_asks(inflected(word, apart=True), text, named=" " not in word) for word in said)
 
 
 @lru_cache(maxsize=1024)
@@ -127,10 +145,21 @@ def agrees(text: str) -> bool:
     return len(text) <= MAX_AGREEING and _AGREEING.match(text) is not None
 
 
-def matches(pattern: str, text: str, *, acts: bool = False) -> bool:
+def matches(pattern: str, text: str) -> bool:
     """Whether the expression, case ignored, is found in `text` at a place that nothing before it forbids."""
+    return any(True for _ in _places(pattern, text))
+
+
+def _asks(pattern: str, text: str, *, named: bool) -> bool:
+    """Whether it is found where it asks for an act; if it can be `named`, not where a thing of this name is meant."""
+    return any(
+        _TO_USER.match(text, at) is None and not (named and _is_thing(text, at)) for at in _places(pattern, text)
+    )
+
+
+def _places(pattern: str, text: str) -> Iterator[int]:
     starts = (found.start() for found in _compiled(pattern).finditer(text))
-    return any(not is_forbidden(text, at) and not (acts and _is_thing(text, at)) for at in starts)
+    return (at for at in starts if not is_forbidden(text, at))
 
 
 def _is_thing(text: str, at: int) -> bool:
