@@ -57,6 +57,14 @@ class EngineChoice(StrEnum):
     OPA = "opa"
 
 
+class Trace(StrEnum):
+    """How much `cmf eval` tells of what policies did; the words are OPA's."""
+
+    NOTES = "notes"
+    FAILS = "fails"
+    FULL = "full"
+
+
 class Template(StrEnum):
     """What `cmf init` can begin with."""
 
@@ -139,13 +147,26 @@ def evaluate(
     without_secrets: Annotated[
         bool, typer.Option("--without-secrets", help="With --record: stand-ins take the place of secrets.")
     ] = False,
+    trace: Annotated[
+        Trace | None,
+        typer.Option("--trace", help="What policies print, of each rule that did not hit where it stopped, or all."),
+    ] = None,
+    trace_lines: Annotated[int, typer.Option("--trace-lines", min=1, help="So many lines of it at most.")] = 200,
+    trace_out: Annotated[
+        Path | None, typer.Option("--trace-out", metavar="FILE", help="All lines of it, into this file.")
+    ] = None,
 ) -> None:
     """Judge one request or response: a line per view, the verdict, and what would go out.
+
+    --trace says on standard error, view by view: `notes` what policies print; `fails` of each rule that did not hit the
+    expression at which it stopped, with its values; `full` both, of all rules and all their definitions. It is made by
+    asking policies again, not by the engine while it judges. A value that is part of the content stands there only if
+    it is printed anyway, because it goes out; else its length. `cmf why` tells all values.
 
     Exit codes: 0 forwarded, 1 refused, 2 usage, 3 policy does not compile, 4 input not readable, 5 evaluation failed,
     6 suspended for approval.
     """
-    from pipeline.cli.evaluate import run
+    from pipeline.cli.evaluate import run, traced
 
     run(
         file,
@@ -167,6 +188,7 @@ def evaluate(
         shows_diff=diff,
         record=record,
         without_secrets=without_secrets,
+        tracing=traced(None if trace is None else trace.value, lines=trace_lines, out=trace_out),
     )
 
 

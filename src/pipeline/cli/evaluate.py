@@ -16,7 +16,8 @@ from pipeline.checks.printing import Printed, Printing, prints
 from pipeline.cli import rendering
 from pipeline.cli.changes import show_changes
 from pipeline.cli.policy_places import Places, chosen
-from pipeline.cli.reading import Exit, one_line_errors, read_context, read_seal_key, read_wire
+from pipeline.cli.reading import Exit, fail, one_line_errors, read_context, read_seal_key, read_wire
+from pipeline.cli.tracing import Level, Traced, Tracing
 from pipeline.decision import Action
 from pipeline.display import visible
 from pipeline.emission import emit
@@ -51,6 +52,7 @@ def run(
     shows_diff: bool = False,
     record: Path | None = None,
     without_secrets: bool = False,
+    tracing: Tracing | None = None,
 ) -> None:
     """Judge `file`, print the result, leave with the exit code that says it.
 
@@ -67,7 +69,7 @@ def run(
             signer = Verification({"key": Key.at(bundle_key, algorithm=algorithm)}, key_id="key")
         loaded = load_policies(policies, entrypoint=entrypoint, verification=signer)
         sessions = cast("SessionStore", watched)
-        tap = Tap(build_engine(loaded, name, config)) if prints(loaded) else None
+        tap = Tap(build_engine(loaded, name, config)) if tracing is not None or prints(loaded) else None
         guard = opened.enter_context(Guard(loaded, engine=tap or name, config=config, sessions=sessions))
         with one_line_errors(str(context or "")):
             known = read_context(context, subject)
@@ -81,10 +83,13 @@ def run(
         if record is not None:
             entry = entry_of(traffic, known, noted.session, outcome.decision, seen=noted.seen)
             append(record, Masking().masked(entry) if without_secrets else entry)
-        if tap is not None:
+        if tap is not None and tracing is None:
             show_printed(Printing(loaded).said(tap.asked), Places(loaded, policies))
     with one_line_errors(file), loss.collecting() as losses:
         wire = emit(outcome, target) if outcome.value is not None else None
+    if tap is not None and tracing is not None:
+        with one_line_errors(policies=policies or ()):
+            tracing.write(Traced(policies=loaded, directories=policies, tap=tap, outcome=outcome, wire=wire))
     if as_json:
         typer.echo(dumps(as_document(outcome, wire)).decode())
     else:
@@ -93,6 +98,13 @@ def run(
             with one_line_errors(file):
                 show_changes(traffic, outcome.value, target)
     raise typer.Exit(int(exit_code(outcome)))
+
+
+def traced(level: str | None, *, lines: int, out: Path | None) -> Tracing | None:
+    """The trace that options ask for; None for none."""
+    if level is None and out is not None:
+        fail("--trace-out says where a trace goes; --trace notes, fails or full says which", Exit.USAGE)
+    return None if level is None else Tracing(level=cast("Level", level), lines=lines, out=out)
 
 
 def show_printed(said: Sequence[Printed], places: Places) -> None:
@@ -116,4 +128,4 @@ def exit_code(outcome: Outcome) -> Exit:
     return Exit.OK
 
 
-__all__ = ["as_document", "exit_code", "run"]
+__all__ = ["as_document", "exit_code", "run", "traced"]

@@ -71,7 +71,7 @@ def run(
         views = _chosen(decision, view)
         why, seen = Why(loaded), tap.documents()
         with progress("explaining", len(views)) as done:
-            told = [_told(why, loaded, one, rule, seen.get(one.path, []), done) for one in views]
+            told = [told_of(why, loaded, one, seen.get(one.path, []), done, rule=rule) for one in views]
     places = {each.path: file_of(each.path, [policy_set.shipped(), *(policies or ())]) for each in loaded.modules}
     if as_json:
         typer.echo(json.dumps(_document(decision, told, places), ensure_ascii=False, indent=1))
@@ -79,14 +79,16 @@ def run(
         _show(told, places, rule)
 
 
-def _told(
+def told_of(
     why: Why,
     policies: PolicySet,
     view: ViewDecision,
-    rule: str | None,
     documents: Sequence[Mapping[str, Any]],
     done: Callable[[int], None],
+    *,
+    rule: str | None = None,
 ) -> Told:
+    """What each rule did about a view, or the one that is named; `documents` are what policy saw of it."""
     own: tuple[Body, ...] = ()
     if policies.own_entrypoint is not None and documents:
         own = why.entrypoint(policies.own_entrypoint, documents[0])
@@ -178,6 +180,12 @@ def _body(body: Body) -> dict[str, Any]:
 # -- for people --------------------------------------------------------------------------------------------------------
 
 
+def value_text(value: Any) -> str:
+    """A value on one line, as much of it as people read."""
+    text = escaped_json(value, indent=None)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
 def _show(told: Sequence[Told], places: Mapping[str, str], rule: str | None) -> None:
     out = console()
     for one in told:
@@ -211,26 +219,35 @@ def _worth_telling(rule: RuleWhy, *, whole: bool) -> Sequence[tuple[Effect, Body
 
 
 def _show_body(out: Console, name: str, places: Mapping[str, str], effect: str, body: Body) -> None:
-    where = f"{name}  {visible(places[body.place.module])}:{body.place.line}"
-    held = ("bold red", "hit ") if effect else ("green", "true")
-    style, word = held if body.holds else ("yellow", "near" if body.held else "no  ")
-    passed = "" if body.holds else f"  {body.held} of {body.of} hold"
-    out.print(Text.assemble("  ", (word, style), f"  {where}{effect}{passed}"))
-    for line in _lines(body, "        "):
+    word, rest = headline(name, places, effect, body)
+    out.print(Text.assemble("  ", (word, _STYLES[word.strip()]), f"  {rest}"))
+    for line in body_lines(body):
         out.print(Text(line))
 
 
-def _lines(body: Body, indent: str) -> Iterator[str]:
+_STYLES: Final = {"hit": "bold red", "true": "green", "near": "yellow", "no": "yellow"}
+
+
+def headline(name: str, places: Mapping[str, str], effect: str, body: Body) -> tuple[str, str]:
+    """In a word how far a body came, four characters wide; and which body, where, and how much of it holds."""
+    held = "hit" if effect else "true"
+    word = held if body.holds else "near" if body.held else "no"
+    passed = "" if body.holds else f"  {body.held} of {body.of} hold"
+    return f"{word:<4}", f"{name}  {visible(places[body.place.module])}:{body.place.line}{effect}{passed}"
+
+
+def body_lines(body: Body, shown: Callable[[Any], str] = value_text, indent: str = "        ") -> Iterator[str]:
+    """How a body holds and what it gives, or where it stopped, as lines; `shown` writes the values in them."""
     for way in body.ways:
         if way:
-            yield indent + ", ".join(f"{visible(name)} = {_value(item)}" for name, item in way.items())
-    for text in dict.fromkeys(map(_value, body.values)):
+            yield indent + ", ".join(f"{visible(name)} = {shown(item)}" for name, item in way.items())
+    for text in dict.fromkeys(map(shown, body.values)):
         yield f"{indent}gives {text}"
     if body.failing:
-        yield from _failing_lines(body.failing, indent)
+        yield from _failing_lines(body.failing, shown, indent)
 
 
-def _failing_lines(failing: Sequence[Failing], indent: str) -> Iterator[str]:
+def _failing_lines(failing: Sequence[Failing], shown: Callable[[Any], str], indent: str) -> Iterator[str]:
     """The expression once, with the values that its operands had in any of the ways in which it failed."""
     first = failing[0]
     error = f"  cannot be evaluated with these values [{first.error}]" if first.error else ""
@@ -238,22 +255,17 @@ def _failing_lines(failing: Sequence[Failing], indent: str) -> Iterator[str]:
     values: dict[str, dict[str, None]] = {}
     for one in failing:
         for operand in one.operands:
-            shown = _value(operand.value) if operand.known else "undefined"
-            values.setdefault(_plain(operand.text), {})[shown] = None
+            value = shown(operand.value) if operand.known else "undefined"
+            values.setdefault(_plain(operand.text), {})[value] = None
     for text, seen in values.items():
         yield f"{indent}  {text} = {' or '.join(seen)}"
     for body in first.behind:
         yield f"{indent}  {body.name}, line {body.place.line}, {'holds' if body.holds else 'does not hold'}"
-        yield from _lines(body, f"{indent}    ")
+        yield from body_lines(body, shown, f"{indent}    ")
 
 
 def _plain(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-def _value(value: Any) -> str:
-    text = escaped_json(value, indent=None)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
-
-
-__all__ = ["run"]
+__all__ = ["Told", "body_lines", "headline", "run", "told_of", "value_text"]
