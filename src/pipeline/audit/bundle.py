@@ -41,6 +41,10 @@ _POLICIES, _PACKED = "policies/", ".tar.gz"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")  # of a revision or key
 _LINE: Final = frozenset({"log", "place", "seq", "body", "proof", "content", *FIELDS})
 _MOMENT: Final = (1980, 1, 1, 0, 0, 0)  # the same records give the same file
+_UNSIGNED: Final = (
+    "nobody signed the manifest, so records or policies may have been taken out since: export it again with the key"
+    " that signs the store's records, or accept it as it is with --unsigned"
+)
 _HOW_TO: Final = """Evidence of what was decided.
 
   cmf audit verify FILE [--heads EXPORTED] [--key PUBLIC.pem]
@@ -322,11 +326,23 @@ def open_bundle(file: Path) -> Bundle:
     return Bundle(file, manifest, logs, {log: tuple(found) for log, found in heads.items()}, witnesses)
 
 
-def verify_bundle(file: Path, *, exported: Iterable[Head] = (), keys: Sequence[PublicKey] | None = None) -> Report:
+def verify_bundle(
+    file: Path,
+    *,
+    exported: Iterable[Head] = (),
+    keys: Sequence[PublicKey] | None = None,
+    unsigned: bool = False,
+) -> Report:
     """Everything that is wrong with a bundle; see `verify`.
 
     Of a selection it is checked that each record is in its log: that none is missing from the selection is the word of
     whoever made it.
+
+    Args:
+        file: the bundle.
+        exported: see `verify`.
+        keys: see `verify`. They count for the manifest too.
+        unsigned: whether a manifest that nobody signed will do.
 
     Raises:
         AuditError: the file is no bundle, or cannot be read to its end.
@@ -342,6 +358,8 @@ def verify_bundle(file: Path, *, exported: Iterable[Head] = (), keys: Sequence[P
     found = [*report.problems, *_unreadable_lines(bundle), *_changed_files(bundle)]
     if wrong is not None:
         found.append(Problem("bundle.signature", "", None, None, wrong))
+    elif said.signed_by is None and not unsigned and (keys is not None or bundle.stored_heads):
+        found.append(Problem("bundle.unsigned", "", None, None, _UNSIGNED))
     return replace(report, problems=tuple(found), manifest=said)
 
 

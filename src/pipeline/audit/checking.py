@@ -28,13 +28,19 @@ def check_store(
     return replace(report, problems=tuple(found))
 
 
-def check_bundle(file: Path, *, exported: Iterable[Head] = (), keys: Sequence[PublicKey] | None = None) -> Report:
+def check_bundle(
+    file: Path,
+    *,
+    exported: Iterable[Head] = (),
+    keys: Sequence[PublicKey] | None = None,
+    unsigned: bool = False,
+) -> Report:
     """Everything that is wrong with a bundle: see `verify_bundle`; and its policies.
 
     Raises:
         AuditError: the file is no bundle, or cannot be read to its end.
     """
-    report = verify_bundle(file, exported=exported, keys=keys)
+    report = verify_bundle(file, exported=exported, keys=keys, unsigned=unsigned)
     return replace(report, problems=(*report.problems, *_misnamed(open_bundle(file).policies())))
 
 

@@ -35,19 +35,21 @@ from pipeline.store.records import stored_record
 from pipeline.store.search import Search, shown_subject
 
 _GAPS: Final = frozenset({"record.missing", "content.missing", "log.cut", "log.missing"})
-_HEADS: Final = frozenset({"head.signature", "head.key", "head.missing", "bundle.signature"})
+_HEADS: Final = frozenset({"head.signature", "head.key", "head.missing", "bundle.signature", "bundle.unsigned"})
 _FOLLOW_SECONDS: Final = 0.5
 _AT_ONCE: Final = 1_000  # records read together
 _SHOWN: Final = 20  # problems that are printed; how many there are in all is said
 
 
-def verify_place(place: str, *, heads: Path | None, keys: Sequence[Path], as_json: bool) -> None:
+def verify_place(
+    place: str, *, heads: Path | None, keys: Sequence[Path], as_json: bool, unsigned: bool = False
+) -> None:
     """Say what is wrong with a database or bundle, and leave with what it comes to."""
     with one_line_errors(), _or_unreadable():
         exported = [] if heads is None else read_heads(heads)
         trusted = [PublicKey.at(file) for file in keys] or None
         if zipfile.is_zipfile(place):
-            report = check_bundle(Path(place), exported=exported, keys=trusted)
+            report = check_bundle(Path(place), exported=exported, keys=trusted, unsigned=unsigned)
         elif _was_zip(place):
             raise AuditError("this bundle is not whole", path=place, hint="export it again, or fetch it again")
         else:
@@ -103,7 +105,9 @@ def export(
             )
     if signer is None:
         typer.echo(
-            "cmf: the manifest is not signed: --key FILE names the key that signs this store's records", err=True
+            "cmf: the manifest is not signed: --key FILE names the key that signs this store's records, and"
+            " `cmf audit verify` wants --unsigned for it as it is",
+            err=True,
         )
     typer.echo(f"{counted(count, 'record')} written to {out}")
 

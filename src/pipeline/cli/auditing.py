@@ -51,16 +51,20 @@ def verify(
     keys: Annotated[
         list[Path] | None, typer.Option("--key", metavar="PEM", help="Who may have signed (repeatable): public keys.")
     ] = None,
+    unsigned: Annotated[
+        bool,
+        typer.Option("--unsigned", help="Accept a bundle without a signature: what was taken out of it is not found."),
+    ] = False,
     output: OutputAs = WrittenAs.TEXT,
 ) -> None:
     """Check that nothing on record was changed, dropped, moved or added. Offline, and it changes nothing.
 
     Exit codes: 0 it holds, 1 something was changed, 2 something is missing, 3 a head is missing, or it or the manifest
-    is not signed by a key that counts, 4 it cannot be read.
+    is not signed, or by no key that counts, 4 it cannot be read.
     """
     from pipeline.cli import audit as does
 
-    does.verify_place(place, heads=heads, keys=keys or (), as_json=output is WrittenAs.JSON)
+    does.verify_place(place, heads=heads, keys=keys or (), as_json=output is WrittenAs.JSON, unsigned=unsigned)
 
 
 @audit.command("export")

@@ -134,17 +134,20 @@ def test_what_was_left_out_or_said_otherwise_is_found_where_the_manifest_is_sign
 
 @pytest.mark.spec("AUD-55")
 @pytest.mark.parametrize(("which", "attack"), [*ATTACKS, ("whole", nothing), ("some", nothing)])
-def test_a_bundle_without_a_signature_holds_and_is_said_to_have_none(
+def test_a_bundle_without_a_signature_fails_unless_it_is_known_to_have_had_none(
     taken: Taken, tmp_path: Path, which: str, attack: Attack
 ) -> None:
-    """As bundles were before, and as a signed one is whose signature was taken out."""
+    """As one is whose signature was taken out, and one that was exported without the key."""
 
     def stripped(parts: Parts, said: dict[str, Any]) -> None:
         attack(parts, said)
         del said["key"], said["signature"]
 
     for name, how in (("unsigned", attack), ("signed", stripped)):
-        report = verify_bundle(attacked(taken.folder / f"{which}-{name}.zip", tmp_path / name, how), keys=taken.keys)
+        file = attacked(taken.folder / f"{which}-{name}.zip", tmp_path / name, how)
+        for keys in (taken.keys, None):
+            assert [one.code for one in verify_bundle(file, keys=keys).problems] == ["bundle.unsigned"]
+        report = verify_bundle(file, keys=taken.keys, unsigned=True)
         assert report.holds, report.problems
         assert report.manifest is not None
         assert report.manifest.signed_by is report.to_json()["manifest"]["signed_by"] is None
@@ -200,6 +203,21 @@ def test_a_bundle_of_nothing_has_a_manifest_that_no_key_of_its_own_signs(taken: 
     assert "bundle.signature" in {one.code for one in verify_bundle(file).problems}
 
 
+@pytest.mark.spec("AUD-55")
+def test_a_bundle_of_nothing_that_nobody_signed_fails_where_a_key_is_given(taken: Taken, tmp_path: Path) -> None:
+    """A store without records has no key that could sign; but anything can be made into one."""
+
+    def nothing_left(parts: Parts, said: dict[str, Any]) -> None:
+        no_logs(parts, said)
+        del said["key"], said["signature"]
+
+    file = attacked(taken.folder / "whole-signed.zip", tmp_path / "b.zip", nothing_left)
+
+    assert verify_bundle(file).records == 0
+    assert verify_bundle(file).holds
+    assert [one.code for one in verify_bundle(file, keys=taken.keys).problems] == ["bundle.unsigned"]
+
+
 @pytest.mark.spec("AUD-51")
 def test_more_or_fewer_lines_than_the_manifest_speaks_of_are_found(taken: Taken, tmp_path: Path) -> None:
     target = tmp_path / "b.zip"
@@ -209,7 +227,7 @@ def test_more_or_fewer_lines_than_the_manifest_speaks_of_are_found(taken: Taken,
             said = loads(held) if name == MANIFEST else {}
             made.writestr(zipfile.ZipInfo(name), dumps(said | {"records": 9}) if said else held)
 
-    (problem,) = verify_bundle(target).problems
+    (problem,) = verify_bundle(target, unsigned=True).problems
     assert (problem.code, problem.said) == (
         "bundle.changed",
         "records.jsonl has 4 lines, and the manifest speaks of 9",

@@ -157,7 +157,8 @@ def test_decisions_are_found_by_what_people_said_of_them(kept: Kept, tmp_path: P
     assert ids("reviewed:no", "-n", 1) == ids("reviewed:no subject:ann") == [third]
     assert ids("disposition:incident") == ids("reviewed:maybe") == []
     some = tmp_path / "some.zip"
-    assert cmf("export", kept.store, some, "--query", "reviewed:yes").stdout.startswith("2 records written")
+    found = cmf("export", kept.store, some, "--query", "reviewed:yes", "--key", kept.key)
+    assert found.stdout.startswith("2 records written")
     assert cmf("verify", some).exit_code == 0
     with Store.at(kept.store, key=kept.key) as store, pytest.raises(AuditError):
         Search(store.engine, store.writer).page(parse("reviewed:yes", NOON))  # never a page of nothing instead
@@ -211,8 +212,8 @@ def test_the_newest_records_are_followed(kept: Kept) -> None:
 @pytest.mark.spec("CLI-82")
 def test_what_was_exported_is_verified_anywhere(kept: Kept, tmp_path: Path) -> None:
     whole, some = tmp_path / "whole.zip", tmp_path / "some.zip"
-    assert cmf("export", kept.store, whole).stdout == f"4 records written to {whole}\n"
-    told = cmf("export", kept.store, some, "--query", "subject:ann", "--heads", kept.heads).stdout
+    assert cmf("export", kept.store, whole, "--key", kept.key).stdout == f"4 records written to {whole}\n"
+    told = cmf("export", kept.store, some, "--query", "subject:ann", "--heads", kept.heads, "--key", kept.key).stdout
     assert told == f"3 records written to {some}\n"
     for bundle in (whole, some):
         result = cmf("verify", bundle, "--heads", kept.heads, "--key", kept.public)
@@ -250,7 +251,11 @@ def test_the_key_that_signs_there_signs_what_is_exported_and_no_other_is_made(ke
         assert "bundle  what was asked for: subject:ann  3 records, made 20" in said
         assert f", signed by {signer}\n" in said
         assert "not checked" not in said
-    said = cmf("verify", tmp_path / "0.zip", "--key", kept.public, "--heads", kept.heads).stdout
+    refused = cmf("verify", tmp_path / "0.zip", "--key", kept.public, "--heads", kept.heads)
+    assert (refused.exit_code, "nobody signed the manifest" in refused.stdout) == (3, True)
+    accepted = cmf("verify", tmp_path / "0.zip", "--key", kept.public, "--heads", kept.heads, "--unsigned")
+    assert accepted.exit_code == 0
+    said = accepted.stdout
     assert ", not signed\nnot checked: what was asked for, and whether records, policies or reviews" in said
     assert "bundle  everything  4 records" in (
         cmf("export", kept.store, tmp_path / "d.zip").stdout + cmf("verify", tmp_path / "d.zip").stdout
