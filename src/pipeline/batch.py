@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -19,6 +20,7 @@ from cmf.errors import CmfError
 from pipeline.assembly import Policies, load_policies
 from pipeline.context import Context
 from pipeline.errors import ConfigError, ReplayError
+from pipeline.moments import micros
 from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
@@ -26,6 +28,7 @@ from pipeline.replay import file as replay_file
 from pipeline.replay.file import Entry, read_entry
 from pipeline.replay.impact import Compared
 from pipeline.replay.replay import Replay
+from pipeline.sessions import wall_clock
 from pipeline.spreading import spread
 
 if TYPE_CHECKING:
@@ -72,6 +75,7 @@ class Judging:
         profiles: a file of them.
         holds: what a line is: an entry as in `replay.md`, or the canonical JSON of bare traffic.
         context: what is known of bare traffic; an entry brings its own.
+        moment: as of when bare traffic is judged, with a zone, by default now; an entry brings its own [BAT-3].
 
     Raises:
         PolicyError, ConfigError: the set or the profiles cannot be used.
@@ -83,6 +87,7 @@ class Judging:
         profiles: Path | None = None,
         holds: Holds = "entry",
         context: Context | None = None,
+        moment: datetime | None = None,
     ) -> None:
         if holds not in get_args(Holds):
             hint = f"use {', '.join(get_args(Holds))}"
@@ -92,6 +97,7 @@ class Judging:
         self._replay = Replay(policies, profiles=Profiles.load(profiles) if profiles is not None else None)
         self._holds = holds
         self._context = context or Context()
+        self._session = SessionFacts(moment=micros(as_of(moment)))
 
     def __call__(self, lines: list[bytes]) -> list[Judged]:
         """What came of each line; never raises because of one."""
@@ -122,7 +128,7 @@ class Judging:
             id=content_digest(traffic),
             traffic=traffic,
             context=self._context,
-            session=SessionFacts(),
+            session=self._session,
             seen=frozenset(),
             mode="enforce",
             history="claimed",
@@ -137,6 +143,7 @@ def judge(
     profiles: Path | None = None,
     holds: Holds = "entry",
     context: Context | None = None,
+    moment: datetime | None = None,
     column: str = COLUMN,
     jobs: int | None = None,
 ) -> Generator[Judged, None, None]:
@@ -148,6 +155,7 @@ def judge(
         profiles: as for `Judging`.
         holds: as for `Judging`.
         context: as for `Judging`.
+        moment: as for `Judging`. It is the same for all lines, in whatever process.
         column: of Parquet files, the one with the lines, as text or bytes.
         jobs: processes; by default as many as there are cores to run on.
 
@@ -157,11 +165,25 @@ def judge(
     """
     places = [Path(file) for file in ([files] if isinstance(files, Path | str) else files)]
     expected = sum(map(_about, places))
-    recipe = partial(Judging, load_policies(policies), profiles, holds, context)
+    recipe = partial(Judging, load_policies(policies), profiles, holds, context, as_of(moment))
     found = chain.from_iterable(lines(place, column) for place in places)
     with closing(spread(found, recipe, expected=expected, jobs=jobs)) as judged:
         for chunk in judged:
             yield from chunk
+
+
+def as_of(moment: datetime | None) -> datetime:
+    """The moment as of which a batch is judged: by default the present one.
+
+    Raises:
+        ConfigError: it has no zone, or is no moment.
+    """
+    if moment is None:
+        return wall_clock()
+    if getattr(moment, "tzinfo", None) is None:
+        hint = "write datetime(…, tzinfo=UTC)"
+        raise ConfigError("this is no moment with a zone", path="moment", hint=hint, code="config.word")
+    return moment
 
 
 def lines(path: Path, column: str = COLUMN) -> Iterator[bytes]:

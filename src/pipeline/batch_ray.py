@@ -9,12 +9,13 @@ import dataclasses
 import logging
 import os
 from collections.abc import Generator, Iterable, Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.assembly import Policies, load_policies
-from pipeline.batch import COLUMN, Holds, Judging, as_lines, table, table_of
+from pipeline.batch import COLUMN, Holds, Judging, as_lines, as_of, table, table_of
 from pipeline.context import Context
 from pipeline.errors import ConfigError, ReplayError
 from pipeline.replay.impact import Change, Compared
@@ -34,6 +35,7 @@ def judged(
     profiles: Path | None = None,
     holds: Holds = "entry",
     context: Context | None = None,
+    moment: datetime | None = None,
     column: str = COLUMN,
     jobs: int | None = None,
 ) -> Dataset:
@@ -42,7 +44,7 @@ def judged(
     Raises:
         PolicyError: the set cannot be used. ConfigError: Ray is not installed (`batch.extra-missing`).
     """
-    recipe = partial(Judging, load_policies(policies), profiles, holds, context)
+    recipe = partial(Judging, load_policies(policies), profiles, holds, context, as_of(moment))
     return staged(dataset, partial(_Judged, recipe, column), jobs)
 
 

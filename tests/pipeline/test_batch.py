@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,40 @@ def test_bare_traffic_is_judged_in_the_context_that_is_named(tmp_path: Path, who
     assert (row.verdict, row.action) == (decision.verdict.value, decision.action.value)
     assert row.verdict == ("deny" if who == "ann" else "allow")
     assert row.id == content_digest(message)
+
+
+@pytest.mark.spec("BAT-3", "EXC-2")
+@pytest.mark.parametrize(
+    ("until", "moment", "action"),
+    [
+        ("2026-06-30", datetime(2026, 7, 1, tzinfo=UTC), "refuse"),
+        ("2026-06-30", datetime(2026, 6, 30, 23, 59, tzinfo=UTC), "forward"),
+        ("2026-06-30", datetime(2026, 7, 1, 0, 30, tzinfo=timezone(timedelta(hours=2))), "forward"),
+        ("2999-12-31", None, "forward"),
+        ("2001-12-31", None, "refuse"),
+    ],
+)
+def test_exceptions_hold_for_bare_traffic_as_of_the_moment_of_the_batch(
+    tmp_path: Path, until: str, moment: datetime | None, action: str
+) -> None:
+    home = write_rules(tmp_path / "rules", {"deny": ANN}, kinds="text")
+    known = {"rule": "test/deny", "subject": "ann", "until": until, "owner": "rita", "reason": "agreed"}
+    (home / "cmf" / "data.json").write_bytes(dumps({"exceptions": [known]}))
+    file = jsonl(tmp_path / "f.jsonl", [dumps(said("hello"))])
+    context = Context.model_validate({"subject": {"id": "ann"}})
+
+    (row,) = judge([file], policy_set.load(home), holds="message", context=context, moment=moment)
+
+    assert (row.verdict, row.action) == ("deny", action)
+
+
+@pytest.mark.spec("BAT-3")
+@pytest.mark.parametrize("moment", [datetime(2026, 7, 1), "2026-07-01"])  # noqa: DTZ001 - that it has no zone is the point
+def test_a_moment_without_a_zone_is_refused(tmp_path: Path, rules: PolicySet, moment: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        list(judge([], rules, moment=moment))
+
+    assert (caught.value.code, caught.value.path) == ("config.word", "moment")
 
 
 @pytest.mark.spec("BAT-1")
