@@ -6,12 +6,14 @@ All of it is for values that a person would else be asked about, so no other cal
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final, Protocol
 
 from pipeline.origins.equivalents import near_days
 from pipeline.origins.occurrences import Answer, Match, Occurrences
 from pipeline.origins.readings import readings
-from pipeline.origins.sources import Origin, is_trusted
+from pipeline.origins.reckoning import Reckoning
+from pipeline.origins.sources import Origin, is_said, is_trusted
 from pipeline.origins.spelling import cuts, pieces, word_spans
 
 MAX_PIECES: Final = 64  # pieces of one value; one of more is looked up as a whole only
@@ -26,11 +28,12 @@ class Entries(Protocol):
 
 
 class ControlValues:
-    """Looks values up in `texts` in more ways than one; `entry` makes the entries."""
+    """Looks values up in `texts` in more ways than one; `entry` makes the entries, `reckoning` knows what was said."""
 
-    def __init__(self, texts: Occurrences, entry: Entries) -> None:
+    def __init__(self, texts: Occurrences, entry: Entries, reckoning: Reckoning) -> None:
         self._texts = texts
         self._entry = entry
+        self._reckoning = reckoning
 
     def entries(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
         """The entry of a value whose entry so far is `whole`: trusted in another form, or with those of its pieces."""
@@ -48,13 +51,17 @@ class ControlValues:
         part = self._texts.find_part(str(content), folder=folder)
         forms = map(self._texts.find, readings(content)) if isinstance(content, str) else ()
         entry = self._entry(path, kind, "control", content, part, *forms)
-        return entry if is_trusted(entry) else self._near(path, kind, content) if isinstance(content, str) else None
+        return entry if is_trusted(entry) else self._following(path, kind, content, said=is_said(entry))
 
-    def _near(self, path: str, kind: str, content: str) -> Origin | None:
-        """The entry of a date that is called by its day of the week, or "tomorrow", where a day near it is known."""
-        for word, days in near_days(content):
-            entry = self._entry(path, kind, "control", word)
-            if is_trusted(entry) and any(is_trusted(self._entry(path, kind, "control", day)) for day in days):
+    def _following(self, path: str, kind: str, content: str | float, *, said: bool) -> Origin | None:
+        """The entry of the words by which a value follows from one that is known: "tomorrow", "20 % off".
+
+        What others said was not worked out, but a day near a known one may be theirs and the user's.
+        """
+        near = near_days(content) if isinstance(content, str) else []
+        for words, bases in chain(near, () if said else self._reckoning.bases(content)):
+            entry = self._entry(path, kind, "control", words)
+            if is_trusted(entry) and any(is_trusted(self._entry(path, kind, "control", base)) for base in bases):
                 return entry
         return None
 

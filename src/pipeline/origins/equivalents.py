@@ -329,12 +329,34 @@ def keys_of(value: str) -> set[str]:
 
 def near_days(value: str) -> list[tuple[str, list[str]]]:
     """By which words a date is said to whoever knows one of which days; nothing for what is no date with a year."""
+    day = day_of(value)
+    with suppress(OverflowError):  # the first and last days that there are
+        return [] if day is None else list(_near(day))
+    return []
+
+
+def day_of(value: str) -> datetime.date | None:
+    """The day that a value is, if it is a date with a year, nothing else, and there is such a day."""
     stripped = value.strip()
     for found in _dates(stripped) if len(value) <= MAX_CHARACTERS else ():
         if found.year is not None and (found.start, found.end) == (0, len(stripped)):
-            with suppress(ValueError, OverflowError):  # no such day
-                return list(_near(datetime.date(found.year, found.month, found.day)))
-    return []
+            with suppress(ValueError):  # no such day
+                return datetime.date(found.year, found.month, found.day)
+    return None
+
+
+def time_of(value: str) -> tuple[int, int] | None:
+    """Hour and minute of a value that is a time of day, nothing else."""
+    stripped = value.strip()
+    for found in _times(stripped) if len(value) <= MAX_CHARACTERS else ():
+        if (found.start, found.end) == (0, len(stripped)):
+            return found.hour, found.minute
+    return None
+
+
+def count_of(word: str) -> Decimal:
+    """What a count says, in figures or in one word; 0 for what is none."""
+    return Decimal(word) if word[:1].isdecimal() else _VALUES.get(word, Decimal(0))
 
 
 def _near(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
@@ -410,4 +432,4 @@ def _number(whole: str, fraction: str) -> str:
     return f"number:{int(whole)}{'.' + kept if kept else ''}"
 
 
-__all__ = ["keys_in", "keys_of", "kind_of", "moment", "near_days"]
+__all__ = ["count_of", "day_of", "keys_in", "keys_of", "kind_of", "moment", "near_days", "time_of"]

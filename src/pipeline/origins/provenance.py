@@ -22,6 +22,7 @@ from pipeline.origins.control_values import ControlValues
 from pipeline.origins.field_paths import escaped, record_of, shape
 from pipeline.origins.naming import Naming, asks_for_all
 from pipeline.origins.occurrences import Answer, Occurrences
+from pipeline.origins.reckoning import Reckoning
 from pipeline.origins.result_fields import argument_values, result_values, strings
 from pipeline.origins.sources import (
     CLAIM,
@@ -107,6 +108,7 @@ class Index:
         self._asked: dict[str, tuple[int, list[int]]] = {}
         self._untrusted: dict[Group, int] = {}
         self._question: str | None = None
+        self._reckoning = Reckoning()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -314,7 +316,8 @@ class Index:
         """The entries of a control value whose own is `whole`: more than that only where nobody trusted says it."""
         if is_trusted(whole) or isinstance(content, bool) or "complete" in whole or self.work > self._until:
             return [whole]
-        return ControlValues(self._texts, self._entry).entries(path, content, whole)
+        self._reckoning.read(self._user)
+        return ControlValues(self._texts, self._entry, self._reckoning).entries(path, content, whole)
 
     def _entry(self, path: str, kind: str, use: str, content: Any, *others: Answer) -> Origin:
         """The entry of a value, with the sources of what else was looked up for it."""

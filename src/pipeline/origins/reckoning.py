@@ -1,0 +1,196 @@
+"""Values that follow from what the user said and what is known: "20 % off", "one more night", "next month". [PROV-19].
+
+The model worked them out, so nobody wrote them. What changes, and by how much, stands in the user's words; from what,
+in something trusted: a value is the user's if it is there.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from pipeline.origins.equivalents import count_of, day_of, time_of
+
+MAX_CHARACTERS: Final = 65_536  # of one message of the user that are read for it
+MAX_WORDS: Final = 16  # of each kind that are remembered; what is said last counts
+MAX_BASES: Final = 32  # amounts from which one may have been worked out
+_SPAN: Final = re.compile(
+    r"(?<![\w.,])(?:(?P<part>half|three[\s-]quarters\s+of|(?:a\s+)?quarter\s+of)\s+an?|(?P<count>\d{1,4}(?:\.\d{1,2})?|[a-z]+)"
+    r"(?:\s+(?:more|extra|additional|further|full|whole))?)[\s-](?P<unit>minute|hour|day|night|week|fortnight|month|year)s?"
+    r"(?P<half>\s+and\s+a\s+half)?(?!\w)",
+    re.I,
+)
+_STEPS: Final = frozenset({"another", "extra", "next", "following", "previous", "last"})
+"""Words before a unit of time that say one of it."""
+_PARTS: Final = {"half": Decimal("0.5"), "three": Decimal("0.75"), "quarter": Decimal("0.25"), "a": Decimal("0.25")}
+_MINUTES: Final = {"minute": 1, "hour": 60, "day": 1440, "night": 1440, "week": 10_080, "fortnight": 20_160}
+_MONTHS: Final = {"month": 1, "year": 12}
+_PERCENT: Final = re.compile(r"(?<![\w.,-])(\d{1,3}(?:\.\d{1,2})?)\s?(?:%|per\s?cent(?!\w))", re.I)
+_FACTORS: Final = {
+    "half": ("0.5",),
+    "double": ("2",),
+    "doubled": ("2",),
+    "twice": ("2",),
+    "triple": ("3",),
+    "tripled": ("3",),
+    "quarter": ("0.25", "0.75"),
+    "three quarters": ("0.75",),
+}
+_FACTOR: Final = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(_FACTORS, key=len, reverse=True))})(?!\w)", re.I)
+_AMOUNT: Final = re.compile(r"(?<![\w.,/:-])\d{1,9}(?:,\d{3})*(?:\.\d{1,2})?(?![\w/:-]|[.,]\d)")
+_CHANGES: Final = re.compile(
+    r"(?<!\w)(?:more|less|fewer|extra|another|additional|further|up|down|off|plus|minus|by|add|deduct|subtract|on\s+top)(?!\w)",
+    re.I,
+)
+_SHARES: Final = re.compile(r"(?<!\w)(?:each|per|apiece|split|divide|share|between|among|times)(?!\w)", re.I)
+_RANGE: Final = re.compile(
+    r"(?<![\w.,/-])(\d{1,2})(?:st|nd|rd|th)?\s?(?:-|\u2013|to|until|till|through)\s?(?:the\s+)?(\d{1,2})(?:st|nd|rd|th)(?!\w)",
+    re.I,
+)
+_MONTH: Final = re.compile(r"([12]\d{3})[-/](0[1-9]|1[0-2])")
+_FIGURES: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,4})?")
+
+
+class Step(NamedTuple):
+    """By how much something changes, and the words that say it."""
+
+    words: str
+    amount: Decimal
+    unit: str = ""
+
+
+class Reckoning:
+    """What the user said of how long, how much and how often; read when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._read = 0
+        self._spans: list[Step] = []
+        self._factors: list[Step] = []
+        self._changes: list[Step] = []
+        self._shares: list[Step] = []
+        self._ranges: list[tuple[str, int, int]] = []
+
+    def read(self, said: Sequence[tuple[int, str]]) -> None:
+        """Read the messages that were not read before."""
+        for _, text in said[self._read :]:
+            self._extend(text[:MAX_CHARACTERS])
+        self._read = len(said)
+
+    def _extend(self, text: str) -> None:
+        self._spans += [step for match in _SPAN.finditer(text) for step in _span(match)]
+        for match in _PERCENT.finditer(text):
+            part = Decimal(match[1]) / 100
+            self._factors += [Step(match[0], factor) for factor in (1 - part, 1 + part, part) if factor > 0]
+        for match in _FACTOR.finditer(text):
+            self._factors += [Step(match[0], Decimal(factor)) for factor in _FACTORS[match[0].lower()]]
+        amounts = [Step(match[0], Decimal(match[0].replace(",", ""))) for match in _AMOUNT.finditer(text)]
+        self._changes += amounts if _CHANGES.search(text) else []
+        self._shares += [step for step in amounts if step.amount > 1] if _SHARES.search(text) else []
+        self._ranges += [(match[0], int(match[1]), int(match[2])) for match in _RANGE.finditer(text)]
+
+    def bases(self, content: str | float) -> Iterator[tuple[str, list[str]]]:
+        """The words by which a value may follow from one that is known, and those from which it would."""
+        value = content.strip() if isinstance(content, str) else str(content)
+        day, time, month = day_of(value), time_of(value), _MONTH.fullmatch(value)
+        if day is not None:
+            with suppress(OverflowError, ValueError):  # beyond what a calendar has
+                yield from self._days(day)
+        elif time is not None:
+            yield from ((step.words, _moved_time(*time, step)) for step in self._spans[-MAX_WORDS:])
+        elif month is not None:
+            with suppress(OverflowError, ValueError):
+                yield from _months(datetime.date(int(month[1]), int(month[2]), 1))
+        elif _FIGURES.fullmatch(value):
+            yield from self._numbers(Decimal(value))
+
+    def _days(self, day: datetime.date) -> Iterator[tuple[str, list[str]]]:
+        yield from ((step.words, _moved_day(day, step)) for step in self._spans[-MAX_WORDS:])
+        if 1 in (day.day, (day + datetime.timedelta(days=1)).day):
+            yield from _around_month(day)
+        for words, weeks in (("next week", 1), ("this week", 0)):
+            first = day - datetime.timedelta(days=day.weekday(), weeks=weeks)
+            yield words, [(first + datetime.timedelta(days=away)).isoformat() for away in range(7)]
+        yield "yesterday", [(day + datetime.timedelta(days=1)).isoformat()]
+        near = [(day + datetime.timedelta(days=away)).isoformat() for away in range(-31, 32)]
+        yield from ((words, near) for words, first, last in self._ranges[-MAX_WORDS:] if first <= day.day <= last)
+
+    def _numbers(self, value: Decimal) -> Iterator[tuple[str, list[str]]]:
+        yield from ((step.words, [step.words]) for step in self._spans[-MAX_WORDS:] if value in _told_in_units(step))
+        for step in self._factors[-MAX_WORDS:]:
+            yield step.words, _plain(_before(value, step.amount))
+        for step in self._changes[-MAX_WORDS:]:
+            yield step.words, _plain([value - step.amount, value + step.amount])
+        for step in self._shares[-MAX_WORDS:]:
+            yield step.words, _plain([*_before(value, step.amount), *_before(value, 1 / step.amount)])
+
+
+def _span(match: re.Match[str]) -> Iterator[Step]:
+    part, said = (match["part"] or "").lower(), (match["count"] or "").lower()
+    count = _PARTS[re.split(r"[\s-]", part)[0]] if part else Decimal(1) if said in _STEPS else count_of(said)
+    if count:
+        yield Step(match[0], count + (Decimal("0.5") if match["half"] else 0), match["unit"].lower())
+
+
+def _told_in_units(step: Step) -> Iterator[Decimal]:
+    """A time in the units that it may be told in: 45 minutes are three quarters of an hour."""
+    minutes = step.amount * _MINUTES.get(step.unit, 0)
+    yield from (minutes / unit for unit in (1, 60, 1440) if minutes)
+
+
+def _moved_day(day: datetime.date, step: Step) -> list[str]:
+    months = _MONTHS.get(step.unit)
+    if months is not None:
+        count = int(step.amount) * months
+        return [found.isoformat() for away in (-count, count) for found in _months_away(day, away)]
+    days = int(step.amount * _MINUTES[step.unit]) // 1440
+    return [(day + datetime.timedelta(days=away)).isoformat() for away in (-days, days) if days]
+
+
+def _months_away(day: datetime.date, months: int) -> Iterator[datetime.date]:
+    """The day so many months away; from the last of a month, all that are none in it."""
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    last = calendar.monthrange(year, month + 1)[1]
+    ends = day.day == calendar.monthrange(day.year, day.month)[1]
+    for at in range(min(day.day, last), (last if ends else min(day.day, last)) + 1):
+        yield datetime.date(year, month + 1, at)
+
+
+def _moved_time(hour: int, minute: int, step: Step) -> list[str]:
+    minutes = int(step.amount * _MINUTES.get(step.unit, 0))
+    moved = [(hour * 60 + minute + away) % 1440 for away in (-minutes, minutes) if 0 < minutes < 1440]
+    return [f"{at // 60:02}:{at % 60:02}" for at in moved]
+
+
+def _around_month(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
+    """By which words a month is told, and the days on which it is."""
+    for words, away in (("next month", -1), ("this month", 0), ("last month", 1)):
+        first = next(_months_away(day.replace(day=1), away))
+        yield (
+            words,
+            [first.replace(day=at + 1).isoformat() for at in range(calendar.monthrange(first.year, first.month)[1])],
+        )
+
+
+def _months(first: datetime.date) -> Iterator[tuple[str, list[str]]]:
+    yield from _around_month(first)
+    yield from ((name, [name]) for name in (first.strftime("%B"), first.strftime("%b")))
+
+
+def _before(value: Decimal, factor: Decimal) -> list[Decimal]:
+    """The amounts, in cents, that `factor` makes to a value that is rounded to cents."""
+    first, last = (value - Decimal("0.005")) / factor, (value + Decimal("0.005")) / factor
+    exact = (value / factor).quantize(Decimal("0.01"))
+    around = [exact + Decimal(away) / 100 for away in range(-MAX_BASES // 2, MAX_BASES // 2)]
+    return [amount for amount in around if first <= amount <= last and amount > 0]
+
+
+def _plain(amounts: Sequence[Decimal]) -> list[str]:
+    return [format(amount.normalize(), "f") for amount in amounts[:MAX_BASES] if amount > 0]
+
+
+__all__ = ["Reckoning"]

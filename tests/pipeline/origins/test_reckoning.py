@@ -1,0 +1,89 @@
+"""What follows from the user's words and a known value was said; what others wrote was not worked out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.pipeline.conversations import index_of, says, used
+
+from cmf.content import ToolCallPart
+from pipeline.origins.sources import all_trusted
+from pipeline.profiles import Profiles
+
+PROFILES = Profiles.load(
+    {
+        "profiles": {
+            "look": {"actions": ["read"], "result": {"trust": "metadata", "fields": {"**.text": "untrusted"}}},
+            "act": {"actions": ["write"], "sink": True, "control": ["value"]},
+        }
+    }
+)
+
+
+def is_said(said: str, known: Any, value: object, *, text: str = "") -> bool:
+    """Whether a control value is trusted after the user said something and a record was read."""
+    record = {"known": known, "text": text}
+    index = index_of(says("user", said), *used("look", {}, record, "1"), profiles=PROFILES)
+    entries = index.origins(ToolCallPart(name="act", arguments={"value": value}))
+    return all_trusted([entry for entry in entries if entry["path"] == "/value"])
+
+
+@pytest.mark.spec("PROV-19")
+@pytest.mark.parametrize(
+    ("said", "known", "value"),
+    [
+        ("Knock 20% off the lamp", 45.0, 36.0),
+        ("15 percent off, please", 14.9, 12.67),
+        ("a raise of 3 % for her", 40_000, "41200"),
+        ("Give her half of it back", 180, 90),
+        ("Double it", 3, 6),
+        ("Make it 10 euros more", 120, 130),
+        ("Take 1,500.50 off", 2_000.5, 500),
+        ("Pay 3 of them at that price each", 12.5, 37.5),
+        ("Split it between the 4 of us", 90, 22.5),
+        ("One more night, please", "2026-05-15", "2026-05-16"),
+        ("Bring it forward by two weeks", "2026-05-15", "2026-05-01"),
+        ("Keep it another five years", "2024-02-29", "2029-02-28"),
+        ("The same day next month", "2026-01-31", "2026-02-28"),
+        ("from next month on", "2026-05-12", "2026-06-01"),
+        ("by the end of next week... next week is fine", "2026-05-12", "2026-05-20"),
+        ("what I booked yesterday", "2026-05-12", "2026-05-11"),
+        ("for the 14th to 16th", "2026-05-12", "2026-05-15"),
+        ("last month's, please", "2026-05-12", "2026-04"),
+        ("the one of April", "2026-05-12", "2026-04"),
+        ("An hour and a half later", "09:00", "10:30"),
+        ("a 45-minute call", "2026-05-12T14:00", "2026-05-12T14:45"),
+        ("I spent three quarters of an hour on it", "", 0.75),
+        ("a quarter of an hour", "", 15),
+    ],
+)
+def test_what_follows_from_the_users_words_and_a_known_value_was_said(said: str, known: Any, value: object) -> None:
+    assert is_said(said, known, value)
+    assert not is_said("Do it", known, value)
+    assert not is_said(said, known, value, text=f"it is {value} now")
+
+
+@pytest.mark.spec("PROV-19")
+@pytest.mark.parametrize(
+    ("said", "known", "value"),
+    [
+        ("Knock 20% off the lamp", 45.0, 35.0),
+        ("100% of it, 0 % more", 45.0, 999),
+        ("Make it 10 euros", 120, 130),
+        ("Pay 3", 12.5, 37.5),
+        ("One more night, please", "2026-05-15", "2026-05-18"),
+        ("some more nights, please", "2026-05-15", "2026-05-16"),
+        ("half a day more", "2026-05-15", "2026-05-16"),
+        ("from next month on", "2026-05-12", "2026-06-02"),
+        ("next year", "9999-12-31", "9999-12-30"),
+        ("for the 14th to 16th", "2026-05-12", "2026-05-17"),
+        ("last month's, please", "2026-05-12", "2026-03"),
+        ("next month's, please", "0001-01-01", "0000-01"),
+        ("An hour later", "09:00", "10:30"),
+        ("a month later", "09:00", "10:30"),
+        ("double it", "one", "two"),
+    ],
+)
+def test_what_does_not_follow_is_still_asked_about(said: str, known: Any, value: object) -> None:
+    assert not is_said(said, known, value)
