@@ -85,13 +85,13 @@ class Traced:
             module.path: file_of(module.path, [policy_set.shipped(), *(self.directories or ())])
             for module in self.policies.modules
         }
-        printed = Printed.of(self)
+        seen_anyway = Seen.of(self)
         with progress("tracing", len(views)) as done:
             for view in views:
                 documents = seen.get(view.path, [])
                 told = [] if why is None else [told_of(why, self.policies, view, documents, done)]
                 below = [*notes.get(view.path, ())]
-                below += [line for one in told for line in _bodies(one, level, places, printed.among(documents))]
+                below += [line for one in told for line in _bodies(one, level, places, seen_anyway.among(documents))]
                 if below:
                     yield f"trace {visible(view.path)}  {view.kind}  {view.verdict.value}"
                     yield from below
@@ -128,14 +128,14 @@ def _bodies(told: Told, level: Level, places: Mapping[str, str], shown: Shown) -
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class Seen:
     """What is seen without a trace: what goes out, of which any part may be told again, and single values."""
 
     whole: str
     leaves: frozenset[str]
 
     @classmethod
-    def of(cls, traced: Traced) -> Printed:
+    def of(cls, traced: Traced) -> Seen:
         """What `cmf eval` prints, and what the policies themselves say."""
         own = {text for module in traced.policies.modules for text in _LITERAL.findall(module.text)}
         also = [traced.outcome.decision.to_json(), traced.policies.data]

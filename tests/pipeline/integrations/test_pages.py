@@ -117,6 +117,7 @@ PLAYED = {
     "langchain": _langchain,
     "openai_agents": _openai_agents,
     "litellm": _litellm,
+    "pytest_plugin": lambda _: {},
 }
 
 

@@ -1,0 +1,107 @@
+"""The plugin of pytest, as a project that uses it runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.house.tree import ROOT
+from tests.pipeline.conftest import write_rules
+
+pytest_plugins = ["pytester"]
+
+RULES = {"no": 'deny contains {"code": "test.no", "reason": "You may not."} if contains(input.content, "no")'}
+PLUGIN = ["-p", "no:cmf", "-p", "pipeline.integrations.pytest_plugin", "-p", "no:cacheprovider"]
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project with a policy; what is run in it finds no plugins but ours."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    write_rules(pytester.path / "policy", RULES, kinds="text")
+    return pytester
+
+
+@pytest.mark.spec("INT-62")
+def test_fixtures_judge_by_the_project_s_own_policy(run: pytest.Pytester) -> None:
+    run.makepyfile(
+        """
+        def test_denied(assert_denied):
+            assert assert_denied("no", rule="test/no", code="test.no").verdict == "deny"
+
+        def test_allowed(assert_allowed, cmf_guard):
+            assert assert_allowed("yes", session="s").message.content[0].text == "yes"
+            assert "1 rules" in repr(cmf_guard)
+
+        def test_not_denied(assert_denied):
+            assert_denied("CONTENT", rule="test/no")
+        """
+    )
+
+    result = run.runpytest_inprocess(*PLUGIN)
+
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*this is to be denied by test/no, but the verdict is allow*no rule hit*"])
+
+
+@pytest.mark.spec("INT-62")
+def test_settings_and_a_fixture_of_one_s_own_name_other_policies(run: pytest.Pytester) -> None:
+    write_rules(run.path / "other", {"yes": RULES["no"].replace('"no"', '"yes"')}, kinds="text")
+    (run.path / "p.yaml").write_text("version: 1\nprofiles: {}\n", encoding="utf-8")
+    run.makeini("[pytest]\ncmf_policies =\n    other\ncmf_profiles = p.yaml\n")
+    run.makepyfile(
+        test_ini='def test_it(assert_denied):\n    assert_denied("yes", rule="test/yes")\n',
+        test_own="""
+        import pytest
+        from pipeline import policy_set
+
+        @pytest.fixture(params=["set", "path"])
+        def cmf_policies(request):
+            return policy_set.load("policy") if request.param == "set" else "policy"
+
+        def test_it(assert_denied):
+            assert_denied("no", rule="test/no")
+        """,
+    )
+
+    run.runpytest_inprocess(*PLUGIN).assert_outcomes(passed=3)
+
+
+@pytest.mark.spec("INT-62")
+def test_policies_that_cannot_be_used_are_one_line_and_no_traceback(run: pytest.Pytester) -> None:
+    run.makeini("[pytest]\ncmf_policies = nowhere\n")
+    run.makepyfile("def test_it(cmf_guard):\n    pass\n")
+
+    result = run.runpytest_inprocess(*PLUGIN)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*nowhere*[[]policy.*[]]"])
+    result.stdout.no_fnmatch_line("*another exception*")
+
+
+@pytest.mark.spec("INT-62")
+def test_the_shipped_policies_judge_where_there_are_no_others(run: pytest.Pytester) -> None:
+    run.makeini("[pytest]\ntestpaths = .\n")
+    (run.path / "policy").rename(run.path / "elsewhere")
+    run.makepyfile("def test_it(cmf_policies):\n    assert cmf_policies is None\n")
+
+    run.runpytest_inprocess(*PLUGIN).assert_outcomes(passed=1)
+
+
+@pytest.mark.spec("INT-63")
+def test_pytest_finds_the_plugin_which_imports_nothing_until_it_is_asked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module = project["entry-points"]["pytest11"]["cmf"]
+    script = (
+        f"import sys, {module}; print(*sorted(name for name in sys.modules if name[:4] in ('cmf', 'pipe', 'pyte')))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT / "src", capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert done.stdout.split() == ["pipeline", "pipeline.integrations", module]
+    assert Path(ROOT / "src" / module.replace(".", "/")).with_suffix(".py").is_file()
