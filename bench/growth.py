@@ -6,7 +6,7 @@ import statistics
 
 from bench.curves import Curve
 from bench.rounds import Effort, Figure, Ratio, Report, Side, interleaved
-from bench.turns import Session, talk
+from bench.turns import AFTER_OTHERS, Session, talk
 from pipeline import Pipeline
 
 HISTORY = (1, 10, 30, 100, 300, 1_000)
@@ -78,7 +78,7 @@ def _slopes(report: Report, content: Curve) -> None:
 
 def _history(effort: Effort) -> dict[int, tuple[float, ...]]:
     pipeline = Pipeline()
-    sessions = {length: Session(pipeline, talk, length, decoded=True) for length in HISTORY}
+    sessions = {length: Session(pipeline, talk, length, AFTER_OTHERS) for length in HISTORY}
     samples: dict[int, list[float]] = {length: [] for length in HISTORY}
     for _ in range(effort.rounds):
         for length, session in sessions.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from bench.rounds import Effort, Figure, Ratio, Report
 from cmf.message import Message
@@ -15,8 +15,14 @@ from pipeline import Context, Pipeline
 from pipeline.engines.reuse import ReusingEngine
 
 Kind: TypeAlias = Callable[[int], list[dict[str, Any]]]
+How: TypeAlias = Literal["the same objects", "decoded anew after others", "decoded anew at once"]
 
 LENGTHS = (10, 100, 1_000)
+CACHES = 16 << 20  # bytes, more than a core's own caches hold
+SAME: Final = "the same objects"
+AFTER_OTHERS: Final = "decoded anew after others"
+AT_ONCE: Final = "decoded anew at once"
+HELD_TO: Final[tuple[How, ...]] = (SAME, AFTER_OTHERS)
 BEFORE = 2  # times that the turn before is sent, until all that can be taken over is
 
 
@@ -51,12 +57,12 @@ def _text(role: str, text: str) -> dict[str, Any]:
 class Session:
     """One session, whose turn before the last is sent again and again, and each time another last one after it."""
 
-    def __init__(self, pipeline: Pipeline, kind: Kind, length: int, *, decoded: bool) -> None:
+    def __init__(self, pipeline: Pipeline, kind: Kind, length: int, how: How) -> None:
         self._pipeline = pipeline
-        self._decoded = decoded
+        self._how = how
         bodies = [body for number in range(length // 2 + 1) for body in kind(number)][: length - 1]
         self._messages = [Message.model_validate(body) for body in bodies]
-        self._context = Context(session=f"{kind.__name__}-{length}-{decoded}", subject={"id": "ann"})
+        self._context = Context(session=f"{kind.__name__}-{length}-{how}", subject={"id": "ann"})
         self._turns = 0
 
     def turn(self) -> tuple[float, int]:
@@ -68,8 +74,11 @@ class Session:
 
     def _sent(self, last: list[Message]) -> tuple[float, int]:
         request = Request(model="openai:gpt", messages=[*self._messages, *last])
-        if self._decoded:
-            request = Request.model_validate_json(to_bytes(request))
+        body = to_bytes(request)
+        if self._how == AFTER_OTHERS:
+            _others()
+        if self._how != SAME:
+            request = Request.model_validate_json(body)
         before = _evaluations(self._pipeline)
         begin = time.thread_time()
         outcome = self._pipeline.run(request, self._context)
@@ -77,6 +86,11 @@ class Session:
         if outcome.value is None:
             raise RuntimeError("a turn was refused")
         return spent, _evaluations(self._pipeline) - before
+
+
+def _others() -> None:
+    """What the processor's caches had of this session is gone, as it is where others were served in between."""
+    bytearray(CACHES)[::-1]
 
 
 def _evaluations(pipeline: Pipeline) -> int:
@@ -91,35 +105,36 @@ def measure(effort: Effort) -> Report:
     pipeline = Pipeline()
     kinds = (talk, agent, masked)
     sessions = {
-        (kind, length, decoded): Session(pipeline, kind, length, decoded=decoded)
+        (kind, length, how): Session(pipeline, kind, length, how)
         for kind in kinds
         for length in LENGTHS
-        for decoded in (False, True)
+        for how in (*HELD_TO, AT_ONCE)
     }
     report = Report(
         "Turn N of a conversation of N messages",
         "The shipped policies, one session a conversation. The turn before is sent, and then turn N: all messages but "
         "the last come again, as the same objects or decoded anew, and the last is new. `talk` is text, `agent` calls "
-        "tools, in `masked` the first message is "
-        "edited each turn. CPU time of `Pipeline.run` after decoding; evaluations are those of the engine.",
+        "tools, in `masked` the first message is edited each turn. CPU time of `Pipeline.run` after decoding; "
+        "evaluations are those of the engine. `after others`: before it is decoded, 16 MB are written, as where other "
+        "sessions are served between two turns. `at once`: decoding 1,000 messages leaves nothing else in the "
+        "processor's caches and decoding 10 leaves all there is, so these two cannot be compared.",
     )
-    samples: dict[tuple[Kind, int, bool], list[tuple[float, int]]] = {place: [] for place in sessions}
+    samples: dict[tuple[Kind, int, How], list[tuple[float, int]]] = {place: [] for place in sessions}
     for _ in range(effort.rounds * 3):
         for place, session in sessions.items():
             samples[place].append(session.turn())
-    medians: dict[tuple[Kind, int, bool], float] = {}
-    for (kind, length, decoded), each in samples.items():
-        how = "decoded anew" if decoded else "the same objects"
+    medians: dict[tuple[Kind, int, How], float] = {}
+    for (kind, length, how), each in samples.items():
         figure = Figure(f"{kind.__name__}, turn {length}, {how}", "µs", tuple(spent * 1e6 for spent, _ in each))
-        medians[kind, length, decoded] = statistics.median(figure.samples)
+        medians[kind, length, how] = statistics.median(figure.samples)
         report.figures.append(figure)
     for kind in kinds:
         for length in LENGTHS:
-            made = tuple(float(count) for _, count in samples[kind, length, False])
+            made = tuple(float(count) for _, count in samples[kind, length, SAME])
             report.figures.append(Figure(f"{kind.__name__}, turn {length}", "evaluations", made))
-        for decoded, how in ((False, "the same objects"), (True, "decoded anew")):
-            ratio = medians[kind, LENGTHS[-1], decoded] / medians[kind, LENGTHS[0], decoded]
+        for how in HELD_TO:
+            ratio = medians[kind, LENGTHS[-1], how] / medians[kind, LENGTHS[0], how]
             report.ratios.append(Ratio(f"{kind.__name__}, turn 1,000 / turn 10, {how}", ratio, "≤ 1.5"))
-        most = max(count for length in LENGTHS for _, count in samples[kind, length, False])
+        most = max(count for length in LENGTHS for _, count in samples[kind, length, SAME])
         report.ratios.append(Ratio(f"{kind.__name__}, most evaluations of a turn", most, "≤ 4"))
     return report

@@ -4,17 +4,21 @@
 //! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors, `folding` and `ruled_out` evaluate ahead, `literals` says what of, `lean` and `asked_once` leave out steps, and
 //! `dialect` patterns those of OPA `globs` globs and `corrected` other builtins; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
 //! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` writes
-//! what Python holds, `json_text` its texts; `input`, `template` and `context` write policy inputs from views.
+//! what Python holds, `json_text` its texts, `by_type` is what Python said of its types, `fingerprints` tells whether it came again; `input`, `template` and `context` write policy inputs from views.
 
 pub mod asked_once;
 pub mod batch;
 pub mod builtins;
+#[cfg(feature = "python")]
+mod by_type;
 #[cfg(feature = "python")]
 mod context;
 pub mod corrected;
 pub mod dialect;
 pub mod distinct;
 pub mod failure;
+#[cfg(feature = "python")]
+mod fingerprints;
 pub mod folding;
 pub mod globs;
 pub mod hoist;

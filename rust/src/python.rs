@@ -3,7 +3,7 @@
 use crate::failure::{Outcome, PolicyFault};
 use crate::policy_set::{Options, PolicySet};
 use crate::tooling::Refusal;
-use crate::{builtins, patterns, prints, survey, watch};
+use crate::{builtins, fingerprints, patterns, prints, survey, watch};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -147,7 +147,8 @@ fn quiet_panics() {
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{
-        builtins, patterns, prints, quiet_panics, refused, survey, PyBytes, PyModule, PyModuleMethods, PyResult, Python,
+        builtins, fingerprints, patterns, prints, quiet_panics, refused, survey, PyAny, PyBytes, PyModule,
+        PyModuleMethods, PyResult, Python,
     };
     use pyo3::{pyfunction, Bound};
 
@@ -155,6 +156,8 @@ mod _native {
     use super::{PyPolicySet, RefusedError};
     #[pymodule_export]
     use crate::context::Context;
+    #[pymodule_export]
+    use crate::fingerprints::Fingerprints;
     #[pymodule_export]
     use crate::input::InputWriter;
     #[pymodule_export]
@@ -186,6 +189,12 @@ mod _native {
     #[pyfunction]
     fn foreign_pattern(pattern: &str) -> Option<(&'static str, &'static str)> {
         patterns::problem(pattern)
+    }
+
+    /// How many items at the beginning of two sequences are the very same objects.
+    #[pyfunction]
+    fn same_start(held: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<usize> {
+        fingerprints::same_start(held, given)
     }
 
     #[pymodule_init]

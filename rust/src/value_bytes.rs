@@ -8,13 +8,14 @@
 //! starts over. The collector may still run some (CPython 3.11 collects while it makes a set's iterator), so whatever is
 //! walked is held; only leaves are borrowed, and used at once.
 
+use crate::by_type::{ByType, Entries};
 use crate::json_text::text;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyString, PyTuple, PyType};
 use pyo3::{ffi, Borrowed};
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Containers inside each other: what is deeper, Python writes or refuses.
 const MAX_DEPTH: u32 = 128;
@@ -81,29 +82,18 @@ enum Form {
     Made(Py<PyAny>),
 }
 
-/// The types that were met, by address; each is kept, so that its address stays its own.
-#[derive(Default)]
-struct Forms(Vec<(usize, Py<PyType>, Arc<Form>)>);
-
-impl Forms {
-    fn get(&self, address: usize) -> Option<&Form> {
-        let at = self.0.binary_search_by_key(&address, |(known, ..)| *known).ok()?;
-        self.0.get(at).map(|(.., form)| form.as_ref())
-    }
-}
-
 /// Writes values; `form_of` is asked once for each type.
 #[pyclass(frozen, name = "ValueWriter", module = "pipeline._native")]
 pub struct ValueWriter {
     form_of: Py<PyAny>,
-    forms: Mutex<Arc<Forms>>,
+    forms: ByType<Form>,
 }
 
 #[pymethods]
 impl ValueWriter {
     #[new]
     pub(crate) fn new(form_of: Py<PyAny>) -> Self {
-        Self { form_of, forms: Mutex::default() }
+        Self { form_of, forms: ByType::default() }
     }
 
     /// The bytes that `cmf.value.to_bytes` gives, or None: then it has to be asked.
@@ -128,7 +118,7 @@ impl ValueWriter {
     }
 
     fn asked(&self, py: Python<'_>, out: &mut Vec<u8>, write: impl Fn(&mut Writer<'_>) -> Written) -> Written {
-        let mut forms = self.known();
+        let mut forms = self.forms.known();
         let mut made = Vec::new();
         for _ in 0..MAX_QUESTIONS {
             out.clear();
@@ -147,21 +137,9 @@ impl ValueWriter {
         Err(Stop::Odd)
     }
 
-    /// A picture of the table: no lock is held while Python runs, which may wait for another thread.
-    fn known(&self) -> Arc<Forms> {
-        Arc::clone(&self.forms.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn learn(&self, cls: &Bound<'_, PyType>) -> PyResult<Arc<Forms>> {
-        let form = Arc::new(form(cls, &self.form_of.bind(cls.py()).call1((cls,))?)?);
-        let address = cls.as_ptr() as usize;
-        let mut forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(at) = forms.0.binary_search_by_key(&address, |(known, ..)| *known) {
-            let mut more = Forms(forms.0.iter().map(|(a, t, f)| (*a, t.clone_ref(cls.py()), Arc::clone(f))).collect());
-            more.0.insert(at, (address, cls.clone().unbind(), form));
-            *forms = Arc::new(more);
-        }
-        Ok(Arc::clone(&forms))
+    fn learn(&self, cls: &Bound<'_, PyType>) -> PyResult<Arc<Entries<Form>>> {
+        let said = self.form_of.bind(cls.py()).call1((cls,))?;
+        Ok(self.forms.learn(cls, form(cls, &said)?))
     }
 }
 
@@ -216,7 +194,7 @@ pub(crate) fn place(cls: &Bound<'_, PyType>, slot: &Bound<'_, PyString>) -> PyRe
 }
 
 pub(crate) struct Writer<'a> {
-    forms: &'a Forms,
+    forms: &'a Entries<Form>,
     made: &'a [(Py<PyAny>, Py<PyAny>)],
     pub(crate) out: &'a mut Vec<u8>,
     depth: u32,
@@ -318,7 +296,7 @@ impl Writer<'_> {
 
     /// Texts in the order of their characters, which is that of their bytes.
     fn set(&mut self, items: &Bound<'_, PyFrozenSet>) -> Written {
-        let held = tuple_of(items)?;
+        let held = tuple_of(items.as_any())?;
         let held: Result<Vec<_>, _> = held.iter_borrowed().map(|item| item.cast_exact::<PyString>()).collect();
         let held = held.map_err(|_| Stop::Odd)?;
         let mut texts = held.iter().map(|each| each.to_str()).collect::<PyResult<Vec<_>>>()?;
@@ -385,8 +363,8 @@ pub(crate) fn of<'a, 'py>(item: &'a Bound<'py, PyAny>, place: usize) -> Option<I
     }
 }
 
-/// The members of a set, held: to ask a set for one after the other takes three times as long.
-fn tuple_of<'py>(items: &Bound<'py, PyFrozenSet>) -> PyResult<Bound<'py, PyTuple>> {
+/// What can be walked, as a tuple, which it may be already: to ask a set for one after the other takes three times as long.
+pub(crate) fn tuple_of<'py>(items: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
     // SAFETY: the interpreter is attached; what is given back is a new reference to a tuple, or null with an error.
     unsafe {
         Ok(Bound::from_owned_ptr_or_err(items.py(), ffi::PySequence_Tuple(items.as_ptr()))?.cast_into_unchecked())

@@ -1,7 +1,7 @@
 """The Rust module `cmf-native`: the embedded Rego engine. Spec: docs/spec/engines.md."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import Any, Literal, final
 
 ENGINE: str
 """Name and version of the engine inside."""
@@ -10,6 +10,14 @@ class RefusedError(ValueError):
     """A policy set, query or input that is refused; args are (code, message, path, line, column)."""
 
     args: tuple[str, str, str, int, int]
+
+@final
+class Fingerprints:
+    """Hashes values; `slots_of` is asked once for each type: the names of its slots, `"text"` or `"odd"`."""
+
+    def __init__(self, slots_of: Callable[[type], tuple[str, ...] | Literal["text", "odd"]]) -> None: ...
+    def again(self, held: tuple[Any, ...], known: bytes, given: tuple[Any, ...]) -> tuple[int, bytes]:
+        """How many of `given` at the beginning are as those of `held`, whose fingerprints are `known`; and theirs."""
 
 @final
 class PolicySet:
@@ -55,6 +63,9 @@ def allowed_builtins() -> list[str]:
 
 def survey(modules: list[tuple[str, str]]) -> bytes:
     """What the modules read, call and are made of: {"modules": […], "rules": […]} as JSON."""
+
+def same_start(held: Sequence[object], given: Sequence[object]) -> int:
+    """How many items at the beginning are the very same objects."""
 
 def without_prints(modules: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The same modules with `true` and spaces in place of each `print(…)`."""

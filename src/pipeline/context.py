@@ -129,7 +129,7 @@ def ingest(
         if key not in made:
             made[key] = _extensions(message.extensions or Extensions(), context, carried, about)
         new.append(replace(message, extensions=made[key]))
-    return with_messages(traffic, (*done, *new))
+    return with_messages(traffic, done + tuple(new))
 
 
 def carried_labels(

@@ -21,7 +21,7 @@ from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.registry import Lookup, Registry, look_up, retention_of
 from pipeline.stage import Traffic
-from pipeline.unchanged import Form, same_start, unchanged
+from pipeline.unchanged import again, unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class TakenIn:
     """How a request was taken in, for the next one that begins with its messages [PIPE-16].
 
     Attributes:
-        given: its messages as they came.
-        form: how these are written; known once a request came whose messages were not the same objects.
+        given: its messages as they came; where they came before, as they came first.
+        prints: the fingerprints of these.
         tools: the tools that it offers.
         messages: its messages as they are judged.
         found: what is registered of the entities in it.
@@ -39,22 +39,12 @@ class TakenIn:
     """
 
     given: tuple[Message, ...]
-    form: Form | None = None
+    prints: bytes
     tools: tuple[ToolDefinition, ...]
     messages: tuple[Message, ...]
     found: Lookup
     facts: tuple[object, ...]
     same: int = 0
-
-    def again(self, given: tuple[Message, ...]) -> tuple[int, tuple[Message, ...], Form | None]:
-        """How many messages are there again; `given` with those as they are held already; and its form, if known."""
-        count = len(self.given)
-        if same_start(self.given, given) < count <= len(given):
-            form = Form.of(self.given) if self.form is None else self.form
-            if Form.of(given[:count]) == form:
-                new = given[count:]
-                return count, (*self.given, *new), form.then(Form.of(new))
-        return unchanged(self.given, given), given, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +118,12 @@ def _request_taken_in(
 ) -> Ingested:
     given, tools = tuple(request.messages), tuple(request.tools)
     facts = (to_bytes(replace(context, history=None, call_id=None)), session.labels, session.lifted)
-    same, form, done = 0, None, None
+    same, done = 0, None
     if kept is not None and kept.facts == facts:
-        same, given, form = kept.again(given)
+        same, prints = again(kept.given, kept.prints, given)
+        given = kept.given[:same] + given[same:]
+    else:
+        prints = again((), b"", given)[1]
     if kept is not None and registry:  # it reads a conversation in order, and can go on from the end alone
         goes_on = same == len(kept.given) > 0 and unchanged(kept.tools, tools) == len(kept.tools) == len(tools)
         same, done = (same, kept.found) if goes_on else (0, None)
@@ -139,7 +132,7 @@ def _request_taken_in(
     value = ingest(request, context, session.labels, found.known, done=begin)
     taken = TakenIn(
         given=given,
-        form=form,
+        prints=prints,
         tools=tools,
         messages=tuple(value.messages),
         found=found,

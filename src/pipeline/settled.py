@@ -25,7 +25,6 @@ from pipeline.stamping import Brought
 from pipeline.unchanged import same_start
 
 WORK_PER_LINE: Final = 40  # words, about, that a view's line and its share of the rest take
-LETTERS_PER_WORD: Final = 6
 _FAILED: Final = "data_policy.failed"
 Labels: TypeAlias = Mapping[str, frozenset[str]]
 
@@ -90,18 +89,18 @@ class Section:
         """The same with more items after these, each with its lines; items of `watched` kinds are noted."""
         if not lines:
             return replace(self, items=items)
-        ends, loose, new = list(self.ends), list(self.loose), list(self.lines)
+        ends, loose, new = list(self.ends), list(self.loose), list[ViewDecision]()
         kinds: dict[str, list[int]] = {kind: list(self.kinds.get(kind, ())) for kind in watched}
         for item, own in enumerate(lines, len(self.ends)):
             new += own
-            ends.append(len(new))
+            ends.append(len(self.lines) + len(new))
             for kind in {line.kind for line in own} & kinds.keys():
                 kinds[kind].append(item)
             if any(map(_is_loose, own)):
                 loose.append(item)
-        struck = (place for place, line in enumerate(new[len(self.lines) :], len(self.lines)) if line.hits)
+        struck = (place for place, line in enumerate(new, len(self.lines)) if line.hits)
         noted = {kind: tuple(places) for kind, places in kinds.items()}
-        return Section(items, tuple(new), tuple(ends), (*self.struck, *struck), tuple(loose), noted)
+        return Section(items, self.lines + tuple(new), tuple(ends), (*self.struck, *struck), tuple(loose), noted)
 
     def hit(self) -> list[ViewDecision]:
         """The lines with hits."""
@@ -176,8 +175,7 @@ class Turn:
     def work(self) -> int:
         """A measure of what it holds, as `Trail.work` is."""
         lines = sum(len(one.messages.lines) + len(one.tools.lines) for one in self.passes)
-        written = 0 if self.taken.form is None else len(self.taken.form.written)
-        return WORK_PER_LINE * lines + written // LETTERS_PER_WORD
+        return WORK_PER_LINE * lines
 
 
 class Keeping:

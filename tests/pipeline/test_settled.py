@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from tests.pipeline.conversations import PROFILES, calls, returns, says
 
 from cmf import Message, Request, SubjectExtension, TextPart, ToolDefinition
 from cmf.content import PromptResultPart, ToolCallPart, ToolResultPart
-from cmf.frozen import FrozenDict, FrozenList
+from cmf.frozen import FrozenDict, FrozenList, sealed
 from cmf.message import Layout
 from cmf.value import replace, to_bytes
 from pipeline import Config, Context, Pipeline
@@ -29,7 +32,7 @@ from pipeline.history import Histories
 from pipeline.outcome import Outcome
 from pipeline.profiles import Profiles
 from pipeline.sessions import MemorySessions
-from pipeline.unchanged import Form, unchanged
+from pipeline.unchanged import again, unchanged
 
 HERE = Context(subject=SubjectExtension(id="ann"), session="s")
 MASK = """\
@@ -381,7 +384,47 @@ def test_a_digest_that_goes_on_from_an_earlier_one_is_that_of_the_whole(
     assert digests.of(says("user", "a")) == digest_of(says("user", "a"))
 
 
+def nested() -> Any:
+    """A value that holds another, and so on: deeper than anybody compares."""
+    return functools.reduce(lambda held, _: (ToolResultPart(content=held),), range(80), "x")
+
+
 @pytest.mark.spec("PIPE-16")
-@given(st.lists(MESSAGES, max_size=4), st.lists(MESSAGES, max_size=4))
-def test_the_form_of_a_beginning_and_its_end_is_that_of_the_whole(begun: list[Message], more: list[Message]) -> None:
-    assert Form.of(tuple(begun)).then(Form.of(tuple(more))) == Form.of((*begun, *more))
+@pytest.mark.parametrize(
+    ("held", "now", "alike"),
+    [
+        (FrozenDict({"a": [1, {"b": None}]}), sealed({"a": [1, {"b": None}]}), True),  # one that nobody looked into
+        (FrozenDict({"a": 1, "b": 2}), FrozenDict({"b": 2, "a": 1}), False),
+        (FrozenDict({"a": 1}), FrozenDict({"a": 1, "b": 2}), False),
+        (FrozenDict({"a": 0.0}), FrozenDict({"a": -0.0}), False),
+        (FrozenDict({"a": 1e300}), FrozenDict({"a": float("1e300")}), True),
+        (FrozenDict({"a": 2**70}), FrozenDict({"a": int("1180591620717411303424")}), True),
+        (FrozenDict({"a": [1]}), FrozenDict({"a": [1, 2]}), False),
+        (FrozenDict({"a": True}), FrozenDict({"a": 1}), False),
+        (b"bytes", bytes(bytearray(b"bytes")), True),
+        (datetime(2026, 1, 2, tzinfo=UTC), datetime.fromisoformat("2026-01-02T00:00:00+00:00"), True),
+        (frozenset({"a", "b"}), frozenset(["b", "a"]), True),
+        (frozenset({"a", "b"}), frozenset({"a"}), False),
+        (Decimal("1.0"), Decimal("1.00"), False),  # equal, and spelled otherwise
+        (object(), object(), False),
+        (nested(), nested(), False),
+    ],
+)
+def test_what_cannot_be_told_to_be_the_same_is_not(held: Any, now: Any, alike: bool) -> None:
+    assert unchanged((held,), (now,)) == alike
+    assert unchanged((held,), (held,)) == 1
+
+
+@pytest.mark.spec("PIPE-16")
+@given(st.lists(MESSAGES, max_size=5), st.lists(MESSAGES, max_size=5), st.integers(0, 5))
+def test_fingerprints_tell_what_came_again_without_what_was_held(
+    before: list[Message], now: list[Message], kept: int
+) -> None:
+    held, given_now = tuple(before), (*before[:kept], *now)
+    known = again((), b"", held)[1]
+    count, prints = again((), known, given_now)  # nothing of it is at hand any more
+    assert (
+        (count, prints) == again(held, known, given_now) == (unchanged(held, given_now), again((), b"", given_now)[1])
+    )
+    assert len(prints) == 16 * len(given_now)
+    assert again(held, known, held) == (len(held), known)
