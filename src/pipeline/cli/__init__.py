@@ -5,11 +5,13 @@ Spec: docs/spec/cli.md.
 
 from __future__ import annotations
 
+import _thread
 import sys
 
 
 def main() -> None:
     """The console script: run the command, and let no traceback out."""
+    before, sys.unraisablehook = sys.unraisablehook, _unraised
     try:
         from pipeline.cli.commands import app  # here, so that an interrupt meanwhile is one like any other
 
@@ -24,6 +26,16 @@ def main() -> None:
         if not _is_interrupt(error):
             raise
         sys.exit(130)
+    finally:
+        sys.unraisablehook = before
+
+
+def _unraised(what: sys.UnraisableHookArgs) -> None:
+    """An interrupt that came while nothing can be raised, in the callback of an import, say, comes again."""
+    if issubclass(what.exc_type, KeyboardInterrupt):
+        _thread.interrupt_main()
+    else:
+        sys.__unraisablehook__(what)
 
 
 def _is_interrupt(error: Exception) -> bool:

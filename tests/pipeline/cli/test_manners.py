@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,47 @@ def test_an_interrupt_leaves_nothing_behind(project: Path, arguments: list[str])
         left = [path for path in project.rglob("*") if path not in before and path.is_file()]
         assert [path for path in left if not path.is_relative_to(project / "docs")] == []
         assert all(path.read_text(encoding="utf-8").endswith("\n") for path in left)
+
+
+def raising_where_nothing_can_be(error: type[BaseException]) -> None:
+    """Raise it in the callback of a reference, as the interpreter has some for its imports."""
+
+    def callback(_: object) -> None:
+        raise error
+
+    watched = {1}
+    reference = weakref.ref(watched, callback)
+    del watched
+    assert reference() is None
+
+
+@pytest.mark.spec("CLI-53")
+def test_an_interrupt_that_cannot_be_raised_comes_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def busy() -> None:
+        raising_where_nothing_can_be(KeyboardInterrupt)
+        time.sleep(10)
+        pytest.fail("nobody was interrupted")
+
+    monkeypatch.setattr("pipeline.cli.commands.app", busy)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as left:
+            main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert left.value.code == 130
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.spec("CLI-53")
+def test_another_error_that_cannot_be_raised_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(sys, "__unraisablehook__", lambda what: told.append(what.exc_type))
+    monkeypatch.setattr("pipeline.cli.commands.app", lambda: raising_where_nothing_can_be(ValueError))
+    main()
+    assert told == [ValueError]
 
 
 @pytest.mark.spec("CLI-53")
