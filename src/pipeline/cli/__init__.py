@@ -9,6 +9,9 @@ import _thread
 import sys
 
 
+_SOON = 0.05  # seconds
+
+
 def main() -> None:
     """The console script: run the command, and let no traceback out."""
     before, sys.unraisablehook = sys.unraisablehook, _unraised
@@ -33,7 +36,11 @@ def main() -> None:
 def _unraised(what: sys.UnraisableHookArgs) -> None:
     """An interrupt that came while nothing can be raised, in the callback of an import, say, comes again."""
     if issubclass(what.exc_type, KeyboardInterrupt):
-        _thread.interrupt_main()
+        from threading import Timer
+
+        Timer(
+            _SOON, _thread.interrupt_main
+        ).start()  # at once it would come in here, where nothing can be raised either
     else:
         sys.__unraisablehook__(what)
 
