@@ -8,7 +8,6 @@ from __future__ import annotations
 import _thread
 import sys
 
-
 _SOON = 0.05  # seconds
 
 
