@@ -25,6 +25,8 @@ _WORDS: Final = re.compile(r"[^\W\d_]+(?:[_ -][^\W\d_]+)+")
 _NAME: Final = re.compile(r"([^\W\d_][\w'\u2019.-]*(?: [^\W\d_][\w'\u2019.-]*){0,2}) ([^\W\d_][\w'\u2019-]*)")
 _CODE: Final = re.compile(r"([A-Za-z]{1,5})[ -]?([0-9]{1,8}[A-Za-z]?)")
 _TITLE: Final = re.compile(r"(?:dr|prof|mr|mrs|ms|mx|miss|sir)(?:\. ?| )(?=\S)", re.I)
+_ONE_HOST: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}/32")
+_NOUN: Final = re.compile(r"[^\W\d_]{3,30}(?: [^\W\d_]{3,30})?")
 _DONE: Final = re.compile(r"([a-z]{3,20})ed", re.I)
 _ALIKE: Final = [
     (names.split(), said.split(","))
@@ -108,6 +110,10 @@ def _forms(text: str) -> Iterator[str | float]:
             yield code[2]
     if _MAIL.fullmatch(text):
         yield text.replace("@", " at ")
+    if _ONE_HOST.fullmatch(text):
+        yield text.removesuffix("/32")  # a network of one address
+    if _NOUN.fullmatch(text):
+        yield from (text[:-1],) if text[-1] in "sS" else (f"{text}s", f"{text}es", f"{text[:-1]}ies")
     yield from _states(text)
     yield from _streets(text)
     yield from _names(text)

@@ -23,14 +23,14 @@ _SPAN: Final = re.compile(
     r"(?<![\w.,])(?:(?P<part>half|three[\s-]quarters\s+of|(?:a\s+)?quarter\s+of)\s+an?|(?P<count>\d{1,4}(?:\.\d{1,2})?|[a-z]+)"
     r"(?:\s+(?:more|extra|additional|further|full|whole))?)[\s-](?P<unit>minute|hour|day|night|week|fortnight|month|year)s?"
     r"(?P<half>\s+and\s+a\s+half)?(?!\w)",
-    re.I,
+    re.A | re.I,
 )
 _STEPS: Final = frozenset({"another", "extra", "next", "following", "previous", "last"})
 """Words before a unit of time that say one of it."""
 _PARTS: Final = {"half": Decimal("0.5"), "three": Decimal("0.75"), "quarter": Decimal("0.25"), "a": Decimal("0.25")}
 _MINUTES: Final = {"minute": 1, "hour": 60, "day": 1440, "night": 1440, "week": 10_080, "fortnight": 20_160}
 _MONTHS: Final = {"month": 1, "year": 12}
-_PERCENT: Final = re.compile(r"(?<![\w.,-])(\d{1,3}(?:\.\d{1,2})?)\s?(?:%|per\s?cent(?!\w))", re.I)
+_PERCENT: Final = re.compile(r"(?<![\w.,-])(\d{1,3}(?:\.\d{1,2})?)\s?(?:%|per\s?cent(?!\w))", re.A | re.I)
 _FACTORS: Final = {
     "half": ("0.5",),
     "double": ("2",),
@@ -41,19 +41,19 @@ _FACTORS: Final = {
     "quarter": ("0.25", "0.75"),
     "three quarters": ("0.75",),
 }
-_FACTOR: Final = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(_FACTORS, key=len, reverse=True))})(?!\w)", re.I)
-_AMOUNT: Final = re.compile(r"(?<![\w.,/:-])\d{1,9}(?:,\d{3})*(?:\.\d{1,2})?(?![\w/:-]|[.,]\d)")
+_FACTOR: Final = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(_FACTORS, key=len, reverse=True))})(?!\w)", re.A | re.I)
+_AMOUNT: Final = re.compile(r"(?<![\w.,/:-])(?:\d{1,3}(?:,\d{3}){1,3}|\d{1,9})(?:\.\d{1,2})?(?![\w/:-]|[.,]\d)", re.A)
 _CHANGES: Final = re.compile(
     r"(?<!\w)(?:more|less|fewer|extra|another|additional|further|up|down|off|plus|minus|by|add|deduct|subtract|on\s+top)(?!\w)",
-    re.I,
+    re.A | re.I,
 )
-_SHARES: Final = re.compile(r"(?<!\w)(?:each|per|apiece|split|divide|share|between|among|times)(?!\w)", re.I)
+_SHARES: Final = re.compile(r"(?<!\w)(?:each|per|apiece|split|divide|share|between|among|times)(?!\w)", re.A | re.I)
 _RANGE: Final = re.compile(
     r"(?<![\w.,/-])(\d{1,2})(?:st|nd|rd|th)?\s?(?:-|\u2013|to|until|till|through)\s?(?:the\s+)?(\d{1,2})(?:st|nd|rd|th)(?!\w)",
-    re.I,
+    re.A | re.I,
 )
-_MONTH: Final = re.compile(r"([12]\d{3})[-/](0[1-9]|1[0-2])")
-_FIGURES: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,4})?")
+_MONTH: Final = re.compile(r"([12]\d{3})[-/](0[1-9]|1[0-2])", re.A)
+_FIGURES: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,4})?", re.A)
 
 
 class Step(NamedTuple):

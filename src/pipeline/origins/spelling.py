@@ -39,6 +39,13 @@ _ADDRESS: Final = re.compile(
     re.I,
 )
 """A link, an address of mail, a host with or without a path, one of the network with a port or path, a wallet."""
+_PHONE: Final = re.compile(
+    r"(?:(?<![\w.@/+])(?=\+)"
+    r"|(?<!\w)(?:call|phone|telephone|tel|dial|ring|text|sms|whatsapp|mobile|hotline)(?:\W{1,4}[a-z]+){0,3}[^\w+(]{1,4})"
+    r"(?P<number>\+?\(?[0-9][0-9 ()/.-]{4,26}[0-9])(?![0-9])",
+    re.I,
+)
+"""A telephone number with the code of its country, or behind a word that says what to do with one."""
 _FILE_ENDING: Final = re.compile(
     r"\.(?:7z|bak|bmp|cfg|conf|css|csv|db|dll|docx?|exe|gif|gz|html?|ini|ipynb|jar|jpe?g|js|jsonl?|jsx|log|mp[34]|od[st]"
     r"|pdf|png|pptx?|rtf|sql|svg|tar|tex|toml|tsv?|tsx|txt|wav|webp|xls[mx]?|xml|ya?ml)\Z",
@@ -256,9 +263,9 @@ def is_case_bound(text: str) -> bool:
 
 
 def addresses(text: str) -> Iterator[tuple[int, int]]:
-    """Where URLs, mail addresses and account numbers stand in running text, in order, without overlaps."""
+    """Where URLs, mail addresses, account and telephone numbers stand in running text, in order, without overlaps."""
     end = 0
-    for start, stop in sorted((*_written_addresses(text), *_account_places(text))):
+    for start, stop in sorted((*_written_addresses(text), *_account_places(text), *_phone_places(text))):
         if start >= end:
             yield start, stop
             end = stop
@@ -281,6 +288,14 @@ def host_words(address: str) -> list[str]:
     found = _HOST.search(address)
     names = [] if found is None else [name for name in found[1].split(".") if name.lower() != "www"]
     return names if found is None or found[1] == address else names[:-1]
+
+
+def _phone_places(text: str) -> Iterator[tuple[int, int]]:
+    for match in _PHONE.finditer(text):
+        start, end = match.span("number")
+        enough = sum(map(str.isdigit, text[start:end])) >= MIN_GROUPED_DIGITS
+        if enough and stands_at(text, start, end) and equivalents.day_of(text[start:end]) is None:
+            yield start, end
 
 
 def _account_places(text: str) -> Iterator[tuple[int, int]]:

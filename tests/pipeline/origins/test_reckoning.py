@@ -83,6 +83,9 @@ def test_what_follows_from_the_users_words_and_a_known_value_was_said(said: str,
         ("An hour later", "09:00", "10:30"),
         ("a month later", "09:00", "10:30"),
         ("double it", "one", "two"),
+        ("one more n\u0131ght", "2026-05-15", "2026-05-16"),
+        ("tr\u0131ple it", 2, 6),
+        ("\u0661\u0660% off 999,999,999,999 each, 9,999,999,999,999,999,999,999,999,999 more", 45.0, 123456789012.1234),
     ],
 )
 def test_what_does_not_follow_is_still_asked_about(said: str, known: Any, value: object) -> None:
