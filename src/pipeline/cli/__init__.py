@@ -5,7 +5,6 @@ Spec: docs/spec/cli.md.
 
 from __future__ import annotations
 
-import _thread
 import sys
 
 _SOON = 0.05  # seconds
@@ -34,14 +33,14 @@ def main() -> None:
 
 def _unraised(what: sys.UnraisableHookArgs) -> None:
     """An interrupt that came while nothing can be raised, in the callback of an import, say, comes again."""
-    if issubclass(what.exc_type, KeyboardInterrupt):
-        from threading import Timer
-
-        Timer(
-            _SOON, _thread.interrupt_main
-        ).start()  # at once it would come in here, where nothing can be raised either
-    else:
+    if not issubclass(what.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(what)
+        return
+    import signal
+    import threading
+
+    # Soon: at once it would come in here, where nothing can be raised either. A signal, as that wakes who sleeps.
+    threading.Timer(_SOON, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
 
 
 def _is_interrupt(error: Exception) -> bool:
