@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 DISTRIBUTION: Final = "cmf-pipeline"
 LITTLE_ROOM: Final = 1024**3  # bytes left on the store's disk: below, whoever runs it wants to know
 NO_ROOM: Final = 64 * 1024**2  # below, records soon cannot be kept, and every request is refused
+KEYS_SECONDS: Final = 5.0  # until a connection to an issuer's keys is there
 LONG_JOURNAL: Final = 256 * 1024**2
 _SKEW_SECONDS: Final = 1.0
 _AGAIN: Final = f"install it again: pip install --force-reinstall {DISTRIBUTION}"
@@ -61,7 +62,7 @@ class Checked:
 
 def run(config: Path | None, *, upstreams: bool, as_json: bool) -> None:
     """Make all checks, print what they came to, and leave with 1 if one of them found a problem."""
-    found = [_pasteable(one) for one in examined(config, upstreams=upstreams)]
+    found = [pasteable(one) for one in examined(config, upstreams=upstreams)]
     counts = {status: sum(one.status is status for one in found) for status in Status}
     if as_json:
         typer.echo(json.dumps({"ok": not counts[Status.PROBLEM], "checks": [asdict(one) for one in found]}, indent=1))
@@ -83,7 +84,7 @@ _HOMES: Final = re.compile(r"/(?:home|Users)/[^/\s]+")
 _ADDRESS: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^/@\s]*@)?(?P<place>[^?\s]*)(?:\?\S*)?")
 
 
-def _pasteable(one: Checked) -> Checked:
+def pasteable(one: Checked) -> Checked:
     """The same without what should not stand in an issue: homes, and what addresses say of who logs in, and how."""
 
     def shown(text: str) -> str:
@@ -113,10 +114,7 @@ def examined(config: Path | None, *, upstreams: bool) -> Iterator[Checked]:
         )
         return
     yield from _safe("policies", lambda: _policies(settings, told))
-    yield from _safe("store", lambda: _store(settings.store, "store", told))
-    if (shared := settings.sessions.store) is not None:
-        yield from _safe("sessions", lambda: _sessions(shared))
-    yield from _safe("audit", lambda: _audit(settings, told))
+    yield from kept(settings)
     yield from _safe("upstreams", lambda: _upstreams(settings, connects=upstreams))
 
 
@@ -190,15 +188,17 @@ def _engine() -> Iterator[Checked]:
 
 def _clock() -> Iterator[Checked]:
     """Whether the clock is later than what was there before: this program's own files."""
-    from pipeline.sessions import wall_clock
-
-    now = wall_clock()
+    now = _now()
     made = datetime.fromtimestamp(Path(__file__).stat().st_mtime, UTC)
     if (behind := (made - now).total_seconds()) > _SKEW_SECONDS:
         said = f"it is {_iso(now)}, {behind:.0f} seconds before this program was installed"
         yield Checked(check="clock", status=Status.PROBLEM, said=said, hint="set the clock: tokens and records need it")
         return
     yield Checked(check="clock", said=_iso(now))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - it is the clock itself that is looked at
 
 
 def _iso(moment: datetime) -> str:
@@ -261,6 +261,15 @@ def _sets(named: tuple[Path, ...] | None, what: str, signed_by: Verification | N
 
 
 # -- what it keeps -----------------------------------------------------------------------------------------------------
+
+
+def kept(settings: Settings) -> Iterator[Checked]:
+    """What was found of the store, of sessions that have their own, and of the audit log."""
+    told = _Told()
+    yield from _safe("store", lambda: _store(settings.store, "store", told))
+    if (shared := settings.sessions.store) is not None:
+        yield from _safe("sessions", lambda: _sessions(shared))
+    yield from _safe("audit", lambda: _audit(settings, told))
 
 
 def _store(place: str | Path, setting: str, told: _Told) -> Iterator[Checked]:
@@ -346,7 +355,6 @@ def _audit(settings: Settings, told: _Told) -> Iterator[Checked]:
 
 def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[Checked]:
     from pipeline.moments import iso, micros
-    from pipeline.sessions import wall_clock
 
     verify = "cmf audit verify STORE says what is wrong"
     key = "no key" if signer is None else f"key {signer.public_key.id}"
@@ -364,7 +372,7 @@ def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[C
         records = counted(head.size, "record")
         said = f"{key}; newest head of {iso(head.at)}, over {records}, is signed by it (all: cmf audit verify)"
         yield Checked(check="audit", said=said)
-    if (behind := (newest - micros(wall_clock())) / 1_000_000) > _SKEW_SECONDS:
+    if (behind := (newest - micros(_now())) / 1_000_000) > _SKEW_SECONDS:
         said = f"the clock is {behind:.0f} seconds behind the newest record"
         hint = "set the clock: records in another order than they came prove less"
         yield Checked(check="clock", status=Status.PROBLEM, said=said, hint=hint)
@@ -374,9 +382,10 @@ def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[C
 
 
 def _upstreams(settings: Settings, *, connects: bool) -> Iterator[Checked]:
-    """Whether each upstream and MCP server can be connected to, if that is wanted; nothing is sent to any."""
+    """Whether each upstream, MCP server and issuer can be connected to, if that is wanted; nothing is sent to any."""
     told = {name: (str(one.base_url), one.connect_seconds) for name, one in settings.upstreams.items() if one.base_url}
     told |= {f"mcp {name}": (one.url, one.connect_seconds) for name, one in settings.mcp.items()}
+    told |= {f"keys of issuer {one.name}": (one.keys.url, KEYS_SECONDS) for one in settings.issuers if one.keys.url}
     if not told:
         yield Checked(check="upstreams", said="none that is elsewhere")
     elif not connects:
@@ -401,4 +410,4 @@ async def _connected(told: dict[str, tuple[str, float]]) -> list[Checked]:
     ]
 
 
-__all__ = ["Checked", "Status", "examined", "run"]
+__all__ = ["Checked", "Status", "examined", "kept", "pasteable", "run"]

@@ -74,7 +74,7 @@ def doctor(
         Path | None, typer.Option("--config", "-c", help="The settings; by default cmf.yaml, if it is here.")
     ] = None,
     upstreams: Annotated[
-        bool, typer.Option("--upstreams", help="Connect to each upstream and MCP server; nothing is sent.")
+        bool, typer.Option("--upstreams", help="Connect to upstreams, MCP servers and issuers; nothing is sent.")
     ] = False,
     output: Annotated[WrittenAs, typer.Option("--format", help="How to write them.")] = WrittenAs.TEXT,
 ) -> None:

@@ -20,7 +20,17 @@ from typer.testing import CliRunner
 
 from pipeline.cli.commands import app
 from pipeline.errors import ConfigError, StoreError
-from pipeline.store.engine import MIGRATIONS, SCHEMA, insert_rows, open_engine, open_to_read, upgrade
+from pipeline.store.condition import condition_of, room_of
+from pipeline.store.database import Store
+from pipeline.store.engine import (
+    MIGRATIONS,
+    SCHEMA,
+    check_can_write,
+    insert_rows,
+    open_engine,
+    open_to_read,
+    upgrade,
+)
 from pipeline.store.records import row_of
 from pipeline.store.tables import METADATA, RECORDS
 
@@ -104,6 +114,27 @@ def test_an_empty_database_and_the_oldest_one_become_what_the_code_describes(tmp
     assert version == SCHEMA
     assert _shapes(engine) == _described(tmp_path)
     engine.dispose()
+
+
+@pytest.mark.spec("CLI-78")
+def test_a_server_tells_how_it_does_and_whether_it_can_be_written(postgres: Postgres, tmp_path: Path) -> None:
+    place = postgres.new()
+    with Store.named(place, key=tmp_path / "key") as store:
+        store.put_on_record(made_record())
+
+    check_can_write(place)
+    found, engine = condition_of(place), open_engine(place)
+    with engine.connect() as connection:
+        database = connection.exec_driver_sql("SELECT current_database()").scalar()
+        connection.exec_driver_sql(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
+        connection.commit()
+    engine.dispose()
+
+    assert (found.schema, found.is_current, room_of(place)) == (SCHEMA, True, None)
+    assert found.head is not None
+    assert found.newest is not None
+    with pytest.raises(StoreError, match="the store cannot be written"):
+        check_can_write(place)
 
 
 @pytest.mark.spec("REC-13")
