@@ -131,11 +131,12 @@ class RoutingConstraintFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoliciesChanged:
-    """Another policy set judges from now on; both are named by their revisions."""
+    """Another policy set judges from now on; both are named by their revisions. `by` had it so, where that is known."""
 
     type: ClassVar[str] = "policies_changed"
     before: str
     after: str
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

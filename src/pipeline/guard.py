@@ -120,15 +120,16 @@ class Guard:
         """The policy set that judges every run that begins now."""
         return self._pipeline.policies
 
-    def reload(self, policies: Policies = None) -> str:
+    def reload(self, policies: Policies = None, *, by: str | None = None) -> str:
         """The revision of the new policy set, which judges every run from now on; None reads the present files again.
 
         The set is vetted in a process of its own first. Runs that are under way end under the set they began with.
+        `by` is the id of whoever wants it so: the event names it.
 
         Raises:
             PolicyError: the set is refused, and everything stays as it is.
         """
-        return self._pipeline.reload(policies)
+        return self._pipeline.reload(policies, by=by)
 
     def watch(self) -> Watcher:
         """Reload whenever the policies' files change, until the watcher is stopped: `with guard.watch(): …`."""

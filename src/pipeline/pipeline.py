@@ -126,13 +126,14 @@ class Pipeline:
         """The policy set that judges every run that begins now."""
         return self._runner.policies
 
-    def reload(self, policies: Policies = None) -> str:
+    def reload(self, policies: Policies = None, *, by: str | None = None) -> str:
         """The revision that judges every run from now on; runs that are under way end under the one before.
 
         The new set is vetted in a process of its own (`pipeline.checks.vetting`); one that is refused changes nothing.
 
         Args:
             policies: as in the constructor; None reads again what was given last.
+            by: the id of whoever wants it so, for the event, and the record of a gateway.
 
         Raises:
             PolicyError: the set is refused, and why. ConfigError: the pipeline was given an engine, not its name.
@@ -150,7 +151,7 @@ class Pipeline:
             raise
         before = self._serving.swap(loaded, engine)
         self._policies = wanted
-        self.events.publish(PoliciesChanged(before=before, after=loaded.revision))
+        self.events.publish(PoliciesChanged(before=before, after=loaded.revision, by=by))
         return loaded.revision
 
     def watch(self) -> Watcher:

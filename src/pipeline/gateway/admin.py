@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
 from cmf.codec import dumps
 from pipeline.gateway import metrics as measured
@@ -15,6 +16,9 @@ from pipeline.gateway.operations import Operations
 from pipeline.gateway.refusal import Refusal
 
 REVIEW: Final = "/review"
+BY: Final = "x-cmf-by"
+"""The header by which one process of a gateway tells another who asked: a percent-encoded id."""
+
 App: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
@@ -23,14 +27,15 @@ class AdminApp:
 
     Args:
         operations: what is asked.
-        admins: the hashes of the keys that may do something; None where whoever reaches the port may.
+        admins: who may do something, by the hashes of their keys; None where whoever reaches the port may, and says in
+            `BY` who wants it so.
         review: the review site, which asks by itself who comes; None where there is none.
     """
 
-    def __init__(self, operations: Operations, admins: Sequence[str] | None, review: App | None = None) -> None:
+    def __init__(self, operations: Operations, admins: Mapping[str, str] | None, review: App | None = None) -> None:
         self._operations = operations
         self._review = review
-        self._admins = None if admins is None else tuple(admins)
+        self._admins = None if admins is None else dict(admins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the server's beginning and end."""
@@ -61,21 +66,24 @@ class AdminApp:
         if path == "/readyz":
             is_ready, said = await self._operations.ready()
             return 200 if is_ready else 503, JSON, dumps(said), {}
-        self._admit(headers_of(scope["headers"]))
-        entries = await self._operations.reload()
+        by = self._admitted(headers_of(scope["headers"]))
+        entries = await self._operations.reload(by=by)
         refused = any("refused" in entry for entry in entries)
         return 409 if refused else 200, JSON, dumps({"policies": entries}), {}
 
-    def _admit(self, headers: Mapping[str, str]) -> None:
+    def _admitted(self, headers: Mapping[str, str]) -> str | None:
+        """Who it is, if that is known."""
         if self._admins is None:
-            return
+            return unquote(headers.get(BY, "")) or None
         presented = {hash_of(key) for key in presented_in(headers)}
         if len(presented) != 1:
             message = "Present a key of an admin." if self._admins else "Nobody may: settings name no `admin.keys`."
             raise Refusal(401, "auth.missing", message, headers={"www-authenticate": "Bearer"})
         own = presented.pop()
-        if not any(hmac.compare_digest(own, admin) for admin in self._admins):
+        found = [who for admin, who in self._admins.items() if hmac.compare_digest(own, admin)]
+        if not found:
             raise Refusal(403, "auth.no-admin", "This is no key of an admin.")
+        return found[0]
 
 
 _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -110,4 +118,4 @@ async def _send(send: Send, status: int, media_type: str, body: bytes, more: Map
     await send({"type": "http.response.body", "body": body})
 
 
-__all__ = ["REVIEW", "AdminApp", "App"]
+__all__ = ["BY", "REVIEW", "AdminApp", "App"]

@@ -69,7 +69,7 @@ class Chronicle:
         try:
             if isinstance(event, PoliciesChanged):
                 said = {"routes": list(routes), "before": event.before, "revision": event.after}
-                self._policies("change", guard, said)
+                self._policies("change", guard, said, event.by)
             elif isinstance(event, PoliciesRefused):
                 said = {"routes": list(routes), "code": event.code, "revision": guard.revision}
                 self._keep("policy", "refuse", said)
@@ -117,16 +117,18 @@ class Chronicle:
         self.failures += 1
         _log.error("%s could not be put on record: %s", what, error.code)
 
-    def _policies(self, action: str, guard: Guard, said: Mapping[str, Any]) -> None:
+    def _policies(self, action: str, guard: Guard, said: Mapping[str, Any], by: str | None = None) -> None:
         policies = guard.policies
-        keep_policies(self._store, policies.revision, packed(policies.bundle()), self._row("policy", action, said))
+        brought = said.get("before") != said["revision"]  # the subject of the record is who did: [REV-43] goes by that
+        row = self._row("policy", action, said if by is None else {**said, "by": {"id": by}}, by if brought else None)
+        keep_policies(self._store, policies.revision, packed(policies.bundle()), row)
 
     def _keep(self, kind: str, action: str, said: Mapping[str, Any]) -> None:
         self._store.put_on_record(self._row(kind, action, said))
 
-    def _row(self, kind: str, action: str, said: Mapping[str, Any]) -> Record:
+    def _row(self, kind: str, action: str, said: Mapping[str, Any], by: str | None = None) -> Record:
         revision = str(said.get("revision", ""))
-        return act_of(kind, _PREFIX[kind], action, said, self._clock(), revision=revision)
+        return act_of(kind, _PREFIX[kind], action, said, self._clock(), subject=by, revision=revision)
 
 
 _PREFIX: Final = {"config": "cfg", "policy": "pol", "tally": "tly"}

@@ -29,8 +29,8 @@ class Operations(Protocol):
         """Whether requests could be judged now, and what there is to say of that."""
         ...
 
-    async def reload(self) -> list[dict[str, Any]]:
-        """Read all policies again; what came of it, for each set of policies.
+    async def reload(self, by: str | None = None) -> list[dict[str, Any]]:
+        """Read all policies again, as `by` wants it; what came of it, for each set of policies.
 
         An entry says its `routes`, the `revision` that judges there now and, where the files were refused, why: a code
         and a place. A refusal is logged, and leaves the set as it is.
@@ -88,17 +88,17 @@ class OwnOperations(Operations):
             return False, {"status": error.code, "store": error.code, "reason": error.hint, "revisions": revisions}
         return True, {"status": "ok", "store": "ok", "revisions": revisions, "audit": dict(self._audit())}
 
-    async def reload(self) -> list[dict[str, Any]]:
+    async def reload(self, by: str | None = None) -> list[dict[str, Any]]:
         """See `Operations`. Requests go on meanwhile, under the policies that there are."""
-        return await asyncio.to_thread(self._reload)
+        return await asyncio.to_thread(self._reload, by)
 
-    def _reload(self) -> list[dict[str, Any]]:
+    def _reload(self, by: str | None) -> list[dict[str, Any]]:
         with self._reloading:
-            return [self._again(law) for law in self._laws]
+            return [self._again(law, by) for law in self._laws]
 
-    def _again(self, law: Law) -> dict[str, Any]:
+    def _again(self, law: Law, by: str | None) -> dict[str, Any]:
         try:
-            revision, refused = law.guard.reload(), None
+            revision, refused = law.guard.reload(by=by), None
         except PipelineError as error:
             path = getattr(error, "path", "")
             revision, refused = law.guard.revision, f"{error.code} {path}".strip()

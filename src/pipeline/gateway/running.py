@@ -89,7 +89,7 @@ def admin_app(settings: Settings, operations: Operations, review: App | None = N
     """What answers whoever runs it, as settings say; nobody may do anything whose key is not there."""
     if settings.admin is None:
         return None
-    return AdminApp(operations, [key.hash for key in settings.admin.keys], review)
+    return AdminApp(operations, {key.hash: key.subject or key.name for key in settings.admin.keys}, review)
 
 
 def log_to_standard_error(*, quiet: bool) -> None:

@@ -135,6 +135,7 @@ class AdminKey(Section):
 
     name: Name
     hash: KeyHash
+    subject: Annotated[str, Field(min_length=1, max_length=256)] | None = None  # who that is on record; or else `name`
 
 
 class Admin(Section):

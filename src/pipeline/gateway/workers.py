@@ -17,13 +17,14 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import aiohttp
 
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from pipeline.errors import ConfigError
-from pipeline.gateway.admin import App
+from pipeline.gateway.admin import BY, App
 from pipeline.gateway.operations import Operations, merged
 from pipeline.gateway.running import admin_app, hanging_up, heard
 from pipeline.gateway.sections import Secret
@@ -147,9 +148,9 @@ class Crew(Operations):
         status = {"status": "ok" if is_ready else "not ready", "wanted": self._settings.workers, "workers": said}
         return is_ready, status
 
-    async def reload(self) -> list[dict[str, Any]]:
+    async def reload(self, by: str | None = None) -> list[dict[str, Any]]:
         """See `Operations`."""
-        told = await self._ask_all("POST", "/admin/reload", RELOAD_SECONDS)
+        told = await self._ask_all("POST", "/admin/reload", RELOAD_SECONDS, by)
         entries: list[dict[str, Any]] = []
         for number in range(self._settings.workers):
             body = _json(told[number][1]) if number in told else None
@@ -158,20 +159,25 @@ class Crew(Operations):
             entries += [{"worker": number, **entry} for entry in policies or silent]
         return entries
 
-    async def _ask_all(self, method: str, path: str, seconds: float) -> dict[int, tuple[int, bytes]]:
+    async def _ask_all(
+        self, method: str, path: str, seconds: float, by: str | None = None
+    ) -> dict[int, tuple[int, bytes]]:
         numbers = [number for number, one in self._processes.items() if one.returncode is None]
-        told = await asyncio.gather(*(self._ask(number, method, path, seconds) for number in numbers))
+        told = await asyncio.gather(*(self._ask(number, method, path, seconds, by) for number in numbers))
         return {number: one for number, one in zip(numbers, told, strict=True) if one is not None}
 
-    async def _ask(self, number: int, method: str, path: str, seconds: float) -> tuple[int, bytes] | None:
+    async def _ask(
+        self, number: int, method: str, path: str, seconds: float, by: str | None
+    ) -> tuple[int, bytes] | None:
         """Status and body; None where it does not answer."""
+        headers = {} if by is None else {BY: quote(by)}
         try:
             async with (
                 aiohttp.ClientSession(
                     connector=aiohttp.UnixConnector(path=str(self._place(number))),
                     timeout=aiohttp.ClientTimeout(total=seconds),
                 ) as session,
-                session.request(method, f"http://worker{path}") as reply,
+                session.request(method, f"http://worker{path}", headers=headers) as reply,
             ):
                 return reply.status, await reply.read()
         except (aiohttp.ClientError, OSError, TimeoutError):

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from pipeline.audit.bundle import Selection, write_bundle
 from pipeline.moments import micros
-from pipeline.review import detail, oversight
+from pipeline.review import detail, oversight, revisions
 from pipeline.review.access import Role
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit, need, words
@@ -84,6 +84,7 @@ def sign_page(site: Site, visit: Visit) -> Page:
             "hash": set_hash(rows),
             "unreviewed": unreviewed,
             "two": takes_two(site, scope),
+            "own": revisions.put_in_force(site, visit.person.name, rows) if takes_two(site, scope) else None,
             "fields": {name: value for name, value in visit.params.items() if name in ("q", "subject", "session")},
         },
     )
@@ -106,6 +107,7 @@ def sign(site: Site, visit: Visit) -> Answer:
         "comment": words(visit, "comment"),
     }
     if takes_two(site, scope):
+        _need_no_author(site, visit, rows)
         body["needs"] = 2
     if scope == "session":
         subject, session = _session(visit)
@@ -126,11 +128,20 @@ def second(site: Site, visit: Visit) -> Answer:
         raise Refused(409, "review.no-second", "This signature waits for nobody.")
     if word.by == visit.person.name:
         raise Refused(409, "review.four-eyes", "You signed it first: another person has to be the second.")
-    if set_hash(oversight.signed_rows(site, word)) != word.said["hash"]:
+    rows = oversight.signed_rows(site, word)
+    if set_hash(rows) != word.said["hash"]:
         raise Refused(409, "review.changed", "The set is not what was signed. Check the log under Integrity.")
+    _need_no_author(site, visit, rows)
     said = {"of": word.id, "hash": word.said["hash"], "comment": words(visit, "comment")}
     site.record(visit, "signoff", "second", said)
     return Redirect(f"/signoffs/{word.id}")
+
+
+def _need_no_author(site: Site, visit: Visit, rows: Sequence[Placed]) -> None:
+    """Return where nothing in the set is the first to be judged by policies that this person put in force [REV-43]."""
+    if (revision := revisions.put_in_force(site, visit.person.name, rows)) is not None:
+        message = f"You put the policies {revision[:12]} in force, which first ran here: another person has to sign."
+        raise Refused(409, "review.author", message)
 
 
 def _to_sign(site: Site, given: Mapping[str, str]) -> tuple[str, str, list[Placed]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +17,7 @@ from pipeline.replay.impact import Change
 from pipeline.review.access import Role
 from pipeline.review.differences import parts
 from pipeline.review.site import Answer, Page, Refused, Site, Visit, need, words
+from pipeline.store.overview import Placed
 
 Json: TypeAlias = dict[str, Any]
 MOST: Final = 100  # revisions on a page: those with most decisions
@@ -84,6 +85,18 @@ def _files(policies: PolicySet) -> dict[str, list[str]]:
     files = {one.path: one.text.splitlines() for one in policies.modules if not is_generated(one)}
     data = json.dumps(json.loads(dumps(policies.data)), indent=2, sort_keys=True, ensure_ascii=False)
     return dict(sorted({**files, _DATA: data.splitlines()}.items()))
+
+
+def put_in_force(site: Site, person: str, rows: Iterable[Placed]) -> str | None:
+    """A revision that the log says this person put in force, and that first ran among `rows`; None without [REV-43]."""
+    changes = site.catalog.having("kind", "policy") & site.catalog.having("action", "change")
+    brought = {row.revision for row in site.catalog.all_of(changes) if row.subject == f"id:{person}"}
+    ids = {row.id for row in rows} if brought else set()
+    for revision in sorted(brought):
+        ran = site.catalog.select(site.query(exactly("revision", revision)))
+        if any(row.id in ids for row in site.catalog.all_of(ran & -ran)):  # the first of them
+            return revision
+    return None
 
 
 def compare(site: Site, visit: Visit) -> Page:

@@ -33,6 +33,7 @@ from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store
 from pipeline.store.engine import open_to_read
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.overview import newest
 from pipeline.store.records import stored_records
 
 DENY = 'deny contains {"code": "d", "reason": "No."} if contains(input.content, "forbidden")'
@@ -149,15 +150,19 @@ def test_a_change_of_policies_is_a_record_with_both_revisions(home: Path) -> Non
         guard.events.subscribe(lambda event: chronicle.heard(["all"], guard, event))
         before = guard.revision
         write_rules(home / "policy", {"other": DENY}, kinds="text")
-        after = guard.reload()
+        after = guard.reload(by="rita")
         (home / "policy" / "cmf" / "rules" / "test" / "other" / "other.rego").write_text("nonsense", encoding="utf-8")
         with pytest.raises(ValueError, match="other"):
             guard.reload()
+        chronicle.heard(["all"], guard, PoliciesChanged(before=after, after=after, by="eve"))
         chronicle.close()
         policies = StoreEvidence(store.engine).policies()
+        subjects = [row.subject for row in newest(store.engine, limit=9) if row.kind == "policy"]
 
-    changed, refused = kept(home / "s.db", "policy")
+    changed, refused, again = kept(home / "s.db", "policy")
     assert (changed["action"], changed["before"], changed["revision"]) == ("change", before, after)
+    assert (changed["by"], "by" in refused, again["by"]) == ({"id": "rita"}, False, {"id": "eve"})
+    assert [subject == "id:rita" for subject in subjects] == [True, False, False]  # who changed nothing is none
     assert (refused["action"], refused["revision"]) == ("refuse", after)
     assert set(policies) == {after}
 

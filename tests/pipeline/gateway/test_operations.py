@@ -6,9 +6,11 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +19,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.gateway.processes import BEGIN_SECONDS, CHAT, Serving, asked, said, serving_process
 from tests.pipeline.gateway.servers import KEY, asking, script, until
 
-from pipeline.gateway.admin import AdminApp
+from pipeline.gateway.admin import BY, AdminApp
 from pipeline.gateway.identity import hash_of
 from pipeline.gateway.intake import Receive
 from pipeline.gateway.operations import Operations, merged
@@ -94,7 +96,7 @@ async def test_where_nobody_is_an_admin_the_refusal_names_the_setting() -> None:
         sent.append(event)
 
     scope = {"type": "http", "path": "/admin/reload", "method": "POST", "headers": []}
-    await AdminApp(cast("Operations", None), ())(scope, cast("Receive", None), send)
+    await AdminApp(cast("Operations", None), {})(scope, cast("Receive", None), send)
 
     assert (sent[0]["status"], b"`admin.keys`" in sent[1]["body"]) == (401, True)
 
@@ -108,6 +110,35 @@ def test_an_admin_s_key_is_no_client_s_and_what_can_be_done_is_on_no_other_port(
         got = asked(serving.operations, "GET", "/admin/reload", headers=AS_ADMIN)[0]
 
     assert (as_client, elsewhere, got) == (401, 404, 405)
+
+
+@pytest.mark.spec("GW-152")
+@pytest.mark.parametrize(
+    ("admins", "headers", "who"),
+    [
+        ({hash_of("other"): "eve", hash_of(KEY): "rita"}, {"authorization": f"Bearer {KEY}", BY: "mallory"}, "rita"),
+        (None, {BY: "rita%20%C3%A9"}, "rita \u00e9"),
+        (None, {}, None),
+    ],
+)
+async def test_who_has_policies_read_again_is_told_by_the_key_or_by_the_process_that_asked_for_it(
+    admins: Any, headers: dict[str, str], who: str | None
+) -> None:
+    heard: list[Any] = []
+
+    class Heard:
+        async def reload(self, by: str | None = None) -> list[dict[str, Any]]:
+            heard.append(by)
+            return []
+
+    async def send(_event: Any) -> None:
+        pass
+
+    spelt = [(name.encode(), text.encode()) for name, text in headers.items()]
+    scope = {"type": "http", "path": "/admin/reload", "method": "POST", "headers": spelt}
+    await AdminApp(cast("Operations", Heard()), admins)(scope, cast("Receive", None), send)
+
+    assert heard == [who]
 
 
 @pytest.mark.spec("GW-152")
@@ -233,6 +264,9 @@ def test_a_killed_process_takes_only_its_own_requests_and_is_begun_anew(home: Pa
         reloaded = asked(serving.operations, "POST", "/admin/reload", headers=AS_ADMIN)
         assert {entry["worker"] for entry in reloaded[1]["policies"]} == {0, 1}
         assert serving.stop() == 0
+    with closing(sqlite3.connect(home / "cmf.db")) as store:
+        told = [json.loads(body) for (body,) in store.execute("SELECT body FROM records WHERE kind = 'policy'")]
+    assert {one["by"]["id"] for one in told if one["action"] == "change"} == {"ops"}
     assert all(not is_alive(pid) for pid in pids)
 
 
