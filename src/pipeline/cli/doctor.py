@@ -115,7 +115,7 @@ def examined(config: Path | None, *, upstreams: bool) -> Iterator[Checked]:
         return
     yield from _safe("policies", lambda: _policies(settings, told))
     yield from kept(settings)
-    yield from _safe("upstreams", lambda: _upstreams(settings, connects=upstreams))
+    yield from asked(settings, connects=upstreams)
 
 
 def _safe(check: str, look: Callable[[], Iterable[Checked]]) -> Iterator[Checked]:
@@ -381,7 +381,7 @@ def _newest(newest: int, head: Head | None, signer: Signer | None) -> Iterator[C
 # -- whom it asks ------------------------------------------------------------------------------------------------------
 
 
-def _upstreams(settings: Settings, *, connects: bool) -> Iterator[Checked]:
+def asked(settings: Settings, *, connects: bool) -> Iterator[Checked]:
     """Whether each upstream, MCP server and issuer can be connected to, if that is wanted; nothing is sent to any."""
     told = {name: (str(one.base_url), one.connect_seconds) for name, one in settings.upstreams.items() if one.base_url}
     told |= {f"mcp {name}": (one.url, one.connect_seconds) for name, one in settings.mcp.items()}
@@ -410,4 +410,4 @@ async def _connected(told: dict[str, tuple[str, float]]) -> list[Checked]:
     ]
 
 
-__all__ = ["Checked", "Status", "examined", "kept", "pasteable", "run"]
+__all__ = ["Checked", "Status", "asked", "examined", "kept", "pasteable", "run"]
