@@ -78,6 +78,9 @@ demo: install ## One agent conversation, judged part by part, in the terminal
 
 INTEGRATIONS := $(patsubst requirements/integrations/%.txt,$(TOOLS)/integrations/%/.locked,$(wildcard requirements/integrations/*.txt))
 
+.PHONY: integrations
+integrations: $(INTEGRATIONS) ## Virtual environments of what the tests try in one of its own
+
 # What wants other versions than the rest has a virtual environment of its own, with what the product itself needs.
 $(TOOLS)/integrations/%/.locked: requirements/integrations/%.txt $(VENV)/.locked
 	test -x $(TOOLS)/integrations/$*/bin/python || $(PYTHON) -m venv $(TOOLS)/integrations/$*
@@ -106,9 +109,11 @@ check-python: $(VENV)/.locked
 	$(BIN)/lint-imports
 
 .PHONY: check-rust
-check-rust: # --release shares build scripts and macros with the module that `make install` built
+# As maturin asks for it: otherwise a build script that both share is run anew, and with it the module built anew.
+check-rust: PYO3_CONFIG = $(firstword $(wildcard $(CURDIR)/rust/target/maturin/pyo3-config-*.txt))
+check-rust:
 	cargo fmt --manifest-path rust/Cargo.toml --check
-	cargo clippy --manifest-path rust/Cargo.toml --locked --quiet --release -- -D warnings
+	$(if $(PYO3_CONFIG),PYO3_CONFIG_FILE=$(PYO3_CONFIG) PYO3_BUILD_EXTENSION_MODULE=1 )cargo clippy --manifest-path rust/Cargo.toml --locked --quiet --release -- -D warnings
 
 .PHONY: check-policies
 check-policies: opa regal
