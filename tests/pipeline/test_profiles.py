@@ -408,6 +408,9 @@ def test_what_the_user_is_to_be_told_asks_for_no_message_to_others(text: str, sa
         ("message", "drop Lia a line"),
         ("reduce", "Knock 20% off the price"),
         ("reschedule", "Push Ward's slot in theatre 2.1 back"),
+        ("update", "Please amend it"),
+        ("grant", "Dr Foley needs read access"),
+        ("scale", "Double the web group until tomorrow"),
     ],
 )
 def test_an_act_is_asked_for_by_its_other_names(verb: str, text: str) -> None:
