@@ -46,7 +46,8 @@ class Tracing:
         """Print the lines, or write all of them into the file; what is cut off is said."""
         lines = traced.lines(self.level)
         if self.out is None:
-            for line in islice(lines, self.lines):
+            shown = list(islice(lines, self.lines))
+            for line in shown or ["cmf: the trace is empty"]:
                 typer.echo(line, err=True)
             if next(lines, None) is not None:
                 cut = f"… cut after {counted(self.lines, 'line')}; --trace-lines for more, --trace-out for all"

@@ -153,3 +153,5 @@ def test_policies_without_rules_are_told_by_the_bodies_of_their_entrypoint(run: 
 
     assert fails[1:] == ["no own.allow 0 of 1 hold", 'line 7: input.role == "system"', 'input.role = "user"']
     assert full[1] == "true own.allow"
+    silent = run("hi", "--trace", "notes", "--entrypoint", "data.own.allow", given=tmp_path / "own")
+    assert silent.stderr == "cmf: the trace is empty\n"
