@@ -67,7 +67,6 @@ _ALIKE: Final = (
     ("remove", "take off", "take down", "take out", "take away"),
     ("reschedule", "postpone", "put off", "push back", "bring forward"),
     ("buy", "purchase"),
-    ("book", "reserve"),
     ("update", "change", "modify", "amend", "edit", "adjust", "alter"),
     ("enter", "type in", "key in"),
     ("revoke", "withdraw", "take away"),
