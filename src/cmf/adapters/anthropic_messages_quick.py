@@ -27,6 +27,7 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
     """
     system: list[dict[str, Any]] = []
     turns: list[dict[str, Any]] = []
+    ids: dict[str, str] = {}  # of calls, as they are written
     results: list[dict[str, Any]] | None = None  # the blocks of the turn that results go into, while they follow on
     part: Any  # its own type is asked below, which `isinstance` would make slower
     for message in messages:
@@ -41,11 +42,9 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
                     return None
                 if part.extra is not None or part.tool_call_id is None or part.executed_by == "provider":
                     return None
-                block: Any = {
-                    "type": "tool_result",
-                    "tool_use_id": plain_form(part.tool_call_id),
-                    "content": part.content,
-                }
+                own = part.tool_call_id
+                block: Any = {"type": "tool_result", "tool_use_id": ids.get(own) or plain_form(own)}
+                block["content"] = part.content
                 if part.is_error:
                     block["is_error"] = True
                 blocks.append(block)
@@ -70,9 +69,8 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
                         if part.arguments_raw:
                             return None
                         given = {}
-                    blocks.append(
-                        {"type": "tool_use", "name": part.name, "input": given, "id": plain_form(part.tool_call_id)}
-                    )
+                    ids[part.tool_call_id] = spelt = plain_form(part.tool_call_id)
+                    blocks.append({"type": "tool_use", "name": part.name, "input": given, "id": spelt})
                 else:
                     return None
             turns.append({"role": "assistant", "content": blocks})

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cmf.adapters import get
@@ -39,6 +39,7 @@ _ids = st.one_of(
 
 @pytest.mark.spec("ID-10")
 @given(_ids)
+@example("cmf_cmf_")
 def test_each_id_has_one_form_that_is_taken_and_leads_back_unless_it_is_too_long(call_id: str) -> None:
     written = plain_form(call_id)
 
@@ -55,7 +56,7 @@ def test_no_two_ids_share_a_form(pair: list[str]) -> None:
 
 
 @pytest.mark.spec("ID-10")
-@pytest.mark.parametrize("call_id", ["toolu_01A-b", "cmf_plain", "cmf_-FF", "cmf_a-2eb", "x" * 64])
+@pytest.mark.parametrize("call_id", ["toolu_01A-b", "_1", "1a", "cmf_plain", "cmf_-FF", "cmf_a-2eb", "x" * 64])
 def test_an_id_that_is_taken_and_stands_for_no_other_is_written_as_it_is(call_id: str) -> None:
     assert plain_form(call_id) == from_plain_form(call_id) == call_id
 
