@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SEED_VARIABLE = "CMF_PROOF_SEED"
 SCALE_VARIABLE = "CMF_PROOF_SCALE"  # 1 is full size; `make test` runs at a tenth [F6]
 TABLE_VARIABLE = "CMF_PROOF_TABLE"  # where `make proof` wants its table
+LONG = ("proof", "slow", "opa", "no_cover")  # marks of tests that take their time
 MEASURED_VARIABLE = "COVERAGE_PROCESS_CONFIG"  # how coverage tells processes of their own what to measure
 
 # Wall-clock deadlines measure the machine, not the code: limits that matter have tests of their own.
@@ -49,10 +50,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Proofs look somewhere new each time: the coverage gate does not count what they reach by chance."""
+    """Proofs look somewhere new each time: the coverage gate does not count what they reach by chance.
+
+    Files with long tests come first: a worker that takes one last would work alone for as long.
+    """
     for item in items:
         if "proof_seed" in getattr(item, "fixturenames", ()):
             item.add_marker("no_cover")
+    long = {item.path for item in items if any(map(item.get_closest_marker, LONG))}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.hookimpl(wrapper=True)

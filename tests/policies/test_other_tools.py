@@ -14,7 +14,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEYS = ("attacks", "stopped", "honest", "kept", "kept_with_one_approval", "decisions")
 
-pytestmark = pytest.mark.spec("POL-61")
+pytestmark = [pytest.mark.slow, pytest.mark.spec("POL-61")]
 
 CLINIC: dict[str, Any] = {
     "read_referral": {"actions": ["read"], "control": ["number"], "result": {"trust": "untrusted", "format": "text"}},

@@ -21,6 +21,8 @@ from cmf.request import Choice, Request, Response
 from pipeline.gateway import dialects
 from pipeline.gateway.dialects import Does
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Cell, str]:

@@ -19,6 +19,7 @@ from pipeline.gateway import mcp
 from pipeline.mcp_proxy import stdio_proxy
 
 SPEC = Path(__file__).parents[3] / "docs" / "spec" / "adapters" / "mcp.md"
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
