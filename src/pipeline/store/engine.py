@@ -9,17 +9,17 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine, Table, event, insert
+from sqlalchemy import Connection, Engine, LargeBinary, Table, event, insert
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
@@ -31,8 +31,8 @@ MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
 _AGAIN_SECONDS: Final = 0.01
 _WRITERS: Final = 0x636D66_73746F72  # the number of the lock that writers of a PostgreSQL database hold in turn
-# Rows in one statement: few statements, and each soon known to the driver, which remembers 128.
-_TOGETHER: Final = (64, *range(32, 0, -1))
+_TOGETHER: Final = 64  # rows in one statement, at most
+_KNOWN: Final = 256  # statements that the driver remembers: each number of rows is one of its own
 _ROOM: Final = "0" * 64 * 1024  # as many bytes as a few records take, with their head and indexes
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*://")  # what a URL begins with, and no path of a file does
 _NAMED_BY: Final = "write a path, sqlite:////path/to/file, or postgresql://host/database"
@@ -79,7 +79,7 @@ def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine
 def _own(target: URL, busy_seconds: float) -> Engine:
     """SQLite: a file of this machine."""
     _make_private(Path(str(target.database)))
-    engine = sqlalchemy.create_engine(target, connect_args={"timeout": busy_seconds})
+    engine = sqlalchemy.create_engine(target, connect_args={"timeout": busy_seconds, "cached_statements": _KNOWN})
     event.listen(engine, "connect", partial(_durable, busy_seconds))
     event.listen(engine, "begin", _begin)
     return engine
@@ -243,7 +243,9 @@ def _keep_journal(connection: Any, until: float) -> None:
 def _begin(connection: Connection) -> None:
     statement = f"BEGIN {connection.get_execution_options().get(_BEGIN, 'DEFERRED')}"
     try:
-        _driver(connection).execute(statement)  # the same by way of SQLAlchemy takes ten times as long
+        # By `execute`, others may take the interpreter five times meanwhile; by way of SQLAlchemy it takes ten times as
+        # long.
+        _driver(connection).executescript(statement)
     except sqlite3.Error as error:
         raise OperationalError(statement, None, error) from error
 
@@ -260,14 +262,38 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
     if connection.dialect.name != "sqlite":
         connection.execute(insert(table), [dict(row) for row in rows])
         return
-    driver, names, done = _driver(connection), tuple(rows[0]), 0
-    given = itemgetter(*names)
+    driver, form, done = _driver(connection), _form_of(table, rows), 0
     while done < len(rows):
-        # Between two statements another thread may take the interpreter, and keep it for milliseconds.
-        size = next(size for size in _TOGETHER if size <= len(rows) - done)
-        some = rows[done : done + size]
-        driver.execute(_insertion(table, names, size), list(chain.from_iterable(map(given, some))))
+        # At each statement another thread may take the interpreter, four times, and keep it for milliseconds.
+        size = min(_TOGETHER, len(rows) - done)
+        values = list(chain.from_iterable(map(form.given, rows[done : done + size])))
+        for at in form.blobs:  # for bytes the driver looks for an adapter, and raises within: 3,300 instructions each
+            column = values[at :: len(form.names)]
+            values[at :: len(form.names)] = [None if blob is None else bytearray(blob) for blob in column]
+        driver.executemany(_insertion(table, form.names, size), (values,))  # `execute` gives way once more
         done += size
+
+
+class _Form(NamedTuple):
+    """Some columns of a table: their names, what gives their values, where bytes are, and which of them may be None."""
+
+    names: tuple[str, ...]
+    given: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    blobs: tuple[int, ...]
+    nullable: tuple[str, ...]
+
+
+def _form_of(table: Table, rows: Sequence[Mapping[str, Any]]) -> _Form:
+    """The columns in which any of the rows has something: the driver looks for an adapter for each None too."""
+    form, first = _form(table, tuple(rows[0])), rows[0]
+    lacking = [name for name in form.nullable if first[name] is None and all(row[name] is None for row in rows)]
+    return _form(table, tuple([name for name in first if name not in lacking])) if lacking else form
+
+
+@cache
+def _form(table: Table, names: tuple[str, ...]) -> _Form:
+    blobs = tuple(at for at, name in enumerate(names) if isinstance(table.c[name].type, LargeBinary))
+    return _Form(names, itemgetter(*names), blobs, tuple(name for name in names if table.c[name].nullable))
 
 
 @cache

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Event
-from time import sleep
+from time import monotonic, process_time, sleep
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, Table
@@ -30,6 +30,8 @@ TIMEOUT_SECONDS: Final = 5.0
 GATHER_SECONDS: Final = 0.002  # for each job that shared the commit before; a commit takes the CPU of twenty records
 MAX_GATHER_SECONDS: Final = 0.01
 MAX_TOLD_SECONDS: Final = 0.02  # where it is known how many may come: a small part of what each takes while so many do
+MAX_BUSY_SECONDS: Final = 0.04  # while the process works all the time: what would go on sooner would wait for its turn
+BUSY: Final = 0.9  # of the time; one thread of the process does most of the work
 
 _T = TypeVar("_T")
 
@@ -102,6 +104,7 @@ class Writer:
         self._wanted = sys.maxsize  # jobs for whose sake a commit does not wait any longer
         self._enough = Event()
         self._share = 1.0  # jobs in a commit, the last ones counting most
+        self._looked = (monotonic(), process_time())  # when it was last looked whether there is work all the time
         self._closed = False
         self._connection: Connection | None = None
         self.failure: StoreError | None = None  # why the last commit did not come about; None where it did
@@ -192,17 +195,21 @@ class Writer:
 
     def _gather(self, before: int) -> None:
         """Let others come where `before` jobs shared the last commit: as many will again. Who is alone never waits."""
-        if self._in_work is None and before > 1 and self._waiting.qsize() < before:
+        if self._in_work is not None:
+            self._gather_most(self._in_work)
+        elif before > 1 and self._waiting.qsize() < before:
             sleep(min((before - 1) * GATHER_SECONDS, MAX_GATHER_SECONDS))
 
     def _gather_most(self, in_work: Callable[[], int]) -> None:
-        """Let others come to one that is there, while commits are shared, until two thirds of those in work wait.
+        """Let others come, while commits are shared, until two thirds of those in work wait.
 
         If all of them did, nobody would work meanwhile. How many share is taken from several commits: those that one
-        commit let go on do not come back as evenly as they came.
+        commit let go on do not come back as evenly as they came. It waits before the first is there too: to be woken
+        by that one, and then by the last, takes the interpreter twice from whoever works.
         """
-        seconds = min((self._share - 1) * GATHER_SECONDS, MAX_TOLD_SECONDS)
-        wanted = in_work() * 2 // 3 - 1
+        most = MAX_BUSY_SECONDS if self._is_busy() else MAX_TOLD_SECONDS
+        seconds = min((self._share - 1) * GATHER_SECONDS, most)
+        wanted = in_work() * 2 // 3
         if seconds <= 0 or self._waiting.qsize() >= wanted:
             return
         self._enough.clear()
@@ -211,12 +218,15 @@ class Writer:
             self._enough.wait(seconds)
         self._wanted = sys.maxsize
 
+    def _is_busy(self) -> bool:
+        """Whether the process worked nearly all the time since this was last asked."""
+        (then, worked), self._looked = self._looked, (monotonic(), process_time())
+        return self._looked[1] - worked >= BUSY * (self._looked[0] - then)
+
     def _batch(self) -> tuple[list[_Rows | _Call], bool]:
         """What waits, at least one item of it, and whether more may come."""
         items: list[_Rows | _Call] = []
         item = self._waiting.get()
-        if item is not None and self._in_work is not None:
-            self._gather_most(self._in_work)
         while item is not None:
             items.append(item)
             if len(items) == self._max_batch:

@@ -279,3 +279,20 @@ def test_rows_go_in_together_and_in_order(tmp_path: Path, count: int) -> None:
     engine.dispose()
 
     assert [{name: one[name] for name in rows[0]} for one in kept] == rows
+
+
+@pytest.mark.parametrize("sessions", [(None, None), (None, "s"), ("", None), (None, "")])
+@pytest.mark.parametrize("bodies", [(None, b"\x00"), (b"", None), (None, None)])
+def test_what_a_row_lacks_is_null_and_what_is_empty_is_not(
+    tmp_path: Path, sessions: tuple[str | None, ...], bodies: tuple[bytes | None, ...]
+) -> None:
+    given = zip(sessions, bodies, strict=True)
+    rows = [row_of(made_record()) | {"session": session, "body": body} for session, body in given]
+    engine = open_engine(url(tmp_path / "s.sqlite3"))
+    with engine.connect() as connection, connection.begin():
+        insert_rows(connection, RECORDS, rows)
+    with engine.connect() as connection:
+        kept = connection.execute(sqlalchemy.select(RECORDS).order_by(RECORDS.c.seq)).mappings().all()
+    engine.dispose()
+
+    assert [{name: one[name] for name in rows[0]} for one in kept] == rows

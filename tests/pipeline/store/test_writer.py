@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from sqlalchemy import Connection, Engine, event, func, insert, select
@@ -184,6 +185,34 @@ def test_where_it_is_known_how_many_are_in_work_most_of_them_share_a_commit(
     writer.close()
 
     assert last.done(), "whoever closes the store waits for nobody else either"
+
+
+@pytest.mark.spec("REC-7")
+@pytest.mark.parametrize(("worked", "commits_of_two"), [(1.0, 1), (0.5, 2)])
+def test_while_the_process_works_all_the_time_others_are_let_come_longer(
+    engine: Engine, log: Log, monkeypatch: pytest.MonkeyPatch, worked: float, commits_of_two: int
+) -> None:
+    monkeypatch.setattr(writing, "GATHER_SECONDS", SECONDS * 10)
+    monkeypatch.setattr(writing, "MAX_TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(writing, "MAX_BUSY_SECONDS", SECONDS * 10)
+    monkeypatch.setattr(writing, "process_time", lambda: worked * monotonic())
+    writer = Writer(engine, log)
+    writer.expect(lambda: 3)
+    gate = Gate(writer)
+    waiting = [writer.insert(SESSION_STATE, row(number)) for number in range(2)]
+    gate.open()
+    for future in waiting:
+        future.result(SECONDS)
+    seen = commits(engine)
+
+    first = writer.insert(SESSION_STATE, row(2))
+    if commits_of_two == 2:
+        first.result(SECONDS)
+    writer.insert(SESSION_STATE, row(3)).result(SECONDS)
+    first.result(SECONDS)
+
+    assert len(seen) == commits_of_two
+    writer.close()
 
 
 @pytest.mark.spec("REC-7")
