@@ -255,7 +255,7 @@ def _driver(connection: Connection) -> sqlite3.Connection:
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows that name the same columns, two or more; at least one row.
+    """Insert rows that name the same columns, two or more; at least one row. What fails undoes the transaction.
 
     SQLite's driver is given them as they are: what SQLAlchemy does for a statement takes many times what that takes.
     """
@@ -298,9 +298,11 @@ def _form(table: Table, names: tuple[str, ...]) -> _Form:
 
 @cache
 def _insertion(table: Table, names: tuple[str, ...], size: int) -> str:
+    # To be undone alone, a statement of many rows would first copy each page that it changes, to a file if these are
+    # many. Whoever inserts here undoes the whole transaction.
     columns = ", ".join(f'"{table.c[name].name}"' for name in names)
     row = f"({', '.join('?' * len(names))})"
-    return f'INSERT INTO "{table.name}" ({columns}) VALUES {", ".join([row] * size)}'  # noqa: S608 - our own names
+    return f'INSERT OR ROLLBACK INTO "{table.name}" ({columns}) VALUES {", ".join([row] * size)}'  # noqa: S608 - our own names
 
 
 def touch(connection: Connection) -> None:
