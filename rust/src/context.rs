@@ -84,7 +84,7 @@ impl Only {
 }
 
 /// What one reader is shown.
-#[pyclass(frozen, name = "Context", module = "pipeline._native")]
+#[pyclass(frozen, name = "Context", module = "cmf._native")]
 pub struct Context {
     message: Members,
     extra: Only,

@@ -30,7 +30,7 @@ enum Kind {
 }
 
 /// Hashes values; `slots_of` is asked once for each type: the names of its slots, `"text"` or `"odd"`.
-#[pyclass(frozen, name = "Fingerprints", module = "pipeline._native")]
+#[pyclass(frozen, name = "Fingerprints", module = "cmf._native")]
 pub struct Fingerprints {
     slots_of: Py<PyAny>,
     kinds: ByType<Kind>,

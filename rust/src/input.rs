@@ -101,7 +101,7 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Writes policy inputs; Python is asked once for the template of a place, the context of a reader, a header's name.
-#[pyclass(frozen, name = "InputWriter", module = "pipeline._native")]
+#[pyclass(frozen, name = "InputWriter", module = "cmf._native")]
 pub struct InputWriter {
     values: Py<ValueWriter>,
     view: Slots<6>,

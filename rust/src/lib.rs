@@ -5,14 +5,19 @@
 //! `dialect` patterns those of OPA `globs` globs and `corrected` other builtins; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
 //! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` writes
 //! what Python holds, `json_text` its texts, `by_type` is what Python said of its types, `fingerprints` tells whether it came again; `input`, `template` and `context` write policy inputs from views.
+//! For who reads requests, `spelling` tells how a text is spelled, `copying` copies plain JSON and `making` fills values; `bare` is for functions that are called as they stand.
 
 pub mod asked_once;
+#[cfg(feature = "python")]
+mod bare;
 pub mod batch;
 pub mod builtins;
 #[cfg(feature = "python")]
 mod by_type;
 #[cfg(feature = "python")]
 mod context;
+#[cfg(feature = "python")]
+mod copying;
 pub mod corrected;
 pub mod dialect;
 pub mod distinct;
@@ -31,6 +36,8 @@ pub mod known;
 pub mod layout;
 pub mod lean;
 pub mod literals;
+#[cfg(feature = "python")]
+mod making;
 pub mod names;
 pub mod outline;
 pub mod patterns;
@@ -40,6 +47,7 @@ pub mod prints;
 pub mod programs;
 pub mod repair;
 pub mod ruled_out;
+pub mod spelling;
 pub mod stack;
 pub mod strict;
 pub mod survey;

@@ -1,9 +1,9 @@
-//! `pipeline._native`: bytes in, bytes out, the interpreter lock released while the engine works.
+//! `cmf._native`: bytes in, bytes out, the interpreter lock released while the engine works.
 
 use crate::failure::{Outcome, PolicyFault};
 use crate::policy_set::{Options, PolicySet};
 use crate::tooling::Refusal;
-use crate::{builtins, fingerprints, patterns, prints, survey, watch};
+use crate::{bare, builtins, fingerprints, patterns, prints, survey, watch};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -42,7 +42,7 @@ fn row(py: Python<'_>, outcome: Outcome) -> Row<'_> {
     }
 }
 
-#[pyclass(frozen, name = "PolicySet", module = "pipeline._native")]
+#[pyclass(frozen, name = "PolicySet", module = "cmf._native")]
 struct PyPolicySet {
     set: PolicySet,
 }
@@ -147,7 +147,7 @@ fn quiet_panics() {
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{
-        builtins, fingerprints, patterns, prints, quiet_panics, refused, survey, PyAny, PyBytes, PyModule,
+        bare, builtins, fingerprints, patterns, prints, quiet_panics, refused, survey, PyAny, PyBytes, PyModule,
         PyModuleMethods, PyResult, Python,
     };
     use pyo3::{pyfunction, Bound};
@@ -157,9 +157,13 @@ mod _native {
     #[pymodule_export]
     use crate::context::Context;
     #[pymodule_export]
+    use crate::copying::plain_copy;
+    #[pymodule_export]
     use crate::fingerprints::Fingerprints;
     #[pymodule_export]
     use crate::input::InputWriter;
+    #[pymodule_export]
+    use crate::making::{dict_maker, shape_maker};
     #[pymodule_export]
     use crate::template::Template;
     #[pymodule_export]
@@ -200,6 +204,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         quiet_panics();
+        bare::add_to(module)?;
         // The crate's default of 256 compiled patterns is fewer than a large set has, and each one beyond it is
         // compiled anew at every evaluation (127 ms against 3 ms for 400 patterns).
         regorus::cache::configure(regorus::cache::Config { regex: 8_192, glob: 4_096 });

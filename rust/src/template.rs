@@ -55,7 +55,7 @@ pub(crate) struct Filling<'a, 'py> {
 }
 
 /// The template of one type of part, at one place in the traffic.
-#[pyclass(frozen, name = "Template", module = "pipeline._native")]
+#[pyclass(frozen, name = "Template", module = "cmf._native")]
 pub struct Template {
     part: Py<PyType>,
     before_path: Vec<u8>,

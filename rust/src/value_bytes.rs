@@ -83,7 +83,7 @@ enum Form {
 }
 
 /// Writes values; `form_of` is asked once for each type.
-#[pyclass(frozen, name = "ValueWriter", module = "pipeline._native")]
+#[pyclass(frozen, name = "ValueWriter", module = "cmf._native")]
 pub struct ValueWriter {
     form_of: Py<PyAny>,
     forms: ByType<Form>,

@@ -7,12 +7,13 @@ they compare equal to their plain twins) and refuse everything that writes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from cmf import native
 from cmf.errors import ShapeError
 
 JsonValue: TypeAlias = "bool | int | float | str | FrozenList | FrozenDict | None"
@@ -241,14 +242,20 @@ def freeze_parsed(value: Any, _depth: int = MAX_DEPTH) -> Any:
     return value
 
 
-def sealed(value: dict[str, Any]) -> FrozenDict:
-    """`freeze_parsed` of an object when it is looked into, and not before: a tenth of the time until then.
-
-    `value` is used up, and the caller vouches that it is nested no deeper than 64 levels.
-    """
+def written_sealed(value: dict[str, Any]) -> FrozenDict:
+    """`sealed`, written in Python."""
     made = _new_dict(SealedDict)
     _fill(made, value)
     return made
+
+
+sealed: Final[Callable[[dict[str, Any]], FrozenDict]] = (
+    written_sealed if native.dict_maker is None else native.dict_maker(SealedDict)
+)
+"""`freeze_parsed` of an object when it is looked into, and not before: a tenth of the time until then.
+
+The object is used up, and the caller vouches that it is nested no deeper than 64 levels.
+"""
 
 
 def frozen_mapping(items: dict[str, Any]) -> FrozenDict:

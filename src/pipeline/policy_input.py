@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from cmf import _native
 from cmf.codec import dumps
 from cmf.enums import Capability, Hook, Role
 from cmf.extensions import Extensions, HttpExtension
@@ -23,7 +24,6 @@ from cmf.security import SecurityExtension, SubjectExtension
 from cmf.tiers import Grants
 from cmf.value import Entry, Value, encoded, entries, to_bytes
 from cmf.view import MessageView, head
-from pipeline import _native
 
 if TYPE_CHECKING:
     from pipeline.approval_state import Approval

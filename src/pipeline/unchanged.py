@@ -12,9 +12,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Literal
 
+from cmf import _native
 from cmf.message import Layout
 from cmf.value import Value, is_discriminator
-from pipeline import _native
 
 
 def _slots_of(cls: type) -> tuple[str, ...] | Literal["text", "odd"]:

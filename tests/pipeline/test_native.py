@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from pipeline import _native
+from cmf import _native
 
 RULE = [("t.rego", "package t\n\nx := input.a\n")]
 
@@ -92,7 +92,7 @@ def test_wrong_types_are_ordinary_exceptions(call: str) -> None:
 def test_nothing_is_written_when_the_engine_panics_or_fails() -> None:
     """In a process of its own: the engine writes past Python's streams."""
     program = """
-        from pipeline import _native
+        from cmf import _native
         rules = "package t\\nx := object.subset(input.a, [])\\ny := to_number(input.a[0])"
         s = _native.PolicySet([("t.rego", rules)], b"{}", ["data.t.x", "data.t.y"], check_every=1)
         for _ in range(3):

@@ -30,6 +30,7 @@ from cmf import (
     ToolResultPart,
     iter_views,
 )
+from cmf._native import ValueWriter
 from cmf.adapters import FORMATS, get
 from cmf.enums import Capability, Hook, Role
 from cmf.errors import CmfError
@@ -37,7 +38,6 @@ from cmf.frozen import FrozenDict, FrozenList
 from cmf.outlines import OUTLINES
 from cmf.value import to_bytes
 from pipeline import policy_input
-from pipeline._native import ValueWriter
 from pipeline.policy_input import SessionFacts, form_of, shared_bytes, view_bytes
 
 pytestmark = [pytest.mark.native, pytest.mark.spec("INP-6")]

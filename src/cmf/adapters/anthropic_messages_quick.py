@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cmf.adapters.anthropic_messages_blocks import FORMAT
-from cmf.adapters.call_id_forms import plain_form
+from cmf.adapters.call_id_forms import ESCAPED, plain_form
 from cmf.content import TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.message import Message
+from cmf.native import is_token
 
 _ASSISTANT: Final = Role.ASSISTANT
 _TOOL: Final = Role.TOOL
@@ -43,8 +44,8 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
                 if part.extra is not None or part.tool_call_id is None or part.executed_by == "provider":
                     return None
                 own = part.tool_call_id
-                block: Any = {"type": "tool_result", "tool_use_id": ids.get(own) or plain_form(own)}
-                block["content"] = part.content
+                spelt = ids.get(own) or plain_form(own)
+                block: Any = {"type": "tool_result", "tool_use_id": spelt, "content": part.content}
                 if part.is_error:
                     block["is_error"] = True
                 blocks.append(block)
@@ -69,7 +70,10 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
                         if part.arguments_raw:
                             return None
                         given = {}
-                    ids[part.tool_call_id] = spelt = plain_form(part.tool_call_id)
+                    spelt = part.tool_call_id
+                    if not is_token(spelt, ESCAPED):  # nearly all are; Python's own question takes five times as long
+                        spelt = plain_form(spelt)
+                    ids[part.tool_call_id] = spelt
                     blocks.append({"type": "tool_use", "name": part.name, "input": given, "id": spelt})
                 else:
                     return None

@@ -64,6 +64,10 @@ def encode_tool(tool: ToolDefinition) -> dict[str, Any]:
     Raises:
         UnsupportedError: a kind of tool that only another provider knows.
     """
+    if tool.type is None and tool.extra is None and tool.executed_by == "client":  # nearly all are
+        description, schema = tool.description, tool.input_schema
+        if description is not None and schema is not None:
+            return {"name": tool.name, "description": description, "input_schema": schema}
     if (tool.type is not None or tool.executed_by == "provider") and not is_own(tool):
         raise UnsupportedError(
             "a tool of another provider cannot be offered here", hint="route to its provider, or leave the tool out"

@@ -15,11 +15,13 @@ from cmf.codec import brackets, loads_plain, plain_bytes, sealed_object
 from cmf.errors import ShapeError
 from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping, sealed
 from cmf.message import Message
+from cmf.native import plain_copy
 from cmf.request import NO_SAMPLING, SAMPLING_FIELDS, Request, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
 from cmf.value import maker
 
 _NUMBERS: Final = frozenset({"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty"})
+_NO_NUMBERS: Final = dict.fromkeys(SAMPLING_FIELDS)  # nobody writes to it
 _CHOICES: Final = {mode: ToolChoice(mode=mode) for mode in ("auto", "none", "required")}
 _KEPT: Final = frozenset(
     {"parallel_tool_calls", "logprobs", "metadata", "store", "stream_options", "top_logprobs", "user"}
@@ -40,7 +42,7 @@ Head = tuple[str | None, tuple[ToolDefinition, ...], ToolChoice | None, Sampling
 
 def quick_head(body: dict[str, Any], format_name: str) -> Head | None:
     """The request without its messages, where each key of `body` has its plainest shape; else None."""
-    sampling: dict[str, Any] = {}
+    sampling: dict[str, Any] = _NO_NUMBERS.copy()
     left: dict[str, Any] = {}
     model = choice = stream = None
     tools: tuple[ToolDefinition, ...] = ()
@@ -71,7 +73,7 @@ def quick_head(body: dict[str, Any], format_name: str) -> Head | None:
             left[key] = freeze(item)
         else:
             return None
-    drawn = _sampling(*map(sampling.get, SAMPLING_FIELDS)) if sampling else NO_SAMPLING
+    drawn = NO_SAMPLING if sampling == _NO_NUMBERS else _sampling(*sampling.values())
     extra = frozen_mapping({format_name: frozen_mapping(left)}) if left else None
     return model, tools, choice, drawn, stream, extra
 
@@ -91,7 +93,10 @@ def quick_tools(listed: list[Any], format_name: str) -> tuple[ToolDefinition, ..
         return None  # not JSON: the general decoder says where
     try:
         if len(text) <= _REMEMBERED_BYTES:
-            return remembered_tools(text, format_name)
+            known = remembered_tools(text, format_name)
+            if not known:
+                known.append(_tools_of(text, listed, format_name))
+            return known[0]
     except _AmbiguousError:
         pass
     except ShapeError:
@@ -104,8 +109,16 @@ class _AmbiguousError(ValueError):
 
 
 @lru_cache(maxsize=64)
-def remembered_tools(text: bytes, format_name: str) -> tuple[ToolDefinition, ...] | None:
-    """The tools that this JSON text lists: what it says, made once for as long as it is among the last 64 lists."""
+def remembered_tools(text: bytes, format_name: str) -> list[tuple[ToolDefinition, ...] | None]:
+    """Where the tools that this JSON text lists are kept, once they were made: while it is among the last 64 lists."""
+    return []
+
+
+def _tools_of(text: bytes, listed: list[Any], format_name: str) -> tuple[ToolDefinition, ...] | None:
+    """The tools that the text says, which is that of `listed`, whoever changes the list meanwhile."""
+    copied = plain_copy(listed, text, _SCHEMA_DEPTH + 3)  # schemas stand in the list, the tool and its function
+    if copied is not None:
+        return _tools(copied, format_name, shallow=True)
     if text.rfind(b"null") >= 0:  # from the end: two and a half times as fast as `in`
         raise _AmbiguousError
     shallow = len(text) <= _ONE_LOOK and brackets(text) <= _SCHEMA_DEPTH
@@ -119,6 +132,9 @@ def _tools(listed: list[Any], format_name: str, *, shallow: bool = False) -> tup
         if not isinstance(function, dict) or len(raw) != 2 or raw.get("type") != "function":
             return None
         name, description, schema = function.get("name"), function.get("description"), function.get("parameters")
+        if shallow and len(function) == 3 and type(name) is type(description) is str and type(schema) is dict:
+            tools.append(_tool(name, description, sealed(schema), None))  # nearly all are
+            continue
         left = len(function) - 1
         if type(name) is not str:
             return None

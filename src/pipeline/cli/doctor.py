@@ -171,7 +171,7 @@ _PROBE: Final = 'package doctor\n\nimport rego.v1\n\nanswer := input.word in {"y
 
 def _engine() -> Iterator[Checked]:
     """Whether the engine in this process decides as it should, in both of its forms."""
-    from pipeline import _native  # noqa: TID251 - its own version is all that is asked
+    from cmf import _native  # noqa: TID251 - its own version is all that is asked
     from pipeline.engines.base import Decided
     from pipeline.engines.embedded import EmbeddedEngine
 

@@ -1,4 +1,4 @@
-"""The engine inside this process: regorus behind our own binding, which `pipeline._native` is.
+"""The engine inside this process: regorus behind our own binding, which `cmf._native` is.
 
 Spec: docs/spec/engines.md [ENG-2] to [ENG-10].
 """
@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
+from cmf import _native
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
-from pipeline import _native
 from pipeline.decision import NO_EFFECTS
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.engines.survey import allowed_builtins, policy_error

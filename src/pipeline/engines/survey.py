@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from cmf import _native
 from cmf.codec import loads
-from pipeline import _native
 from pipeline.errors import PolicyError
 
 Path = tuple[str, ...]

@@ -19,7 +19,7 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.run_records import made_record
 from typer.testing import CliRunner, Result
 
-import pipeline
+import cmf
 from pipeline.audit.heads import Signer
 from pipeline.cli import doctor
 from pipeline.cli.commands import app
@@ -200,8 +200,8 @@ def test_the_engine_is_asked_for_two_decisions(home: Path, monkeypatch: pytest.M
     with monkeypatch.context() as patched:
         patched.setattr(EmbeddedEngine, "evaluate", lambda _, names, *__, **___: [Undefined()] * len(names))
         wrong = CliRunner().invoke(app, ["doctor"])
-    monkeypatch.setitem(sys.modules, "pipeline._native", None)
-    monkeypatch.delattr(pipeline, "_native")
+    monkeypatch.setitem(sys.modules, "cmf._native", None)
+    monkeypatch.delattr(cmf, "_native")
     gone = CliRunner().invoke(app, ["doctor"])
 
     assert found(wrong, "engine")[0][0] == "problem"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.pipeline.engines.asking import ask, engine_of
 
-from pipeline import _native
+from cmf import _native
 from pipeline.engines.base import Decided, Failed
 
 RULES = """

@@ -1,4 +1,4 @@
-"""The Rust module `cmf-native`: the embedded Rego engine. Spec: docs/spec/engines.md."""
+"""The Rust module `cmf-native`: the embedded Rego engine, and what values are read with. Spec: docs/spec/engines.md."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, final
@@ -72,6 +72,30 @@ def without_prints(modules: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def foreign_pattern(pattern: str) -> tuple[str, str] | None:
     """What keeps a pattern from being used as in OPA, and what to write instead; None if nothing does."""
+
+def spaces_in(text: str) -> int | None:
+    """How many bytes of this text of an object are spaces between tokens; None if it may be spelled otherwise.
+
+    Spelled otherwise than `cmf.codec.dumps` does, that is; the text has been read by a parser already.
+    """
+
+def is_token(text: str, prefix: str) -> bool:
+    """Whether a text is 1 to 64 letters, digits, `_` and `-` of ASCII, and does not begin with `prefix`."""
+
+def plain_copy(item: list[Any], text: bytes, levels: int) -> list[Any] | None:
+    """A copy that shares no container with `item` and is what `text` says, which `cmf.codec.dumps` wrote of a list.
+
+    None if that is not plain to see, or if it has a null, what is no plain JSON, or more levels.
+    """
+
+def shape_maker(cls: type, slots: tuple[tuple[str, tuple[Any, ...]], ...], takes: int) -> Callable[..., Any]:
+    """A function of `takes` arguments that makes an instance of `cls` with these slots: `(name, source)`.
+
+    A source is `("given", number)`, `("always", thing)`, `("several", sources)` or `("made", cls, slots)`.
+    """
+
+def dict_maker(cls: type) -> Callable[[Mapping[str, Any]], Any]:
+    """A function that makes an instance of `cls`, a type of dicts, with what a mapping holds."""
 
 @final
 class ValueWriter:

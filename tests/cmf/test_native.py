@@ -1,0 +1,234 @@
+"""What the native module does for values is what Python does without it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmf import adapters
+from cmf._native import dict_maker, is_token, plain_copy, shape_maker, spaces_in
+from cmf.adapters.call_id_forms import ESCAPED, is_plain, plain_form
+from cmf.codec import dumps, loads_object
+from cmf.content import TextPart, ToolCallPart
+from cmf.enums import Role
+from cmf.frozen import FrozenDict, SealedDict, same_spelling, sealed, written_sealed
+from cmf.making import Shape, written_shape_maker
+from cmf.making import shape_maker as maker_of_shapes
+from cmf.message import Layout, Message
+from cmf.value import maker, written_maker
+
+pytestmark = pytest.mark.native
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+OBJECTS = st.dictionaries(st.text("ab", max_size=2), JSON, max_size=4)
+SPELLINGS = st.sampled_from([{}, {"indent": 1}, {"separators": (",", ":")}, {"ensure_ascii": False}])
+
+
+@pytest.mark.spec("CODEC-2")
+@given(OBJECTS, SPELLINGS)
+def test_what_is_found_to_differ_in_spaces_alone_does(value: dict[str, Any], spelling: dict[str, Any]) -> None:
+    text = json.dumps(value, **spelling)
+
+    spaces = spaces_in(text)
+
+    assert spaces is None or (
+        same_spelling(loads_object(text), value) and len(text.encode()) - len(dumps(value)) == spaces
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "spaces"),
+    [
+        ("{}", 0),
+        (" {\n}\t\r", 4),
+        ('{"a": [1, -2, 0, 120.5, -0.25, 1.0, 0.0, 0.0001, true, false, null, {}, []]}', 13),
+        ('{"a":"b c", "A":"\\"\\\\\\n\\t\\r\\b\\f é"}', 1),
+        ('{"a":{"a":{"a":1}},"b":{"a":2}}', 0),
+        (f'{{"a":{10**17}}}', 0),
+    ],
+)
+def test_a_text_that_is_spelled_plainly_is_seen_to_be(text: str, spaces: int) -> None:
+    assert spaces_in(text) == spaces
+    assert len(text.encode()) - len(dumps(loads_object(text))) == spaces
+
+
+@pytest.mark.spec("CODEC-2")
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('{"a":1,"a":1}', '{"a":1, "a" :2}', '{"b":{"a":1,"c":2,"a":3}}'),
+        *('{"a":1e5}', '{"a":1E5}', '{"a":1.5e2}', '{"a":1.50}', '{"a":0.00001}', '{"a":-0}', '{"a":-0.0}'),
+        *('{"a":1234567890.1234567}', '{"a":1234567890123456789}', '{"a":0.1000000000000000055}'),
+        *('{"a":"\\u0041"}', '{"a":"\\/"}', '{"\\u0061":1,"a":1}'),
+        *("[]", "1", '"a"', "", "{", '{"a', '{"a":1', '{"a":"\\', '{"a":tr', "{}}", '{"a":-}', '{"a":.5}'),
+        *('{"a":' + "[" * 65 + "]" * 65 + "}", '{"a":"' + "[" * 65 + '"}', "{" * 10_000),
+        "{" + ",".join(f'"{at}":0' for at in range(17)) + "}",
+    ],
+)
+def test_of_any_other_text_nothing_is_said(text: str) -> None:
+    assert spaces_in(text) is None
+
+
+def test_what_is_no_text_is_neither_spelled_nor_a_token() -> None:
+    for thing in (b"{}", None, "\ud800", {}):
+        assert spaces_in(thing) is None  # type: ignore[arg-type]
+        assert is_token(thing, "") is False  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        is_token("a")  # type: ignore[call-arg]
+
+
+@pytest.mark.spec("ID-10")
+@given(st.text("cmf_-aZ09é ", max_size=70))
+def test_a_token_is_its_own_form(text: str) -> None:
+    assert is_token(text, ESCAPED) is (bool(is_plain(text)) and not text.startswith(ESCAPED))
+    assert not is_token(text, ESCAPED) or plain_form(text) == text
+
+
+def _containers(item: Any) -> list[int]:
+    inner = item.values() if isinstance(item, dict) else item if isinstance(item, list) else None
+    return [] if inner is None else [id(item), *(found for each in inner for found in _containers(each))]
+
+
+@pytest.mark.spec("MSG-4")
+@given(st.lists(JSON, max_size=3))
+def test_a_copy_is_what_the_text_says_and_shares_no_container(value: list[Any]) -> None:
+    text = dumps(value)
+
+    copied = plain_copy(value, text, 63)
+
+    if copied is not None:
+        assert same_spelling(copied, value)
+        assert not set(_containers(copied)) & set(_containers(value))
+
+
+@pytest.mark.spec("MSG-4")
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ([1], [1.0]),
+        ([1.0], [1]),
+        ([True], [1]),
+        ([1], [True]),
+        (["a"], ["b"]),
+        (["a"], ["ab"]),
+        (["ab"], ["a"]),
+        (["\\n"], ["\n"]),
+        ([{"a": 1}], [{"a": 1, "b": 2}]),
+        ([{"a": 1, "b": 2}], [{"b": 2, "a": 1}]),
+        ([{}], [[]]),
+        ([[]], [{}]),
+        ([[], []], [[]]),
+        ([float("nan")], [None]),
+        ([None], [None]),
+        ([2**64], [2**64]),
+        ([("a",)], [["a"]]),
+        ([{1: 2}], [{"1": 2}]),
+        (["\ud800"], ["a"]),
+        ([FrozenDict()], [{}]),
+        ([object()], ["a"]),
+    ],
+)
+def test_what_the_text_does_not_say_is_not_copied(value: list[Any], said: list[Any]) -> None:
+    assert plain_copy(value, dumps(said), 63) is None
+
+
+def test_a_copy_has_no_more_levels_than_it_may() -> None:
+    assert plain_copy([[{}]], b"[[{}]]", 3) == [[{}]]
+    assert plain_copy([[{}]], b"[[{}]]", 2) is None
+    assert plain_copy([], b"[] ", 2) is None
+
+
+CALL = Shape(ToolCallPart, {"name": "name", "arguments": "given"})
+SPELT = Shape(Layout, {"format": "name", "texts": ("text", "text")})
+SHAPE = Shape(Message, {"role": "role", "content": (CALL, Shape(TextPart, {"text": "text"})), "provider_raw": SPELT})
+NAMES = ("role", "name", "given", "text")
+
+
+@pytest.mark.spec("MSG-3")
+def test_a_shape_is_filled_as_python_fills_it() -> None:
+    given_arguments = (Role.ASSISTANT, "f", FrozenDict(a=1), "t")
+
+    made, written = (make(SHAPE, *NAMES)(*given_arguments) for make in (maker_of_shapes, written_shape_maker))
+
+    assert repr(made) == repr(written)
+    assert made == written
+    assert made.provider_raw == written.provider_raw
+    assert repr(maker(TextPart, "text")("x")) == repr(written_maker(TextPart, "text")("x"))
+    with pytest.raises(AttributeError):
+        made.role = Role.USER  # type: ignore[misc]
+
+
+def test_no_reference_is_lost_or_kept() -> None:
+    role, name, arguments, text = Role.USER, "n" * 50, FrozenDict(a=1), "t" * 50
+    make, plain = maker_of_shapes(SHAPE, *NAMES), {"a": 1}
+    seal = dict_maker(SealedDict)
+    held = (name, arguments, text, plain, Message, SealedDict)
+    before = list(map(sys.getrefcount, held))
+
+    for _ in range(100):
+        make(role, name, arguments, text)
+        seal(plain)
+        plain_copy([plain], b'[{"a":1}]', 3)
+        spaces_in(text)
+
+    assert list(map(sys.getrefcount, held)) == before
+
+
+@pytest.mark.parametrize("told", [("given", 1), ("nothing", 1), ("several", (("given", 3),)), ("made", TextPart, ())])
+def test_a_shape_that_is_told_wrongly_is_refused(told: tuple[Any, ...]) -> None:
+    takes = 0 if told[0] == "made" else 1
+
+    with pytest.raises(ValueError, match=r"no such source|a shape takes something"):
+        shape_maker(TextPart, (("text", told),), takes)
+
+
+def test_a_shape_takes_its_arguments_and_dicts_are_made_of_types_of_dicts() -> None:
+    with pytest.raises(TypeError):
+        maker_of_shapes(SHAPE, *NAMES)(Role.USER)
+    with pytest.raises(ValueError, match="no type of dicts"):
+        dict_maker(TextPart)
+    with pytest.raises(AttributeError):
+        dict_maker(SealedDict)(1)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("MSG-4")
+def test_an_object_is_sealed_as_python_seals_it() -> None:
+    made, written = sealed({"a": [1]}), written_sealed({"a": [1]})
+
+    assert (type(made), type(written)) == (SealedDict, SealedDict)
+    assert (made, type(made["a"])) == (written, type(written["a"]))
+    assert (type(made), type(written)) == (FrozenDict, FrozenDict)
+
+
+WITHOUT = """
+import sys
+sys.modules["cmf._native"] = None
+from cmf import adapters, native
+assert native.shape_maker is None
+"""
+TRANSLATED = """
+call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": [1]}'}}
+tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}
+messages = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "t", "tool_calls": [call]}]
+request = adapters.get("openai_chat").from_wire_request({"model": "m", "messages": messages, "tools": [tool]})
+print(request, adapters.get("anthropic_messages").to_wire(request), adapters.get("openai_chat").to_wire(request))
+"""
+
+
+def test_without_the_native_module_python_does_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a process of its own, as modules ask for it when they are loaded."""
+    command = [sys.executable, "-c", WITHOUT + TRANSLATED]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    exec(TRANSLATED, {"adapters": adapters})
+
+    assert capsys.readouterr().out == done.stdout
