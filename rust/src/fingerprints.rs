@@ -7,6 +7,7 @@
 use crate::by_type::{ByType, Entries};
 use crate::value_bytes::{next, of, place, tuple_of, Item};
 use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyString, PyTuple, PyType};
 use std::hash::{BuildHasher, RandomState};
@@ -23,13 +24,17 @@ type Print = [u8; SIZE];
 enum Kind {
     /// What it holds at these places, in bytes from its start.
     Slots(Vec<usize>),
+    /// Its members, in order.
+    Object,
+    /// Its items.
+    Array,
     /// What `str` makes of it, which is the interpreter's own.
     Text,
     /// Nothing: there is no telling.
     Odd,
 }
 
-/// Hashes values; `slots_of` is asked once for each type: the names of its slots, `"text"` or `"odd"`.
+/// Hashes values; `slots_of` is asked once for each type: the names of its slots, `"object"`, `"array"`, `"text"` or `"odd"`.
 #[pyclass(frozen, name = "Fingerprints", module = "cmf._native")]
 pub struct Fingerprints {
     slots_of: Py<PyAny>,
@@ -97,6 +102,8 @@ impl Fingerprints {
             Kind::Slots(names.iter().map(|name| place(cls, name.cast::<PyString>()?)).collect::<PyResult<_>>()?)
         } else {
             match said.extract::<String>()?.as_str() {
+                "object" => Kind::Object,
+                "array" => Kind::Array,
                 "text" => Kind::Text,
                 "odd" => Kind::Odd,
                 _ => return Err(PyValueError::new_err("no such kind")),
@@ -136,15 +143,9 @@ impl Said<'_> {
             self.sized(b's', held.to_str()?.as_bytes());
         } else if let Ok(items) = item.cast_exact::<PyTuple>() {
             self.items(b'(', &items, depth)?;
-        } else if let Ok(members) = item.cast::<PyDict>() {
-            // Of one of several types, by how far it was looked into; and so is an array.
-            self.begin(b'{', members.len());
-            let mut place = 0;
-            while let Some((key, member)) = next(&members, &mut place) {
-                self.value(key, depth)?;
-                self.value(member, depth)?;
-            }
-        } else if let Ok(items) = item.cast::<PyList>() {
+        } else if let Ok(members) = item.cast_exact::<PyDict>() {
+            self.members(&members, depth)?;
+        } else if let Ok(items) = item.cast_exact::<PyList>() {
             self.items(b'[', &items.to_tuple(), depth)?;
         } else if let Ok(held) = item.cast_exact::<PyBool>() {
             self.bytes.push(if held.is_true() { b't' } else { b'f' });
@@ -158,13 +159,7 @@ impl Said<'_> {
         } else if let Ok(held) = item.cast_exact::<PyBytes>() {
             self.sized(b'b', held.as_bytes());
         } else if let Ok(items) = item.cast_exact::<PyFrozenSet>() {
-            let held = tuple_of(items.as_any())?;
-            let held: Result<Vec<_>, _> = held.iter_borrowed().map(|each| each.cast_exact::<PyString>()).collect();
-            let held = held.map_err(|_| Stop::Odd)?;
-            let mut texts = held.iter().map(|each| each.to_str()).collect::<PyResult<Vec<_>>>()?;
-            texts.sort_unstable();
-            self.begin(b'<', texts.len());
-            texts.iter().for_each(|each| self.sized(b's', each.as_bytes()));
+            self.texts(&items)?;
         } else {
             self.typed(item, depth)?;
         }
@@ -173,20 +168,51 @@ impl Said<'_> {
 
     fn typed(&mut self, item: Item<'_, '_>, depth: u32) -> Result<(), Stop> {
         let address = item.get_type_ptr() as usize;
-        let kind = self.kinds.get(address).ok_or_else(|| Stop::Type(item.get_type().unbind()))?;
-        self.begin(b'o', address);
-        match kind {
-            Kind::Odd => return Err(Stop::Odd),
-            Kind::Text => match item.cast::<PyString>() {
-                Ok(text) => self.sized(b's', text.to_str()?.as_bytes()),
-                Err(_) => self.sized(b's', item.str()?.to_str()?.as_bytes()),
-            },
+        match self.kinds.get(address).ok_or_else(|| Stop::Type(item.get_type().unbind()))? {
             Kind::Slots(places) => {
+                self.begin(b'o', address);
                 for at in places {
-                    self.value(of(&item, *at).ok_or(Stop::Odd)?, depth)?;
+                    match of(&item, *at) {
+                        Some(held) if held.is_none() => self.bytes.push(b'n'), // as most are
+                        Some(held) => self.value(held, depth)?,
+                        None => return Err(Stop::Odd),
+                    }
                 }
             }
+            // Of one of several types, by how far it was looked into.
+            Kind::Object => self.members(&*item.cast::<PyDict>().map_err(|_| Stop::Odd)?, depth)?,
+            Kind::Array => self.items(b'[', &item.cast::<PyList>().map_err(|_| Stop::Odd)?.to_tuple(), depth)?,
+            Kind::Text => {
+                self.begin(b'o', address);
+                match item.cast::<PyString>() {
+                    Ok(text) => self.sized(b's', text.to_str()?.as_bytes()),
+                    Err(_) => self.sized(b's', item.str()?.to_str()?.as_bytes()),
+                }
+            }
+            Kind::Odd => return Err(Stop::Odd),
         }
+        Ok(())
+    }
+
+    fn members(&mut self, members: &Bound<'_, PyDict>, depth: u32) -> Result<(), Stop> {
+        self.begin(b'{', members.len());
+        let mut place = 0;
+        while let Some((key, member)) = next(members, &mut place) {
+            self.value(key, depth)?;
+            self.value(member, depth)?;
+        }
+        Ok(())
+    }
+
+    /// In the order of their characters.
+    fn texts(&mut self, items: &Bound<'_, PyFrozenSet>) -> Result<(), Stop> {
+        let held = tuple_of(items.as_any())?;
+        let held: Result<Vec<_>, _> = held.iter_borrowed().map(|each| each.cast_exact::<PyString>()).collect();
+        let held = held.map_err(|_| Stop::Odd)?;
+        let mut texts = held.iter().map(|each| each.to_str()).collect::<PyResult<Vec<_>>>()?;
+        texts.sort_unstable();
+        self.begin(b'<', texts.len());
+        texts.iter().for_each(|each| self.sized(b's', each.as_bytes()));
         Ok(())
     }
 
@@ -212,9 +238,41 @@ impl Said<'_> {
     }
 }
 
-/// How many items at the beginning are the very same objects.
+/// How many items at the beginning are the very same objects. Only where they are is looked at, never what they are.
 pub(crate) fn same_start(held: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<usize> {
-    let (held, given) = (tuple_of(held)?, tuple_of(given)?);
-    let found = held.iter_borrowed().zip(given.iter_borrowed()).position(|(old, new)| !old.is(&*new));
-    Ok(found.unwrap_or_else(|| held.len().min(given.len())))
+    let (held, given) = (Row::of(held)?, Row::of(given)?);
+    let both = held.len().min(given.len());
+    Ok((0..both).find(|at| held.address(*at) != given.address(*at)).unwrap_or(both))
+}
+
+enum Row<'py> {
+    Tuple(Bound<'py, PyTuple>),
+    List(Bound<'py, PyList>),
+}
+
+impl<'py> Row<'py> {
+    fn of(items: &Bound<'py, PyAny>) -> PyResult<Self> {
+        match items.cast::<PyList>() {
+            Ok(list) => Ok(Self::List(list.clone())),
+            Err(_) => tuple_of(items).map(Self::Tuple),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Tuple(items) => items.len(),
+            Self::List(items) => items.len(),
+        }
+    }
+
+    fn address(&self, at: usize) -> *mut ffi::PyObject {
+        // SAFETY: a tuple or list of more items than that, as no code runs that could change it, and the interpreter is
+        // attached. What is given back is borrowed, and only compared.
+        unsafe {
+            match self {
+                Self::Tuple(items) => ffi::PyTuple_GetItem(items.as_ptr(), at as ffi::Py_ssize_t),
+                Self::List(items) => ffi::PyList_GetItem(items.as_ptr(), at as ffi::Py_ssize_t),
+            }
+        }
+    }
 }

@@ -13,9 +13,11 @@ class RefusedError(ValueError):
 
 @final
 class Fingerprints:
-    """Hashes values; `slots_of` is asked once for each type: the names of its slots, `"text"` or `"odd"`."""
+    """Hashes values; `slots_of` is asked once for each type: the names of its slots, or what it is."""
 
-    def __init__(self, slots_of: Callable[[type], tuple[str, ...] | Literal["text", "odd"]]) -> None: ...
+    def __init__(
+        self, slots_of: Callable[[type], tuple[str, ...] | Literal["object", "array", "text", "odd"]]
+    ) -> None: ...
     def again(self, held: tuple[Any, ...], known: bytes, given: tuple[Any, ...]) -> tuple[int, bytes]:
         """How many of `given` at the beginning are as those of `held`, whose fingerprints are `known`; and theirs."""
 

@@ -17,11 +17,13 @@ from cmf.message import Layout
 from cmf.value import Value, is_discriminator
 
 
-def _slots_of(cls: type) -> tuple[str, ...] | Literal["text", "odd"]:
+def _slots_of(cls: type) -> tuple[str, ...] | Literal["object", "array", "text", "odd"]:
     """What an instance of a type is told by: all of its fields, or what it is as text; else there is no telling."""
     if issubclass(cls, Value) or cls is Layout:
         fields: Any = dataclasses.fields  # all values are dataclasses, which their base cannot say
         return tuple(field.name for field in fields(cls) if not is_discriminator(field))
+    if issubclass(cls, dict | list):
+        return "object" if issubclass(cls, dict) else "array"
     return "text" if issubclass(cls, StrEnum) or cls is datetime else "odd"
 
 
