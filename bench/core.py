@@ -27,11 +27,12 @@ def measure(effort: Effort) -> Report:
         "framework and meta, trace ids and claims.",
         list(figures.values()),
     )
-    cpu = {label: figure.median for label, figure in figures.items()}
     for step, target in (("validate", "≥ 1"), ("inputs", "≥ 6"), ("all", "≥ 1")):
-        ratio = cpu[f"cpex: {step}"] / cpu[f"cmf: {step}"]
+        ratio = figures[f"cpex: {step}"].over(figures[f"cmf: {step}"])
         report.ratios.append(Ratio(f"{step}: cpex / cmf", ratio, target))
-    report.ratios.append(Ratio("its inputs alone / all of ours", cpu["cpex: inputs"] / cpu["cmf: all"], "≥ 1"))
+    report.ratios.append(
+        Ratio("its inputs alone / all of ours", figures["cpex: inputs"].over(figures["cmf: all"]), "≥ 1")
+    )
     _memory(report, effort)
     _start_up(report, effort)
     return report

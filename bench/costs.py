@@ -41,11 +41,11 @@ def measure(effort: Effort) -> Report:
                 samples.setdefault(name, []).append(own.ask(name, call=True) * 1e6)
     figures = {name: Figure(f"a decision, {name}, wall", "µs", tuple(each)) for name, each in samples.items()}
     report.figures += figures.values()
-    embedded = figures["embedded"].median
+    embedded = figures["embedded"]
     report.ratios += [
-        Ratio("OPA over loopback / embedded", figures["opa, loopback"].median / embedded, "≥ 1"),
-        Ratio("OPA over a unix socket / embedded", figures["opa, unix socket"].median / embedded, "≥ 1"),
-        Ratio("on record, each alone, durable / not", figures["embedded, on record"].median / embedded, "≤ 3"),
+        Ratio("OPA over loopback / embedded", figures["opa, loopback"].over(embedded), "≥ 1"),
+        Ratio("OPA over a unix socket / embedded", figures["opa, unix socket"].over(embedded), "≥ 1"),
+        Ratio("on record, each alone, durable / not", figures["embedded, on record"].over(embedded), "≤ 3"),
     ]
     report.figures.append(Figure("two fsyncs, for comparison", "µs", (gateway._fsyncs() * 1e3,)))
     _memory(report)
@@ -100,9 +100,9 @@ def _windows(report: Report, rounds: int) -> None:
         name: Figure(f"CPU of a streamed answer, judged {name}", "ms", tuple(each)) for name, each in samples.items()
     }
     report.figures += figures.values()
-    whole = figures["whole"].median
     report.ratios += [
-        Ratio(f"CPU of a stream, {name} / whole", figures[name].median / whole, "≤ 3") for name in list(modes)[1:]
+        Ratio(f"CPU of a stream, {name} / whole", figures[name].over(figures["whole"]), "≤ 3")
+        for name in list(modes)[1:]
     ]
 
 
@@ -122,8 +122,8 @@ def _batches(report: Report, rounds: int) -> None:
     alone, spread, apart = (Figure(f"batch, {name}", "rows/CPU s", tuple(each)) for name, each in rates.items())
     report.figures += [alone, spread, apart]
     report.ratios += [
-        Ratio("batch: rows/s per core, all cores / one", spread.median / alone.median, "≥ 0.9"),
-        Ratio("batch: rows/s per core, all cores / as many runs of their own", spread.median / apart.median, "≥ 0.9"),
+        Ratio("batch: rows/s per core, all cores / one", spread.over(alone), "≥ 0.9"),
+        Ratio("batch: rows/s per core, all cores / as many runs of their own", spread.over(apart), "≥ 0.9"),
     ]
 
 

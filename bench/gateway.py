@@ -91,9 +91,8 @@ def _ratios(
     for other, target in (("a bare pass-through", "≥ 0.5"), ("LiteLLM's proxy", "≥ 25")):
         for size, stream in MODES:
             if (other, size, stream) in rates:
-                own = middle(rates["the gateway", size, stream])
-                name = f"requests/s, {_said(size, stream)}, over {other}"
-                yield Ratio(name, own / middle(rates[other, size, stream]), target)
+                own, its = (Figure("", "", tuple(rates[name, size, stream])) for name in ("the gateway", other))
+                yield Ratio(f"requests/s, {_said(size, stream)}, over {other}", own.over(its), target)
     yield Ratio("CPU of a request alone, ms", middle(busy["the gateway"]), "≤ 2")
     yield Ratio("memory, MB", resident["the gateway"], "< 150")
 

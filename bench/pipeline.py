@@ -37,18 +37,23 @@ def measure(effort: Effort) -> Report:
         "cmf too. CPU time of one run, awaited. Origins: calls of a mail agent, 5 messages and about 2 KB a turn.",
         list(figures.values()),
     )
-    cpu = {label: figure.median for label, figure in figures.items()}
 
-    def each(side: str, one: str, ten: str) -> float:
-        return (cpu[f"{side}: {ten}"] - cpu[f"{side}: {one}"]) / 9
+    def more(side: str) -> Figure:
+        return figures[f"{side}: ten"].less(figures[f"{side}: one"])
 
     report.ratios += [
-        Ratio("one more no-op stage: cpex / cmf", each("cpex", "one", "ten") / each("cmf", "one", "ten"), "≥ 5"),
-        Ratio("one no-op stage, whole run: cpex / cmf", cpu["cpex: one"] / cpu["cmf: one"], "≥ 5"),
-        Ratio("ten stages: cmf / cpex", cpu["cmf: ten"] / cpu["cpex: ten"], "≤ 0.2"),
-        Ratio("ten stages that see some extensions: cmf / cpex", cpu["cmf: ten_see"] / cpu["cpex: ten_see"], "≤ 0.2"),
-        Ratio("ten coroutine stages: cmf / cpex", cpu["cmf: ten_await"] / cpu["cpex: ten"], "≤ 0.2"),
-        Ratio("ten stages that add a label: cmf / cpex", cpu["cmf: ten_label"] / cpu["cpex: ten_label"], "≤ 1"),
+        Ratio("one more no-op stage: cpex / cmf", more("cpex").over(more("cmf")), "≥ 5"),
+        Ratio("one no-op stage, whole run: cpex / cmf", figures["cpex: one"].over(figures["cmf: one"]), "≥ 5"),
+        Ratio("ten stages: cmf / cpex", figures["cmf: ten"].over(figures["cpex: ten"]), "≤ 0.2"),
+        Ratio(
+            "ten stages that see some extensions: cmf / cpex",
+            figures["cmf: ten_see"].over(figures["cpex: ten_see"]),
+            "≤ 0.2",
+        ),
+        Ratio("ten coroutine stages: cmf / cpex", figures["cmf: ten_await"].over(figures["cpex: ten"]), "≤ 0.2"),
+        Ratio(
+            "ten stages that add a label: cmf / cpex", figures["cmf: ten_label"].over(figures["cpex: ten_label"]), "≤ 1"
+        ),
     ]
     _origins(report, effort)
     return report

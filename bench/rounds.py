@@ -84,6 +84,15 @@ class Figure:
         """The middle sample."""
         return statistics.median(self.samples)
 
+    def over(self, other: Figure) -> float:
+        """How many times the other this is, round by round: a clock that changes meanwhile changes both of a round."""
+        return statistics.median(own / its for own, its in zip(self.samples, other.samples, strict=True))
+
+    def less(self, other: Figure) -> Figure:
+        """What this takes beyond the other, round by round."""
+        each = (own - its for own, its in zip(self.samples, other.samples, strict=True))
+        return Figure(f"{self.name}, less {other.name}", self.unit, tuple(each))
+
     def row(self) -> str:
         """A line of the table of figures."""
         low, high = min(self.samples), max(self.samples)

@@ -34,10 +34,10 @@ def measure(effort: Effort) -> Report:
             *((f"cmf: fold {count} chunks", own, f"fold_{count}") for count in CHUNKS),
         ]
         figures = interleaved(pairs, effort)
-    cpu = {label: figure.median for label, figure in figures.items()}
-    ours, unseen = cpu["cmf: translate"], cpu["cmf: translate, tools not seen before"]
-    theirs = cpu["litellm: translate, on a copy"] - cpu["litellm: of that, the copy"]
-    per_chunk = [cpu[f"cmf: fold {count} chunks"] / count for count in CHUNKS]
+    ours, unseen = figures["cmf: translate"], figures["cmf: translate, tools not seen before"]
+    theirs = figures["litellm: translate, on a copy"].less(figures["litellm: of that, the copy"])
+    by_hand = figures["by hand: translate"]
+    few, many = (figures[f"cmf: fold {count} chunks"] for count in (CHUNKS[0], CHUNKS[-1]))
     return Report(
         "OpenAI chat request to Anthropic request, against LiteLLM 1.106.2",
         f"20 messages, 6 tool calls, 3 tools, {size // 1000} KB; Python objects to Python objects. LiteLLM's steps are "
@@ -48,18 +48,18 @@ def measure(effort: Effort) -> Report:
         " ours as a canonical request. CPU time.",
         list(figures.values()),
         [
-            Ratio("translate: litellm / cmf", theirs / ours, "≥ 5"),
-            Ratio("translate, tools not seen before: litellm / cmf", theirs / unseen, "≥ 5"),
-            Ratio("translate: cmf / by hand", ours / cpu["by hand: translate"], "≤ 3"),
-            Ratio("translate, tools not seen before: cmf / by hand", unseen / cpu["by hand: translate"], "≤ 3"),
+            Ratio("translate: litellm / cmf", theirs.over(ours), "≥ 5"),
+            Ratio("translate, tools not seen before: litellm / cmf", theirs.over(unseen), "≥ 5"),
+            Ratio("translate: cmf / by hand", ours.over(by_hand), "≤ 3"),
+            Ratio("translate, tools not seen before: cmf / by hand", unseen.over(by_hand), "≤ 3"),
             *(
                 Ratio(
                     f"{what}: pydantic-ai / cmf",
-                    cpu[f"pydantic-ai: the conversation {what}"] / cpu[f"cmf: the conversation {what}"],
+                    figures[f"pydantic-ai: the conversation {what}"].over(figures[f"cmf: the conversation {what}"]),
                     "≥ 1",
                 )
                 for what in ("from JSON", "to JSON")
             ),
-            Ratio("fold: per chunk, 4000 / 250", per_chunk[-1] / per_chunk[0], "≤ 1.5"),
+            Ratio("fold: per chunk, 4000 / 250", many.over(few) * CHUNKS[0] / CHUNKS[-1], "≤ 1.5"),
         ],
     )

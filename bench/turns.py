@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
@@ -123,17 +122,17 @@ def measure(effort: Effort) -> Report:
     for _ in range(effort.rounds * 3):
         for place, session in sessions.items():
             samples[place].append(session.turn())
-    medians: dict[tuple[Kind, int, How], float] = {}
+    figures: dict[tuple[Kind, int, How], Figure] = {}
     for (kind, length, how), each in samples.items():
         figure = Figure(f"{kind.__name__}, turn {length}, {how}", "µs", tuple(spent * 1e6 for spent, _ in each))
-        medians[kind, length, how] = statistics.median(figure.samples)
+        figures[kind, length, how] = figure
         report.figures.append(figure)
     for kind in kinds:
         for length in LENGTHS:
             made = tuple(float(count) for _, count in samples[kind, length, SAME])
             report.figures.append(Figure(f"{kind.__name__}, turn {length}", "evaluations", made))
         for how in HELD_TO:
-            ratio = medians[kind, LENGTHS[-1], how] / medians[kind, LENGTHS[0], how]
+            ratio = figures[kind, LENGTHS[-1], how].over(figures[kind, LENGTHS[0], how])
             report.ratios.append(Ratio(f"{kind.__name__}, turn 1,000 / turn 10, {how}", ratio, "≤ 1.5"))
         most = max(count for length in LENGTHS for _, count in samples[kind, length, SAME])
         report.ratios.append(Ratio(f"{kind.__name__}, most evaluations of a turn", most, "≤ 4"))
