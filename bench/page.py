@@ -18,8 +18,9 @@ Made by `python -m bench page` from the figures in [bench/results](../bench/resu
 `make bench` installs the peers, each in a virtual environment of its own under `.tools/bench/` and pinned by hash,
 measures all sides in turn in one run on one machine, and keeps what it found; `make bench-quick` does the same in short
 and keeps nothing. Only loopback is used. Figures are medians, with the least and the greatest sample; CPU time unless
-wall is said. A ratio of two is the median of that of each round: a clock that changes meanwhile changes both. They hold for the machine and the day that stand below each table, and are to be compared inside one table
-only: machines differ, and so do days.
+wall is said. A ratio of two is the median of that of each round: a clock that changes meanwhile changes both. They hold
+for the machine and the day that stand below each table, and are to be compared inside one table only: machines differ,
+and so do days.
 
 The time of a decision stands or falls with two choices: policies are compiled to a register machine, where a stock
 binding interprets them, and what the views of a message have in common is written and parsed once.
