@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cmf.adapters.anthropic_messages_blocks import FORMAT
-from cmf.adapters.call_id_forms import ESCAPED, plain_form
+from cmf.adapters.call_id_forms import plain_form
 from cmf.content import TextPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role
 from cmf.message import Message
-from cmf.native import is_token
 
 _ASSISTANT: Final = Role.ASSISTANT
 _TOOL: Final = Role.TOOL
@@ -28,7 +27,6 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
     """
     system: list[dict[str, Any]] = []
     turns: list[dict[str, Any]] = []
-    ids: dict[str, str] = {}  # of calls, as they are written
     results: list[dict[str, Any]] | None = None  # the blocks of the turn that results go into, while they follow on
     part: Any  # its own type is asked below, which `isinstance` would make slower
     for message in messages:
@@ -43,8 +41,7 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
                     return None
                 if part.extra is not None or part.tool_call_id is None or part.executed_by == "provider":
                     return None
-                own = part.tool_call_id
-                spelt = ids.get(own) or plain_form(own)
+                spelt = plain_form(part.tool_call_id)
                 block: Any = {"type": "tool_result", "tool_use_id": spelt, "content": part.content}
                 if part.is_error:
                     block["is_error"] = True
@@ -70,10 +67,7 @@ def quick_turns(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list
                         if part.arguments_raw:
                             return None
                         given = {}
-                    spelt = part.tool_call_id
-                    if not is_token(spelt, ESCAPED):  # nearly all are; Python's own question takes five times as long
-                        spelt = plain_form(spelt)
-                    ids[part.tool_call_id] = spelt
+                    spelt = plain_form(part.tool_call_id)
                     blocks.append({"type": "tool_use", "name": part.name, "input": given, "id": spelt})
                 else:
                     return None

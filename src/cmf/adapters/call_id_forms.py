@@ -15,11 +15,11 @@ from urllib.parse import unquote_to_bytes
 from cmf.content import Part, ToolCallPart, ToolResultPart
 from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.message import Message
+from cmf.native import is_token
 from cmf.value import replace
 
 MAX_LENGTH: Final = 64
-ESCAPED: Final = "cmf_"
-"""How the forms begin that are read back: an id that is plain, and does not begin so, stands for itself."""
+_ESCAPED: Final = "cmf_"  # how the forms begin that are read back
 _DIGEST: Final = "cmf-"
 _DIGITS: Final = 36  # 144 bits; with the prefix 40 characters, which is the least that any endpoint was seen to take
 _MARKED: Final = ".id"
@@ -40,21 +40,21 @@ def is_short(call_id: str) -> bool:
 def plain_form(call_id: str) -> str:
     """The id of letters, digits, `_` and `-` that stands for this one: itself, if it is such a one already."""
     # What nearly all are, asked as quickly as can be: each id of a conversation comes by in each of its turns.
-    if call_id.isidentifier() and call_id.isascii() and len(call_id) <= MAX_LENGTH and ESCAPED not in call_id:
+    if is_token(call_id, _ESCAPED):
         return call_id
     if is_plain(call_id) and from_plain_form(call_id) == call_id:
         return call_id
     spelt = "".join(chr(byte) if byte in _AS_THEY_ARE else f"-{byte:02X}" for byte in call_id.encode("utf-8"))
-    escaped = ESCAPED + spelt
+    escaped = _ESCAPED + spelt
     return escaped if is_short(escaped) else _digest(call_id)
 
 
 def from_plain_form(wire_id: str) -> str:
     """The id that `plain_form` writes so; the very same where it writes none so, or a digest."""
-    if not wire_id.startswith(ESCAPED):
+    if not wire_id.startswith(_ESCAPED):
         return wire_id
     try:
-        call_id = unquote_to_bytes(wire_id.removeprefix(ESCAPED).replace("-", "%")).decode("utf-8")
+        call_id = unquote_to_bytes(wire_id.removeprefix(_ESCAPED).replace("-", "%")).decode("utf-8")
     except UnicodeDecodeError:
         return wire_id
     return call_id if plain_form(call_id) == wire_id else wire_id
