@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy
@@ -268,17 +270,21 @@ def _described(directory: Path) -> dict[str, object]:
     return shapes
 
 
-@pytest.mark.parametrize("count", [1, 3, 4, 90])
-def test_rows_go_in_together_and_in_order(tmp_path: Path, count: int) -> None:
-    rows = [row_of(made_record()) for _ in range(count)]
-    engine = open_engine(url(tmp_path / "s.sqlite3"))
+def kept_of(rows: Sequence[Mapping[str, Any]], file: Path) -> list[dict[str, Any]]:
+    """The rows as they come out of a new store that they went into together."""
+    engine = open_engine(url(file))
     with engine.connect() as connection, connection.begin():
         insert_rows(connection, RECORDS, rows)
     with engine.connect() as connection:
         kept = connection.execute(sqlalchemy.select(RECORDS).order_by(RECORDS.c.seq)).mappings().all()
     engine.dispose()
+    return [{name: one[name] for name in rows[0]} for one in kept]
 
-    assert [{name: one[name] for name in rows[0]} for one in kept] == rows
+
+@pytest.mark.parametrize("count", [1, 3, 4, 90])
+def test_rows_go_in_together_and_in_order(tmp_path: Path, count: int) -> None:
+    rows = [row_of(made_record()) for _ in range(count)]
+    assert kept_of(rows, tmp_path / "s.sqlite3") == rows
 
 
 @pytest.mark.parametrize("sessions", [(None, None), (None, "s"), ("", None), (None, "")])
@@ -288,11 +294,4 @@ def test_what_a_row_lacks_is_null_and_what_is_empty_is_not(
 ) -> None:
     given = zip(sessions, bodies, strict=True)
     rows = [row_of(made_record()) | {"session": session, "body": body} for session, body in given]
-    engine = open_engine(url(tmp_path / "s.sqlite3"))
-    with engine.connect() as connection, connection.begin():
-        insert_rows(connection, RECORDS, rows)
-    with engine.connect() as connection:
-        kept = connection.execute(sqlalchemy.select(RECORDS).order_by(RECORDS.c.seq)).mappings().all()
-    engine.dispose()
-
-    assert [{name: one[name] for name in rows[0]} for one in kept] == rows
+    assert kept_of(rows, tmp_path / "s.sqlite3") == rows

@@ -162,6 +162,15 @@ def test_after_a_shared_commit_others_may_come_and_who_is_alone_never_waits(
     assert slept == [2 * writing.GATHER_SECONDS]
 
 
+def share_a_commit(writer: Writer) -> None:
+    """Have two jobs share one: then the writer waits for others to come."""
+    gate = Gate(writer)
+    waiting = [writer.insert(SESSION_STATE, row(number)) for number in range(2)]
+    gate.open()
+    for future in waiting:
+        future.result(SECONDS)
+
+
 @pytest.mark.spec("REC-7")
 def test_where_it_is_known_how_many_are_in_work_most_of_them_share_a_commit(
     engine: Engine, log: Log, monkeypatch: pytest.MonkeyPatch
@@ -170,11 +179,7 @@ def test_where_it_is_known_how_many_are_in_work_most_of_them_share_a_commit(
     monkeypatch.setattr(writing, "MAX_TOLD_SECONDS", SECONDS * 10)
     writer = Writer(engine, log)
     writer.expect(lambda: 5)
-    gate = Gate(writer)
-    waiting = [writer.insert(SESSION_STATE, row(number)) for number in range(2)]
-    gate.open()
-    for future in waiting:
-        future.result(SECONDS)
+    share_a_commit(writer)
     seen = commits(engine)
 
     waiting = [writer.insert(SESSION_STATE, row(number)) for number in range(2, 5)]
@@ -198,11 +203,7 @@ def test_while_the_process_works_all_the_time_others_are_let_come_longer(
     monkeypatch.setattr(writing, "process_time", lambda: worked * monotonic())
     writer = Writer(engine, log)
     writer.expect(lambda: 3)
-    gate = Gate(writer)
-    waiting = [writer.insert(SESSION_STATE, row(number)) for number in range(2)]
-    gate.open()
-    for future in waiting:
-        future.result(SECONDS)
+    share_a_commit(writer)
     seen = commits(engine)
 
     first = writer.insert(SESSION_STATE, row(2))
