@@ -2,7 +2,7 @@
 //!
 //! Two values are the same if everybody reads and writes them alike: of one type, with the same in each of their slots;
 //! JSON with its keys in the same order and its numbers spelled alike. To tell, neither has to be at hand: all that it
-//! says is hashed under keys of this process, 128 bits that never leave it. What cannot be told is like nothing else.
+//! says is hashed under random keys, to 128 bits, and nobody is told either. What cannot be told is like nothing else.
 
 use crate::by_type::{ByType, Entries};
 use crate::value_bytes::{next, of, place, tuple_of, Item};
