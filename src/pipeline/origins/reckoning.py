@@ -9,6 +9,7 @@ from __future__ import annotations
 import calendar
 import datetime
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -69,11 +70,11 @@ class Reckoning:
 
     def __init__(self) -> None:
         self._read = 0
-        self._spans: list[Step] = []
-        self._factors: list[Step] = []
-        self._changes: list[Step] = []
-        self._shares: list[Step] = []
-        self._ranges: list[tuple[str, int, int]] = []
+        self._spans: deque[Step] = deque(maxlen=MAX_WORDS)
+        self._factors: deque[Step] = deque(maxlen=MAX_WORDS)
+        self._changes: deque[Step] = deque(maxlen=MAX_WORDS)
+        self._shares: deque[Step] = deque(maxlen=MAX_WORDS)
+        self._ranges: deque[tuple[str, int, int]] = deque(maxlen=MAX_WORDS)
 
     def read(self, said: Sequence[tuple[int, str]]) -> None:
         """Read the messages that were not read before."""
@@ -101,7 +102,7 @@ class Reckoning:
             with suppress(OverflowError, ValueError):  # beyond what a calendar has
                 yield from self._days(day)
         elif time is not None:
-            yield from ((step.words, _moved_time(*time, step)) for step in self._spans[-MAX_WORDS:])
+            yield from ((step.words, _moved_time(*time, step)) for step in self._spans)
         elif month is not None:
             with suppress(OverflowError, ValueError):
                 yield from _months(datetime.date(int(month[1]), int(month[2]), 1))
@@ -109,7 +110,7 @@ class Reckoning:
             yield from self._numbers(Decimal(value))
 
     def _days(self, day: datetime.date) -> Iterator[tuple[str, list[str]]]:
-        yield from ((step.words, _moved_day(day, step)) for step in self._spans[-MAX_WORDS:])
+        yield from ((step.words, _moved_day(day, step)) for step in self._spans)
         if 1 in (day.day, (day + datetime.timedelta(days=1)).day):
             yield from _around_month(day)
         for words, weeks in (("next week", 1), ("this week", 0)):
@@ -117,15 +118,15 @@ class Reckoning:
             yield words, [(first + datetime.timedelta(days=away)).isoformat() for away in range(7)]
         yield "yesterday", [(day + datetime.timedelta(days=1)).isoformat()]
         near = [(day + datetime.timedelta(days=away)).isoformat() for away in range(-31, 32)]
-        yield from ((words, near) for words, first, last in self._ranges[-MAX_WORDS:] if first <= day.day <= last)
+        yield from ((words, near) for words, first, last in self._ranges if first <= day.day <= last)
 
     def _numbers(self, value: Decimal) -> Iterator[tuple[str, list[str]]]:
-        yield from ((step.words, [step.words]) for step in self._spans[-MAX_WORDS:] if value in _told_in_units(step))
-        for step in self._factors[-MAX_WORDS:]:
+        yield from ((step.words, [step.words]) for step in self._spans if value in _told_in_units(step))
+        for step in self._factors:
             yield step.words, _plain(_before(value, step.amount))
-        for step in self._changes[-MAX_WORDS:]:
+        for step in self._changes:
             yield step.words, _plain([value - step.amount, value + step.amount])
-        for step in self._shares[-MAX_WORDS:]:
+        for step in self._shares:
             yield step.words, _plain([*_before(value, step.amount), *_before(value, 1 / step.amount)])
 
 
