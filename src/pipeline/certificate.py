@@ -142,4 +142,4 @@ def spend(certificate: Certificate) -> bool:
 
 
 def _seal(bound: Bound, digest: str, complete: bool) -> str:
-    return hmac.digest(_KEY, dumps([*bound, digest, complete]), "sha256").hex()
+    return hashlib.blake2b(dumps([*bound, digest, complete]), key=_KEY, digest_size=32).hexdigest()

@@ -281,7 +281,7 @@ _BAD_RESULT: Final = _engine_hit("engine.bad-result", "Policy gave an answer tha
 
 
 def _hits(value: Any, rules: Mapping[str, RuleFacts], kind: ViewKind) -> tuple[Hit, ...]:
-    if value is NO_EFFECTS or value == NO_EFFECTS:
+    if value is NO_EFFECTS:  # most answers
         return ()
     if not isinstance(value, dict) or value.keys() != _EFFECT_NAMES:
         return (_BAD_RESULT,)

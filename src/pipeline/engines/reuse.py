@@ -18,7 +18,7 @@ import orjson
 from cmf.codec import loads
 from cmf.enums import Capability
 from cmf.errors import DecodeError
-from pipeline.decision import Effect
+from pipeline.decision import NO_EFFECTS, Effect
 from pipeline.engines.base import Decided, Engine, EngineResult
 from pipeline.policies.entrypoints import Parts
 
@@ -29,6 +29,7 @@ Verdict: TypeAlias = Mapping[str, Sequence[Any]]
 
 _EFFECTS: Final = tuple(effect.value for effect in Effect)
 _ABSENT: Final = object()
+_NOTHING: Final = Decided(NO_EFFECTS)  # most answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class ReusingEngine:
         self._whole = frozenset(name for name, one in parts.items() if one.slow is None and not one.fast)
         self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
         self._lock = threading.Lock()
-        self._counts = Counts(0, 0, 0)
+        self._counts = [0, 0, 0]
 
     @property
     def revision(self) -> str:
@@ -87,7 +88,8 @@ class ReusingEngine:
     @property
     def counts(self) -> Counts:
         """How much was asked, evaluated and reused since this engine was made."""
-        return self._counts
+        with self._lock:
+            return Counts(*self._counts)
 
     def evaluate(
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
@@ -121,7 +123,7 @@ class ReusingEngine:
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes]
     ) -> tuple[list[_View], list[str], list[bytes]]:
         """What to ask for each view, and the questions to the engine: entrypoints and views, side by side."""
-        context = _Context(shared)
+        context = _Context(shared, self._seed)
         plan: list[_View] = []
         names: list[str] = []
         documents: list[bytes] = []
@@ -143,8 +145,10 @@ class ReusingEngine:
 
     def _count(self, views: int, evaluations: int, reused: int) -> None:
         with self._lock:
-            before = self._counts
-            self._counts = Counts(before.views + views, before.evaluations + evaluations, before.reused + reused)
+            counts = self._counts
+            counts[0] += views
+            counts[1] += evaluations
+            counts[2] += reused
 
     def _key(self, parts: Parts, context: _Context, view: bytes) -> bytes | None:
         """A digest of the view, and of all that the local rules read of what it shares; None if that cannot be told.
@@ -152,11 +156,10 @@ class ReusingEngine:
         Of the view the whole is taken, not what the rules read of it: to find that, it would have to be parsed, which
         takes as long as most rules do. A view that only stands elsewhere is therefore asked about again.
         """
-        read = context.read(parts)
-        if read is None:
+        begun = context.begun(parts)
+        if begun is None:
             return None
-        digest = hashlib.blake2b(self._seed, digest_size=16)
-        digest.update(read)
+        digest = begun.copy()
         digest.update(view)
         return digest.digest()
 
@@ -179,6 +182,8 @@ class ReusingEngine:
         return [self._result(one, [answers[place] for place in one.asked]) for one in plan]
 
     def _result(self, one: _View, answers: Sequence[EngineResult]) -> EngineResult:
+        if not answers and one.known is NO_EFFECTS:
+            return _NOTHING
         values: list[Verdict] = []
         for answer in answers:
             if not isinstance(answer, Decided) or not _is_verdict(answer.value):
@@ -189,33 +194,39 @@ class ReusingEngine:
             verdict = _of_rules(fast[0] if len(fast) == 1 else _together(fast), one.parts.local)
             if sum(map(len, verdict.values())) <= MAX_EFFECTS:
                 self._remember(one.key, verdict)
-        return Decided(_together([*values, *([one.known] if one.known is not None else [])]))
+        together = _together(values if one.known is None else [*values, one.known])
+        return _NOTHING if together is NO_EFFECTS else Decided(together)
 
 
 class _Context:
     """What the views of one question share; parsed only if a key needs it."""
 
-    __slots__ = ("_bytes", "_reads", "_value")
+    __slots__ = ("_begun", "_bytes", "_seed", "_value")
 
-    def __init__(self, shared: bytes) -> None:
+    def __init__(self, shared: bytes, seed: bytes) -> None:
         self._bytes = shared
+        self._seed = seed
         self._value: Any = _ABSENT
-        self._reads: dict[str, bytes | None] = {}
+        self._begun: dict[str, hashlib.blake2b | None] = {}
 
-    def read(self, parts: Parts) -> bytes | None:
-        """The question, and what stands at each path that its local rules read; None if that cannot be told."""
-        if parts.whole not in self._reads:
-            self._reads[parts.whole] = self._read(parts)
-        return self._reads[parts.whole]
+    def begun(self, parts: Parts) -> hashlib.blake2b | None:
+        """A digest of the question, and of what stands at each path that its local rules read; the view is to follow.
 
-    def _read(self, parts: Parts) -> bytes | None:
+        None if that cannot be told.
+        """
+        if parts.whole not in self._begun:
+            self._begun[parts.whole] = self._begin(parts)
+        return self._begun[parts.whole]
+
+    def _begin(self, parts: Parts) -> hashlib.blake2b | None:
         try:
             if self._value is _ABSENT:
                 self._value = loads(self._bytes)
             read = [_at(self._value, path) for path in parts.reads]
-            return parts.whole.encode() + b"\n" + orjson.dumps(read, option=orjson.OPT_SORT_KEYS) + b"\n"
+            written = orjson.dumps(read, option=orjson.OPT_SORT_KEYS)
         except (DecodeError, orjson.JSONEncodeError):
             return None  # what the engine refuses, or holds more exactly than a key
+        return hashlib.blake2b(b"%b%b\n%b\n" % (self._seed, parts.whole.encode(), written), digest_size=16)
 
 
 def _at(document: Any, path: tuple[str, ...]) -> list[Any]:
@@ -238,20 +249,26 @@ def _questions(one: _View) -> list[str]:
 
 
 def _is_verdict(value: Any) -> bool:
+    if value is NO_EFFECTS:
+        return True
     return isinstance(value, dict) and all(isinstance(value.get(name), list) for name in _EFFECTS)
 
 
 def _of_rules(value: Verdict, rules: frozenset[str]) -> Verdict:
-    return {
+    verdict = {
         name: tuple([effect for effect in effects if isinstance(effect, dict) and effect.get("rule") in rules])
         if (effects := value[name])
         else ()
         for name in _EFFECTS
     }
+    return verdict if any(verdict.values()) else NO_EFFECTS
 
 
-def _together(values: Sequence[Verdict]) -> dict[str, list[Any]]:
+def _together(values: Sequence[Verdict]) -> Verdict:
     """The union of the parts' effects, each set in the order in which Rego lists sets."""
+    values = [value for value in values if value is not NO_EFFECTS]
+    if not values:
+        return NO_EFFECTS
     if len(values) == 1:
         return {name: list(effects) for name, effects in values[0].items()}
     together: dict[str, list[Any]] = {}

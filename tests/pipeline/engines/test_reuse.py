@@ -270,18 +270,16 @@ def test_what_a_caller_does_to_a_verdict_is_not_remembered(policies: PolicySet) 
 @pytest.mark.spec("POL-29")
 def test_other_capabilities_and_other_policies_are_other_verdicts(policies: PolicySet) -> None:
     plain = engines(policies)[0]
-    keys = {
-        ReusingEngine(plain, policies.parts, capabilities)._key(policies.parts[TEXT], _context(), view(content="a"))
-        for capabilities in ((), policies.capabilities)
-    }
+    reusing = [ReusingEngine(plain, policies.parts, capabilities) for capabilities in ((), policies.capabilities)]
+    keys = {each._key(policies.parts[TEXT], _context(each._seed), view(content="a")) for each in reusing}
 
     assert len(keys) == 2
 
 
-def _context() -> Any:
+def _context(seed: bytes) -> Any:
     from pipeline.engines.reuse import _Context
 
-    return _Context(b"{}")
+    return _Context(b"{}", seed)
 
 
 @pytest.mark.spec("POL-29")
