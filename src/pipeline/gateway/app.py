@@ -15,7 +15,7 @@ from cmf.adapters import get
 from cmf.codec import dumps
 from pipeline.gateway import dialects, intake
 from pipeline.gateway import metrics as measured
-from pipeline.gateway.dialects import JSON, Dialect, Does
+from pipeline.gateway.dialects import CHECKS, JSON, Dialect, Does
 from pipeline.gateway.exchange import Asked, Road, exchange, read_request
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
@@ -58,7 +58,7 @@ class Gateway:
         operations: what its probes ask.
         environment: what policy is told of where this runs.
         mcp: the MCP servers, under `/mcp/`.
-        checks: what answers at `/v1/check`.
+        checks: what answers at `/v1/check`, and who asks the same in other ways.
         probes: those of `PROBES` that clients may see too.
     """
 
@@ -167,11 +167,11 @@ class Gateway:
             headers = intake.headers_of(scope["headers"])
             query = intake.query_of(scope.get("query_string", b""))
             endpoint = dialects.endpoint_of(path, query, headers)
-            if endpoint is None or (endpoint.does is Does.CHECK and self._checks is None):
+            if endpoint is None or (endpoint.does in CHECKS and not self._answers(endpoint.does)):
                 raise dialects.nothing_there(path)
             dialect = endpoint.dialect
             told.dialect = dialect.name
-            told.route = CHECK_ROUTE if endpoint.does is Does.CHECK else "-"
+            told.route = CHECK_ROUTE if endpoint.does in CHECKS else "-"
             if scope["method"] != endpoint.method:
                 allow = {"allow": endpoint.method}
                 raise Refusal(405, "http.method", f"This path takes {endpoint.method}.", headers=allow)
@@ -182,6 +182,8 @@ class Gateway:
             if endpoint.does is Does.MODELS:
                 answer: Answer | None = _json(200, dialects.listed_models(dialect, self._models()))
             else:
+                if endpoint.does is Does.ENVOY:
+                    intake.check_uncut(headers)
                 raw = await intake.bytes_of(headers, receive, self._limits)
                 asked = Asked(
                     endpoint=endpoint,
@@ -210,7 +212,7 @@ class Gateway:
         def size() -> int:
             return intake.size_of(asked.headers, asked.body)
 
-        if asked.endpoint.does is Does.CHECK and self._checks is not None:
+        if asked.endpoint.does in CHECKS and self._checks is not None:
             with self._checks.admission.entered(subject, size):
                 return await self._checks.answer(asked)
         request, dialect = read_request(asked), asked.endpoint.dialect
@@ -221,6 +223,9 @@ class Gateway:
                 tokens = get(dialect.name).estimate_input_tokens(request)
                 return _json(200, dialects.counted(dialect, tokens), {"x-cmf-estimated": "true"})
             return await exchange(road, asked, request, receive, reply)
+
+    def _answers(self, does: Does) -> bool:
+        return self._checks is not None and does in self._checks.does
 
     def _road(self, dialect: Dialect, model: str) -> Road:
         for road in self._roads:

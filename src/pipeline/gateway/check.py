@@ -25,8 +25,9 @@ from pipeline.emission import emit, with_provider
 from pipeline.errors import DecisionError, PolicyUnavailable
 from pipeline.gateway.admission import Admission
 from pipeline.gateway.config_words import first_of, said_of
-from pipeline.gateway.dialects import JSON
+from pipeline.gateway.dialects import JSON, Does
 from pipeline.gateway.exchange import Asked, request_in, sayable
+from pipeline.gateway.ext_authz import authorized
 from pipeline.gateway.intake import SESSION_HEADER
 from pipeline.gateway.refusal import FINAL, Refusal, of_decision, of_unreadable
 from pipeline.gateway.reply import Answer, decision_headers
@@ -72,6 +73,7 @@ class Checks:
     def __init__(self, guard: Guard, settings: Check) -> None:
         self.admission = Admission(settings.limits)
         self._guard = guard
+        self.does = frozenset({Does.CHECK} | ({Does.ENVOY} if settings.envoy is not None else set()))
         self._claimed = settings.answers != "trusted"
 
     async def answer(self, asked: Asked) -> Answer:
@@ -80,22 +82,30 @@ class Checks:
         Raises:
             Refusal: 400 for what is no question, or no body of its format; 503 where policy could not be asked.
         """
+        if asked.endpoint.does is Does.ENVOY:
+            return await authorized(self, asked)
         question = question_of(asked.body)
         read = _mcp(question) if question.format == _MCP else _read(question, asked.headers)
-        known = asked.context(CHECK_ROUTE)
-        context = replace(
-            known,
-            recorded=frozen_mapping({**known.recorded, "asked": "check"}),
-            history=read.history,
-            call_id=read.call_id,
-            claimed=self._claimed,
-        )
-        outcome = await self._guard.arun(read.value, context=context)
+        outcome = await self.judged(asked, read.value, history=read.history, call_id=read.call_id)
         said = _said_of(outcome)
         if outcome.value is not None:
             with sayable(outcome, 400):
                 said["body"] = read.written(emit(outcome, question.format))
         return Answer(status=200, media_type=JSON, body=dumps(said), headers=decision_headers(outcome.decision))
+
+    async def judged(
+        self, asked: Asked, value: Request | Response, *, history: Request | None = None, call_id: str | None = None
+    ) -> Outcome:
+        """What becomes of a value, on record as asked about; it is sent nowhere from here."""
+        known = asked.context(CHECK_ROUTE)
+        context = replace(
+            known,
+            recorded=frozen_mapping({**known.recorded, "asked": asked.endpoint.does.value}),
+            history=history,
+            call_id=call_id,
+            claimed=self._claimed,
+        )
+        return await self._guard.arun(value, context=context)
 
 
 def question_of(body: Any) -> Question:

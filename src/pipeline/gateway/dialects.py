@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import unquote
@@ -26,6 +26,7 @@ class Does(StrEnum):
     COUNT = "count"  # tokens of a request, estimated here
     MODELS = "models"
     CHECK = "check"  # what policy says, and nothing is sent
+    ENVOY = "envoy"  # may the request go on, as it is? Envoy asks, and sends it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,9 @@ DIALECTS: Final = {one.name: one for one in (CHAT, RESPONSES, MESSAGES, GEMINI, 
 
 _BETA: Final = {"beta": ("true",)}
 CHECK_PATH: Final = "/v1/check"
+ENVOY_PREFIX: Final = "/ext_authz"  # what Envoy sets before the path that its client asked for
+CHECKS: Final = frozenset({Does.CHECK, Does.ENVOY})
+"""What takes `check` in a gateway's settings."""
 PATHS: Final = {
     "/v1/chat/completions": Endpoint(does=Does.ANSWER, dialect=CHAT),
     "/v1/responses": Endpoint(does=Does.ANSWER, dialect=RESPONSES),
@@ -133,6 +137,7 @@ PATHS: Final = {
     "/api/tags": Endpoint(does=Does.MODELS, dialect=OLLAMA, method="GET"),
     CHECK_PATH: Endpoint(does=Does.CHECK, dialect=CHECK),
 }
+_JUDGED: Final = frozenset({Does.ANSWER, Does.COUNT})  # the requests that are somebody's to a model
 _GEMINI_PATH: Final = re.compile(
     r"/v1(?:beta)?/models/([A-Za-z0-9._@%:-]{1,200}):(generateContent|streamGenerateContent|countTokens)"
 )
@@ -165,6 +170,9 @@ _NOT_SERVED: Final = {
 
 def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Endpoint | None:
     """What the path asks for; None where nothing is served. `path` is as it was sent."""
+    if path.startswith(ENVOY_PREFIX):
+        asked = endpoint_of(path.removeprefix(ENVOY_PREFIX), query, headers)
+        return None if asked is None or asked.does not in _JUDGED else replace(asked, does=Does.ENVOY)
     found = PATHS.get(path)
     if found is not None:
         if path == "/v1/models" and "anthropic-version" in headers:
@@ -195,6 +203,9 @@ def nothing_there(path: str) -> Refusal:
     """Why nothing is served at a path: the path that was meant, or what it is for by name, where that is known."""
     if path == CHECK_PATH:
         return Refusal(404, "route.not-served", "Nothing is checked here: that takes `check` in a gateway's settings.")
+    if path.startswith(ENVOY_PREFIX):
+        message = "Nothing is said of this path: it takes `check.envoy` in a gateway's settings, and a path of a model."
+        return Refusal(404, "route.not-served", message)
     meant = next((one for one, end in _ENDS if path.rstrip("/").endswith(end)), None)
     if meant is not None:
         message = f"Nothing is served at this path. It ends like {meant}, which is: look at the client's base URL."
@@ -208,6 +219,7 @@ def nothing_there(path: str) -> Refusal:
 
 def dialect_near(path: str) -> Dialect:
     """Whose form an answer at an unknown path takes: by how the path begins."""
+    path = path.removeprefix(ENVOY_PREFIX)
     if path.startswith("/v1/messages"):
         return MESSAGES
     if path.startswith("/api/"):
@@ -270,8 +282,10 @@ def _only_usage(event: WireEvent) -> bool:
 
 
 __all__ = [
+    "CHECKS",
     "CHECK_PATH",
     "DIALECTS",
+    "ENVOY_PREFIX",
     "JSON",
     "NDJSON",
     "PATHS",

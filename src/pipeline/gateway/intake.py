@@ -29,6 +29,7 @@ _REPEATABLE_PREFIX: Final = "x-forwarded-"
 _MEDIA_TYPE: Final = re.compile(r'application/json(?:\s*;\s*charset\s*=\s*"?utf-?8"?)?\s*', re.IGNORECASE)
 _SESSION: Final = re.compile(r"[A-Za-z0-9._:@/=+-]{1,128}")
 _LAST: Final = {"connection": "close"}  # where a request ends is not certain: nothing behind it is read
+_PARTIAL: Final = "x-envoy-auth-partial-body"  # Envoy's own, of each body: it takes a client's away
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 
 
@@ -83,6 +84,16 @@ def session_of(headers: Mapping[str, str]) -> str | None:
     if session is not None and not _SESSION.fullmatch(session):
         raise Refusal(400, "session.invalid", "The session's id is up to 128 letters, digits and ._:@/=+-")
     return session
+
+
+def check_uncut(headers: Mapping[str, str]) -> None:
+    """Refusal unless Envoy says that it sends the whole body: 413 for one that it cut, 400 where it says nothing."""
+    said = headers.get(_PARTIAL)
+    if said == "true":
+        raise Refusal(413, "envoy.cut-body", "Envoy cut this body, and the rest would go on unjudged.")
+    if said != "false":
+        message = "Envoy sends no body, or does not say that it is whole: that takes `with_request_body`."
+        raise Refusal(400, "envoy.no-body", message)
 
 
 async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits) -> Any:
@@ -192,6 +203,7 @@ __all__ = [
     "body_of",
     "bytes_of",
     "check_query",
+    "check_uncut",
     "headers_of",
     "json_of",
     "query_of",

@@ -104,6 +104,10 @@ CHECK_ROUTE: Final = "check"
 """What checks are called in records, counters and logs, as if they were a route."""
 
 
+class EnvoyCheck(Section):
+    """Envoy's `ext_authz` asks whether a request may go on: `path_prefix: /ext_authz`."""
+
+
 class Check(Section):
     """`POST /v1/check`: what policy says of a body, for whoever asks; nothing is sent anywhere."""
 
@@ -111,6 +115,7 @@ class Check(Section):
     mode: Mode | None = None
     limits: RouteLimits = RouteLimits()
     answers: HistoryTrust = "claimed"  # trusted: what callers say a model or tool answered, it did
+    envoy: EnvoyCheck | None = None
 
 
 class PolicyKey(Section):
@@ -262,6 +267,7 @@ __all__ = [
     "Audit",
     "Check",
     "DialectName",
+    "EnvoyCheck",
     "Limits",
     "Listen",
     "Review",

@@ -21,8 +21,8 @@ from pipeline.gateway import config_file, dialects
 from pipeline.gateway.service import built
 
 EFFECTS: Final = ("deny", "redact", "rewrite", "strip", "approve", "label")
-MODES: Final = ("whole", "streamed", "window", "check")
-"""Answers of an upstream in three ways, and what `/v1/check` says of the same body."""
+MODES: Final = ("whole", "streamed", "window", "check", "envoy")
+"""Answers of an upstream in three ways, and what `/v1/check` and Envoy's question say of the same body."""
 SIZES: Final = {effect: 64 + at for at, effect in enumerate(EFFECTS)}  # by which the rules know media
 Scope = MutableMapping[str, Any]
 AT_ONCE: Final = 16
@@ -96,12 +96,17 @@ def marker_of(kind: str, effect: str) -> str:
     return bodies.picture(SIZES[effect]) if kind == "media" else f"zebra-{effect}"
 
 
+def modes_of(row: Row) -> tuple[str, ...]:
+    """In which ways this can be asked: Envoy asks about requests alone."""
+    return tuple(mode for mode in MODES if mode != "envoy" or row[1] == "request")
+
+
 CELLS: Final = tuple(
     Cell(dialect, row, mode, effect)
     for dialect in DIALECTS
     for row in ROWS
     if (dialect, *row) not in CANNOT
-    for mode in MODES
+    for mode in modes_of(row)
     for effect in EFFECTS
 )
 
@@ -188,6 +193,8 @@ async def _outcome(app: Any, upstream: Upstream, number: int, cell: Cell) -> str
     """What became of it, in words that are the same in every dialect."""
     if cell.mode == "check":
         return await _checked(app, number, cell)
+    if cell.mode == "envoy":
+        return await _authorized(app, number, cell)
     kind, way = cell.row
     held = (kind, cell.marker) if way == "request" else ("text", "hi")
     session, model = f"s{number}", f"{'w' if cell.mode == 'window' else 'c'}{number}"
@@ -197,8 +204,7 @@ async def _outcome(app: Any, upstream: Upstream, number: int, cell: Cell) -> str
     far = heard if way == "request" else raw
     if status != 200:
         leak = "" if cell.marker.encode() not in raw and (way == "reply" or not heard) else ", leaks"
-        waits = ", names the approval" if "x-cmf-approval-id" in headers else ""
-        return f"{status} {headers.get('x-cmf-code')}{waits}{leak}"
+        return refused(status, headers) + leak
     became = shown(kind, cell.marker, far)
     path, body = bodies.request(cell.dialect, "text", "after", model=model, stream=False)
     status, headers, _ = await asked(app, path, dumps(body), session)
@@ -220,6 +226,26 @@ async def _checked(app: Any, number: int, cell: Cell) -> str:
     became = shown(kind, cell.marker, dumps(told["body"]))
     last, _ = await checked(app, {"format": cell.dialect, "kind": "request", "body": after}, f"s{number}")
     return became + (", labelled" if last.get("code") == "matrix.labelled" else "")
+
+
+async def _authorized(app: Any, number: int, cell: Cell) -> str:
+    """What becomes of a request that Envoy asks about: it sends what it has, or nothing."""
+
+    async def may_go_on(kind: str, marker: str) -> tuple[bytes, int, dict[str, str], bytes]:
+        path, body = bodies.request(cell.dialect, kind, marker, model="m", stream=False)
+        whole = [(b"x-envoy-auth-partial-body", b"false")]
+        return dumps(body), *await asked(app, f"{dialects.ENVOY_PREFIX}{path}", dumps(body), f"s{number}", whole)
+
+    sent, status, headers, raw = await may_go_on(cell.row[0], cell.marker)
+    if status != 200:
+        return refused(status, headers) + (", leaks" if cell.marker.encode() in raw else "")
+    _, _, last, _ = await may_go_on("text", "after")
+    return shown(cell.row[0], cell.marker, sent) + (", labelled" if last.get("x-cmf-code") == "matrix.labelled" else "")
+
+
+def refused(status: int, headers: Mapping[str, str]) -> str:
+    """What a refusal says of itself."""
+    return f"{status} {headers.get('x-cmf-code')}" + (", names the approval" if "x-cmf-approval-id" in headers else "")
 
 
 async def checked(app: Any, question: Mapping[str, Any], session: str) -> tuple[Any, bytes]:
@@ -261,7 +287,7 @@ def settings_of(home: Path, upstream: str) -> Path:
         "store": "matrix.db",
         "policies": [str(policies)],
         "watch": False,
-        "check": {},
+        "check": {"envoy": {}},
         "upstreams": {name: {"dialect": name, "base_url": upstream} for name in DIALECTS},
         "routes": [
             {"name": name + suffix, "upstream": name, "dialects": [name], "models": [models], "stream": stream}
@@ -297,9 +323,13 @@ def outcomes(home: Path) -> dict[Cell, str]:
             return dict(zip(CELLS, asyncio.run(all_of(gateway)), strict=True))
 
 
-def expected(row: Row, effect: str) -> str:
-    """What becomes of it, in every dialect, whole, streamed and by window."""
-    kind, _ = row
+def expected(row: Row, effect: str, mode: str) -> str:
+    """What becomes of it, in every dialect, in that way: Envoy can change nothing, and so sends nothing changed."""
+    became = _expected(row[0], effect)
+    return became if mode != "envoy" or became.startswith(("403", "goes")) else "403 check.would-change"
+
+
+def _expected(kind: str, effect: str) -> str:
     match effect:
         case "deny":
             return "403 matrix.deny"
@@ -325,7 +355,7 @@ def table(found: Mapping[Cell, str]) -> str:
         for row in ROWS
     }
     lines = table_of(rows, found)
-    right = sum(found[cell] == expected(cell.row, cell.effect) for cell in CELLS)
+    right = sum(found[cell] == expected(cell.row, cell.effect, cell.mode) for cell in CELLS)
     lines += ["", f"{right} of {len(CELLS)} cells: {', '.join(DIALECTS)}; {', '.join(MODES)}.", ""]
     lines += [f"- {name} has no words for {kind} in a {way}: {why}." for (name, kind, way), why in CANNOT.items()]
     return "\n".join(lines)
