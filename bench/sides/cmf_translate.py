@@ -10,7 +10,7 @@ import orjson
 
 from bench import documents
 from cmf.adapters import get
-from cmf.adapters.chat_completions_quick_head import remembered_tools
+from cmf.adapters.chat_completions.quick_head import remembered_tools
 from cmf.request import Request
 from cmf.value import to_bytes
 

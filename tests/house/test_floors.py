@@ -46,13 +46,12 @@ def test_every_floor_names_a_module_on_disk() -> None:
 
 
 def test_adapters_do_not_know_each_other() -> None:
-    """A wire format may take several modules; what two formats share is in a module named after neither."""
+    """A wire format may be a package; what two formats share is in a module named after neither."""
     offenders = [
         f"{module_name(path)} imports {imported}"
-        for path in sorted((SRC / "cmf" / "adapters").glob("*.py"))
+        for path in sorted((SRC / "cmf" / "adapters").rglob("*.py"))
         for imported in _adapter_imports(path)
-        if (theirs := _wire(imported)) is not None
-        and theirs not in {_wire(path.stem), BUILT_ON.get(str(_wire(path.stem)))}
+        if (theirs := imported.split(".")[0]) in FORMATS and theirs not in {own := _adapter(path), BUILT_ON.get(own)}
     ]
 
     assert offenders == []
@@ -103,10 +102,9 @@ def _uses(tree: ast.Module, prefix: str) -> bool:
     return any(name.startswith(prefix) for name in chain(attributes, names, imports))
 
 
-def _wire(module: str) -> str | None:
-    """The wire format that an adapter module is named after: `mcp_calls` -> `mcp`; None for a shared one."""
-    named = [wire for wire in FORMATS if module == wire or module.startswith(f"{wire}_")]
-    return max(named, key=len, default=None)
+def _adapter(path: Path) -> str:
+    """The module or package right under `cmf.adapters` that a file is or belongs to."""
+    return module_name(path).removeprefix("cmf.adapters.").split(".")[0]
 
 
 def _adapter_imports(path: Path) -> set[str]:

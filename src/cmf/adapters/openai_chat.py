@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from cmf.adapters.chat_completions import ChatCompletions
-from cmf.adapters.chat_completions_dialect import Dialect
+from cmf.adapters.chat_completions.adapter import ChatCompletions
+from cmf.adapters.chat_completions.dialect import Dialect
 
 FORMAT: Final = "openai_chat"
 

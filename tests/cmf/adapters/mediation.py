@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import orjson
 
 import cmf.enums
+from cmf.adapters import FORMATS
 from cmf.adapters.base import Adapter
 from cmf.codec import loads, loads_object
 from cmf.errors import CmfError
@@ -166,8 +167,9 @@ def _is_seen(text: str, shown: set[str], constants: frozenset[str], flat: list[s
 def adapter_constants(format_name: str) -> frozenset[str]:
     """Every string literal in the code of an adapter and its floor, and every member of the closed sets."""
     folder = SRC / "cmf" / "adapters"
-    shared = [path for path in folder.glob("*.py") if not path.stem.startswith(_OTHERS)]
-    own = list(folder.glob(f"{format_name}*.py"))
+    shared = [path for path in folder.glob("*.py") if path.stem not in FORMATS]
+    family = _FAMILIES.get(format_name, format_name)
+    own = [*folder.glob(f"{format_name}.py"), *folder.glob(f"{family}/*.py")]
     members = {member.value for kind in vars(cmf.enums).values() if isinstance(kind, type) for member in _members(kind)}
     literals = {
         node.value
@@ -178,7 +180,8 @@ def adapter_constants(format_name: str) -> frozenset[str]:
     return frozenset(members | literals)
 
 
-_OTHERS = ("aisdk", "anthropic", "gemini", "mcp", "ollama", "openai_responses", "openai_chat", "openrouter")
+_FAMILIES = {"openai_chat": "chat_completions", "openrouter": "chat_completions"}
+"""Formats that are a dialect of a shape which a package has."""
 
 
 def _members(kind: type) -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from cmf.adapters.base import WireEvent
-from cmf.adapters.openai_responses import OpenAIResponsesAdapter
+from cmf.adapters.openai_responses.adapter import OpenAIResponsesAdapter
 from cmf.adapters.stream import (
     StreamEvent,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.anthropic_messages_parts import encode_part
+from cmf.adapters.anthropic_messages.parts import encode_part
 from cmf.adapters.loss import collecting
 from cmf.content import (
     AudioPart,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf.adapters import get
-from cmf.adapters.anthropic_messages_quick import quick_turns
-from cmf.adapters.anthropic_messages_request import _encode_turns
+from cmf.adapters.anthropic_messages.quick import quick_turns
+from cmf.adapters.anthropic_messages.request import _encode_turns
 from cmf.adapters.loss import collecting
 from cmf.content import ImagePart, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role

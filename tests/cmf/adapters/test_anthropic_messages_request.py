@@ -117,11 +117,11 @@ def test_foreign_system_text_is_moved_to_the_front() -> None:
 
 @pytest.mark.spec("ANT-2")
 def test_foreign_system_text_stays_in_the_middle_for_a_model_that_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cmf.adapters import anthropic_messages_request
+    from cmf.adapters.anthropic_messages import request
     from cmf.capabilities import ModelCapabilities
 
     able = ModelCapabilities(supports_system_messages_in_list=True)
-    monkeypatch.setattr(anthropic_messages_request, "lookup", lambda *_: able)
+    monkeypatch.setattr(request, "lookup", lambda *_: able)
     system = Message(role=Role.SYSTEM, content=(TextPart(text="a"),))
 
     body = ADAPTER.to_wire(Request(model="m", messages=(system, said("hi"), system)))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cmf.adapters import get
-from cmf.adapters.chat_completions_pieces import adds_nothing
-from cmf.adapters.chat_completions_stream import Ear
+from cmf.adapters.chat_completions.pieces import adds_nothing
+from cmf.adapters.chat_completions.stream import Ear
 from cmf.adapters.stream import TextDelta
 from cmf.codec import dumps
 from cmf.decomposition import iter_views

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from cmf.adapters import get
 from cmf.adapters.call_ids import CallIds
-from cmf.adapters.chat_completions_decode import decoded_message
-from cmf.adapters.chat_completions_dialect import Dialect
-from cmf.adapters.chat_completions_encode import wire_messages, wire_request
-from cmf.adapters.chat_completions_envelope import decoded_request
-from cmf.adapters.chat_completions_quick import at_length, quick_messages, quick_wire
-from cmf.adapters.chat_completions_quick_head import quick_head, quick_tools, with_messages
+from cmf.adapters.chat_completions.decode import decoded_message
+from cmf.adapters.chat_completions.dialect import Dialect
+from cmf.adapters.chat_completions.encode import wire_messages, wire_request
+from cmf.adapters.chat_completions.envelope import decoded_request
+from cmf.adapters.chat_completions.quick import at_length, quick_messages, quick_wire
+from cmf.adapters.chat_completions.quick_head import quick_head, quick_tools, with_messages
 from cmf.adapters.layout import envelope_layout, respell, spelled, with_layout
 from cmf.content import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from cmf.enums import Role

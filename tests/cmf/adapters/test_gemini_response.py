@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.gemini_request import envelope_shape
+from cmf.adapters.gemini.request import envelope_shape
 from cmf.enums import StopReason
 from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf.adapters import get
-from cmf.adapters.gemini_schema import lowered, raised
+from cmf.adapters.gemini.schema import lowered, raised
 from cmf.frozen import freeze
 from cmf.tools import ToolDefinition
 from cmf.value import replace

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cmf.adapters.mcp_calls import CALLS
+from cmf.adapters.mcp.calls import CALLS
 from cmf.content import (
     OpaquePart,
     TextPart,

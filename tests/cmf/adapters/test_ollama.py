@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf.adapters.loss import collecting
-from cmf.adapters.ollama_decode import layout_of
+from cmf.adapters.ollama.decode import layout_of
 from cmf.content import (
     AudioPart,
     ImagePart,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmf.adapters.ollama_stream import Ear
+from cmf.adapters.ollama.stream import Ear
 from cmf.adapters.stream import TextDelta, ThinkingDelta, ToolUseStart
 from cmf.content import TextPart, ThinkingPart, ToolCallPart
 from cmf.enums import MessageStatus

@@ -14,7 +14,7 @@ from tests.pipeline.gateway.matrix import EFFECTS
 from tests.pipeline.gateway.matrix_mcp import CELLS, MODES, PATH, McpCell, expected, modes_of
 from tests.pipeline.gateway.matrix_mcp_bodies import ROWS, McpRow
 
-from cmf.adapters.mcp_calls import CALLS
+from cmf.adapters.mcp.calls import CALLS
 from pipeline.gateway import mcp
 from pipeline.mcp_proxy import stdio_proxy
 

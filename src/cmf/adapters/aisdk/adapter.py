@@ -1,0 +1,292 @@
+"""The adapter of the AI SDK's UI messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Final
+
+from cmf.adapters.aisdk.chunks import Ear, chunks
+from cmf.adapters.aisdk.decode import FORMAT, read_message
+from cmf.adapters.aisdk.encode import names_in, write_group, write_messages, write_plain
+from cmf.adapters.aisdk.fold import STREAM, fold
+from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.driver import drive
+from cmf.adapters.fields import PARTIAL, Fields, extra_of, object_in
+from cmf.adapters.layout import envelope_layout, respell_envelope, shape_of, with_layout
+from cmf.adapters.loss import drop, drop_foreign_extras, minding
+from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
+from cmf.adapters.stream import StreamEvent
+from cmf.adapters.tokens import estimate
+from cmf.capabilities import ModelCapabilities
+from cmf.content import ToolCallPart
+from cmf.enums import MessageStatus, StopReason
+from cmf.errors import UnsupportedError
+from cmf.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.message import Layout, Message
+from cmf.request import Choice, ErrorInfo, Request, Response
+from cmf.value import replace, trusted
+
+STOP_REASONS: Final = {
+    "stop": StopReason.END,
+    "length": StopReason.MAX_TOKENS,
+    "content-filter": StopReason.CONTENT_FILTER,
+    "tool-calls": StopReason.CALL,
+    "error": StopReason.ERROR,
+    "other": StopReason.OTHER,
+    "unknown": StopReason.OTHER,
+}
+_STOP_WORDS: Final = {
+    StopReason.END: "stop",
+    StopReason.STOP_SEQUENCE: "stop",
+    StopReason.MAX_TOKENS: "length",
+    StopReason.CONTENT_FILTER: "content-filter",
+    StopReason.REFUSAL: "content-filter",
+    StopReason.CALL: "tool-calls",
+    StopReason.ERROR: "error",
+}
+HTTP: Final = HttpCall(path="/api/chat", headers={"Content-Type": "application/json"})
+
+
+class AiSdkAdapter:
+    """What `useChat` sends to its server, and what it gets back."""
+
+    name = FORMAT
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def from_wire_request(
+        self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Request:
+        """The canonical request: of an object with `messages` (or the last `message` alone), or a list of messages.
+
+        Raises:
+            ShapeError: no messages, or one that is none.
+        """
+        del headers  # nothing of this format stands in them
+        raw = freeze(body)
+        request, shape = _request(raw, model)
+        layout = envelope_layout(_plain_request(request, shape), raw, format_name=FORMAT)
+        if layout is not None:
+            shape = {**shape, **layout.shape}
+        return with_layout(request, Layout(format=FORMAT, shape=FrozenDict(shape))) if shape else request
+
+    @minding
+    def to_wire(self, request: Request) -> Any:
+        """The request in this format.
+
+        Raises:
+            UnsupportedError: tools, a response schema, or content that no UI part can carry: they live on the server.
+        """
+        drop_foreign_extras(FORMAT, request)
+        return respell_envelope(
+            _plain_request(request, shape_of(request, FORMAT)),
+            request,
+            format_name=FORMAT,
+            decode=lambda spelt: _request(freeze(spelt), request.model)[0],
+        )
+
+    def to_http(self, request: Request) -> HttpCall:
+        """The POST to the application's chat route."""
+        del request
+        return HTTP
+
+    # -- responses ----------------------------------------------------------------------------------------------------
+
+    def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
+        """The canonical response of a UI message, or of what a stream folded to.
+
+        `context` names the tools of results whose call is in an earlier message.
+
+        Raises:
+            ShapeError: a UI message that does not fit.
+        """
+        return _response(freeze(body), names_in(context.messages) if context is not None else {})
+
+    def to_wire_response(self, response: Response) -> Any:
+        """The UI message; `{"error": …}` for a response that is nothing but an error."""
+        if response.error is not None and response.choices:
+            drop(FORMAT, "error", "a UI message cannot say that it failed", message=response.choices[0].message)
+        return _body(response)
+
+    # -- streams ------------------------------------------------------------------------------------------------------
+
+    def fold_events(self, events: Iterable[WireEvent]) -> Any:
+        """The UI message that a client of the SDK would hold at the end; see `cmf.adapters.aisdk.fold`."""
+        return fold(events)
+
+    def to_wire_events(self, response: Response) -> list[WireEvent]:
+        """The chunks that stream the response."""
+        if is_stranger(response, FORMAT):
+            return [{"data": {"type": "error", "errorText": told(response)}}]
+        choice = response.choices[0] if response.choices else None
+        whole = choice is None or choice.message.status in (MessageStatus.COMPLETE, MessageStatus.ERROR)
+        return chunks(
+            _body(response),
+            _notes(response),
+            finish_reason=_stop_word(choice),
+            whole=whole and extra_of(response, FORMAT).get("partial") is not True,
+        )
+
+    def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
+        """The canonical events of a stream as it arrives."""
+        return drive(self, events, context, Ear())
+
+    # -- what a model's adapter is asked ------------------------------------------------------------------------------
+
+    def estimate_input_tokens(self, request: Request) -> int:
+        """Roughly how many tokens the conversation is."""
+        return estimate(request)
+
+    def capabilities(self, model: str) -> ModelCapabilities:
+        """Nothing is promised: which model the server asks is not known here [F7]."""
+        del model
+        return ModelCapabilities()
+
+
+ADAPTER: Final = AiSdkAdapter()
+
+
+def _request(raw: Any, model: str | None) -> tuple[Request, dict[str, Any]]:
+    """The request, and how its messages stood in the body."""
+    if isinstance(raw, list):
+        return trusted(Request, model=model, messages=_conversation(raw, "$")), {"form": "list"}
+    fields = Fields(raw, "$")
+    listed = fields.take("messages", list)
+    shape: dict[str, Any] = {}
+    if listed is None:
+        listed, shape = [fields.need("message", dict)], {"form": "one"}
+        messages = _conversation(listed, "$.message")
+    else:
+        messages = _conversation(listed, "$.messages")
+    named = fields.take("model", str)
+    return trusted(
+        Request, model=named if named is not None else model, messages=messages, extra=fields.rest(FORMAT)
+    ), shape
+
+
+def _conversation(listed: list[Any], path: str) -> tuple[Message, ...]:
+    messages: list[Message] = []
+    for index, raw in enumerate(listed):
+        at = f"{path}[{index}]"
+        messages += read_message(raw, at, index=index, split=True, encode=_encoder(index), names={})
+    return tuple(messages)
+
+
+def _encoder(index: int) -> Any:
+    return lambda group: write_plain(group, index=index)
+
+
+def _plain_request(request: Request, shape: Mapping[str, Any]) -> Any:
+    for name in ("tools", "tool_choice", "response_schema"):
+        if getattr(request, name) not in (None, ()):
+            raise UnsupportedError(f"a UI message request cannot carry {name}", hint="set it on the chat's server")
+    for name, item in (*request.sampling.model_dump().items(), ("reasoning_effort", request.reasoning_effort)):
+        if item is not None:
+            drop(FORMAT, name, "set on the chat's server")
+    messages = write_messages(request.messages)
+    if shape.get("form") == "list":
+        return messages
+    body: dict[str, Any] = dict(extra_of(request, FORMAT))
+    if shape.get("form") == "one" and len(messages) == 1:
+        body["message"] = messages[0]
+    else:
+        body["messages"] = messages
+    if request.model is not None:
+        body["model"] = request.model
+    return body
+
+
+def _response(raw: Any, names: Mapping[str, str]) -> Response:
+    if not isinstance(raw, dict) or not _TOLD & raw.keys():
+        return stranger(raw, FORMAT)
+    notes = raw.get(STREAM)
+    notes = notes if isinstance(notes, FrozenDict) else FrozenDict()
+    partial = raw.get(PARTIAL) is True
+    own: dict[str, Any] = {}
+    if notes:
+        own["stream"] = notes
+    if partial:
+        own["partial"] = True
+    body = frozen_mapping({key: item for key, item in raw.items() if key not in (STREAM, PARTIAL)})
+    error = _error(notes)
+    if "role" not in body and "error" in body:
+        return _only_an_error(body, own)
+    (message,) = read_message(body, "$", index=0, split=False, encode=write_plain, names=names)
+    status = _status(notes, partial=partial, failed=error is not None)
+    if status is not MessageStatus.COMPLETE:
+        message = replace(message, status=status)
+    word = notes.get("finishReason")
+    word = word if isinstance(word, str) else None
+    stop = _meant(word, message) if word is not None else None
+    choice = trusted(Choice, message=message, stop_reason=stop, raw_stop_reason=word)
+    return trusted(Response, choices=(choice,), error=error, extra=freeze({FORMAT: own}) if own else None)
+
+
+_TOLD: Final = frozenset({"role", "parts", "error", STREAM, PARTIAL})  # what a message, an error or a fold has
+
+
+def _status(notes: FrozenDict, *, partial: bool, failed: bool) -> MessageStatus:
+    if "abort" in notes:
+        return MessageStatus.CANCELLED
+    if partial:
+        return MessageStatus.PARTIAL
+    return MessageStatus.ERROR if failed else MessageStatus.COMPLETE
+
+
+def _error(notes: FrozenDict) -> ErrorInfo | None:
+    errors = notes.get("errors")
+    if not isinstance(errors, list) or not errors:
+        return None
+    text = errors[0].get("errorText") if isinstance(errors[0], dict) else None
+    return trusted(ErrorInfo, message=text if isinstance(text, str) else None, type="error")
+
+
+def _only_an_error(body: FrozenDict, own: dict[str, Any]) -> Response:
+    said = body["error"]
+    text = said.get("message") if isinstance(said, dict) else said
+    kept = {key: item for key, item in body.items() if key != "error" or not isinstance(said, str)}
+    error = trusted(ErrorInfo, message=text if isinstance(text, str) else None)
+    own = {**own, "body": frozen_mapping(kept)} if kept else own
+    return trusted(Response, error=error, extra=freeze({FORMAT: own}) if own else None)
+
+
+def _body(response: Response) -> Any:
+    drop_foreign_extras(FORMAT, response)
+    if is_stranger(response, FORMAT):
+        return written_stranger(response, FORMAT)
+    if response.error is not None and not response.choices:
+        return {"error": response.error.message or "", **object_in(extra_of(response, FORMAT), "body")}
+    if len(response.choices) != 1:
+        raise UnsupportedError("the AI SDK has one answer at a time", hint="choose one")
+    return write_group((response.choices[0].message,), index=0, split=False)
+
+
+def _notes(response: Response) -> dict[str, Any]:
+    """What its stream said beside the message; with the error of the response, if that is another one."""
+    notes = object_in(extra_of(response, FORMAT), "stream")
+    known, error = _error(freeze(notes)), response.error
+    if error is None or not response.choices or (known is not None and known.message == error.message):
+        return notes
+    others = notes["errors"][1:] if known is not None else ()
+    return {**notes, "errors": [{"type": "error", "errorText": error.message or ""}, *others]}
+
+
+def _meant(word: str, message: Message) -> StopReason:
+    """The reason that a word says; a call is one only where there is a call."""
+    reason = STOP_REASONS.get(word, StopReason.OTHER)
+    return StopReason.OTHER if reason is StopReason.CALL and not _calls(message) else reason
+
+
+def _calls(message: Message) -> bool:
+    return any(isinstance(part, ToolCallPart) for part in message.content)
+
+
+def _stop_word(choice: Choice | None) -> str | None:
+    if choice is None:
+        return None
+    raw, reason = choice.raw_stop_reason, choice.stop_reason
+    if raw is not None and _meant(raw, choice.message) is reason:
+        return raw
+    if reason is StopReason.CALL and not _calls(choice.message):
+        return "stop"
+    return None if reason is None else _STOP_WORDS.get(reason, "other")

@@ -1,0 +1,214 @@
+"""A UI message as the chunks that stream it; they fold to the same message. Spec: docs/spec/adapters/aisdk.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from cmf.adapters.aisdk.fold import DONE, Fold, hashable, open_key
+from cmf.adapters.base import WireEvent
+from cmf.adapters.fields import object_in
+from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.frozen import same_json
+
+_SPOKEN: Final = ("text", "reasoning")
+
+
+def chunks(
+    body: Mapping[str, Any], notes: Mapping[str, Any], *, finish_reason: str | None, whole: bool
+) -> list[WireEvent]:
+    """The events of a UI message.
+
+    Args:
+        body: the UI message, or `{"error": …}`.
+        notes: what the fold had listed beside it: errors, chunks that no message holds, and those of parts that hold
+            less than was said are sent again.
+        finish_reason: the wire's word for why the model stopped.
+        whole: the answer came to its end, so that `finish` and `[DONE]` may be said.
+    """
+    found = [*_chunks(body, notes)]
+    if whole and not ("error" in body and "parts" not in body):
+        found.append({"type": "finish"} if finish_reason is None else {"type": "finish", "finishReason": finish_reason})
+    events: list[WireEvent] = [{"data": chunk} for chunk in found]
+    return [*events, {"data": DONE}] if whole else events
+
+
+def _chunks(body: Mapping[str, Any], notes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    parts = body.get("parts")
+    if not isinstance(parts, list):
+        if isinstance(body.get("error"), str):
+            yield {"type": "error", "errorText": body["error"]}
+        return
+    start: dict[str, Any] = {"type": "start"}
+    if "id" in body:
+        start["messageId"] = body["id"]
+    if "metadata" in body:
+        start["messageMetadata"] = body["metadata"]
+    superseded = notes.get("superseded")  # metadata that later metadata took the place of
+    for chunk in superseded if isinstance(superseded, list) else ():
+        if isinstance(chunk, dict) and chunk.get("type") in ("start", "message-metadata"):
+            yield dict(chunk)
+    yield start
+    stepping = False
+    told = object_in(notes, "told")
+    unended: set[Any] = set()  # kinds of text that are still open
+    for at, part in enumerate(parts):
+        if part.get("type") == "step-start":
+            if stepping:
+                yield {"type": "finish-step"}
+            stepping = True
+            yield {"type": "start-step"}
+        elif as_told := _as_told(part, told.get(str(at))):
+            if part.get("type") in unended:
+                yield {"type": "finish-step"}  # what it goes on with is open no more
+            yield from as_told
+        else:
+            yield from _part(part)
+        if part.get("state") == "streaming":
+            unended.add(part.get("type"))
+    for name in ("chunks", "errors"):
+        listed = notes.get(name)
+        yield from (dict(chunk) for chunk in (listed if isinstance(listed, list) else ()) if isinstance(chunk, dict))
+    if stepping:
+        yield {"type": "finish-step"}
+    if isinstance(notes.get("abort"), dict):
+        yield dict(notes["abort"])
+
+
+def _as_told(part: Mapping[str, Any], told: Any) -> list[dict[str, Any]]:
+    """The chunks that a part came in, with its text in the first delta; none where they no longer make this part."""
+    chunks: list[dict[str, Any]] = []
+    text = part.get("text")
+    for chunk in told if isinstance(told, list) else ():
+        chunks.append(dict(chunk) if isinstance(chunk, dict) else {})
+        if chunks[-1].get("type") in ("text-delta", "reasoning-delta"):
+            chunks[-1]["delta"], text = text, ""
+    growing = Fold()
+    for chunk in chunks:
+        growing.add(chunk)
+    return chunks if same_json(growing.parts(), [part]) else []
+
+
+def _part(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    kind = part.get("type")
+    if kind in _SPOKEN and isinstance(part.get("text"), str):
+        yield from _spoken(part, str(kind))
+    elif isinstance(kind, str) and (kind.startswith("tool-") or kind == "dynamic-tool"):
+        yield from _tool(part, kind)
+    else:
+        yield dict(part)
+
+
+def _spoken(part: Mapping[str, Any], kind: str) -> Iterator[dict[str, Any]]:
+    own = part.get("id", kind)  # one part is open at a time, so that one id serves all
+    start = {"type": f"{kind}-start", "id": own}
+    if part.get("providerMetadata") is not None:
+        start["providerMetadata"] = part["providerMetadata"]
+    yield start
+    if part["text"]:
+        yield {"type": f"{kind}-delta", "id": own, "delta": part["text"]}
+    if part.get("state", "done") == "done":
+        yield {"type": f"{kind}-end", "id": own}
+
+
+def _tool(part: Mapping[str, Any], kind: str) -> Iterator[dict[str, Any]]:
+    call_id = part.get("toolCallId")
+    name = part.get("toolName") if kind == "dynamic-tool" else kind.removeprefix("tool-")
+    call = {key: part[key] for key in ("providerExecuted", "title", "toolMetadata") if key in part}
+    call |= {"toolCallId": call_id, "toolName": name}
+    if kind == "dynamic-tool":
+        call["dynamic"] = True
+    if part.get("callProviderMetadata") is not None:
+        call["providerMetadata"] = part["callProviderMetadata"]
+    state = part.get("state")
+    if name:
+        if "input" in part:
+            yield {"type": "tool-input-available", **call, "input": part["input"]}
+        else:
+            yield {"type": "tool-input-start", **call}
+    yield from _approval(part, call_id)
+    answer: dict[str, Any] = {"toolCallId": call_id}
+    if part.get("providerExecuted") is not None:
+        answer["providerExecuted"] = part["providerExecuted"]
+    if part.get("resultProviderMetadata") is not None:
+        answer["providerMetadata"] = part["resultProviderMetadata"]
+    if state == "output-available" and "output" in part:
+        if part.get("preliminary") is not None:
+            answer["preliminary"] = part["preliminary"]
+        yield {"type": "tool-output-available", **answer, "output": part["output"]}
+    elif state == "output-error" and "rawInput" in part:
+        call |= {key: item for key, item in answer.items() if key != "providerMetadata"}
+        call.pop("providerMetadata", None)
+        error = {"type": "tool-input-error", **call, **answer, "input": part["rawInput"]}
+        yield {**error, "errorText": part["errorText"]} if "errorText" in part else error
+    elif state == "output-error":
+        error = {"type": "tool-output-error", **answer}
+        yield {**error, "errorText": part["errorText"]} if "errorText" in part else error
+    elif state == "output-denied":
+        yield {"type": "tool-output-denied", "toolCallId": call_id}
+
+
+def _approval(part: Mapping[str, Any], call_id: Any) -> Iterator[dict[str, Any]]:
+    approval = part.get("approval")
+    if not isinstance(approval, dict) or "id" not in approval:
+        return
+    answered = "approved" in approval
+    rest = {key: item for key, item in approval.items() if key not in ("id", "approved", "reason")}
+    yield {"type": "tool-approval-request", "toolCallId": call_id, "approvalId": approval["id"], **rest}
+    if answered:
+        said = {key: approval[key] for key in ("approved", "reason") if key in approval}
+        yield {"type": "tool-approval-response", "approvalId": approval["id"], **said}
+
+
+class Ear:
+    """What each event says at once: the live preview of a stream. Deltas that fold to nothing say nothing."""
+
+    __slots__ = ("_calls", "_open", "_received")
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, Any], None] = {}
+        self._calls: dict[str, int] = {}
+        self._received: dict[str, int] = {}
+
+    def __call__(self, event: WireEvent) -> list[StreamEvent]:
+        """The canonical events of one wire event."""
+        chunk = event.get("data")
+        kind = chunk.get("type") if isinstance(chunk, dict) else None
+        if not isinstance(chunk, dict) or not isinstance(kind, str):
+            return []
+        if kind in ("finish-step", "reset-step"):
+            self._open.clear()
+        elif kind in ("text-start", "text-delta", "text-end", "reasoning-start", "reasoning-delta", "reasoning-end"):
+            return self._hear_text(chunk, kind)
+        elif kind.startswith("tool-input-"):
+            return self._hear_tool(chunk, kind)
+        return []
+
+    def _hear_text(self, chunk: Mapping[str, Any], kind: str) -> list[StreamEvent]:
+        what, _, step = kind.partition("-")
+        if step == "start":
+            self._open[what, hashable(chunk.get("id"))] = None
+            return []
+        key = open_key(self._open, what, chunk.get("id"))
+        text = chunk.get("delta")
+        if step == "end" and key is not None:
+            del self._open[key]
+        elif step == "delta" and isinstance(text, str):
+            if key is None:
+                self._open[what, hashable(chunk.get("id"))] = None
+            return [TextDelta(text=text) if what == "text" else ThinkingDelta(text=text)]
+        return []
+
+    def _hear_tool(self, chunk: Mapping[str, Any], kind: str) -> list[StreamEvent]:
+        call_id, name = chunk.get("toolCallId"), chunk.get("toolName")
+        if not isinstance(call_id, str):
+            return []
+        heard: list[StreamEvent] = []
+        if call_id not in self._calls and isinstance(name, str):
+            self._calls[call_id] = len(self._calls)
+            heard.append(ToolUseStart(index=self._calls[call_id], tool_call_id=call_id, name=name))
+        text = chunk.get("inputTextDelta")
+        if kind == "tool-input-delta" and call_id in self._calls and isinstance(text, str):
+            self._received[call_id] = self._received.get(call_id, 0) + len(text)
+            heard.append(ToolUseInputDelta(index=self._calls[call_id], received_chars=self._received[call_id]))
+        return heard

@@ -1,0 +1,253 @@
+"""Canonical parts as content blocks of the Messages format. Spec: docs/spec/adapters/anthropic_messages.md."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+from cmf import binary
+from cmf.adapters.anthropic_messages.blocks import FORMAT, is_own, is_users, own_extra
+from cmf.adapters.call_id_forms import mark, plain_form
+from cmf.adapters.fields import extra_of, merge
+from cmf.adapters.loss import drop
+from cmf.codec import dumps
+from cmf.content import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    OpaquePart,
+    Part,
+    PromptRequestPart,
+    PromptResultPart,
+    RedactedThinkingPart,
+    ResourcePart,
+    ResourceRefPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    VideoPart,
+)
+from cmf.enums import Role
+from cmf.errors import UnmappedPartError, UnsupportedError
+from cmf.message import Message
+from cmf.value import to_json
+
+Block: TypeAlias = dict[str, Any]
+
+
+def encode_content(message: Message) -> list[Block]:
+    """The blocks of a message: see `encode_parts`. An assistant says no media and no client's results here."""
+    if message.role is Role.ASSISTANT:
+        for part in message.content:
+            if is_users(part) and not is_own(part):
+                raise UnsupportedError(
+                    f"an assistant's message holds no {part.content_type.value} in this format",
+                    hint="put it into a message of the user",
+                )
+    return encode_parts(message.content, message)
+
+
+def encode_parts(parts: Iterable[Part], message: Message) -> list[Block]:
+    """The blocks of some parts of a message; parts that only another provider can take are dropped with a record.
+
+    Raises:
+        UnsupportedError: a part that may not be dropped has no form here.
+    """
+    return [block for part in parts if (block := encode_part(part, message)) is not None]
+
+
+def encode_part(part: Part, message: Message) -> Block | None:
+    """The block of one part; None where it was dropped: see `encode_parts`."""
+    write = _WRITERS.get(type(part))
+    if write is None:
+        raise UnmappedPartError(f"{type(part).__name__} has no block", hint="add it to the table of writers")
+    return write(part, message)
+
+
+def _text(part: TextPart, message: Message) -> Block:
+    block: Block = {"type": "text", "text": part.text}
+    return merge(block, own_extra(part, "text", message)) if part.extra else block
+
+
+def _thinking(part: ThinkingPart, message: Message) -> Block | None:
+    if not is_own(part):
+        drop(FORMAT, "thinking", "only its own provider can read its signature", message=message)
+        return None
+    block: Block = {"type": "thinking", "thinking": part.text}
+    if part.signature is not None:
+        block["signature"] = part.signature
+    return merge(block, own_extra(part, "thinking", message))
+
+
+def _redacted_thinking(part: RedactedThinkingPart, message: Message) -> Block | None:
+    if not is_own(part):
+        drop(FORMAT, "redacted_thinking", "only its own provider can read it", message=message)
+        return None
+    return merge({"type": "redacted_thinking", "data": part.data}, own_extra(part, "redacted_thinking", message))
+
+
+def _tool_call(part: ToolCallPart, message: Message) -> Block | None:
+    block: Block = {"type": "tool_use", "name": part.name, "input": _input(part)}
+    if part.tool_call_id is not None:
+        block["id"] = _call_id(part, part.tool_call_id)
+    if part.executed_by == "provider":
+        if not is_own(part):
+            drop(FORMAT, "tool_call", "another provider ran it", message=message)
+            return None
+        block["type"] = "server_tool_use"
+        if part.namespace is not None:
+            block |= {"type": "mcp_tool_use", "server_name": part.namespace}
+    return merge(block, own_extra(part, "tool_call", message)) if part.extra else block
+
+
+def _call_id(part: ToolCallPart | ToolResultPart, call_id: str) -> str:
+    """The id as the format takes it; as it came, where a host of the format gave it [ANT-27]."""
+    kept = part.executed_by == "provider" or (part.extra and mark(FORMAT) in part.extra)
+    return call_id if kept else plain_form(call_id)
+
+
+def _input(part: ToolCallPart) -> Any:
+    if part.arguments is not None:
+        return part.arguments
+    return part.arguments_raw or {}
+
+
+def _tool_result(part: ToolResultPart, message: Message) -> Block | None:
+    if part.executed_by == "provider":
+        return _provider_result(part, message)
+    block: Block = {"type": "tool_result", **_result(part, message)}
+    if part.is_error:
+        block["is_error"] = True
+    return merge(block, own_extra(part, "tool_result", message)) if part.extra else block
+
+
+def _provider_result(part: ToolResultPart, message: Message) -> Block | None:
+    own = own_extra(part, "tool_result", message)
+    kind = own.get("type")
+    if kind is None:
+        drop(FORMAT, "tool_result", "another provider ran the tool, or the result was edited", message=message)
+        return None
+    block: Block = {"type": kind, **_result(part, message)}
+    if isinstance(part.content, dict | list):
+        block["content"] = part.content
+    if part.is_error and kind == "mcp_tool_result":
+        block["is_error"] = True
+    return merge(block, own)
+
+
+def _result(part: ToolResultPart, message: Message) -> Block:
+    block: Block = {} if part.tool_call_id is None else {"tool_use_id": _call_id(part, part.tool_call_id)}
+    content = part.content
+    if isinstance(content, tuple):
+        block["content"] = encode_parts(content, message)
+    elif isinstance(content, str):
+        block["content"] = content
+    elif content is not None:
+        block["content"] = [] if content == [] else dumps(content).decode("utf-8")
+    return block
+
+
+def _image(part: ImagePart, message: Message) -> Block:
+    block: Block = {"type": "image", "source": _source(part, "image")}
+    return merge(block, own_extra(part, "image", message)) if part.extra else block
+
+
+def _document(part: DocumentPart, message: Message) -> Block:
+    block: Block = {"type": "document", "source": _source(part, "document")}
+    if part.title is not None:
+        block["title"] = part.title
+    return merge(block, own_extra(part, "document", message)) if part.extra else block
+
+
+def _source(part: ImagePart | DocumentPart, what: str) -> Block:
+    own = is_own(part)
+    if part.type == "file_ref":
+        if not own:
+            raise UnsupportedError(f"the {what} is held by another provider", hint="send its data or a URL")
+        return {"type": "file", "file_id": part.data}
+    if part.type == "url":
+        inline = None if own else binary.data_url(part.data)
+        return {"type": "url", "url": part.data} if inline is None else _inline(inline[1], inline[0], what)
+    if not own:
+        return _inline(part.data, part.media_type, what)
+    if _was_text(part) and (text := _as_text(part.data)) is not None:
+        return {"media_type": part.media_type, "data": text}  # its `type` rode along
+    return {"type": "base64", "media_type": part.media_type, "data": part.data}
+
+
+def _was_text(part: ImagePart | DocumentPart) -> bool:
+    source = extra_of(part, FORMAT).get("source")
+    return isinstance(source, dict) and source.get("type") == "text"
+
+
+def _inline(data: str, media_type: str | None, what: str) -> Block:
+    """A foreign part's data: text documents have a source of their own here."""
+    raw = binary.decoded(data)
+    media_type = media_type or (binary.sniff(raw) if raw is not None else None)
+    if media_type is None:
+        raise UnsupportedError(f"the type of the {what} is not known", hint="say its media type")
+    if what == "document" and binary.agrees(media_type, "text/plain"):
+        text = _as_text(data)
+        if text is not None:
+            return {"type": "text", "media_type": "text/plain", "data": text}
+    return {"type": "base64", "media_type": media_type, "data": data}
+
+
+def _as_text(data: str) -> str | None:
+    try:
+        return base64.b64decode(data, validate=True).decode("utf-8")
+    except ValueError:
+        return None
+
+
+def _resource(part: ResourcePart, message: Message) -> Block:
+    """A resource that came with its content is a document here; its address has no place but the title."""
+    own_extra(part, "resource", message)
+    title = part.name if part.name is not None else part.uri
+    if part.content is not None:
+        return {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": part.content},
+            "title": title,
+        }
+    if part.blob is None:
+        raise UnsupportedError("a resource without content cannot be sent", hint="read it first")
+    media_type = part.mime_type or binary.sniff(part.blob)
+    what = "image" if media_type is not None and media_type.startswith("image/") else "document"
+    block: Block = {"type": what, "source": _inline(to_json(part.blob), media_type, what)}
+    return block if what == "image" else {**block, "title": title}
+
+
+def _unsupported(part: VideoPart | AudioPart, _message: Message) -> Block:
+    raise UnsupportedError(f"{part.content_type.value} cannot be sent in this format", hint="route to a model that can")
+
+
+def _not_carried(part: ResourceRefPart | PromptRequestPart | PromptResultPart, message: Message) -> None:
+    drop(FORMAT, part.content_type.value, "the format has no block for it", message=message)
+
+
+def _opaque(part: OpaquePart, message: Message) -> Block | None:
+    if part.provider != FORMAT:
+        drop(FORMAT, "opaque", f"only {part.provider} knows its type", message=message)
+        return None
+    return dict(part.value)
+
+
+_WRITERS: Final[dict[type, Callable[[Any, Message], Block | None]]] = {
+    TextPart: _text,
+    ThinkingPart: _thinking,
+    RedactedThinkingPart: _redacted_thinking,
+    ToolCallPart: _tool_call,
+    ToolResultPart: _tool_result,
+    ImagePart: _image,
+    DocumentPart: _document,
+    ResourcePart: _resource,
+    VideoPart: _unsupported,
+    AudioPart: _unsupported,
+    ResourceRefPart: _not_carried,
+    PromptRequestPart: _not_carried,
+    PromptResultPart: _not_carried,
+    OpaquePart: _opaque,
+}

@@ -1,0 +1,301 @@
+"""Responses of the Messages format, both directions. Spec: docs/spec/adapters/anthropic_messages.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cmf.adapters import layout
+from cmf.adapters.anthropic_messages.blocks import FORMAT, Names, decode_assistant, is_own, own_extra
+from cmf.adapters.anthropic_messages.parts import encode_content
+from cmf.adapters.call_ids import with_ids
+from cmf.adapters.fields import MARK, PARTIAL, Fields, extra_of, merge
+from cmf.codec import SAFE_INTEGER
+from cmf.content import ToolCallPart, ToolResultPart
+from cmf.enums import MessageStatus, Role, StopReason
+from cmf.errors import ShapeError, UnsupportedError
+from cmf.extensions import TokenUsage
+from cmf.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.message import Message
+from cmf.request import Choice, ErrorInfo, Request, Response
+from cmf.value import replace, trusted
+
+OTHER_EVENTS: Final = f"{MARK}events"  # what a stream said beside its message
+MARKS: Final = frozenset({PARTIAL, OTHER_EVENTS})  # of the fold, not of the provider: never written
+_UNCALLED: Final = f"{FORMAT}.uncalled"  # marks the extra of a choice that stopped for a call and came without one
+_BODY: Final = "body"  # under it an error that is no error object of this format is kept whole
+_BLANK: Final = {
+    "id": "msg_0",  # the format wants an id; none is minted
+    "type": "message",
+    "role": "assistant",
+    "model": "",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 0, "output_tokens": 0},
+}
+
+_REASONS: Final = {
+    "end_turn": StopReason.END,
+    "tool_use": StopReason.CALL,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.MAX_TOKENS,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "refusal": StopReason.REFUSAL,
+    "pause_turn": StopReason.PAUSE,
+    "compaction": StopReason.PAUSE,
+}
+_WORDS: Final = {
+    StopReason.CALL: "tool_use",
+    StopReason.MAX_TOKENS: "max_tokens",
+    StopReason.STOP_SEQUENCE: "stop_sequence",
+    StopReason.REFUSAL: "refusal",
+    StopReason.CONTENT_FILTER: "refusal",
+    StopReason.PAUSE: "pause_turn",
+}
+_COUNTS: Final = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_input_tokens": "cached_input_tokens",
+    "cache_creation_input_tokens": "cache_creation_input_tokens",
+}
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def decode_response(body: Any, context: Request | None = None) -> Response:
+    """The response that a body describes; `context` names the tools that its results answer.
+
+    Raises:
+        ShapeError: a message that does not fit. An error body, of whatever shape, is a response with `error`.
+    """
+    names = names_of(context.messages) if context is not None else {}
+    return _decode(freeze(body), names)
+
+
+def _decode(raw: Any, names: Names) -> Response:
+    if not isinstance(raw, dict):
+        return _foreign_error(raw)
+    if "content" in raw and (isinstance(raw["content"], list) or "role" in raw or raw.get("type") == "message"):
+        response = _decode_message(raw, names)
+    elif isinstance(raw.get("error"), dict):
+        response = _decode_error(raw)
+    elif (counted := _decode_count(raw)) is not None:
+        response = counted
+    else:
+        return _foreign_error(raw)
+    found = layout.envelope_layout(_encode(response), _unmarked(raw), format_name=FORMAT)
+    return response if found is None else layout.with_layout(response, found)
+
+
+def _unmarked(raw: dict[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in raw.items() if key not in MARKS} if MARKS & raw.keys() else raw
+
+
+def _foreign_error(raw: Any) -> Response:
+    """A reply that is neither a message nor an error of this format (a proxy's, say): kept whole, never read as one."""
+    return trusted(Response, error=ErrorInfo(), extra=frozen_mapping({FORMAT: frozen_mapping({_BODY: raw})}))
+
+
+def _decode_error(raw: Any) -> Response:
+    fields = Fields(raw, "$")
+    fields.drop("type", "error")
+    return trusted(Response, error=_error_info(fields), extra=fields.rest(FORMAT))
+
+
+def _error_info(fields: Fields) -> ErrorInfo:
+    detail = Fields(fields.take("error", dict), "$.error")
+    info = trusted(ErrorInfo, message=detail.take("message", str), type=detail.take("type", str))
+    if (left := detail.rest(FORMAT)) is not None:
+        fields.put_back("error", left[FORMAT])
+    return info
+
+
+def _decode_count(raw: Any) -> Response | None:
+    fields = Fields(raw, "$")
+    count = fields.take("input_tokens", int)
+    if count is None or not 0 <= count <= SAFE_INTEGER:
+        return None
+    usage = trusted(TokenUsage, input_tokens=count, total_tokens=count)
+    return trusted(Response, usage=usage, extra=fields.rest(FORMAT))
+
+
+def _decode_message(raw: Any, names: Names) -> Response:
+    fields = Fields(raw, "$")
+    content = fields.need("content", list) if fields.peek("content") is not None else ()
+    fields.drop("content", None)  # gateways spell an answer that says nothing so
+    said = fields.take("role", str)
+    if said not in (None, "assistant"):
+        raise ShapeError("`role` is not `assistant`", path="$.role", hint="a reply is the assistant's")
+    fields.drop("type", "message")
+    message = trusted(
+        Message,
+        role=Role.ASSISTANT,
+        content=tuple(decode_assistant(content, "$.content", names)),
+        id=fields.take("id", str),
+        status=MessageStatus.PARTIAL if fields.peek(PARTIAL) is True else MessageStatus.COMPLETE,
+    )
+    fields.drop(PARTIAL, True)
+    choice = _decode_ending(fields, message)
+    error = _error_info(fields) if isinstance(fields.peek("error"), dict) else None
+    usage = _decode_usage(fields)
+    model = fields.take("model", str)
+    return trusted(Response, choices=(choice,), usage=usage, model=model, error=error, extra=fields.rest(FORMAT))
+
+
+def _decode_ending(fields: Fields, message: Message) -> Choice:
+    raw = fields.take("stop_reason", str)
+    if raw is None and fields.peek("stop_reason") is not None:
+        raise ShapeError("`stop_reason` is no string", path="$.stop_reason", hint="see the Messages API reference")
+    fields.drop("stop_reason", None)
+    left: dict[str, Any] = {}
+    for key in ("stop_sequence", "stop_details"):
+        if (item := fields.peek(key)) is not None:
+            left[key] = item
+            fields.take(key, type(item))
+        fields.drop(key, None)
+    reason = None if raw is None else _REASONS.get(raw, StopReason.OTHER)
+    extra: dict[str, Any] = {}
+    if left or reason is StopReason.OTHER:
+        extra[FORMAT] = frozen_mapping(left)
+    if reason is StopReason.CALL and not _calls(message):
+        extra[_UNCALLED] = FrozenDict()
+    kept = frozen_mapping(extra) if extra else None
+    return trusted(Choice, message=message, stop_reason=reason, raw_stop_reason=raw, extra=kept)
+
+
+def _decode_usage(fields: Fields) -> TokenUsage | None:
+    usage = fields.take("usage", dict)
+    if usage is None:
+        return None
+    left = dict(usage)
+    counts = {
+        field: left.pop(key)
+        for key, field in _COUNTS.items()
+        if type(left.get(key)) is int and 0 <= left[key] <= SAFE_INTEGER
+    }
+    if left:
+        fields.put_back("usage", frozen_mapping(left))
+    return trusted(TokenUsage, **counts, total_tokens=sum(counts.values()))
+
+
+def names_of(messages: Sequence[Message]) -> Names:
+    """Tool names by call id, as the calls and results of some messages tell them."""
+    names: Names = {}
+    for message in messages:
+        for part in message.content:
+            if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
+                names[part.tool_call_id] = part.name
+            elif isinstance(part, ToolResultPart) and part.tool_call_id is not None and part.tool_name is not None:
+                names.setdefault(part.tool_call_id, part.tool_name)
+    return names
+
+
+def _calls(message: Message) -> bool:
+    """Whether the client is asked to run a tool."""
+    return any(isinstance(part, ToolCallPart) and part.executed_by == "client" for part in message.content)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def encode_response(response: Response) -> Any:
+    """The body of a response: a message, an error, or a count of tokens.
+
+    Raises:
+        UnsupportedError: more than one choice. LossyProjectionError: a critical block would be dropped.
+    """
+    own = extra_of(response, FORMAT)
+    if not response.choices and response.error is not None and _BODY in own:
+        return own[_BODY]
+
+    names = _known_before(response)
+
+    def decode(spelt: Any) -> Response:
+        return _marked_like(response, _decode(freeze(spelt), dict(names)))
+
+    return layout.respell_envelope(_encode(response), response, format_name=FORMAT, decode=decode)
+
+
+def _known_before(response: Response) -> Names:
+    """The tool names that reading began with: a response learns those of its own calls as they come."""
+    first: dict[str | None, Any] = {}
+    for choice in response.choices:
+        for part in choice.message.content:
+            if isinstance(part, ToolCallPart | ToolResultPart):
+                first.setdefault(part.tool_call_id, part)
+    return {
+        id_: part.tool_name
+        for id_, part in first.items()
+        if id_ is not None and isinstance(part, ToolResultPart) and part.tool_name is not None
+    }
+
+
+def _marked_like(response: Response, again: Response) -> Response:
+    """`again` with what the fold of a stream adds and writing leaves out, so that the two can be compared."""
+    own = extra_of(response, FORMAT)
+    added = {key: item for key, item in own.items() if key in MARKS}
+    if not added:
+        return again
+    kept = extra_of(again, FORMAT)
+    return replace(again, extra=frozen_mapping({**(again.extra or {}), FORMAT: frozen_mapping({**kept, **added})}))
+
+
+def _encode(response: Response) -> dict[str, Any]:
+    own = own_extra(response, "response")
+    extra = {key: item for key, item in own.items() if key not in MARKS} if MARKS & own.keys() else own
+    if len(response.choices) > 1:
+        raise UnsupportedError("the format has one choice per response", path="$.choices", hint="send one of them")
+    body: dict[str, Any] = {}
+    if response.choices:
+        body = {key: item for key, item in _BLANK.items() if key not in extra} | _encode_message(response)
+        if response.usage is not None:
+            body["usage"] = _beside(_encode_usage(response.usage), extra.get("usage"))
+    elif response.error is None:
+        body = {"input_tokens": response.usage.input_tokens if response.usage is not None else 0}
+    elif "type" not in extra:
+        body["type"] = "error"
+    if response.error is not None:
+        told = {"type": response.error.type or "api_error", "message": response.error.message or ""}
+        body["error"] = _beside(told, extra.get("error"))
+    return merge(body, extra)
+
+
+def _encode_message(response: Response) -> dict[str, Any]:
+    choice = response.choices[0]
+    (message,) = with_ids((choice.message,))
+    body = {"content": encode_content(message), "stop_reason": _stop_reason(choice)}
+    own_extra(message, "message", message)  # nothing of this format's: what another put there is recorded
+    if message.id is not None:
+        body["id"] = message.id
+    if response.model is not None:
+        body["model"] = response.model
+    return body | own_extra(choice, "choice", message)
+
+
+def _encode_usage(usage: TokenUsage) -> dict[str, Any]:
+    return {key: getattr(usage, field) for key, field in _COUNTS.items()}
+
+
+def _beside(written: dict[str, Any], odd: Any) -> dict[str, Any]:
+    """What is written, but for what the provider said in a shape of its own, which rode along and stays as it is."""
+    return {key: item for key, item in written.items() if not isinstance(odd, dict) or key not in odd}
+
+
+def _stop_reason(choice: Choice) -> str | None:
+    """The wire's word: what the provider said as long as it fits, else derived from the reason and the content."""
+    raw, reason = choice.raw_stop_reason, choice.stop_reason
+    if reason is None:
+        return None
+    calls = _calls(choice.message)
+    if raw is not None and _REASONS.get(raw, StopReason.OTHER) is reason and _may_repeat(choice, calls=calls):
+        return raw
+    if reason is StopReason.CALL or reason is StopReason.END:
+        return "tool_use" if calls else "end_turn"
+    return _WORDS.get(reason, "end_turn")
+
+
+def _may_repeat(choice: Choice, *, calls: bool) -> bool:
+    """Whether the provider's word for the reason still holds: not after its calls were taken out of the message."""
+    if choice.stop_reason is StopReason.OTHER:
+        return is_own(choice)
+    return choice.stop_reason is not StopReason.CALL or calls or _UNCALLED in (choice.extra or {})

@@ -1,0 +1,422 @@
+"""Event streams of the Messages format. Spec: docs/spec/adapters/anthropic_messages.md [ANT-20] to [ANT-26].
+
+A stream builds a message block by block: `content_block_start` gives the block as it begins, deltas add to it. What a
+stream says that has no place in the message is kept under `cmf_events` in the fold, judged, and not written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from cmf.adapters.anthropic_messages.response import OTHER_EVENTS
+from cmf.adapters.base import WireEvent
+from cmf.adapters.call_id_forms import from_plain_form
+from cmf.adapters.fields import PARTIAL
+from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.codec import dumps, loads_object
+from cmf.errors import ShapeError
+from cmf.value import trusted
+
+# What a delta says: the fields of its block that it adds to, or its own where they go by another name.
+_SAYS: Final[dict[str, tuple[str, ...]]] = {
+    "text_delta": ("text",),
+    "citations_delta": ("citation",),
+    "thinking_delta": ("thinking",),
+    "signature_delta": ("signature",),
+    "compaction_delta": ("content", "encrypted_content"),
+    "input_json_delta": ("partial_json",),
+}
+_HOLDERS: Final = {
+    "text_delta": ("text",),
+    "citations_delta": ("text",),
+    "thinking_delta": ("thinking",),
+    "signature_delta": ("thinking",),
+    "compaction_delta": ("compaction",),
+}
+_UNANNOUNCED: Final = {"text_delta": "text", "thinking_delta": "thinking"}
+"""Deltas that may begin a block, and the type of it, which is its field as well."""
+_CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
+_FIXED: Final = frozenset({"content", "role", "type"})
+_MESSAGE: Final = "message"
+
+
+class _Block:
+    """A content block as it grows. Pieces of text are joined once, at the end."""
+
+    __slots__ = ("citations", "fields", "kind", "pieces", "replaced")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+        self.kind = fields.get("type")
+        if self.kind in _CALLS and not fields.get("input"):
+            fields["input"] = {}  # some gateways leave it out, or begin with null or ""
+        self.pieces: dict[str, list[str]] = {}
+        self.citations: list[Any] = []
+        self.replaced: list[Any] = []
+
+    def add(self, delta: Mapping[str, Any]) -> bool:
+        """Whether the block could take the delta; if not, nothing of it was taken."""
+        said = delta.get("type")
+        if said == "input_json_delta":
+            return "partial_json" in delta and self._add_input(delta["partial_json"])
+        if not isinstance(said, str) or self.kind not in _HOLDERS.get(said, ()):
+            return False
+        if said == "citations_delta":
+            return "citation" in delta and self._add_citation(delta["citation"])
+        if said == "signature_delta":
+            return "signature" in delta and self._sign(delta["signature"])
+        return self._add_text(delta, _SAYS[said])
+
+    def _sign(self, signature: Any) -> bool:
+        """A signature comes in one piece. If there is another, it counts, and the first is kept to be judged."""
+        if not isinstance(signature, str):
+            return False
+        if before := self.fields.get("signature"):
+            self.replaced.append({"signature": before})
+        self.fields["signature"] = signature
+        return True
+
+    def _add_input(self, text: Any) -> bool:
+        if not isinstance(text, str) or not isinstance(self.fields.get("input"), dict):
+            return False
+        self.pieces.setdefault("input", []).append(text)
+        return True
+
+    def _add_citation(self, citation: Any) -> bool:
+        if not isinstance(self.fields.get("citations"), list | None):
+            return False
+        self.citations.append(citation)
+        return True
+
+    def _add_text(self, delta: Mapping[str, Any], adds: tuple[str, ...]) -> bool:
+        new = {key: delta[key] for key in adds if delta.get(key) is not None}
+        if not all(isinstance(text, str) for text in new.values()):
+            return False
+        if not all(isinstance(self.fields.get(key), str | None) for key in new):
+            return False
+        for key, text in new.items():
+            self.pieces.setdefault(key, []).append(text)
+        return True
+
+    def whole(self) -> dict[str, Any]:
+        """The block with everything that was added to it."""
+        block = dict(self.fields)
+        for key, pieces in self.pieces.items():
+            added = "".join(pieces)
+            block[key] = self._input(added) if key == "input" else (block.get(key) or "") + added
+        if self.citations:
+            block["citations"] = [*(block.get("citations") or ()), *self.citations]
+        return block
+
+    def _input(self, text: str) -> Any:
+        """The arguments that the pieces spell; the text itself where that is not strict JSON of an object."""
+        begun = self.fields["input"]
+        if not text:
+            return begun
+        spelled = loads_object(text)
+        if begun and begun != spelled:
+            self.replaced.append({"input": begun})  # what came last counts, as everywhere
+        return text if spelled is None else spelled
+
+
+class Fold:
+    """The message that the events of a stream add up to; fed one event at a time."""
+
+    def __init__(self) -> None:
+        self._head: dict[str, Any] = {}
+        self._blocks: list[_Block] = []
+        self._at: dict[Any, _Block] = {}
+        self._other: list[Any] = []
+        self._begun = False
+        self._ending = False
+        self._stopped = False
+        self._error: dict[str, Any] | None = None
+
+    def feed(self, event: WireEvent) -> None:
+        """Take the next event in. Pings, comments and the framing leave nothing behind.
+
+        Raises:
+            ShapeError: the event contradicts what came before.
+        """
+        if not isinstance(event, dict):
+            raise ShapeError("an event is no object", path="$", hint="give `event` and `data`")
+        data = event.get("data")
+        if data is None or data in _SILENT:
+            return
+        kind = data.get("type") if isinstance(data, dict) else None
+        take = _TAKERS.get(kind) if isinstance(kind, str) else None
+        if take is None or not take(self, data):
+            self._other.append(data)
+
+    def body(self) -> dict[str, Any]:
+        """The whole-response body: `cmf_partial` is true in it unless the stream came to its end."""
+        if self._error is not None and not self._begun:
+            return {**self._error, OTHER_EVENTS: self._other} if self._other else self._error
+        body = {"type": _MESSAGE, "role": "assistant", **self._head}
+        body["content"] = [block.whole() for block in self._blocks]
+        if self._error is not None:
+            body["error"] = self._error["error"]
+        if not self._stopped or self._error is not None:
+            body[PARTIAL] = True
+        if other := [*self._other, *(each for block in self._blocks for each in block.replaced)]:
+            body[OTHER_EVENTS] = other
+        return body
+
+    def _message_start(self, data: dict[str, Any]) -> bool:
+        """A second start (streams are spliced by some gateways) goes on with the message under its new head."""
+        message = data.get(_MESSAGE)
+        if not isinstance(message, dict):
+            return False
+        self._beside(data, _MESSAGE)
+        content = message.get("content")
+        for key, item in message.items():
+            if key != "content":
+                self._put(self._head, key, item)
+        if not isinstance(content, list | None) or not all(isinstance(block, dict) for block in content or ()):
+            raise ShapeError("`content` is no list of blocks", path="$.message.content", hint="see the Messages API")
+        self._blocks += [_Block(dict(block)) for block in content or ()]
+        self._at = {}
+        self._begun, self._stopped = True, False
+        self._ending = message.get("stop_reason") is not None
+        return True
+
+    def _content_block_start(self, data: dict[str, Any]) -> bool:
+        """A block under a number that another one has takes its place: deltas go to the one that began last."""
+        index, block = _place(data), data.get("content_block")
+        if not isinstance(block, dict):
+            return False
+        self._beside(data, *_known_place(data), "content_block")
+        self._at[index] = _Block(dict(block))
+        self._blocks.append(self._at[index])
+        return True
+
+    def _content_block_delta(self, data: dict[str, Any]) -> bool:
+        delta = data.get("delta")
+        if not isinstance(delta, dict):
+            return False
+        block = self._at.get(_place(data)) or self._unannounced(_place(data), delta)
+        if block is None or not block.add(delta):
+            return False
+        self._beside(data, *_known_place(data), "delta")
+        self._beside(delta, *_SAYS[delta["type"]])
+        return True
+
+    def _unannounced(self, index: int | None, delta: dict[str, Any]) -> _Block | None:
+        """The block that a delta begins which belongs to none: some hosts leave out the start of text; never a call."""
+        kind = _begun_by(delta)
+        if kind is None:
+            return None
+        self._at[index] = _Block({"type": kind, kind: ""})
+        self._blocks.append(self._at[index])
+        return self._at[index]
+
+    def _content_block_stop(self, data: dict[str, Any]) -> bool:
+        return set(data) == {"type", "index"} and type(data["index"]) is int
+
+    def _message_delta(self, data: dict[str, Any]) -> bool:
+        delta, usage = data.get("delta"), data.get("usage")
+        if not isinstance(delta, dict | None) or not isinstance(usage, dict | None):
+            return False
+        beside = {key: item for key, item in data.items() if key not in ("type", "delta", "usage")}
+        news = {**beside, **(delta or {})}
+        if len(news) != len(beside) + len(delta or {}) or (_FIXED | {"usage", PARTIAL, OTHER_EVENTS}) & news.keys():
+            return False
+        for key, item in news.items():
+            self._put(self._head, key, item)
+        if usage is not None:
+            counted = self._head.get("usage")
+            if isinstance(counted, dict):
+                self._head["usage"] = counted = dict(counted)
+            else:
+                self._put(self._head, "usage", counted := {})
+            for key, item in usage.items():
+                self._put(counted, key, item)
+        self._ending = True
+        return True
+
+    def _message_stop(self, data: dict[str, Any]) -> bool:
+        """A message ends after it has said how: a stop that comes before (of another stream, spliced in) is no end."""
+        self._stopped = self._begun and self._ending
+        if self._stopped:
+            self._beside(data)
+        return self._stopped
+
+    def _broken(self, data: dict[str, Any]) -> bool:
+        if self._error is not None or not isinstance(data.get("error"), dict):
+            return False
+        self._error = data
+        return not self._begun or set(data) == {"type", "error"}  # what else it says has no place in a message
+
+    def _beside(self, said: dict[str, Any], *known: str) -> None:
+        """Keep what an event or delta says beyond its own fields: hosts and gateways add theirs (counts, times)."""
+        if len(said) > 1 + len(known) or any(key not in known and key != "type" for key in said):
+            self._other.append({key: item for key, item in said.items() if key not in known})
+
+    def _put(self, holder: dict[str, Any], key: str, item: Any) -> None:
+        """Set a field; text that it replaces was said, so it stays to be judged."""
+        before = holder.get(key)
+        if isinstance(before, str | list | dict) and before and before != item:
+            self._other.append({key: before})
+        holder[key] = item
+
+
+def _place(data: dict[str, Any]) -> int | None:
+    """The number of the block that an event is about; None where it has none: then it is about the last such block."""
+    index = data.get("index")
+    return index if type(index) is int else None
+
+
+def _begun_by(delta: dict[str, Any]) -> str | None:
+    """The type of the block that a delta begins if none was announced; None if it begins none."""
+    said = delta.get("type")
+    kind = _UNANNOUNCED.get(said) if isinstance(said, str) else None
+    return kind if kind is not None and isinstance(delta.get(kind), str) else None
+
+
+def _known_place(data: dict[str, Any]) -> tuple[str, ...]:
+    """`index` where it says no more than a number does."""
+    return ("index",) if type(data.get("index")) is int else ()
+
+
+_TAKERS: Final[dict[str, Callable[[Fold, dict[str, Any]], bool]]] = {
+    "message_start": Fold._message_start,
+    "content_block_start": Fold._content_block_start,
+    "content_block_delta": Fold._content_block_delta,
+    "content_block_stop": Fold._content_block_stop,
+    "message_delta": Fold._message_delta,
+    "message_stop": Fold._message_stop,
+    "error": Fold._broken,
+}
+_SILENT: Final = ({"type": "ping"}, "[DONE]")
+
+
+_HEAD: Final = "head"  # where the blocks stand that no delta can name
+
+
+class Hearing:
+    """What the events of one stream say as they arrive. Called with each; never raises: the fold judges the form."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Any, Any] = {}
+        self._calls: dict[Any, tuple[int, int]] = {}
+        self._count = 0
+
+    def __call__(self, event: Any) -> Iterable[StreamEvent]:
+        """The canonical events of one wire event."""
+        data = event.get("data") if isinstance(event, dict) else None
+        kind = data.get("type") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or not isinstance(kind, str):
+            return ()
+        if kind == "message_start":
+            self._kinds, self._calls = {}, {}
+            message = data.get(_MESSAGE)
+            begun = message.get("content") if isinstance(message, dict) else None
+            return [each for block in begun for each in self._begins(_HEAD, block)] if isinstance(begun, list) else ()
+        index = _place(data)
+        if kind == "content_block_start":
+            return self._begins(index, data.get("content_block"))
+        if kind == "content_block_delta" and isinstance(delta := data.get("delta"), dict):
+            return self._grows(index, delta)
+        return ()
+
+    def _begins(self, index: Any, block: Any) -> Iterable[StreamEvent]:
+        """A block that begins, or that stands in the message's head: no delta can name such a one."""
+        if not isinstance(block, dict):
+            return ()
+        kind = self._kinds[index] = block.get("type")
+        if kind in _CALLS:
+            at, self._count = self._count, self._count + 1
+            self._calls[index] = (at, 0)
+            call_id, name = _str(block.get("id")), _str(block.get("name"))
+            if call_id is not None and kind == "tool_use":
+                call_id = from_plain_form(call_id)
+            return (trusted(ToolUseStart, index=at, tool_call_id=call_id, name=name),)
+        return self._text(kind, block)
+
+    def _grows(self, index: int | None, delta: dict[str, Any]) -> Iterable[StreamEvent]:
+        said = delta.get("type")
+        if index not in self._kinds and (begun := _begun_by(delta)) is not None:
+            self._kinds[index] = begun
+        kind = self._kinds.get(index)
+        if said == "input_json_delta" and index in self._calls and isinstance(delta.get("partial_json"), str):
+            at, received = self._calls[index]
+            received += len(delta["partial_json"])
+            self._calls[index] = (at, received)
+            return (trusted(ToolUseInputDelta, index=at, received_chars=received),)
+        return self._text(kind, delta) if said == f"{kind}_delta" else ()
+
+    def _text(self, kind: Any, holder: dict[str, Any]) -> Iterable[StreamEvent]:
+        text = _str(holder.get(kind)) if kind in ("text", "thinking") else None
+        if not text:
+            return ()
+        return (trusted(TextDelta, text=text),) if kind == "text" else (trusted(ThinkingDelta, text=text),)
+
+
+def _str(item: Any) -> str | None:
+    return item if isinstance(item, str) else None
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def events_of(body: Any, *, whole: bool) -> list[WireEvent]:
+    """The events that fold to `body`; without an end where it is not `whole`."""
+    if not isinstance(body, dict) or not isinstance(body.get("content"), list):
+        told = isinstance(body, dict) and isinstance(body.get("error"), dict)
+        return [_event({**body, "type": "error"} if told else _UNTOLD)]  # some hosts leave the type out
+    usage = body.get("usage")
+    ends = whole or body.get("stop_reason") is not None
+    head: dict[str, Any] = {key: item for key, item in body.items() if key not in ("content", "error")}
+    if ends:
+        head = {key: None if key in _ENDINGS else item for key, item in head.items() if key != "stop_details"}
+    events = [_event({"type": "message_start", "message": head | {"content": []}})]
+    for index, block in enumerate(body["content"]):
+        begun, deltas = _opened(block)
+        events.append(_event({"type": "content_block_start", "index": index, "content_block": begun}))
+        events += [_event({"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas]
+        events.append(_event({"type": "content_block_stop", "index": index}))
+    if ends:
+        delta: dict[str, Any] = {"type": "message_delta", "delta": {key: body[key] for key in _ENDINGS if key in body}}
+        if isinstance(usage, dict):
+            delta["usage"] = {key: usage[key] for key in ("output_tokens",) if key in usage}
+        events.append(_event(delta))
+    if "error" in body:
+        events.append(_event({"type": "error", "error": body["error"]}))
+    elif whole:
+        events.append(_event({"type": "message_stop"}))
+    return events
+
+
+_ENDINGS: Final = ("stop_reason", "stop_sequence", "stop_details")
+_UNTOLD: Final = {"type": "error", "error": {"type": "api_error", "message": "the provider's error is not readable"}}
+
+
+def _event(data: dict[str, Any]) -> WireEvent:
+    return {"event": _str(data.get("type")) or "error", "data": data}
+
+
+def _opened(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A block as it begins, and the deltas that complete it."""
+    begun, deltas = dict(block), []
+    kind = block.get("type")
+    if kind in _CALLS:
+        given = block.get("input")
+        text = given if isinstance(given, str) else dumps(given).decode("utf-8") if given else ""
+        begun["input"] = {}
+        deltas.append({"type": "input_json_delta", "partial_json": text})
+    for delta_type, field, empty in _GROWING.get(kind, ()) if isinstance(kind, str) else ():
+        if isinstance(block.get(field), str) and block[field]:
+            begun[field] = empty
+            deltas.append({"type": delta_type, field: block[field]})
+    if kind == "text" and isinstance(block.get("citations"), list):
+        begun["citations"] = []
+        deltas += [{"type": "citations_delta", "citation": citation} for citation in block["citations"]]
+    return begun, deltas
+
+
+_GROWING: Final[dict[str, tuple[tuple[str, str, str | None], ...]]] = {
+    "text": (("text_delta", "text", ""),),
+    "thinking": (("thinking_delta", "thinking", ""), ("signature_delta", "signature", "")),
+    "compaction": (("compaction_delta", "content", None),),
+}

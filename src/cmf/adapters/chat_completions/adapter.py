@@ -1,0 +1,169 @@
+"""The adapter of every format that has the chat-completions shape. Spec: docs/spec/adapters/openai_chat.md."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any
+
+from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.call_ids import CallIds
+from cmf.adapters.chat_completions.decode import Names, decoded_message
+from cmf.adapters.chat_completions.dialect import STREAM, Dialect
+from cmf.adapters.chat_completions.encode import wire_messages, wire_request, wire_response
+from cmf.adapters.chat_completions.envelope import decoded_request, decoded_response
+from cmf.adapters.chat_completions.fold import fold
+from cmf.adapters.chat_completions.quick import at_length, quick_messages, quick_wire
+from cmf.adapters.chat_completions.quick_head import quick_head, with_messages
+from cmf.adapters.chat_completions.stream import Ear, events_of
+from cmf.adapters.driver import drive, is_whole
+from cmf.adapters.fields import MARK, extra_of, object_in, unmarked
+from cmf.adapters.layout import envelope_layout, respell, respell_envelope, spelled, with_layout
+from cmf.adapters.loss import minding
+from cmf.adapters.stream import StreamEvent
+from cmf.adapters.tokens import estimate
+from cmf.capabilities import ModelCapabilities, lookup
+from cmf.content import ToolCallPart, ToolResultPart
+from cmf.frozen import freeze
+from cmf.message import Layout, Message
+from cmf.request import Request, Response
+from cmf.value import replace
+
+
+class ChatCompletions:
+    """One format of the family; see `cmf.adapters.base.Adapter` for what each method gives."""
+
+    __slots__ = ("_dialect",)
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    @property
+    def name(self) -> str:
+        """The format's name."""
+        return self._dialect.format
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def from_wire_request(
+        self, body: Any, *, model: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Request:
+        """The canonical request; `model` where the body names none (a deployment in the path)."""
+        listed = body.get("messages") if isinstance(body, dict) else None
+        quick = quick_head(body, self.name) if type(listed) is list else None
+        if quick is not None:
+            request = with_messages(quick, self._messages(listed))
+        else:
+            head, laid_out = self._head(body, listed)
+            request = replace(head, messages=self._messages(listed))
+            request = request if laid_out is None else with_layout(request, laid_out)
+        return request if model is None or request.model is not None else replace(request, model=model)
+
+    def _messages(self, listed: Any) -> tuple[Message, ...]:
+        return quick_messages(listed, self._dialect.format, {}, self._message)
+
+    def _head(self, body: Any, listed: Any) -> tuple[Request, Layout | None]:
+        """The request without its messages, and the layout of that."""
+        rest = freeze(
+            {key: item for key, item in body.items() if key != "messages"} if isinstance(body, dict) else body
+        )
+        head = decoded_request(rest, listed, self._dialect)
+        return head, envelope_layout(wire_request(head, self._dialect), rest, format_name=self.name)
+
+    def _message(self, raw: Any, index: int, names: Names) -> Message:
+        raw = freeze(raw)
+        path = f"$.messages[{index}]"
+        decoded = decoded_message(raw, path, self._dialect, names)
+        return spelled((decoded,), raw, format_name=self.name, index=index, path=path, encode=self._alone)[0]
+
+    def _alone(self, group: Sequence[Message]) -> Any:
+        return wire_messages(group[0], self._dialect, CallIds())[0]
+
+    @minding
+    def to_wire(self, request: Request) -> Any:
+        """The request in this format; what it cannot say is dropped with a record, or refused [C8]."""
+        body = respell_envelope(
+            wire_request(request, self._dialect),
+            request,
+            format_name=self.name,
+            decode=lambda spelt: replace(decoded_request(freeze(spelt), [], self._dialect), messages=request.messages),
+        )
+        ids, names = CallIds(), Names()
+        body["messages"] = [raw for one in request.messages for raw in self._written(one, ids, names)]
+        return body
+
+    def _written(self, one: Message, ids: CallIds, names: Names) -> list[Any]:
+        layout = one.provider_raw
+        quick = quick_wire(one, self.name)
+        if quick is not None:
+            written = [quick]
+        elif layout is None or layout.format != self.name or not (layout.shape or layout.texts):
+            written = wire_messages(one, self._dialect, ids)
+        else:
+            one = replace(one, provider_raw=at_length(layout))
+            written = [
+                respell(
+                    (one,),
+                    format_name=self.name,
+                    encode=lambda group: wire_messages(group[0], self._dialect, ids)[0],
+                    decode=lambda raw: (decoded_message(freeze(raw), "$", self._dialect, dict(names)),),
+                )
+            ]
+        for part in one.content:
+            if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
+                names[part.tool_call_id] = part.name
+            if quick is not None and isinstance(part, ToolCallPart | ToolResultPart):
+                ids.of(part)  # the general encoder has asked already; later results may answer it
+        return written
+
+    def to_http(self, request: Request) -> HttpCall:
+        """One path for everything."""
+        return HttpCall(path=self._dialect.path, headers={"content-type": "application/json"})
+
+    # -- responses -----------------------------------------------------------------------------------------------------
+
+    def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
+        """The canonical response; an error body is a response with `error`. The request is not needed."""
+        raw = freeze(body)
+        decoded = decoded_response(raw, self._dialect)
+        if not isinstance(raw, dict):
+            return decoded
+        plain = wire_response(decoded, self._dialect)
+        layout = envelope_layout(plain, unmarked(raw), format_name=self.name)
+        return with_layout(decoded, layout) if layout is not None else decoded
+
+    def to_wire_response(self, response: Response) -> Any:
+        """The response in this format."""
+        marks = {key: item for key, item in extra_of(response, self.name).items() if key.startswith(MARK)}
+        body: Any = respell_envelope(
+            wire_response(response, self._dialect),
+            response,
+            format_name=self.name,
+            decode=lambda spelt: decoded_response(freeze({**spelt, **marks}), self._dialect),
+        )
+        return body
+
+    # -- streams -------------------------------------------------------------------------------------------------------
+
+    def fold_events(self, events: Iterable[WireEvent]) -> Any:
+        """The whole response that the chunks add up to."""
+        return fold(events)
+
+    def to_wire_events(self, response: Response) -> list[WireEvent]:
+        """The chunks that stream the response."""
+        whole = response.error is None and is_whole(response)
+        aside = object_in(extra_of(response, self.name), STREAM)
+        return events_of(self.to_wire_response(response), whole=whole, aside=aside)
+
+    def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
+        """The canonical events of a stream as it arrives."""
+        return drive(self, events, context, Ear().hear)
+
+    # -- before asking -------------------------------------------------------------------------------------------------
+
+    def estimate_input_tokens(self, request: Request) -> int:
+        """Roughly how many tokens the request is."""
+        return estimate(request)
+
+    def capabilities(self, model: str) -> ModelCapabilities:
+        """What the model can do through this format."""
+        return lookup(self.name, model)

@@ -1,0 +1,363 @@
+"""The chunks of a chat completion, folded into the whole body.
+
+The fold loses nothing that policy should see. What chunks say more than once and differently is kept aside under
+`cmf_stream`, what is no chunk under `cmf_unheard`; both are shown, and no body is written with them. Spec:
+docs/spec/adapters/openai_chat.md [OAC-20] to [OAC-27].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from cmf.adapters.base import WireEvent
+from cmf.adapters.chat_completions.dialect import STREAM, THOUGHTS
+from cmf.adapters.chat_completions.pieces import Aside, Pieces, adds_nothing, copied, gathering, settle, snapshot
+from cmf.adapters.fields import MARK, PARTIAL
+from cmf.codec import dumps
+from cmf.errors import ShapeError
+
+DONE: Final = "[DONE]"
+CHUNK: Final = "chat.completion.chunk"
+WHOLE: Final = "chat.completion"
+_LAST_CHUNK: Final = "chat.completion.done"  # one service ends with this object instead of [DONE]
+PADDING: Final = ("obfuscation", "p")  # random text against traffic analysis: no part of the answer
+_TEXTS: Final = ("content", "refusal", *THOUGHTS)
+_DETAIL_TEXTS: Final = ("text", "summary", "data")
+
+
+def fold(events: Iterable[WireEvent]) -> Any:
+    """The whole body that the events add up to, with `cmf_partial` unless the stream came to its end."""
+    folder = _Fold()
+    for at, event in enumerate(events):
+        if not isinstance(event, dict):
+            raise ShapeError("expected an event", path=f"$[{at}]", hint="an event has `data`")
+        if "data" in event:
+            folder.hear(event["data"])
+    return folder.body()
+
+
+class _Fold:
+    """The state of one fold. Texts are gathered as pieces and joined once, so that a fold is linear in its bytes."""
+
+    __slots__ = ("_aside", "_choices", "_done", "_had_choices", "_heard", "_top", "_unheard")
+
+    def __init__(self) -> None:
+        self._top: dict[str, Any] = {}
+        self._choices: dict[int, _Choice] = {}
+        self._aside: Aside = {}
+        self._unheard: list[Any] = []
+        self._had_choices = False
+        self._heard = False
+        self._done = False
+
+    def hear(self, data: Any) -> None:
+        if isinstance(data, str) and data.strip() == DONE:
+            self._done = True
+        elif isinstance(data, dict):
+            self._heard = True
+            self._chunk(data)
+        else:
+            self._unheard.append(data)
+
+    def _chunk(self, chunk: dict[str, Any]) -> None:
+        for key, item in chunk.items():
+            if key == "choices" and isinstance(item, list):
+                self._had_choices = True
+                for position, choice in enumerate(item):
+                    self._choice(choice, position)
+            elif key.startswith(MARK) or (key == "choices" and item is not None):
+                self._unheard.append({key: item})
+            elif key in PADDING:
+                self._aside.setdefault(key, []).append(item)
+            elif key == "object" and item in (CHUNK, _LAST_CHUNK):
+                self._done = self._done or item == _LAST_CHUNK
+                snapshot(self._top, key, WHOLE, self._aside)
+            else:
+                snapshot(self._top, key, item, self._aside)
+        if chunk.get("object") == WHOLE:
+            self._done = self._done or _is_whole(chunk.get("choices"))
+
+    def _choice(self, raw: Any, position: int) -> None:
+        if not isinstance(raw, dict):
+            self._unheard.append({"choices": raw})
+            return
+        index = raw.get("index")
+        at = index if type(index) is int else position
+        choice = self._choices.get(at)
+        if choice is None:
+            choice = self._choices[at] = _Choice(at, self._aside)
+        choice.hear(raw)
+
+    def body(self) -> Any:
+        if not self._heard and not self._had_choices and len(self._unheard) == 1:
+            return self._unheard[0]  # not a stream at all, but a body in an event
+        body = self._top
+        if self._had_choices or not self._heard:  # else it is an error body, which has no choices
+            body["choices"] = [self._choices[at].whole() for at in sorted(self._choices)]
+        failed = any("error" in choice for choice in body.get("choices") or ())
+        nothing = "choices" in body and not body["choices"]
+        broken = not self._done or "error" in body or failed or nothing
+        if nothing and "error" not in body:
+            body["choices"] = [{"index": 0, "message": {"role": "assistant"}}]
+        if self._aside:
+            body[STREAM] = {**self._aside, **_padding(self._aside)}
+        if self._unheard:
+            body[f"{MARK}unheard"] = self._unheard
+        if broken:
+            body[PARTIAL] = True
+        return body
+
+
+def _padding(aside: Aside) -> dict[str, str]:
+    """Padding as one text, wherever the stream had it: it is cut anew when it is streamed again."""
+    padding = {key: aside[key] for key in PADDING if key in aside}
+    return {key: " ".join(said) for key, said in padding.items() if all(isinstance(one, str) for one in said)}
+
+
+class _Choice:
+    """One choice as its deltas come in."""
+
+    __slots__ = (
+        "_aside", "_blocks", "_calls", "_calls_by_id", "_calls_by_index", "_details", "_details_by_key", "_fields",
+        "_function", "_message", "_numbered", "_snapshots", "_sound", "_texts",
+    )  # fmt: skip
+
+    def __init__(self, index: int, aside: Aside) -> None:
+        self._fields: dict[str, Any] = {"index": index}
+        self._message: dict[str, Any] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._blocks: list[Any] = []
+        self._calls: list[Pieces] = []
+        self._calls_by_index: dict[int, Pieces] = {}
+        self._calls_by_id: dict[str, Pieces] = {}
+        self._details: list[Pieces] = []
+        self._details_by_key: dict[tuple[str, str], Pieces] = {}
+        self._numbered: dict[tuple[str, int], dict[str, Any]] = {}
+        self._function: Pieces | None = None
+        self._sound: Pieces | None = None
+        self._snapshots: list[Any] = []
+        self._aside = aside
+
+    def hear(self, raw: dict[str, Any]) -> None:
+        for key, item in raw.items():
+            if key == "delta" and isinstance(item, dict):
+                for name, said in item.items():
+                    self._delta(name, said)
+            elif key == "message" and item is not None:
+                self._snapshots.append(item)
+            elif key in PADDING:
+                self._aside.setdefault(key, []).append(item)
+            elif key == "logprobs" and isinstance(item, dict):
+                self._logprobs(item)
+            elif key == "token_ids" and isinstance(item, list):
+                gathering(self._fields, key, list, self._aside).extend(map(copied, item))
+            elif key == "delta" and item is not None:
+                self._aside.setdefault(key, []).append(item)
+            elif not (key == "index" and type(item) is int) and not (key == "delta" and item is None):
+                snapshot(self._fields, key, item, self._aside)
+
+    def _logprobs(self, raw: dict[str, Any]) -> None:
+        mine = gathering(self._fields, "logprobs", dict, self._aside)
+        for key, item in raw.items():
+            if isinstance(item, list):
+                gathering(mine, key, list, self._aside).extend(map(copied, item))
+            else:
+                snapshot(mine, key, item, self._aside)
+
+    def _delta(self, key: str, item: Any) -> None:
+        if key in _TEXTS and isinstance(item, str):
+            self._text(key, item)
+        elif item is None:
+            self._message.setdefault(key, None)
+        elif key == "content" and not isinstance(item, list):  # some services parse a piece that is a number, or JSON
+            self._text(key, dumps(item).decode())
+        elif key == "content" and isinstance(item, list):
+            if not item:
+                self._message[key] = []
+            for block in item:
+                self._block(block)
+        elif key == "tool_calls" and isinstance(item, list):
+            gathering(self._message, key, list, self._aside)
+            for position, call in enumerate(item):
+                self._call(call, position, alone=len(item) == 1)
+        elif key == "function_call" and isinstance(item, dict):
+            self._function = self._function or Pieces(("arguments",), self._aside)
+            self._function.hear(item)
+        elif key == "audio" and isinstance(item, dict):
+            self._sound = self._sound or Pieces(("data", "transcript"), self._aside)
+            self._sound.hear(item)
+        elif key == "reasoning_details" and isinstance(item, list):
+            gathering(self._message, key, list, self._aside)
+            for detail in item:
+                self._detail(detail)
+        elif isinstance(item, list):
+            self._listed(key, item)
+        else:
+            snapshot(self._message, key, item, self._aside)
+
+    def _text(self, key: str, text: str) -> None:
+        if key == "content" and self._blocks:
+            self._block({"type": "text", "text": text})
+        else:
+            self._texts.setdefault(key, []).append(text)
+
+    def _block(self, block: Any) -> None:
+        """A block of a content list; one that goes on where the last one stopped is joined to it."""
+        before = self._texts.pop("content", None)
+        if before and not self._blocks:
+            self._blocks.append({"type": "text", "text": _Run(before)})
+        last = self._blocks[-1] if self._blocks else None
+        if not isinstance(last, dict) or not _joined(last, block):
+            self._blocks.append(_running(block))
+
+    def _call(self, raw: Any, position: int, *, alone: bool) -> None:
+        if not isinstance(raw, dict):
+            self._aside.setdefault("tool_calls", []).append(raw)
+            return
+        index, call_id = raw.get("index"), raw.get("id")
+        if type(index) is int:
+            known = self._calls_by_index.get(index)
+            if known is None and not call_id and 0 <= index < len(self._calls):
+                known = self._calls[index] if "index" not in self._calls[index].fields else None  # numbered from now on
+            if known is not None and call_id and known.fields.get("id") not in (None, "", call_id):
+                known = None  # some services give every call the index 0: another id is another call
+        elif isinstance(call_id, str) and call_id:
+            known = self._calls_by_id.get(call_id)
+        else:
+            known = self._unnumbered(raw, position, alone=alone)
+        if known is None:
+            known = Pieces((), self._aside)
+            self._calls.append(known)
+        if type(index) is int:
+            self._calls_by_index[index] = known
+        if isinstance(call_id, str):
+            self._calls_by_id[call_id] = known
+        known.hear(raw)
+
+    def _unnumbered(self, raw: dict[str, Any], position: int, *, alone: bool) -> Pieces | None:
+        """The call that a piece without index and id goes on with: the last one, unless that is whole and this a name.
+
+        Several in one delta go by their places.
+        """
+        at = len(self._calls) - 1 if alone else position
+        known = self._calls[at] if 0 <= at < len(self._calls) else None
+        function = raw.get("function")
+        named = isinstance(function, dict) and function.get("name")
+        return None if known is not None and named and known.is_whole_call() else known
+
+    def _detail(self, raw: Any) -> None:
+        if not isinstance(raw, dict):
+            self._details.append(Pieces.of(raw, self._aside))
+            return
+        key = (str(raw.get("type")), str(raw.get("index")))
+        known = self._details_by_key.get(key)
+        if known is None or not _goes_on(known.fields, raw):
+            known = self._details_by_key[key] = Pieces(_DETAIL_TEXTS, self._aside)
+            self._details.append(known)
+        known.hear(raw)
+
+    def _listed(self, key: str, items: list[Any]) -> None:
+        """A list of which each delta brings a piece; items that are numbered are merged by number."""
+        mine = gathering(self._message, key, list, self._aside)
+        for item in items:
+            number = item.get("index") if isinstance(item, dict) else None
+            known = self._numbered.get((key, number)) if type(number) is int else None
+            if known is None:
+                mine.append(copied(item))
+                if type(number) is int:
+                    self._numbered[key, number] = mine[-1]
+                continue
+            for name, said in item.items():
+                snapshot(known, name, said, self._aside)
+
+    def whole(self) -> dict[str, Any]:
+        message = self._message
+        gathered: dict[str, Any] = {key: "".join(pieces) for key, pieces in self._texts.items()}
+        if self._blocks:
+            gathered["content"] = [_settled(block) for block in self._blocks]
+        if self._calls:
+            gathered["tool_calls"] = [call.whole(at) for at, call in enumerate(self._calls)]
+        if self._details:
+            gathered["reasoning_details"] = [detail.whole() for detail in self._details]
+        if self._function is not None:
+            gathered["function_call"] = self._function.whole()
+        if self._sound is not None:
+            gathered["audio"] = self._sound.whole()
+        for key, item in gathered.items():
+            settle(message, key, item, self._aside)
+        if self._sound is not None:
+            data = self._sound.pieces("data")
+            if len(data) > 1:  # policy sees the whole by digest: no piece is in that
+                self._aside.setdefault("audio", []).extend(data)
+        for said in self._snapshots:
+            if not adds_nothing(said, message):
+                self._aside.setdefault("message", []).append(said)
+        return {**self._fields, "message": message}
+
+
+def _is_whole(choices: Any) -> bool:
+    """Whether a chunk repeats the whole answer with its end: some services do so instead of `[DONE]`."""
+    return (
+        isinstance(choices, list)
+        and bool(choices)
+        and all(
+            isinstance(one, dict)
+            and "delta" in one
+            and isinstance(one.get("message"), dict)
+            and one.get("finish_reason")
+            for one in choices
+        )
+    )
+
+
+def _goes_on(known: dict[str, Any], raw: dict[str, Any]) -> bool:
+    """Whether a reasoning detail continues an earlier one: same type and index, and not another id."""
+    if known.get("type") != raw.get("type") or known.get("index") != raw.get("index"):
+        return False
+    mine, theirs = known.get("id"), raw.get("id")
+    if raw.get("type") == "reasoning.encrypted":
+        return mine is not None and mine == theirs
+    return mine is None or theirs is None or bool(mine == theirs)
+
+
+def _joined(last: dict[str, Any], block: Any) -> bool:
+    """Whether `block` only goes on with the text of `last`, which then has it."""
+    if not isinstance(block, dict) or last.get("type") != block.get("type"):
+        return False
+    text = last.get("text")
+    if block.keys() == last.keys() == {"type", "text"} and isinstance(text, _Run) and isinstance(block["text"], str):
+        text.append(block["text"])
+        return True
+    inner, more = last.get("thinking"), block.get("thinking")
+    if block.keys() == last.keys() == {"type", "thinking"} and isinstance(inner, list) and isinstance(more, list):
+        for item in more:
+            if not inner or not isinstance(inner[-1], dict) or not _joined(inner[-1], item):
+                inner.append(_running(item))
+        return True
+    return False
+
+
+class _Run(list[str]):
+    """A text that may go on, in pieces."""
+
+
+def _running(block: Any) -> Any:
+    """A copy of a block whose text, if it is nothing but one, may go on."""
+    copy = copied(block)
+    if not isinstance(copy, dict):
+        return copy
+    if copy.keys() == {"type", "text"} and isinstance(copy["text"], str):
+        copy["text"] = _Run([copy["text"]])
+    elif copy.keys() == {"type", "thinking"} and isinstance(copy["thinking"], list):
+        copy["thinking"] = [_running(item) for item in copy["thinking"]]
+    return copy
+
+
+def _settled(block: Any) -> Any:
+    """The block with its texts joined."""
+    if isinstance(block, _Run):
+        return "".join(block)
+    if isinstance(block, dict):
+        return {key: _settled(item) for key, item in block.items()}
+    return [_settled(item) for item in block] if isinstance(block, list) else block

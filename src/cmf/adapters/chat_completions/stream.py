@@ -1,0 +1,154 @@
+"""The chunks that a chat completion is streamed as, and what each chunk says at once. Spec: docs/spec/streaming.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cmf.adapters.base import WireEvent
+from cmf.adapters.chat_completions.dialect import THOUGHTS
+from cmf.adapters.chat_completions.fold import CHUNK, DONE, PADDING, WHOLE
+from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.codec import dumps
+
+_IN_EVERY_CHUNK: Final = ("id", "object", "created", "model", "system_fingerprint", "provider", "service_tier")
+_ORDER: Final = (*THOUGHTS, "reasoning_details", "content", "refusal", "audio", "function_call")
+
+
+def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireEvent]:
+    """The chunks of a body, with what a stream said `aside` of it; `[DONE]` at their end if it is whole."""
+    if not isinstance(body, dict) or not isinstance(body.get("choices"), list):
+        return [{"data": body}]
+    top = {key: item for key, item in body.items() if key not in ("choices", "usage", "error")}
+    if top.get("object") == WHOLE:
+        top["object"] = CHUNK
+    base = {key: top[key] for key in _IN_EVERY_CHUNK if key in top}
+    choices = [chunk for at, choice in enumerate(body["choices"]) for chunk in _chunks_of(choice, at)]
+    chunks = [{**base, "choices": [choice]} for choice in choices]
+    first: dict[str, Any] = chunks[0] if chunks else {"choices": []}
+    chunks = [{**top, **first}, *chunks[1:]]
+    _say_again(aside, chunks)
+    if "usage" in body:
+        chunks.append({**base, "choices": [], "usage": body["usage"]})
+    if "error" in body:
+        chunks.append({"error": body["error"]})
+    events: list[WireEvent] = [{"data": chunk} for chunk in chunks]
+    return [*events, {"data": DONE}] if whole else events
+
+
+def _say_again(aside: Mapping[str, Any], chunks: list[dict[str, Any]]) -> None:
+    """Put padding, pieces of a sound, and other ids than the last as the folded stream had them [OAC-22]."""
+    chunks[0] |= {key: aside[key] for key in PADDING if isinstance(aside.get(key), str)}
+    for at, chunk in enumerate(chunks):
+        choices = chunk["choices"]
+        sound, pieces = choices[0]["delta"].get("audio") if choices else None, aside.get("audio")
+        if isinstance(sound, dict) and isinstance(pieces, list) and _adds_up(pieces, sound.get("data")):
+            said = [{**sound, "data": pieces[0]}, *({"data": piece} for piece in pieces[1:])]
+            chunks[at : at + 1] = [{**chunk, "choices": [{**choices[0], "delta": {"audio": one}}]} for one in said]
+            break
+    others = aside.get("id")
+    if isinstance(others, list) and len(others) < len(chunks):
+        for chunk, other in zip(chunks, others, strict=False):
+            chunk["id"] = other
+
+
+def _adds_up(pieces: list[Any], data: Any) -> bool:
+    return bool(pieces) and all(isinstance(piece, str) for piece in pieces) and "".join(pieces) == data
+
+
+def _chunks_of(choice: dict[str, Any], at: int) -> list[dict[str, Any]]:
+    """The deltas of one choice: its role and oddments, reasoning, text, each call; then how it ended."""
+    index = choice.get("index", at)
+    said = choice.get("message")
+    message: dict[str, Any] = said if isinstance(said, dict) else {}
+    apart = (*_ORDER, "tool_calls")
+    deltas = [{key: item for key, item in message.items() if key not in apart}]
+    deltas += [{key: message[key]} for key in _ORDER if key in message]
+    calls = message.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        deltas += [{"tool_calls": [{"index": at, **call}]} for at, call in enumerate(calls)]
+    elif "tool_calls" in message:
+        deltas.append({"tool_calls": calls})
+    chunks: list[dict[str, Any]] = [{"index": index, "delta": delta, "finish_reason": None} for delta in deltas]
+    ending = {key: item for key, item in choice.items() if key not in ("index", "message", "delta")}
+    if "finish_reason" not in ending:
+        for chunk in chunks:
+            del chunk["finish_reason"]
+    return [*chunks, {"index": index, "delta": {}, **ending}]
+
+
+class Ear:
+    """What each chunk says at once. Shapes that do not fit say nothing here: the fold decides what they are."""
+
+    __slots__ = ("_calls", "_count")
+
+    def __init__(self) -> None:
+        self._calls: dict[
+            tuple[int, Any], list[Any]
+        ] = {}  # choice and call → its number, the characters so far, its id
+        self._count: dict[int, int] = {}
+
+    def hear(self, event: WireEvent) -> list[StreamEvent]:
+        """The canonical events of one wire event."""
+        chunk = event.get("data")
+        choices = chunk.get("choices") if isinstance(chunk, dict) else None
+        said: list[StreamEvent] = []
+        for position, choice in enumerate(choices if isinstance(choices, list) else ()):
+            delta = choice.get("delta") if isinstance(choice, dict) else None
+            if isinstance(delta, dict):
+                index = choice.get("index")
+                self._delta(delta, index if type(index) is int else position, said)
+        return said
+
+    def _delta(self, delta: dict[str, Any], choice: int, said: list[StreamEvent]) -> None:
+        thoughts = [delta[key] for key in THOUGHTS if isinstance(delta.get(key), str)]
+        details = delta.get("reasoning_details")
+        if not any(thoughts) and isinstance(details, list):
+            thoughts = [one.get("text") or one.get("summary") for one in details if isinstance(one, dict)]
+        said += [ThinkingDelta(text=text, choice=choice) for text in thoughts if text and isinstance(text, str)]
+        content = delta.get("content")
+        if content is not None and not isinstance(content, str | list):
+            content = dumps(content).decode()
+        for block in content if isinstance(content, list) else ({"type": "text", "text": content},):
+            self._block(block, choice, said)
+        refusal = delta.get("refusal")
+        if refusal and isinstance(refusal, str):
+            said.append(TextDelta(text=refusal, choice=choice))
+        calls = delta.get("tool_calls")
+        for position, call in enumerate(calls if isinstance(calls, list) else ()):
+            if isinstance(call, dict):
+                self._call(call, position, choice, said)
+
+    def _block(self, block: Any, choice: int, said: list[StreamEvent]) -> None:
+        if not isinstance(block, dict):
+            return
+        kind = block.get("type")
+        text = block.get(kind) if kind in ("text", "refusal") else None
+        if text and isinstance(text, str):
+            said.append(TextDelta(text=text, choice=choice))
+        inner = block.get("thinking") if kind == "thinking" else None
+        for item in inner if isinstance(inner, list) else ({"text": inner},):
+            thought = item.get("text") if isinstance(item, dict) else None
+            if thought and isinstance(thought, str):
+                said.append(ThinkingDelta(text=thought, choice=choice))
+
+    def _call(self, call: dict[str, Any], position: int, choice: int, said: list[StreamEvent]) -> None:
+        number, call_id = call.get("index", position), call.get("id")
+        key = (choice, number if type(number) is int else position)
+        known = self._calls.get(key)
+        bodies = (call[name] for name in ("function", "custom") if isinstance(call.get(name), dict))
+        body: dict[str, Any] = next(bodies, {})
+        if known is None or (isinstance(call_id, str) and call_id and known[2] not in (None, call_id)):
+            index = self._count.get(choice, 0)
+            self._count[choice] = index + 1
+            known = self._calls[key] = [index, 0, call_id if isinstance(call_id, str) and call_id else None]
+            name = body.get("name")
+            said.append(
+                ToolUseStart(
+                    index=index, tool_call_id=known[2], name=name if isinstance(name, str) else None, choice=choice
+                )
+            )
+        more = body.get("arguments", body.get("input"))
+        if more and isinstance(more, str):
+            known[1] += len(more)
+            said.append(ToolUseInputDelta(index=known[0], received_chars=known[1], choice=choice))

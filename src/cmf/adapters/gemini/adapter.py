@@ -1,0 +1,87 @@
+"""The adapter of Gemini's `generateContent`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.driver import drive
+from cmf.adapters.gemini.parts import FORMAT
+from cmf.adapters.gemini.request import decode_request, encode_request
+from cmf.adapters.gemini.response import decode_response, encode_response
+from cmf.adapters.gemini.stream import Ear, fold_events, wire_events
+from cmf.adapters.loss import minding
+from cmf.adapters.strangers import is_stranger, told
+from cmf.adapters.stream import StreamEvent
+from cmf.adapters.tokens import estimate
+from cmf.capabilities import ModelCapabilities, lookup
+from cmf.errors import UnsupportedError
+from cmf.request import Request, Response
+
+
+class GeminiAdapter:
+    """Gemini's JSON, both ways, whole and streamed. The model stands in the path."""
+
+    name = FORMAT
+
+    def from_wire_request(
+        self,
+        body: Any,
+        *,
+        model: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Request:
+        """The canonical request of a body and the `model` in its path; the two may not name different ones [GEM-1]."""
+        return decode_request(body, model)
+
+    @minding
+    def to_wire(self, request: Request) -> Any:
+        """The request's body; UnsupportedError for arguments, files or tools that Gemini cannot take."""
+        return encode_request(request)
+
+    def to_http(self, request: Request) -> HttpCall:
+        """`POST /v1beta/models/<model>:generateContent`, or `:streamGenerateContent?alt=sse` for a stream [GEM-1]."""
+        if not request.model:
+            raise UnsupportedError("Gemini's path names the model", path="$.model", hint="say which model is asked")
+        model = quote(request.model.removeprefix("models/"), safe="")
+        method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
+        return HttpCall(path=f"/v1beta/models/{model}:{method}", headers={"content-type": "application/json"})
+
+    def from_wire_response(
+        self,
+        body: Any,
+        context: Request | None = None,
+    ) -> Response:
+        """The canonical response; an error body is a response with `error`."""
+        return decode_response(body)
+
+    def to_wire_response(self, response: Response) -> Any:
+        """The response's body."""
+        return encode_response(response)
+
+    def fold_events(self, events: Iterable[WireEvent]) -> Any:
+        """The whole answer that the chunks add up to; marked where the stream was cut [GEM-21]."""
+        return fold_events(events)
+
+    def to_wire_events(self, response: Response) -> list[WireEvent]:
+        """Chunks that fold to the body of `to_wire_response`."""
+        if is_stranger(response, FORMAT):
+            return [{"data": {"error": {"message": told(response)}}}]
+        return wire_events(encode_response(response))
+
+    def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
+        """The canonical events of a stream as it arrives."""
+        return drive(self, events, context, Ear().hear)
+
+    def estimate_input_tokens(self, request: Request) -> int:
+        """Roughly how many tokens the request is."""
+        return estimate(request)
+
+    def capabilities(self, model: str) -> ModelCapabilities:
+        """What the model can do; an unknown one gets the most restrictive answer."""
+        return lookup(FORMAT, model)
+
+
+ADAPTER = GeminiAdapter()

@@ -1,0 +1,352 @@
+"""Gemini's requests, both ways. Spec: docs/spec/adapters/gemini.md [GEM-2], [GEM-3], [GEM-10] to [GEM-15]."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from cmf.adapters import loss
+from cmf.adapters.call_ids import call_names
+from cmf.adapters.fields import Fields, extra_of, merge
+from cmf.adapters.gemini.names import CONTENT, REQUEST, Spelling, normal, spelt
+from cmf.adapters.gemini.parts import FORMAT, decode_part, inside
+from cmf.adapters.gemini.tools import SCHEMA_NOTE, decode_schema, decode_tools, encode_schema, encode_tools
+from cmf.adapters.gemini.write import Names, encode_group
+from cmf.adapters.layout import apply, capped, grouped, grouped_as, said, shape_of, spelling, with_layout
+from cmf.adapters.turns import user_runs
+from cmf.enums import Role
+from cmf.errors import ShapeError, UnknownRoleError
+from cmf.frozen import FrozenDict, freeze, same_spelling, thaw
+from cmf.message import NO_SHAPE, Layout, Message
+from cmf.request import Request, Sampling, ToolChoice
+from cmf.value import replace, trusted
+
+_ROLES: Final = ("user", "function", "tool")
+_NUMBERS: Final = {
+    "temperature": "temperature",
+    "topP": "top_p",
+    "topK": "top_k",
+    "frequencyPenalty": "frequency_penalty",
+    "presencePenalty": "presence_penalty",
+}
+_COUNTS: Final = {"maxOutputTokens": "max_output_tokens", "seed": "seed"}
+_SIGNING: Final = re.compile(r"(?:models/)?gemini-(?:[3-9]|[1-9][0-9]|(?:[a-z]+-)+latest)")
+_UNSIGNED: Final = "skip_thought_signature_validator"  # the provider's word for calls that none of its models made
+_MODES: Final = {"AUTO": "auto", "VALIDATED": "auto", "NONE": "none", "ANY": "required"}
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def decode_request(body: Any, model: str | None) -> Request:
+    """The canonical request; `model` is the one in the path. ShapeError where the body names another."""
+    raw = freeze(body)
+    if not isinstance(raw, dict):
+        raise ShapeError("expected a JSON object", path="$", hint="see the provider's reference")
+    whole, names = normal(raw, REQUEST)
+    messages: list[Message] = []
+    if whole.get("systemInstruction") is not None:
+        messages += _spelled(whole.pop("systemInstruction"), 0, "$.systemInstruction", system=True)
+    contents = whole.get("contents")
+    if contents:
+        if not isinstance(contents, list):
+            raise ShapeError("`contents` is not an array", path="$.contents", hint="see the provider's reference")
+        for index, content in enumerate(whole.pop("contents")):
+            messages += _spelled(content, index + 1, f"$.contents[{index}]")
+    request, sizes = decode_envelope(whole, model)
+    request = replace(request, messages=tuple(messages))
+    plain = encode_envelope(request, sizes)
+    if contents:
+        del plain["contents"]
+    return with_layout(request, envelope_shape(plain, whole, names, tools=sizes))
+
+
+def envelope_shape(
+    plain: dict[str, Any], whole: dict[str, Any], names: Spelling, tools: list[int] | None = None
+) -> Layout | None:
+    """The layout of a request or response whose normal form is `whole`; None if plain spelling gives it."""
+    shape = spelling(plain, whole, "$")
+    if names:
+        shape["names"] = names
+    if tools is not None:
+        shape["tools"] = tools
+    return Layout(format=FORMAT, shape=freeze(shape)) if shape else None
+
+
+def _spelled(raw: Any, index: int, path: str, *, system: bool = False) -> list[Message]:
+    """The messages of one content, with the layout that gives its spelling back.
+
+    Messages of role tool always have one: it says which results stood together in one content.
+    """
+    content, names = normal(raw, CONTENT)
+    group = decode_content(content, path, system=system)
+    plain = encode_group(group)
+    step = spelling(plain, content, path)
+    shape = {**step, "names": names} if names else step
+    if not shape and len(group) == 1 and group[0].role is not Role.TOOL:
+        return group
+    laid_out = grouped_as(group, format_name=FORMAT, index=index, shape=freeze(shape) if shape else NO_SHAPE)
+    return list(capped(laid_out))
+
+
+def decode_content(content: Any, path: str, *, system: bool = False, reply: bool = False) -> list[Message]:
+    """The messages of one content in normal form: one, but for a user's turn, where each tool result is its own.
+
+    Raises:
+        UnknownRoleError: a role that the provider does not know, in a request's turn.
+    """
+    fields = Fields(content, path)
+    role = fields.peek("role")
+    speaks = Role.SYSTEM if system else Role.ASSISTANT
+    if role == "model" and not system:
+        fields.drop("role", "model")
+    elif not system and not reply:
+        if role is not None and role not in _ROLES:
+            raise UnknownRoleError("unknown role", path=f"{path}.role", hint="use user or model")
+        speaks = Role.USER
+    if speaks is not Role.ASSISTANT:
+        fields.drop("role", "user")
+    fields.drop("role", None)
+    raw = fields.optional("parts", list) or ()
+    parts = [decode_part(part, f"{path}.parts[{index}]") for index, part in enumerate(raw)]
+    runs = user_runs(parts) if speaks is Role.USER else [(speaks, tuple(parts))]
+    extra = fields.rest(FORMAT)
+    return [
+        trusted(Message, role=each, content=content, extra=None if at else extra)
+        for at, (each, content) in enumerate(runs)
+    ]
+
+
+def decode_envelope(whole: dict[str, Any], model: str | None) -> tuple[Request, list[int] | None]:
+    """What a request says beside its turns, and how its tools stood in groups, where that is not the plain way."""
+    fields = Fields(whole, "$")
+    for key in ("contents", "systemInstruction"):
+        fields.drop(key, None)
+    if fields.peek("contents") == []:
+        fields.take("contents", list)
+    tools, sizes = decode_tools(fields)
+    options = _generation(fields)
+    choice = _tool_choice(fields)
+    named = fields.peek("model")
+    if isinstance(named, str) and model is not None and not _same_model(named, model):
+        raise ShapeError("the body names another model than the path", path="$.model", hint="leave it out")
+    if model is None and isinstance(named, str):
+        model = named
+    return trusted(Request, model=model, tools=tools, tool_choice=choice, **options, extra=fields.rest(FORMAT)), sizes
+
+
+def _same_model(named: str, model: str) -> bool:
+    return named.removeprefix("models/") == model.removeprefix("models/")
+
+
+def _generation(fields: Fields) -> dict[str, Any]:
+    config = inside(fields, "generationConfig")
+    if config is None:
+        return {}
+    drawn: dict[str, Any] = {}
+    for key, name in _NUMBERS.items():
+        drawn[name] = config.take_number(key)
+    for key, name in _COUNTS.items():
+        drawn[name] = config.take(key, int)
+    drawn["stop"] = config.take_texts("stopSequences")
+    schema, note = decode_schema(config, "responseJsonSchema", "responseSchema")
+    if schema is not None:
+        config.drop("responseMimeType", "application/json")
+    if note is not None:
+        config.put_back(SCHEMA_NOTE, note)
+    effort = _effort(config)
+    fields.leave("generationConfig", config)
+    return {"sampling": trusted(Sampling, **drawn), "response_schema": schema, "reasoning_effort": effort}
+
+
+def _effort(config: Fields) -> str | None:
+    """The level of thinking in lower case; another case stays in `extra` as well."""
+    thinking = config.peek("thinkingConfig")
+    level = thinking.get("thinkingLevel") if isinstance(thinking, dict) else None
+    if not isinstance(level, str):
+        return None
+    if level == level.lower():
+        rest = {key: value for key, value in thinking.items() if key != "thinkingLevel"}
+        config.take("thinkingConfig", dict)
+        if rest:
+            config.put_back("thinkingConfig", rest)
+    return level.lower()
+
+
+def _tool_choice(fields: Fields) -> ToolChoice | None:
+    config = inside(fields, "toolConfig")
+    if config is None:
+        return None
+    calling = config.peek("functionCallingConfig")
+    choice = _chosen(calling)
+    if choice is not None and same_spelling(_calling(choice), calling):
+        config.take("functionCallingConfig", dict)
+    fields.leave("toolConfig", config)
+    return choice
+
+
+def _chosen(calling: Any) -> ToolChoice | None:
+    mode = calling.get("mode") if isinstance(calling, dict) else None
+    chosen = _MODES.get(mode.upper()) if isinstance(mode, str) else None
+    if chosen is None:
+        return None
+    allowed = calling.get("allowedFunctionNames")
+    if chosen == "required" and isinstance(allowed, list) and len(allowed) == 1 and isinstance(allowed[0], str):
+        return ToolChoice(mode="tool", name=allowed[0])
+    return trusted(ToolChoice, mode=chosen)
+
+
+def _calling(choice: ToolChoice) -> dict[str, Any]:
+    if choice.mode == "tool":
+        return {"mode": "ANY", "allowedFunctionNames": [choice.name or ""]}
+    return {"mode": {"auto": "AUTO", "none": "NONE", "required": "ANY"}[choice.mode]}
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def encode_request(request: Request) -> dict[str, Any]:
+    """The request as Gemini's JSON, spelled as it came where that still says the same."""
+    shape = shape_of(request, FORMAT)
+    sizes = shape.get("tools")
+    fits = isinstance(sizes, list) and sum(sizes) == len(request.tools)
+    body = encode_envelope(request, sizes if fits else None)
+    if "at" in shape:
+        body = _respelled(request, body, shape)
+    names = call_names(request.messages)
+    system, contents = _turns(request.messages, names)
+    if system is not None:
+        body["systemInstruction"] = system
+    if _wants_signatures(request.model) and not _is_own(request):
+        _sign(contents)
+    if contents:
+        body["contents"] = contents
+    renamed: dict[str, Any] = spelt(body, shape.get("names") or {}, REQUEST)
+    return renamed
+
+
+def _wants_signatures(model: str | None) -> bool:
+    """Whether the model refuses calls in its history that nobody signed [GEM-26]."""
+    return model is not None and _SIGNING.match(model) is not None
+
+
+def _is_own(request: Request) -> bool:
+    """Whether there is something in the request that only this format says."""
+    layouts = [request.provider_raw, *(message.provider_raw for message in request.messages)]
+    extras = [request.extra, *(message.extra for message in request.messages)]
+    extras += [part.extra for message in request.messages for part in message.content]
+    return any(one is not None and one.format == FORMAT for one in layouts) or any(
+        FORMAT in (one or ()) for one in extras
+    )
+
+
+def _sign(contents: Iterable[dict[str, Any]]) -> None:
+    """Say of the first call of each turn that another model made it."""
+    for content in contents:
+        call = next((part for part in content.get("parts", ()) if "functionCall" in part), None)
+        if call is not None:
+            call.setdefault("thoughtSignature", _UNSIGNED)
+
+
+def _respelled(request: Request, plain: dict[str, Any], shape: FrozenDict) -> dict[str, Any]:
+    done: dict[str, Any] = apply(thaw(plain), shape)
+    again, _ = decode_envelope(freeze(done), request.model)
+    # The turns have layouts of their own; whether to stream is said in the path.
+    envelope = replace(request, messages=(), stream=None)
+    return done if said(again) == said(envelope) else plain
+
+
+def encode_envelope(request: Request, sizes: Sequence[int] | None) -> dict[str, Any]:
+    """What a request says beside its turns, in normal form; `contents` is there, empty."""
+    own = dict(extra_of(request, FORMAT))
+    body: dict[str, Any] = {"contents": []}
+    config = _config(request, own)
+    if config:
+        body["generationConfig"] = config
+    if request.tools or sizes:  # objects that hold no tool are objects all the same
+        body["tools"] = encode_tools(request.tools, sizes)
+    rode = own.get("toolConfig")
+    if isinstance(rode, dict) and _chosen(rode.get("functionCallingConfig")) != request.tool_choice:
+        own["toolConfig"] = {key: item for key, item in rode.items() if key != "functionCallingConfig"}
+    if request.tool_choice is not None and not (isinstance(rode, dict) and own["toolConfig"] is rode):
+        body["toolConfig"] = {"functionCallingConfig": _calling(request.tool_choice)}
+    if isinstance(own.get("model"), str) and request.model is not None:
+        body["model"] = own["model"] if _same_model(own["model"], request.model) else request.model
+    if request.response_schema_name is not None:
+        loss.drop(FORMAT, "response_schema_name", "a schema has no name here")
+    loss.drop_foreign_extra(FORMAT, request, "request")
+    merge(body, own)
+    generation = body.get("generationConfig")
+    if isinstance(generation, dict) and SCHEMA_NOTE in generation:
+        body["generationConfig"] = {key: item for key, item in generation.items() if key != SCHEMA_NOTE}
+    return body
+
+
+def _config(request: Request, own: Mapping[str, Any]) -> dict[str, Any]:
+    rode = own.get("generationConfig")
+    rode = rode if isinstance(rode, dict) else {}
+    sampling = request.sampling
+    config: dict[str, Any] = {}
+    for key, name in (*_NUMBERS.items(), *_COUNTS.items()):
+        if (number := getattr(sampling, name)) is not None:
+            config[key] = number
+    if sampling.stop is not None:
+        config["stopSequences"] = list(sampling.stop)
+    if request.response_schema is not None:
+        key = "responseSchema" if SCHEMA_NOTE in rode else "responseJsonSchema"
+        config[key] = encode_schema(request.response_schema, rode.get(SCHEMA_NOTE))
+        if "responseMimeType" not in rode:
+            config["responseMimeType"] = "application/json"
+    thinking = rode.get("thinkingConfig")
+    level = thinking.get("thinkingLevel") if isinstance(thinking, dict) else None
+    if request.reasoning_effort is not None and (
+        not isinstance(level, str) or level.lower() != request.reasoning_effort
+    ):
+        config["thinkingConfig"] = {"thinkingLevel": request.reasoning_effort}
+    return config
+
+
+def _turns(messages: Sequence[Message], names: Names) -> tuple[Any, list[Any]]:
+    """The system instruction, if any, and the contents; system text is hoisted [A5]."""
+    system = [message for message in messages if message.role in (Role.SYSTEM, Role.DEVELOPER)]
+    turns = [message for message in messages if message.role not in (Role.SYSTEM, Role.DEVELOPER)]
+    contents = []
+    for group in _together(grouped(turns, FORMAT)):
+        content = _content(group, names)
+        if content is not None:
+            contents.append(content)
+    return (_content(tuple(system), names, system=True) if system else None), contents
+
+
+def _together(groups: list[tuple[Message, ...]]) -> list[tuple[Message, ...]]:
+    """Groups with the results of one turn in one content, where their wire did not say how they stood."""
+    joined: list[tuple[Message, ...]] = []
+    for group in groups:
+        last = joined[-1] if joined else ()
+        if last and _loose(group[0]) == _loose(last[-1]) is not None:
+            joined[-1] = (*last, *group)
+        else:
+            joined.append(group)
+    return joined
+
+
+def _loose(message: Message) -> int | None:
+    """Which content a tool message stood in (-1: it came from elsewhere); None for any other message."""
+    if message.role is not Role.TOOL:
+        return None
+    layout = message.provider_raw
+    return layout.group if layout is not None and layout.format == FORMAT else -1
+
+
+def _content(group: tuple[Message, ...], names: Names, *, system: bool = False) -> Any:
+    plain = encode_group(group, names)
+    if not plain["parts"] and any(message.content for message in group):
+        return None  # all of it was dropped, with records
+    shape = shape_of(group[0], FORMAT)
+    if not shape:
+        return plain
+    done = apply(thaw(plain), shape)
+    again = decode_content(freeze(done), "$", system=system)
+    same = [said(one) for one in again] == [said(one) for one in group]
+    return spelt(done if same else plain, shape.get("names") or {}, CONTENT)

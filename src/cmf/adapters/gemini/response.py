@@ -1,0 +1,249 @@
+"""Gemini's answers and errors, both ways. Spec: docs/spec/adapters/gemini.md [GEM-16] to [GEM-20]."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cmf.adapters import loss
+from cmf.adapters.fields import MARK, PARTIAL, Fields, count_in, extra_of, merge, unmarked
+from cmf.adapters.gemini.names import RESPONSE, normal, spelt
+from cmf.adapters.gemini.parts import FORMAT, inside
+from cmf.adapters.gemini.request import decode_content, envelope_shape
+from cmf.adapters.gemini.write import encode_group
+from cmf.adapters.layout import apply, said, shape_of, with_layout
+from cmf.adapters.strangers import is_stranger, stranger, written_stranger
+from cmf.content import ToolCallPart
+from cmf.enums import MessageStatus, Role, StopReason
+from cmf.errors import ShapeError
+from cmf.extensions import TokenUsage
+from cmf.frozen import freeze, thaw
+from cmf.message import Message
+from cmf.request import Choice, ErrorInfo, Response
+from cmf.value import replace, trusted
+
+_FILTERED: Final = (
+    "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION", "MODEL_ARMOR", "LANGUAGE",
+)  # fmt: skip
+_STOPS: Final[dict[str, StopReason]] = {
+    "STOP": StopReason.END,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    **dict.fromkeys(_FILTERED, StopReason.CONTENT_FILTER),
+    "MALFORMED_FUNCTION_CALL": StopReason.ERROR,
+    "UNEXPECTED_TOOL_CALL": StopReason.ERROR,
+    "TOO_MANY_TOOL_CALLS": StopReason.ERROR,
+    "OTHER": StopReason.OTHER,
+    "FINISH_REASON_UNSPECIFIED": StopReason.OTHER,
+}
+_NUMBERED: Final = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}  # where all dialects agree
+_RAW: Final[dict[StopReason, str]] = {
+    StopReason.END: "STOP",
+    StopReason.RETURN: "STOP",
+    StopReason.CALL: "STOP",
+    StopReason.STOP_SEQUENCE: "STOP",
+    StopReason.PAUSE: "STOP",
+    StopReason.MAX_TOKENS: "MAX_TOKENS",
+    StopReason.REFUSAL: "SAFETY",
+    StopReason.CONTENT_FILTER: "SAFETY",
+    StopReason.ERROR: "OTHER",
+    StopReason.OTHER: "OTHER",
+}
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def decode_response(body: Any) -> Response:
+    """The canonical response of an answer, an error, or an error in an array (a stream's form without `alt=sse`)."""
+    raw = freeze(body)
+    listed = isinstance(raw, list)
+    if listed:
+        if len(raw) != 1 or not isinstance(raw[0], dict) or "error" not in raw[0]:
+            raise ShapeError("an array is a stream's events", path="$", hint="fold them first")
+        raw = raw[0]
+    if not isinstance(raw, dict):
+        return stranger(raw, FORMAT)
+    whole, names = normal(raw, RESPONSE)
+    response = read_response(whole)
+    if listed:
+        names["one"] = True
+    return with_layout(response, envelope_shape(plain_response(response), unmarked(whole), names))
+
+
+def read_response(whole: dict[str, Any]) -> Response:
+    """The canonical response of a body in normal form, without its layout."""
+    fields = Fields(whole, "$")
+    cut = fields.peek(PARTIAL) is True
+    fields.drop(PARTIAL, True)
+    error = _error(fields)
+    raw = fields.optional("candidates", list)
+    candidates = [_candidate(each, index) for index, each in enumerate(raw or ())]
+    blocked = inside(fields, "promptFeedback")
+    if blocked is not None:
+        if not candidates and error is None and blocked.peek("blockReason") is not None:
+            candidates = [_blocked(blocked.peek("blockReason"))]
+        fields.leave("promptFeedback", blocked)
+    if cut:
+        candidates = [_partial(each) for each in candidates or ([] if error is not None else [_unsaid()])]
+    return trusted(
+        Response,
+        choices=tuple(candidates),
+        usage=_usage(fields.peek("usageMetadata")),
+        model=fields.optional("modelVersion", str),
+        error=error,
+        extra=fields.rest(FORMAT),
+    )
+
+
+def _partial(choice: Choice) -> Choice:
+    return replace(choice, message=replace(choice.message, status=MessageStatus.PARTIAL))
+
+
+def _candidate(raw: Any, index: int) -> Choice:
+    fields = Fields(raw, f"$.candidates[{index}]")
+    content = fields.optional("content", dict)
+    if content is None:
+        message = trusted(Message, role=Role.ASSISTANT, content=())
+    else:
+        message = decode_content(content, f"{fields.path}.content", reply=True)[0]
+    reason = fields.peek("finishReason")
+    stop, wire = _stop(reason, message)
+    if wire is not None and wire in _STOPS and wire == reason:
+        fields.take("finishReason", str)
+    fields.drop("finishReason", None)
+    fields.drop("index", index)
+    return trusted(
+        Choice,
+        message=message,
+        stop_reason=stop,
+        raw_stop_reason=reason if isinstance(reason, str) else None,
+        extra=fields.rest(FORMAT),
+    )
+
+
+def _stop(reason: Any, message: Message) -> tuple[StopReason | None, str | None]:
+    """Why it stopped, and the name of that reason; a number is the place in the provider's enumeration."""
+    if reason is None:
+        return None, None
+    name = _NUMBERED.get(reason) if type(reason) is int else reason if isinstance(reason, str) else None
+    stop = _STOPS.get(name or "", StopReason.OTHER)
+    calls = any(isinstance(part, ToolCallPart) and part.executed_by == "client" for part in message.content)
+    return (StopReason.CALL if stop is StopReason.END and calls else stop), name
+
+
+def _blocked(reason: Any) -> Choice:
+    """What stands for the answer of a prompt that was blocked: nothing, filtered."""
+    message = trusted(Message, role=Role.ASSISTANT, content=())
+    raw = reason if isinstance(reason, str) else None
+    return trusted(Choice, message=message, stop_reason=StopReason.CONTENT_FILTER, raw_stop_reason=raw)
+
+
+def _unsaid() -> Choice:
+    """What stands for the answer of a stream that was cut before it had one."""
+    return trusted(Choice, message=trusted(Message, role=Role.ASSISTANT, content=()))
+
+
+def _usage(raw: Any) -> TokenUsage | None:
+    """Tokens; the prompt's without what was cached [A10], the answer's with the thoughts."""
+    if not isinstance(raw, dict):
+        return None
+    cached = count_in(raw, "cachedContentTokenCount")
+    given = max(0, count_in(raw, "promptTokenCount") - cached) + count_in(raw, "toolUsePromptTokenCount")
+    made = count_in(raw, "candidatesTokenCount") + count_in(raw, "thoughtsTokenCount")
+    total = count_in(raw, "totalTokenCount") or given + cached + made
+    return trusted(TokenUsage, input_tokens=given, output_tokens=made, total_tokens=total, cached_input_tokens=cached)
+
+
+def _error(fields: Fields) -> ErrorInfo | None:
+    raw = fields.peek("error")
+    if raw is None:
+        return None
+    if not isinstance(raw, dict):
+        return ErrorInfo(message=raw if isinstance(raw, str) else None)
+    error = Fields(fields.need("error", dict), "$.error")
+    info = ErrorInfo(
+        message=error.take("message", str),
+        type=error.take("status", str),
+        code=error.take("code", str),
+        status=error.take("code", int),
+    )
+    fields.leave("error", error)
+    return info
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def encode_response(response: Response) -> Any:
+    """The response as Gemini's JSON, spelled as it came where that still says the same."""
+    if is_stranger(response, FORMAT):
+        return written_stranger(response, FORMAT)
+    plain = plain_response(response)
+    shape = shape_of(response, FORMAT)
+    if not shape:
+        return plain
+    if "at" in shape:
+        done = apply(thaw(plain), shape)
+        notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(MARK)}
+        if any(choice.message.status is MessageStatus.PARTIAL for choice in response.choices):
+            notes[PARTIAL] = True
+        if said(read_response(freeze({**done, **notes}))) == said(response):
+            plain = done
+    names = dict(shape.get("names") or {})
+    alone = names.pop("one", False)
+    body = spelt(plain, names, RESPONSE)
+    return [body] if alone else body
+
+
+def plain_response(response: Response) -> dict[str, Any]:
+    """The response in normal form."""
+    own = unmarked(extra_of(response, FORMAT))
+    body: dict[str, Any] = {}
+    if response.error is not None and isinstance(own.get("error", {}), dict):
+        body["error"] = _written_error(response.error)
+    if response.choices or response.error is None:
+        body["candidates"] = [_written(choice, index) for index, choice in enumerate(response.choices)]
+    if response.model is not None:
+        body["modelVersion"] = response.model
+    if response.usage is not None and _usage(own.get("usageMetadata")) != response.usage:
+        own.pop("usageMetadata", None)
+        body["usageMetadata"] = _written_usage(response.usage)
+    loss.drop_foreign_extra(FORMAT, response, "response")
+    return merge(body, own)
+
+
+def _written(choice: Choice, index: int) -> dict[str, Any]:
+    own = extra_of(choice, FORMAT)
+    candidate: dict[str, Any] = {"content": encode_group([choice.message])}
+    if "finishReason" not in own and (reason := _written_stop(choice)) is not None:
+        candidate["finishReason"] = reason
+    loss.drop_foreign_extra(FORMAT, choice, "choice", message=choice.message)
+    if "index" not in own:
+        candidate["index"] = index
+    return merge(candidate, own)
+
+
+def _written_stop(choice: Choice) -> str | None:
+    raw, stop = choice.raw_stop_reason, choice.stop_reason
+    if raw is not None and raw in _STOPS and _STOPS[raw] in (stop, _STOPS[_RAW[stop]] if stop is not None else None):
+        return raw
+    return None if stop is None else _RAW[stop]
+
+
+def _written_usage(usage: TokenUsage) -> dict[str, Any]:
+    counts = {
+        "promptTokenCount": usage.input_tokens + usage.cached_input_tokens + usage.cache_creation_input_tokens,
+        "candidatesTokenCount": usage.output_tokens,
+        "totalTokenCount": usage.total_tokens,
+    }
+    if usage.cached_input_tokens:
+        counts["cachedContentTokenCount"] = usage.cached_input_tokens
+    return counts
+
+
+def _written_error(error: ErrorInfo) -> dict[str, Any]:
+    fields = {"code": error.status if error.status is not None else error.code, "message": error.message}
+    written = {key: item for key, item in fields.items() if item is not None}
+    if error.type is not None:
+        written["status"] = error.type
+    return written

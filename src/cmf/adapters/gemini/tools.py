@@ -1,0 +1,129 @@
+"""Gemini's tool objects, both ways. Spec: docs/spec/adapters/gemini.md [GEM-13]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cmf.adapters import loss
+from cmf.adapters.fields import Fields, extra_of, merge
+from cmf.adapters.gemini.names import PROVIDER_TOOLS
+from cmf.adapters.gemini.parts import FORMAT
+from cmf.adapters.gemini.schema import OPENAPI, lowered, raised
+from cmf.errors import ShapeError, UnsupportedError
+from cmf.frozen import FrozenDict, frozen_mapping
+from cmf.tools import ToolDefinition
+from cmf.value import trusted
+
+SCHEMA_NOTE: Final = "cmf_schema"  # under which name a schema stood, where that was the older one
+
+
+def decode_tools(fields: Fields) -> tuple[tuple[ToolDefinition, ...], list[int] | None]:
+    """The tools of a request, and how many stood in each object, where that is not the plain way."""
+    raw = fields.optional("tools", list)
+    if not raw:
+        return (), None
+    groups: list[list[ToolDefinition]] = []
+    for index, tool in enumerate(raw):
+        groups.append(_tool_group(tool, f"{fields.path}.tools[{index}]"))
+    flat = tuple(tool for group in groups for tool in group)
+    sizes = [len(group) for group in groups]
+    return flat, (None if sizes == _plain_sizes(flat) else sizes)
+
+
+def _tool_group(raw: Any, path: str) -> list[ToolDefinition]:
+    if not isinstance(raw, dict):
+        raise ShapeError("expected a JSON object", path=path, hint="a tool is an object with one key for its kind")
+    group: list[ToolDefinition] = []
+    for key, value in raw.items():
+        if key == "functionDeclarations" and (value is None or isinstance(value, list)):
+            group += [_declared(each, f"{path}.{key}[{index}]") for index, each in enumerate(value or ())]
+        elif value is not None or key not in PROVIDER_TOOLS:
+            own = frozen_mapping({FORMAT: frozen_mapping({key: value})})
+            group.append(trusted(ToolDefinition, name=key, type=key, executed_by="provider", extra=own))
+    return group
+
+
+def _declared(raw: Any, path: str) -> ToolDefinition:
+    fields = Fields(raw, path)
+    name = fields.need("name", str)
+    description = fields.optional("description", str)
+    schema, note = decode_schema(fields, "parametersJsonSchema", "parameters")
+    if note is not None:
+        fields.put_back(SCHEMA_NOTE, note)
+    return trusted(ToolDefinition, name=name, description=description, input_schema=schema, extra=fields.rest(FORMAT))
+
+
+def decode_schema(fields: Fields, new: str, old: str) -> tuple[FrozenDict | None, str | None]:
+    """The schema that stands under the one name or the other, if only one does; and a note if it was the older one.
+
+    The note is that name, or that the schema's types had OpenAPI's names there [GEM-25].
+    """
+    if new in fields and old in fields:
+        return None, None
+    if SCHEMA_NOTE in fields:
+        raise ShapeError("a reserved key", path=f"{fields.path}.{SCHEMA_NOTE}", hint="leave it out")
+    found = fields.take(new, FrozenDict)
+    if found is not None:
+        return found, None
+    older = fields.take(old, FrozenDict)
+    lower = None if older is None else lowered(older)
+    return (older, None if older is None else old) if lower is None else (lower, OPENAPI)
+
+
+def encode_schema(schema: Any, note: Any) -> Any:
+    """The schema as `decode_schema` found it."""
+    return raised(schema) if note == OPENAPI else schema
+
+
+def _plain_sizes(tools: Sequence[ToolDefinition]) -> list[int]:
+    """How tools are grouped unless a wire said otherwise: runs of functions together, each provider's tool alone."""
+    sizes: list[int] = []
+    together = False
+    for tool in tools:
+        if together and tool.executed_by == "client":
+            sizes[-1] += 1
+        else:
+            sizes.append(1)
+        together = tool.executed_by == "client"
+    return sizes
+
+
+def encode_tools(tools: Sequence[ToolDefinition], sizes: Sequence[int] | None) -> list[dict[str, Any]]:
+    """Tool objects in normal form; UnsupportedError for what another provider runs."""
+    made: list[dict[str, Any]] = []
+    at = 0
+    for size in _plain_sizes(tools) if sizes is None else sizes:
+        together: dict[str, Any] = {}
+        for tool in tools[at : at + size]:
+            if tool.executed_by == "client":
+                together.setdefault("functionDeclarations", []).append(_declaration(tool))
+            else:
+                together.update(_provider_tool(tool))
+        made.append(together)
+        at += size
+    return made
+
+
+def _declaration(tool: ToolDefinition) -> dict[str, Any]:
+    loss.drop_foreign_extra(FORMAT, tool, "tool_definition")
+    own = {key: item for key, item in extra_of(tool, FORMAT).items() if key != SCHEMA_NOTE}
+    note = extra_of(tool, FORMAT).get(SCHEMA_NOTE)
+    declared: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        declared["description"] = tool.description
+    if tool.input_schema is not None:
+        kind = tool.input_schema.get("type")
+        upper = isinstance(kind, str) and kind.isupper()  # OpenAPI's spelling, which only the older name takes
+        key = "parameters" if note is not None or upper else "parametersJsonSchema"
+        declared[key] = encode_schema(tool.input_schema, note)
+    return merge(declared, own)
+
+
+def _provider_tool(tool: ToolDefinition) -> dict[str, Any]:
+    own = extra_of(tool, FORMAT)
+    if own:
+        return own
+    if tool.type in PROVIDER_TOOLS:
+        return {tool.type: {}}
+    raise UnsupportedError("a tool that another provider runs", hint="offer one of Gemini's, or drop it")

@@ -1,0 +1,406 @@
+"""What a JSON-RPC request or notification of MCP asks for: the table from methods to canonical values.
+
+Spec: docs/spec/adapters/mcp.md [MCP-2]. Each row reads the params that it understands and writes them again; all other
+params stay with the request, in `extra`, and are shown in its view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cmf.adapters.fields import MARK, Fields, extra_of, object_in
+from cmf.adapters.layout import grouped, grouped_as, shape_of
+from cmf.adapters.loss import drop
+from cmf.adapters.mcp.blocks import (
+    FORMAT,
+    Names,
+    add,
+    read_arguments,
+    read_blocks,
+    write_arguments,
+    write_blocks,
+)
+from cmf.adapters.turns import user_runs
+from cmf.content import Part, PromptRequestPart, ResourceRefPart, TextPart, ToolCallPart
+from cmf.enums import Role
+from cmf.errors import ShapeError, UnknownRoleError, UnsupportedError
+from cmf.frozen import FrozenDict, frozen_mapping
+from cmf.message import Message
+from cmf.request import NO_SAMPLING, SAMPLING_FIELDS, Sampling, ToolChoice
+from cmf.tools import ToolDefinition
+from cmf.value import trusted
+
+ENTRY: Final = f"{MARK}entry"  # which message of a batch a tool definition belongs to; never on the wire
+DEFAULT_MAX_TOKENS: Final = 4096  # MCP requires a limit; requests of other formats may have none
+_LIST: Final = FrozenDict(list=True)
+
+
+@dataclass(slots=True)
+class Said:
+    """What one JSON-RPC message says, in canonical values.
+
+    `call_id` is its id as text; `alone` tells a request that stands by itself from an entry of a batch or an answer,
+    which have no place for sampling options.
+    """
+
+    call_id: str | None = None
+    alone: bool = False
+    messages: list[Message] = field(default_factory=list)
+    tools: list[ToolDefinition] = field(default_factory=list)
+    sampling: Sampling = NO_SAMPLING
+    tool_choice: ToolChoice | None = None
+    names: Names = field(default_factory=dict)
+
+    def say(self, role: Role, *parts: Part, key: str | None = None) -> None:
+        """Add a message; `key` says where its content stands on the wire."""
+        own = frozen_mapping({FORMAT: frozen_mapping({"key": key})}) if key is not None else None
+        self.messages.append(trusted(Message, role=role, content=parts, extra=own))
+
+    def only(self, kind: type[Any]) -> Any:
+        """The one part of a kind, to write it; UnsupportedError where there is none any more."""
+        for message in self.messages:
+            for part in message.content:
+                if isinstance(part, kind):
+                    return part
+        raise UnsupportedError(f"the method needs a {kind.__name__}, and there is none", hint="do not send it")
+
+    def text(self) -> str:
+        """All text, joined."""
+        parts = (part for message in self.messages for part in message.content)
+        return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+Reader = Callable[[Fields, Said], bool]
+"""Takes what it understands of the params; False if they do not fit the method."""
+Writer = Callable[[Said], dict[str, Any]]
+Row = tuple[Reader, Writer]
+
+
+def _read_tool_call(params: Fields, said: Said) -> bool:
+    name = params.take("name", str)
+    if name is None:
+        return False
+    arguments, raw = read_arguments(params, "arguments")
+    said.say(
+        Role.ASSISTANT,
+        trusted(ToolCallPart, tool_call_id=said.call_id, name=name, arguments=arguments, arguments_raw=raw),
+    )
+    return True
+
+
+def _write_tool_call(said: Said) -> dict[str, Any]:
+    part: ToolCallPart = said.only(ToolCallPart)
+    arguments = write_arguments(part)
+    return {"name": part.name} if arguments is None else {"name": part.name, "arguments": arguments}
+
+
+def _read_prompt(params: Fields, said: Said) -> bool:
+    name = params.take("name", str)
+    if name is None or not isinstance(params.peek("arguments"), dict | None):
+        return False
+    arguments = params.take("arguments", FrozenDict) or FrozenDict()
+    said.say(Role.USER, trusted(PromptRequestPart, prompt_request_id=said.call_id, name=name, arguments=arguments))
+    return True
+
+
+def _write_prompt(said: Said) -> dict[str, Any]:
+    part: PromptRequestPart = said.only(PromptRequestPart)
+    return {"name": part.name, "arguments": part.arguments} if part.arguments else {"name": part.name}
+
+
+def _read_uri(params: Fields, said: Said) -> bool:
+    uri = params.take("uri", str)
+    if uri is None:
+        return False
+    said.say(Role.USER, trusted(ResourceRefPart, resource_request_id=said.call_id, uri=uri))
+    return True
+
+
+def _write_uri(said: Said) -> dict[str, Any]:
+    return {"uri": said.only(ResourceRefPart).uri}
+
+
+def _text_at(key: str) -> Row:
+    """A text of the server's under `key`, where there is one."""
+
+    def read(params: Fields, said: Said) -> bool:
+        text = params.take(key, str)
+        if text is not None:
+            said.say(Role.TOOL, trusted(TextPart, text=text))
+        return True
+
+    def write(said: Said) -> dict[str, Any]:
+        return {key: said.text()} if said.messages else {}
+
+    return read, write
+
+
+def _read_completion(params: Fields, said: Said) -> bool:
+    """What the user has typed so far, at `argument.value`."""
+    argument = params.peek("argument")
+    if not isinstance(argument, dict) or not isinstance(argument.get("value"), str):
+        return False
+    said.say(Role.USER, trusted(TextPart, text=argument["value"]))
+    params.drop("argument", argument)
+    rest = {key: item for key, item in argument.items() if key != "value"}
+    if rest:
+        params.put_back("argument", frozen_mapping(rest))
+    return True
+
+
+def _write_completion(said: Said) -> dict[str, Any]:
+    return {"argument": {"value": said.text()}}
+
+
+# -- sampling: the server asks for a completion ------------------------------------------------------------------------
+
+
+def _read_sampling(params: Fields, said: Said) -> bool:
+    listed = params.take("messages", list)
+    if listed is None:
+        return False
+    system = params.take("systemPrompt", str)
+    if system is not None:
+        said.say(Role.SYSTEM, trusted(TextPart, text=system))
+    for index, item in enumerate(listed):
+        said.messages += read_message(item, f"{params.path}.messages[{index}]", said.names, index=index)
+    if (tools := params.take("tools", list)) is not None:
+        said.tools = read_tools(tools, f"{params.path}.tools")
+    if said.alone:
+        said.sampling = _read_sampling_options(params)
+        choice = params.peek("toolChoice")
+        if isinstance(choice, dict) and choice.keys() == {"mode"} and choice["mode"] in ("auto", "none", "required"):
+            params.drop("toolChoice", choice)
+            said.tool_choice = trusted(ToolChoice, mode=choice["mode"])
+    return True
+
+
+def _read_sampling_options(params: Fields) -> Sampling:
+    return trusted(
+        Sampling,
+        max_output_tokens=params.take("maxTokens", int),
+        temperature=params.take_number("temperature"),
+        stop=params.take_texts("stopSequences"),
+    )
+
+
+def _write_sampling(said: Said) -> dict[str, Any]:
+    system = [one for one in said.messages if one.role in (Role.SYSTEM, Role.DEVELOPER)]
+    turns = [one for one in said.messages if one.role not in (Role.SYSTEM, Role.DEVELOPER)]
+    params: dict[str, Any] = {"messages": write_messages(turns)}
+    for one in system:
+        for part in one.content:
+            if not isinstance(part, TextPart):
+                drop(FORMAT, part.content_type.value, "a system prompt is text", message=one)
+    if system:
+        texts = ("".join(part.text for part in one.content if isinstance(part, TextPart)) for one in system)
+        params["systemPrompt"] = "\n\n".join(texts)
+    if said.tools:
+        params["tools"] = write_tools(said.tools)
+    if said.tool_choice is not None:
+        if said.tool_choice.mode == "tool":
+            raise UnsupportedError("mcp cannot demand one tool", hint="use the mode `required`")
+        params["toolChoice"] = {"mode": said.tool_choice.mode}
+    return params | _written_sampling_options(said.sampling)
+
+
+def _written_sampling_options(sampling: Sampling) -> dict[str, Any]:
+    params: dict[str, Any] = {}
+    if sampling.max_output_tokens is not None:
+        params["maxTokens"] = sampling.max_output_tokens
+    if sampling.temperature is not None:
+        params["temperature"] = sampling.temperature
+    if sampling.stop is not None:
+        params["stopSequences"] = list(sampling.stop)
+    for name in ("top_p", "top_k", "seed", "frequency_penalty", "presence_penalty"):
+        if getattr(sampling, name) is not None:
+            drop(FORMAT, name, "no such parameter")
+    return params
+
+
+def drop_options(said: Said, method: str) -> None:
+    """Record what a request says beside its messages: only a completion has a place for it."""
+    options = {name: getattr(said.sampling, name) for name in SAMPLING_FIELDS}
+    options |= {"tools": said.tools or None, "tool_choice": said.tool_choice}
+    for name, item in options.items():
+        if item is not None:
+            drop(FORMAT, name, f"`{method}` has no place for it")
+
+
+# -- messages with blocks: sampling, prompts ---------------------------------------------------------------------------
+
+
+def read_message(raw: Any, path: str, names: Names, *, index: int = 0, key: str | None = None) -> list[Message]:
+    """The messages of one `{role, content}`: results of tools are messages of their own, in their order [MCP-5].
+
+    Raises:
+        ShapeError: no role, or no content.
+    """
+    fields = Fields(raw, path)
+    role = fields.need("role", str)
+    if role not in ("user", "assistant"):
+        raise UnknownRoleError("unknown role", path=f"{path}.role", hint="use user or assistant")
+    content = fields.peek("content")
+    blocks = [content] if isinstance(content, dict) else content
+    if not isinstance(blocks, list):
+        raise ShapeError("`content` is no block and no list of blocks", path=f"{path}.content", hint="send blocks")
+    fields.drop("content", content)
+    parts = read_blocks(blocks, f"{path}.content", names)
+    runs = user_runs(parts) if role == "user" else [(Role.ASSISTANT, parts)]
+    own: dict[str, Any] = {"key": key} if key is not None else {}
+    left: dict[str, Any] = fields.rest("wire") or {}
+    made = []
+    for at, (who, run) in enumerate(runs):
+        mine = {**left, **own} if at == 0 else own
+        extra = frozen_mapping({FORMAT: frozen_mapping(mine)}) if mine else None
+        made.append(trusted(Message, role=who, content=run, extra=extra))
+    # A list of one block and a list of none are spelled unlike a lone block; only the first needs saying. A lone result
+    # is said to stand alone: results of other formats share one object.
+    shape = _LIST if isinstance(content, list) and len(content) == 1 else FrozenDict()
+    if shape or len(made) > 1 or made[0].role is Role.TOOL:
+        return list(grouped_as(made, format_name=FORMAT, index=index, shape=shape))
+    return made
+
+
+def write_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The `{role, content}` objects of these messages; tool results that stand together share one."""
+    groups = grouped(messages, FORMAT)
+    merged: list[tuple[Message, ...]] = []
+    for group in groups:
+        before = merged[-1] if merged else ()
+        if before and all(one.role is Role.TOOL and not _is_spelled(one) for one in (*before, *group)):
+            merged[-1] = (*before, *group)
+        else:
+            merged.append(group)
+    return [written for group in merged if (written := write_message(group)) is not None]
+
+
+def _is_spelled(message: Message) -> bool:
+    """Whether the message came in a wire object of this format, which it goes back into."""
+    return message.provider_raw is not None and message.provider_raw.format == FORMAT
+
+
+def write_message(group: Sequence[Message]) -> dict[str, Any] | None:
+    """One `{role, content}`; None where nothing of it could be carried over."""
+    first = group[0]
+    blocks = [block for message in group for block in write_blocks(message.content, message)]
+    if not blocks and any(message.content for message in group):
+        return None
+    listed = len(blocks) != 1 or shape_of(first, FORMAT).get("list") is True
+    role = "assistant" if first.role is Role.ASSISTANT else "user"
+    return add(
+        {"role": role, "content": blocks if listed else blocks[0]},
+        object_in(extra_of(first, FORMAT), "wire"),
+    )
+
+
+# -- tool definitions --------------------------------------------------------------------------------------------------
+
+
+def read_tools(raw: list[Any], path: str) -> list[ToolDefinition]:
+    """Tool definitions; title, annotations, output schema and the rest ride along.
+
+    Raises:
+        ShapeError: an item is no object with a name.
+    """
+    made = []
+    for index, item in enumerate(raw):
+        fields = Fields(item, f"{path}[{index}]")
+        if ENTRY in fields:
+            raise ShapeError("a reserved key", path=f"{fields.path}.{ENTRY}", hint="rename it")
+        made.append(
+            trusted(
+                ToolDefinition,
+                name=fields.need("name", str),
+                description=fields.take("description", str),
+                input_schema=fields.take("inputSchema", FrozenDict),
+                extra=fields.rest(FORMAT),
+            )
+        )
+    return made
+
+
+def write_tools(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
+    """The wire's definitions of these tools.
+
+    Raises:
+        UnsupportedError: a tool that a model's provider runs.
+    """
+    return [_write_tool(tool) for tool in tools]
+
+
+def _write_tool(tool: ToolDefinition) -> dict[str, Any]:
+    if tool.executed_by == "provider":
+        raise UnsupportedError("mcp has no tools that a provider runs", hint="strip the tool")
+    wire: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        wire["description"] = tool.description
+    wire["inputSchema"] = tool.input_schema if tool.input_schema is not None else {"type": "object"}
+    left = {key: item for key, item in extra_of(tool, FORMAT).items() if key != ENTRY}
+    return add(wire, left)
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+CALLS: Final[dict[str, Row | None]] = {
+    "tools/call": (_read_tool_call, _write_tool_call),
+    "prompts/get": (_read_prompt, _write_prompt),
+    "resources/read": (_read_uri, _write_uri),
+    "resources/subscribe": (_read_uri, _write_uri),
+    "resources/unsubscribe": (_read_uri, _write_uri),
+    "sampling/createMessage": (_read_sampling, _write_sampling),
+    "elicitation/create": _text_at("message"),
+    "completion/complete": (_read_completion, _write_completion),
+    "notifications/message": _text_at("data"),
+    "notifications/progress": _text_at("message"),
+    "notifications/tasks/status": _text_at("statusMessage"),
+    "initialize": None,
+    "server/discover": None,
+    "ping": None,
+    "logging/setLevel": None,
+    "tools/list": None,
+    "prompts/list": None,
+    "resources/list": None,
+    "resources/templates/list": None,
+    "roots/list": None,
+    "subscriptions/listen": None,
+    "tasks/get": None,
+    "tasks/list": None,
+    "tasks/result": None,
+    "tasks/cancel": None,
+    "notifications/initialized": None,
+    "notifications/cancelled": None,
+    "notifications/tools/list_changed": None,
+    "notifications/prompts/list_changed": None,
+    "notifications/resources/list_changed": None,
+    "notifications/resources/updated": None,
+    "notifications/roots/list_changed": None,
+    "notifications/elicitation/complete": None,
+    "notifications/subscriptions/acknowledged": None,
+}
+"""Method → how its params are read, and written again; None: all of them are shown with the request. A method that is
+not here is opaque [MCP-3]."""
+
+
+def params_of(method: str, said: Said) -> dict[str, Any]:
+    """The params of a call, from what it says."""
+    row = CALLS[method]
+    return {} if row is None else row[1](said)
+
+
+def method_of(messages: Sequence[Message]) -> str:
+    """The method for a request that came from another format: a lone call, reference or prompt, else a completion."""
+    if len(messages) == 1 and len(messages[0].content) == 1:
+        for kind, method in _LONE.items():
+            if isinstance(messages[0].content[0], kind):
+                return method
+    return "sampling/createMessage"
+
+
+_LONE: Final[dict[type, str]] = {
+    ToolCallPart: "tools/call",
+    ResourceRefPart: "resources/read",
+    PromptRequestPart: "prompts/get",
+}

@@ -1,0 +1,248 @@
+"""One JSON-RPC message of MCP, read and written: call, answer, or a result without its envelope.
+
+Spec: docs/spec/adapters/mcp.md [MCP-1]. What has no canonical field is kept under `envelope`, `params`, `result` and
+`error`; so wire keys and our own cannot meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cmf.adapters.call_ids import with_ids
+from cmf.adapters.fields import Fields, object_in
+from cmf.adapters.mcp.blocks import FORMAT, add
+from cmf.adapters.mcp.calls import CALLS, DEFAULT_MAX_TOKENS, Said, drop_options, method_of, params_of
+from cmf.adapters.mcp.results import About, key_of, opaque, read_answer, read_stop, write_answer, write_stop
+from cmf.content import OpaquePart, Part, ToolCallPart, ToolResultPart
+from cmf.enums import Role, StopReason
+from cmf.errors import UnsupportedError
+from cmf.frozen import FrozenDict, thaw
+from cmf.message import Message
+from cmf.request import ErrorInfo, Response
+from cmf.value import trusted
+
+_NO_KEYS: Final = FrozenDict()
+
+
+@dataclass(slots=True)
+class One:
+    """One JSON-RPC message, read: what it says, and in `extra` what no canonical field holds."""
+
+    said: Said
+    extra: dict[str, Any]
+    error: ErrorInfo | None = None
+    stop: tuple[StopReason | None, str | None] = (None, None)
+    model: str | None = None
+
+
+# -- reading one -------------------------------------------------------------------------------------------------------
+
+
+def read(body: Any, path: str, known: About, *, alone: bool = False, answering: bool = False) -> One:
+    """Read one message.
+
+    Args:
+        body: the frozen JSON object.
+        path: where it stands, for errors.
+        known: what the answered request says, where this is an answer.
+        alone: it is a whole request, which has fields for sampling options.
+        answering: it is a whole response, which has fields for an error, a model and a stop reason.
+
+    Raises:
+        ShapeError: no object; or a list of tools or messages that is not one.
+    """
+    fields = Fields(body, path)
+    method = fields.peek("method")
+    if isinstance(method, str):
+        return _read_call(fields, body, method, alone=alone)
+    if "result" in fields or "error" in fields:
+        return _read_answer(fields, known, answering=answering)
+    return _read_bare(body, path, known, answering=answering)
+
+
+def _read_call(fields: Fields, body: Any, method: str, *, alone: bool) -> One:
+    fields.drop("jsonrpc", "2.0")
+    params = Fields(fields.take("params", FrozenDict) or _NO_KEYS, f"{fields.path}.params")
+    said = Said(call_id=_id_text(fields.peek("id")), alone=alone)
+    row = CALLS.get(method)
+    if method not in CALLS or (row is not None and not row[0](params, said)):
+        whole = Said()
+        opaque(method, body, Role.USER, whole)
+        return One(whole, {})
+    return One(said, {"envelope": _NO_KEYS, **(fields.rest("envelope") or {}), **(params.rest("params") or {})})
+
+
+def _read_answer(fields: Fields, known: About, *, answering: bool) -> One:
+    fields.drop("jsonrpc", "2.0")
+    one = One(Said(), {})
+    raw = fields.take("result", FrozenDict)
+    if raw is not None:
+        _read_result(raw, f"{fields.path}.result", _id_text(fields.peek("id")), known, one, answering=answering)
+    if (error := fields.take("error", FrozenDict)) is not None:
+        left = Fields(error, f"{fields.path}.error")
+        one.error = _read_error(left)
+        # Only a lone answer's error is a field of the response: the rest of it stays here, and of others all of it.
+        one.extra |= (left.rest("error") or {}) if answering else {"error": error}
+    one.extra = {"envelope": _NO_KEYS, **(fields.rest("envelope") or {}), **one.extra}
+    if known.method is not None:
+        one.extra["answers"] = known.method
+    return one
+
+
+def _read_result(raw: FrozenDict, path: str, answer_id: str | None, known: About, one: One, *, answering: bool) -> None:
+    result = Fields(raw, path)
+    if not read_answer(result, raw, answer_id, known, one.said):
+        opaque(known.method or "result", raw, Role.TOOL, one.said)
+        return
+    if answering and any(key_of(message) == "message" for message in one.said.messages):
+        one.stop = read_stop(result, one.said.messages)
+        one.model = result.take("model", str)
+    one.extra |= result.rest("result") or {}
+
+
+def _read_bare(body: FrozenDict, path: str, known: About, *, answering: bool) -> One:
+    """A result or an error without its envelope, as documents and tests show them."""
+    fields = Fields(body, path)
+    one = One(Said(), {})
+    if answering and isinstance(body.get("message"), str) and type(body.get("code")) is int:
+        one.error = _read_error(fields)
+        one.extra = {"bare": "error", **(fields.rest("error") or {})}
+        return one
+    _read_result(body, path, None, known, one, answering=answering)
+    one.extra["bare"] = "result"
+    if known.method is not None:
+        one.extra["answers"] = known.method
+    return one
+
+
+def _read_error(error: Fields) -> ErrorInfo:
+    code = error.take("code", int)
+    return trusted(ErrorInfo, message=error.take("message", str), code=None if code is None else str(code))
+
+
+def _id_text(raw: Any) -> str | None:
+    return raw if isinstance(raw, str) else str(raw) if type(raw) is int else None
+
+
+# -- writing one -------------------------------------------------------------------------------------------------------
+
+
+def write(said: Said, own: Mapping[str, Any], *, asking: bool = False, response: Response | None = None) -> Any:
+    """The JSON-RPC message that says this.
+
+    Args:
+        said: messages, tools and options.
+        own: what was kept of the wire; empty for content of another format.
+        asking: content of another format is a request, not an answer.
+        response: the whole response, where this is one.
+
+    Raises:
+        UnsupportedError: content that the method or result has no place for.
+    """
+    whole = _whole(said.messages)
+    envelope = object_in(own, "envelope") if isinstance(own.get("envelope"), dict) else None
+    if envelope is None and whole is not None:
+        return thaw(whole)
+    if envelope is not None and isinstance(envelope.get("method"), str):
+        return _write_call(said, envelope, object_in(own, "params"))
+    if asking and envelope is None and "bare" not in own:
+        return _write_foreign_call(said)
+    error = _written_error(own, response)
+    if own.get("bare") == "error":
+        return error
+    body: dict[str, Any] = {}
+    if error is not None:
+        body["error"] = error
+    if error is None or said.messages or said.tools or "result" in own:
+        body["result"] = _written_result(said, own, response, whole)
+    if own.get("bare") == "result":
+        return body["result"]
+    if envelope is None:
+        envelope = {"id": _answer_id(said.messages)}
+    elif ("result" in envelope or (error is None and "error" in envelope)) and body.get("result") == {}:
+        del body["result"]
+    return {"jsonrpc": "2.0", **envelope, **body}
+
+
+def _whole(messages: Sequence[Message]) -> Mapping[str, Any] | None:
+    """The message or result that was judged as a whole, if there is one."""
+    for message in messages:
+        part: Part | None = message.content[0] if message.content and key_of(message) == "whole" else None
+        if isinstance(part, OpaquePart) and part.provider == FORMAT:
+            if len(messages) > 1 or len(message.content) > 1:
+                raise UnsupportedError("what was judged as a whole goes alone", hint="send nothing beside it")
+            return part.value
+    return None
+
+
+def _write_call(said: Said, envelope: Mapping[str, Any], left: Mapping[str, Any]) -> dict[str, Any]:
+    method = envelope["method"]
+    if method not in CALLS:
+        raise UnsupportedError("a method that is not in the table has no params to write", hint="send it as it came")
+    params = add(params_of(method, said), dict(left))
+    if isinstance(params.get("argument"), dict) and isinstance(left.get("argument"), dict):
+        params["argument"] = {**left["argument"], **params["argument"]}
+    body = {"jsonrpc": "2.0", **envelope}
+    if params:
+        body["params"] = params
+    return body
+
+
+def _write_foreign_call(said: Said) -> dict[str, Any]:
+    method = method_of(said.messages)
+    if method == "sampling/createMessage":
+        said.messages = with_ids(said.messages)
+    else:
+        drop_options(said, method)
+    params = params_of(method, said)
+    if method == "sampling/createMessage":
+        params.setdefault("maxTokens", DEFAULT_MAX_TOKENS)
+    call = next((part for message in said.messages for part in message.content if isinstance(part, ToolCallPart)), None)
+    call_id = call.tool_call_id if method == "tools/call" and call is not None else None
+    return {"jsonrpc": "2.0", "id": "call_0" if call_id is None else call_id, "method": method, "params": params}
+
+
+def _written_error(own: Mapping[str, Any], response: Response | None) -> dict[str, Any] | None:
+    left = own.get("error")
+    if response is None:
+        return dict(left) if isinstance(left, dict) else None
+    if response.error is None:
+        return dict(left) if isinstance(left, dict) else None
+    error: dict[str, Any] = {}
+    if (code := response.error.code) is not None or "envelope" not in own:
+        error["code"] = int(code) if code is not None and _is_code(code) else -32603
+    if (text := response.error.message) is not None or "envelope" not in own:
+        error["message"] = text or ""
+    return add(error, dict(left)) if isinstance(left, dict) else error
+
+
+def _is_code(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(text)) == text if len(digits) < 20 else False
+
+
+def _written_result(
+    said: Said, own: Mapping[str, Any], response: Response | None, whole: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    if whole is not None:
+        return dict(whole)
+    result = write_answer(said.messages, said)
+    if response is not None and "role" in result:
+        if response.model is not None:
+            result["model"] = response.model
+        if (
+            word := next((write_stop(one) for one in response.choices if one.stop_reason is not None), None)
+        ) is not None:
+            result["stopReason"] = word
+    left = own.get("result")
+    return add(result, dict(left)) if isinstance(left, dict) else result
+
+
+def _answer_id(messages: Sequence[Message]) -> str | None:
+    for message in messages:
+        for part in message.content:
+            if isinstance(part, ToolResultPart):
+                return part.tool_call_id
+    return None

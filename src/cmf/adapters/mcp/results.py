@@ -1,0 +1,230 @@
+"""What a JSON-RPC answer of MCP says: by the keys of its result. Spec: docs/spec/adapters/mcp.md [MCP-6], [MCP-7].
+
+The keys decide, not the method alone: an answer is read the same with its request at hand and without. The request adds
+the names that an answer does not repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cmf.adapters.fields import Fields, extra_of
+from cmf.adapters.loss import drop
+from cmf.adapters.mcp.blocks import FORMAT, read_resource, read_result, write_resource, write_result
+from cmf.adapters.mcp.calls import Said, read_message, read_tools, write_message, write_messages, write_tools
+from cmf.content import (
+    OpaquePart,
+    PromptRequestPart,
+    PromptResultPart,
+    ResourcePart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from cmf.enums import Role, StopReason
+from cmf.errors import UnsupportedError
+from cmf.message import Message
+from cmf.request import Choice, Request
+from cmf.value import trusted
+
+STOP_REASONS: Final = {
+    "endTurn": StopReason.END,
+    "stopSequence": StopReason.STOP_SEQUENCE,
+    "maxTokens": StopReason.MAX_TOKENS,
+    "toolUse": StopReason.CALL,
+}
+_STOP_WORDS: Final = {reason: word for word, reason in STOP_REASONS.items()}
+
+_LISTS: Final = {"contents": "uri", "resources": "uri", "resourceTemplates": "uriTemplate"}
+"""Keys that list resources, and the key of an item's address."""
+
+_PLAIN: Final = frozenset(
+    {
+        "_meta", "action", "capabilities", "completion", "inputRequests", "prompts", "protocolVersion", "requestState",
+        "resultType", "roots", "supportedVersions", "task", "taskId", "tasks",
+    }
+)  # fmt: skip
+"""Keys of results that have no canonical value: shown in the response's view [MCP-7]."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the answered request says of the answer: its method, and the tool or prompt that it names."""
+
+    method: str | None = None
+    name: str | None = None
+
+
+NOTHING_KNOWN: Final = About()
+
+
+def about(request: Request | None) -> About:
+    """What is known of the answer to `request`."""
+    if request is None:
+        return NOTHING_KNOWN
+    envelope = extra_of(request, FORMAT).get("envelope")
+    method = envelope.get("method") if isinstance(envelope, dict) else None
+    return About(method=method if isinstance(method, str) else None, name=name_in(request.messages))
+
+
+def name_in(messages: Sequence[Message]) -> str | None:
+    """The tool or prompt that the first part is about."""
+    for message in messages[:1]:
+        for part in message.content[:1]:
+            if isinstance(part, ToolCallPart | PromptRequestPart):
+                return part.name
+            if isinstance(part, ToolResultPart):
+                return part.tool_name
+            if isinstance(part, PromptResultPart):
+                return part.prompt_name
+    return None
+
+
+def read_answer(result: Fields, raw: Any, answer_id: str | None, known: About, said: Said) -> bool:
+    """Take what has a canonical value; False if nothing of the result is known, so that it is to be judged whole."""
+    found = False
+    if not _only_names(result.peek("tools")) and (tools := result.take("tools", list)) is not None:
+        said.tools = read_tools(tools, f"{result.path}.tools")
+        found = True
+    for key, address in _LISTS.items():
+        if (items := result.take(key, list)) is not None:
+            parts = [read_resource(item, f"{result.path}.{key}[{at}]", address) for at, item in enumerate(items)]
+            said.say(Role.TOOL, *parts, key=key)
+            found = True
+    if (turns := result.take("messages", list)) is not None:
+        _read_prompt_result(turns, result.path, answer_id, known, said)
+        found = True
+    if "role" in result and known.method != "tools/call":
+        turn = {key: result.peek(key) for key in ("role", "content") if key in result}
+        said.messages += read_message(turn, result.path, said.names, key="message")
+        for key, item in turn.items():
+            result.drop(key, item)
+        found = True
+    elif isinstance(result.peek("content"), list) or "structuredContent" in result:
+        own = Fields({key: result.peek(key) for key in _RESULT_KEYS if key in result}, result.path)
+        for key in _RESULT_KEYS:
+            result.drop(key, result.peek(key))
+        said.say(Role.TOOL, read_result(own, answer_id, known.name, said.names))
+        found = True
+    if (text := result.take("instructions", str)) is not None:
+        said.say(Role.TOOL, trusted(TextPart, text=text), key="instructions")
+        found = True
+    return found or not raw or not _PLAIN.isdisjoint(raw)
+
+
+def _only_names(tools: Any) -> bool:
+    """Whether a list is one of names: what refers to tools says nothing of them, and defines none."""
+    return isinstance(tools, list) and bool(tools) and all(isinstance(name, str) for name in tools)
+
+
+_RESULT_KEYS: Final = ("content", "isError", "structuredContent")
+
+
+def _read_prompt_result(turns: list[Any], path: str, answer_id: str | None, known: About, said: Said) -> None:
+    messages: list[Message] = []
+    for index, turn in enumerate(turns):
+        messages += read_message(turn, f"{path}.messages[{index}]", said.names, index=index)
+    said.say(
+        Role.TOOL,
+        trusted(
+            PromptResultPart,
+            prompt_request_id=answer_id,
+            prompt_name=known.name if known.name is not None else "",
+            messages=tuple(messages),
+        ),
+    )
+
+
+def write_answer(messages: Sequence[Message], said: Said) -> dict[str, Any]:
+    """The result that these messages and tools make.
+
+    Raises:
+        UnsupportedError: a message that no result has a place for.
+    """
+    result: dict[str, Any] = {}
+    if said.tools:
+        result["tools"] = write_tools(said.tools)
+    turns: list[Message] = []
+    for message in messages:
+        key = key_of(message)
+        if key == "message":
+            turns.append(message)
+        elif key == "result":
+            result |= _write_tool_result(message)
+        elif key == "messages":
+            result |= _write_prompt_result(message)
+        elif key == "instructions":
+            result[key] = "".join(part.text for part in message.content if isinstance(part, TextPart))
+        else:
+            result[key] = [write_resource(part, address=_LISTS[key]) for part in message.content]
+    if turns:
+        turn = write_message(turns)
+        result |= turn if turn is not None else {"role": "assistant", "content": []}
+    return result
+
+
+def key_of(message: Message) -> str:
+    """Where a message stands in a result: as it came, else by what it holds."""
+    key = extra_of(message, FORMAT).get("key")
+    if isinstance(key, str) and (key in _LISTS or key in ("message", "instructions", "whole")):
+        return key
+    first = message.content[0] if message.content else None
+    if isinstance(first, ToolResultPart) and message.role is Role.TOOL:
+        return "result"
+    if isinstance(first, PromptResultPart):
+        return "messages"
+    return "contents" if isinstance(first, ResourcePart) else "message"
+
+
+def _write_tool_result(message: Message) -> dict[str, Any]:
+    if len(message.content) != 1 or not isinstance(message.content[0], ToolResultPart):
+        raise UnsupportedError("an mcp answer carries one tool result", hint="send one answer a call")
+    return write_result(message.content[0], message)
+
+
+def _write_prompt_result(message: Message) -> dict[str, Any]:
+    part = message.content[0]
+    if len(message.content) != 1 or not isinstance(part, PromptResultPart):
+        raise UnsupportedError("an mcp answer carries one prompt result", hint="send one answer a request")
+    if part.content is not None and not part.messages:
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": part.content}}]}
+    return {"messages": write_messages(part.messages)}
+
+
+def read_stop(result: Fields, messages: Sequence[Message]) -> tuple[StopReason | None, str | None]:
+    """Why the client's model stopped, with the wire's own word; a call is the reason only where there is one."""
+    raw = result.take("stopReason", str)
+    return (None, None) if raw is None else (_meant(raw, calls=any(_calls(one) for one in messages)), raw)
+
+
+def _meant(raw: str, *, calls: bool) -> StopReason:
+    reason = STOP_REASONS.get(raw, StopReason.OTHER)
+    return StopReason.OTHER if reason is StopReason.CALL and not calls else reason
+
+
+def _calls(message: Message) -> bool:
+    return any(isinstance(part, ToolCallPart) for part in message.content)
+
+
+def write_stop(choice: Choice) -> str | None:
+    """The wire's word for why it stopped: the one it came with, if that still says the same."""
+    raw, reason = choice.raw_stop_reason, choice.stop_reason
+    calls = _calls(choice.message)
+    if raw is not None and _meant(raw, calls=calls) is reason:
+        return raw
+    if reason is None:
+        return None
+    if reason is StopReason.END and calls:
+        return "toolUse"
+    if reason is StopReason.CALL and not calls:
+        return "endTurn"
+    if reason not in _STOP_WORDS:
+        drop(FORMAT, "stop_reason", "no such word", message=choice.message)
+    return _STOP_WORDS.get(reason, "endTurn")
+
+
+def opaque(kind: str, raw: Any, role: Role, said: Said) -> None:
+    """Judge `raw` as a whole: nothing in it is known."""
+    said.say(role, trusted(OpaquePart, provider=FORMAT, type=kind, value=raw), key="whole")

@@ -1,0 +1,230 @@
+"""From canonical requests and responses to the Responses format. Spec: openai_responses.md [RSP-9] to [RSP-12]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from cmf.adapters.fields import extra_of, merge, unmarked
+from cmf.adapters.loss import drop
+from cmf.adapters.openai_responses.decode import COUNTED, STATUSES, spoken_text, stop_reason
+from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS
+from cmf.adapters.openai_responses.write import ItemWriter, ride
+from cmf.content import Part
+from cmf.enums import MessageStatus, StopReason
+from cmf.errors import UnsupportedError
+from cmf.extensions import TokenUsage
+from cmf.frozen import FrozenDict, FrozenList
+from cmf.message import NO_SHAPE
+from cmf.request import Request, Response
+from cmf.tools import ToolDefinition
+
+SCHEMA_NAME: Final = "response"  # the format demands one
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def encode_envelope(request: Request) -> dict[str, Any]:
+    """Everything of the request but `input` and `instructions`."""
+    body: dict[str, Any] = {}
+    if request.model is not None:
+        body["model"] = request.model
+    if request.tools:
+        body["tools"] = _tools(request.tools)
+    choice = request.tool_choice
+    if choice is not None:
+        body["tool_choice"] = choice.mode if choice.mode != "tool" else {"type": "function", "name": choice.name}
+    if request.response_schema is not None:
+        name = request.response_schema_name
+        shape = {"type": "json_schema", "name": name if name is not None else SCHEMA_NAME}
+        body["text"] = {"format": {**shape, "schema": request.response_schema}}
+    if request.reasoning_effort is not None:
+        body["reasoning"] = {"effort": request.reasoning_effort}
+    if request.stream is not None:
+        body["stream"] = request.stream
+    for name, value in request.sampling.model_dump().items():
+        if name in _SAMPLING:
+            body[name] = value
+        else:
+            drop(FORMAT, f"sampling.{name}", "no such parameter in this format")
+    return merge(body, _riding_envelope(request))
+
+
+def _riding_envelope(request: Request) -> dict[str, Any]:
+    own = extra_of(request, FORMAT)
+    text = own.get("text")
+    shape = text.get("format") if isinstance(text, dict) else None
+    if request.response_schema is None and isinstance(text, dict) and isinstance(shape, dict) and "type" not in shape:
+        # What rode along with a schema that is gone is no format by itself.
+        return {**own, "text": {key: value for key, value in text.items() if key != "format"}}
+    return own
+
+
+_SAMPLING: Final = frozenset({"temperature", "top_p", "max_output_tokens"})
+
+
+def _tools(definitions: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = []
+    for tool in definitions:
+        own = extra_of(tool, FORMAT)
+        if tool.type == "namespace" and "tools" not in own:
+            space = {"type": "namespace", "name": tool.name}
+            if tool.description is not None:
+                space["description"] = tool.description
+            listed.append(ride({**space, "tools": []}, own))
+        elif tool.executed_by == "provider" or (tool.type in CLIENT_TOOLS and tool.type != "custom"):
+            listed.append(_hosted(tool, own))
+        elif tool.namespace is not None:
+            if not listed or listed[-1].get("type") != "namespace" or listed[-1]["name"] != tool.namespace:
+                listed.append({"type": "namespace", "name": tool.namespace, "tools": []})
+            listed[-1]["tools"].append(_function(tool, own))
+        else:
+            listed.append(_function(tool, own))
+    return listed
+
+
+def _function(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
+    written: dict[str, Any] = {"type": "custom" if tool.type == "custom" else "function", "name": tool.name}
+    if tool.description is not None:
+        written["description"] = tool.description
+    if tool.input_schema is not None:
+        written["parameters"] = tool.input_schema
+    return ride(written, own)
+
+
+def _hosted(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
+    if FORMAT not in (tool.extra or ()) and tool.type not in HOSTED_TOOLS and tool.type not in CLIENT_TOOLS:
+        raise UnsupportedError(
+            "this format does not know the provider-run tool", hint="remove the tool, or route to its own provider"
+        )
+    written: dict[str, Any] = {"type": tool.type}
+    if tool.type == "mcp" and tool.namespace is not None:
+        written["server_label"] = tool.namespace
+    return ride(written, own)
+
+
+# -- responses ---------------------------------------------------------------------------------------------------------
+
+
+def encode_answer(response: Response, form: dict[str, Any]) -> Any:
+    """The response as plainly as its provider would say it; `form` is what `decode_answer` gave [RSP-12]."""
+    own = unmarked(extra_of(response, FORMAT))
+    if (asked := _asked(response)) is not None:
+        return merge({"object": COUNTED, "input_tokens": asked}, own)
+    body: dict[str, Any] = {}
+    if response.model is not None:
+        body["model"] = response.model
+    if response.choices:
+        _write_choice(body, response, own, form)
+    if response.error is not None:
+        _write_error(body, response, own, form)
+    if response.usage is not None:
+        body["usage"] = _usage(response.usage, foreign=not own)
+    merge(body, own)
+    if response.choices and not own:
+        for key, value in _ENVELOPE.items():
+            body.setdefault(key, value)
+    return body
+
+
+def _asked(response: Response) -> int | None:
+    """The number of tokens of a request, where the response says that and nothing else."""
+    if response.choices or response.error is not None or response.model is not None or response.usage is None:
+        return None
+    alone = TokenUsage(input_tokens=response.usage.input_tokens, total_tokens=response.usage.input_tokens)
+    return alone.input_tokens if response.usage == alone else None
+
+
+# What clients of the format expect of any answer; no clock here, so the time is nought.
+_ENVELOPE: Final[dict[str, Any]] = {
+    "id": "resp_0",
+    "object": "response",
+    "created_at": 0,
+    "error": None,
+    "incomplete_details": None,
+    "instructions": None,
+    "metadata": FrozenDict(),
+    "parallel_tool_calls": True,
+    "temperature": None,
+    "tool_choice": "auto",
+    "tools": FrozenList(),
+    "top_p": None,
+}
+
+
+def _write_choice(body: dict[str, Any], response: Response, own: dict[str, Any], form: dict[str, Any]) -> None:
+    choice = response.choices[0]
+    for other in response.choices[1:]:
+        drop(FORMAT, "choice", "an answer has one choice here", message=other.message)
+    parts = choice.message.content
+    raw = choice.raw_stop_reason
+    cut = choice.message.status is MessageStatus.PARTIAL and choice.stop_reason is None
+    if raw is not None and (own or raw in STATUSES) and (cut or _still(raw, own, parts, choice.stop_reason)):
+        body["status"] = raw
+    else:
+        status, reason = _STATUS.get(choice.stop_reason, ("completed", None))
+        if "status" not in own:
+            body["status"] = "in_progress" if choice.message.status is MessageStatus.PARTIAL else status
+        told = raw is None and (cut or _still(None, own, parts, choice.stop_reason))  # by the details, without a status
+        if not told and (reason is not None or "incomplete_details" in own):
+            body["incomplete_details"] = {"reason": reason} if reason is not None else None
+    kinds = form.get("kinds") if form.get("parts") == len(parts) else None
+    writer = ItemWriter(answer=True, stem=_stem(own.get("id")))
+    body["output"] = writer.items(choice.message, kinds if isinstance(kinds, dict) else NO_SHAPE)
+    if form.get("derived") is True and (text := spoken_text(parts)):
+        body["output_text"] = text
+
+
+def _stem(answer_id: Any) -> str:
+    """What the ids of an answer's items have between their kind and their number: items are known by them [C9]."""
+    return f"{answer_id.removeprefix('resp_')}_" if isinstance(answer_id, str) and answer_id else ""
+
+
+def _still(raw: str | None, own: dict[str, Any], parts: Iterable[Part], wanted: StopReason | None) -> bool:
+    """Whether the status as it came still says why the answer ended."""
+    meant = stop_reason(raw, own, parts)
+    return meant is wanted or (meant in _ENDED and wanted in _ENDED)  # the status does not tell these apart
+
+
+_ENDED: Final = frozenset(
+    {StopReason.END, StopReason.RETURN, StopReason.CALL, StopReason.STOP_SEQUENCE, StopReason.REFUSAL}
+)
+
+
+_STATUS: Final[dict[StopReason | None, tuple[str, str | None]]] = {
+    StopReason.MAX_TOKENS: ("incomplete", "max_output_tokens"),
+    StopReason.CONTENT_FILTER: ("incomplete", "content_filter"),
+    StopReason.ERROR: ("failed", None),
+}
+
+
+def _write_error(body: dict[str, Any], response: Response, own: dict[str, Any], form: dict[str, Any]) -> None:
+    error = response.error
+    spelt = form.get("error")
+    said = {} if error is None else error.model_dump()
+    said.pop("status", None)  # of the HTTP answer, not of its body
+    if spelt == "string":
+        body["error"] = said.get("message", "")
+        if "code" in said:
+            body["code"] = said["code"]
+    elif spelt in ("message", "detail"):
+        body[spelt] = said.get("message", "")
+    elif spelt != "none":
+        # `type` is the discriminator of nothing here, so it may be absent; clients read `message`.
+        body["error"] = said if own or not said else {"message": "", "type": None, "param": None, "code": None} | said
+
+
+def _usage(usage: TokenUsage, *, foreign: bool) -> dict[str, Any]:
+    cached, written = usage.cached_input_tokens, usage.cache_creation_input_tokens
+    asked = usage.input_tokens + cached + written
+    details = {"cached_tokens": cached} | ({"cache_write_tokens": written} if written else {})
+    counts: dict[str, Any] = {
+        "input_tokens": asked,
+        "input_tokens_details": details,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens or asked + usage.output_tokens,
+    }
+    if foreign:
+        counts["output_tokens_details"] = {"reasoning_tokens": 0}
+    return counts

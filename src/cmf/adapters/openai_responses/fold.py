@@ -1,0 +1,378 @@
+"""The whole answer that a stream of the Responses format adds up to.
+
+Spec: docs/spec/adapters/openai_responses.md [RSP-13] to [RSP-17]; docs/spec/streaming.md.
+
+The events say most things three times: in pieces, whole, and in the final response. The fold takes the final word where
+there is one, and keeps whatever was streamed and is not in it under `cmf_stream`: a client heard it, so it is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from cmf.adapters.base import WireEvent
+from cmf.adapters.fields import PARTIAL
+from cmf.adapters.openai_responses.items import STREAM
+from cmf.adapters.openai_responses.places import (
+    PART_TYPES,
+    PARTS,
+    PIECES,
+    Path,
+    get,
+    path_of,
+    piece_key,
+    pointer,
+    put,
+    skeleton,
+)
+from cmf.codec import dumps
+from cmf.errors import ShapeError
+from cmf.frozen import freeze, thaw
+
+OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+CLOSING: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+ANNOTATION: Final = "response.output_text.annotation.added"
+PROGRESS: Final = frozenset(
+    f"response.{call}.{state}"
+    for call in (
+        "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call",
+        "mcp_list_tools", "compaction",
+    )
+    for state in ("in_progress", "searching", "interpreting", "generating", "completed", "failed", "compacting")
+)  # fmt: skip
+"""Events that only say how far a call is."""
+
+_INDEXES: Final = frozenset(
+    {"sequence_number", "output_index", "content_index", "summary_index", "annotation_index", "command_index"}
+)
+_UNDER_WAY: Final = frozenset({"in_progress", "queued", "searching", "generating", "interpreting", "calling"})
+_NOTHING: Final = object()
+
+
+def fold(events: Iterable[WireEvent]) -> dict[str, Any]:
+    """The response body that the events add up to; with the mark `cmf_partial` where no terminal event is among them.
+
+    What was streamed but is not in the body stands in `cmf_stream`: `unfolded` (what is left of such events) and
+    `padding` (the texts that only hide the length of a piece).
+
+    Raises:
+        ShapeError: data that is no JSON, or nested too deeply.
+    """
+    folding = _Fold()
+    for event in events:
+        folding.take(event)
+    return folding.body()
+
+
+class _Fold:
+    """What has been heard so far. Everything is linear in the size of the events."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[dict[str, Any], int]] = []  # events about an item, with the item's index
+        self.lives: list[dict[str, Any]] = []  # events about the response
+        self.strays: list[Any] = []
+        self.padding: list[str] = []
+        self.opening: dict[str, Any] | None = None
+        self.closing: dict[str, Any] | None = None
+        self.error: dict[str, Any] | None = None
+        self.added: dict[int, dict[str, Any]] = {}
+        self.done: dict[int, dict[str, Any]] = {}
+        self.parts: dict[int, dict[Path, dict[str, Any]]] = {}
+        self.pieces: dict[int, dict[Path, list[str]]] = {}
+        self.wholes: dict[int, dict[Path, str]] = {}
+        self.types: dict[int, dict[Path, str]] = {}  # of content parts of which only pieces were heard
+        self.probabilities: dict[int, dict[Path, list[Any]]] = {}
+        self.by_id: dict[str, int] = {}
+
+    def take(self, event: WireEvent) -> None:
+        """One more event."""
+        if not isinstance(event, dict):
+            raise ShapeError("an event must be an object", path="$", hint="see cmf.adapters.base.WireEvent")
+        data = freeze(event.get("data"))
+        if data is None or data == "[DONE]":
+            return
+        kind = data.get("type") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or not (isinstance(kind, str) or "error" in data):
+            self.strays.append(data)
+        elif not isinstance(kind, str) or kind == "error":
+            self._take_error(data)
+        elif kind in OPENING or kind in CLOSING:
+            self._take_response(kind, data)
+        elif not self._take_of_item(kind, data):
+            self.strays.append(data)
+
+    def _take_response(self, kind: str, data: dict[str, Any]) -> None:
+        response = data.get("response")
+        if not isinstance(response, dict):
+            self.strays.append(data)
+            return
+        if kind in CLOSING:
+            self.closing = response
+        else:
+            self.opening = response
+        self.lives.append(data)
+
+    def _take_error(self, data: dict[str, Any]) -> None:
+        if self.error is not None:
+            self.strays.append(data)
+        else:
+            self.error = data
+
+    def _take_of_item(self, kind: str, data: dict[str, Any]) -> bool:
+        at = self._index(data)
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            item = data.get("item")
+            if not isinstance(item, dict):
+                return False
+            (self.added if kind.endswith("added") else self.done)[at] = item
+            if isinstance(name := item.get("id"), str):
+                self.by_id.setdefault(name, at)
+        elif kind in PARTS:
+            part = data.get("part")
+            if not isinstance(part, dict):
+                return False
+            self.parts.setdefault(at, {})[path_of(PARTS[kind], data)] = part
+        elif kind == ANNOTATION or kind in PROGRESS:
+            pass
+        elif not self._take_piece(kind, data, at):
+            return False
+        self.heard.append((data, at))
+        return True
+
+    def _take_piece(self, kind: str, data: dict[str, Any], at: int) -> bool:
+        base, _, step = kind.rpartition(".")
+        where = PIECES.get(base)
+        text = data.get(piece_key(base, step)) if where is not None else None
+        if where is None or not isinstance(text, str) or step not in ("delta", "done", "added"):
+            return False
+        path = path_of(where, data)
+        if base in PART_TYPES:
+            self.types.setdefault(at, {})[path[:-1]] = PART_TYPES[base]
+        if step == "done":
+            self.wholes.setdefault(at, {})[path] = text
+        else:
+            self.pieces.setdefault(at, {}).setdefault(path, []).append(text)
+        tokens = data.get("logprobs")
+        if step == "delta" and isinstance(tokens, list) and tokens:
+            self.probabilities.setdefault(at, {}).setdefault(path, []).extend(tokens)
+        return True
+
+    def _index(self, data: dict[str, Any]) -> int:
+        at = data.get("output_index")
+        if type(at) is int:
+            return at
+        name = data.get("item_id")
+        return self.by_id.get(name, 0) if isinstance(name, str) else 0
+
+    # -- the body ------------------------------------------------------------------------------------------------------
+
+    def body(self) -> dict[str, Any]:
+        """The folded body."""
+        if self.opening is None and self.closing is None and not self.heard:
+            if self.error is not None:
+                return self._error_body()
+            if len(self.strays) == 1 and isinstance(self.strays[0], dict) and "type" not in self.strays[0]:
+                return _alone(self.strays[0])
+        last = self.closing if self.closing is not None else self.opening
+        body: dict[str, Any] = dict(last) if last is not None else {}
+        known = {*self.added, *self.done, *self.parts, *self.pieces, *self.wholes}
+        items = {at: self._item(at) for at in sorted(known)}
+        final = body.get("output")
+        if self.closing is not None and isinstance(final, list) and final:
+            shown = dict(enumerate(final))
+        else:
+            shown = items
+            if items or not ("output" in body or "status" in body or body.get("object") == "response"):
+                body["output"] = list(items.values())
+        if self.error is not None:
+            body["error"] = _flat_error(self.error, self.strays)
+        if self.closing is None:
+            body[PARTIAL] = True
+        left = self._unfolded(body, shown)
+        if left or self.padding:
+            body[STREAM] = {"unfolded": left, "padding": " ".join(self.padding)}
+        return body
+
+    def _error_body(self) -> dict[str, Any]:
+        """What the provider would have said instead of a stream."""
+        data = self.error or {}
+        if isinstance(data.get("error"), dict | str):
+            body = {key: value for key, value in data.items() if not (key == "type" and value == "error")}
+            if type(body.get("sequence_number")) is int:
+                del body["sequence_number"]
+        else:
+            body = {"error": _flat_error(data, self.strays)}
+        if self.strays:
+            body[STREAM] = {"unfolded": self.strays, "padding": ""}
+        return body
+
+    def _item(self, at: int) -> Any:
+        """The item as it was last said: whole, or put together from its pieces, and so what the whole one lacks."""
+        done = self.done.get(at)
+        parts, pieces, wholes = (heard.get(at, {}) for heard in (self.parts, self.pieces, self.wholes))
+        paths = [path for path in (*parts, *pieces, *wholes) if get(done, path) is None]
+        if done is not None and not paths:
+            return done
+        started = done if done is not None else self.added.get(at)
+        types = self.types.get(at, {})
+        item: dict[str, Any] = thaw(started) if started is not None else skeleton(paths, types)
+        for path in paths:
+            if path in parts:
+                put(item, path, thaw(parts[path]))
+            else:
+                put(item, path, wholes.get(path, "".join(pieces.get(path, ()))), types.get(path[:-1]))
+        return item
+
+    # -- what the body does not say ------------------------------------------------------------------------------------
+
+    def _unfolded(self, body: dict[str, Any], items: dict[int, Any]) -> list[Any]:
+        """What is left of the events when all is taken away that the body says as well."""
+        found = _Leftovers()
+        for data in self.lives:
+            rest = unexplained(data["response"], body)
+            found.add(data, {} if rest is _NOTHING else {"response": rest}, self._others(data, "response"))
+        for data, at in self.heard:
+            rest = self._rest_of(data, items.get(at))
+            place = {"output_index": at} if "item" in rest else {}  # where to say it again
+            found.add(data, rest, place, self._others(data, *_PAYLOADS))
+        for at, by_path in self.pieces.items():
+            for path, pieces in by_path.items():
+                text = "".join(pieces)
+                if text and get(items.get(at), path) != text:
+                    found.say({"output_index": at, "at": pointer(path), "delta": text})
+        for at, tokens_by_path in self.probabilities.items():
+            for path, tokens in tokens_by_path.items():
+                rest = unexplained(tokens, get(items.get(at), (*path[:-1], "logprobs")))
+                if rest is not _NOTHING:
+                    found.say({"output_index": at, "at": pointer(path), "logprobs": rest})
+        return [*found.said, *self.strays]
+
+    def _others(self, data: dict[str, Any], *known: str) -> dict[str, Any]:
+        """Of an event: fields that are neither its payload nor its place."""
+        rest = {}
+        for key, value in data.items():
+            if key in known or key == "type" or (key in _INDEXES and type(value) is int):
+                continue
+            if key == "obfuscation" and isinstance(value, str):
+                self.padding.append(value)
+            elif key != "item_id":
+                rest[key] = value
+        return rest
+
+    def _rest_of(self, data: dict[str, Any], item: Any) -> dict[str, Any]:
+        """Of an event about an item: what the item does not say."""
+        kind = data["type"]
+        rest: dict[str, Any] = {}
+        name = data.get("item_id", _NOTHING)
+        if name is not _NOTHING and not (isinstance(item, dict) and item.get("id") == name):
+            rest["item_id"] = name
+        for key in _PAYLOADS:
+            if key not in data or key == "item_id":
+                continue
+            seen, final = data[key], self._final(kind, key, data, item)
+            if final is _HELD:
+                continue
+            left = unexplained(seen, final)
+            if left is not _NOTHING:
+                rest[key] = left
+        return rest
+
+    def _final(self, kind: str, key: str, data: dict[str, Any], item: Any) -> Any:
+        """What the final item says in the place of an event's payload; `_HELD` where pieces are compared together."""
+        if key == "item":
+            return item
+        if key == "part":
+            return get(item, path_of(PARTS[kind], data)) if kind in PARTS else None
+        if key == "annotation":
+            place = (*path_of(("content", "content_index", "annotations"), data), data.get("annotation_index"))
+            return get(item, place) if kind == ANNOTATION else None  # type: ignore[arg-type]  # any JSON
+        base, _, step = kind.rpartition(".")
+        where = PIECES.get(base)
+        if where is None:
+            return None
+        path = path_of(where, data)
+        if key == "logprobs":
+            return _HELD if step == "delta" and isinstance(data[key], list) else get(item, (*path[:-1], "logprobs"))
+        if key == "name":
+            return item.get("name") if isinstance(item, dict) else None
+        if key != piece_key(base, step):
+            return None
+        return _HELD if step in ("delta", "added") else get(item, path)
+
+
+_HELD: Final = object()
+_PAYLOADS: Final = (
+    "item_id", "item", "part", "annotation", "logprobs", "delta", "text", "refusal", "arguments", "input", "code",
+    "diff", "command", "name",
+)  # fmt: skip
+
+
+class _Leftovers:
+    """What is left of events, each thing once."""
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+        self._known: set[bytes] = set()
+
+    def add(self, data: dict[str, Any], *rests: dict[str, Any]) -> None:
+        """What is left of one event, under its type; nothing if nothing is."""
+        rest = {key: value for each in rests for key, value in each.items()}
+        if rest:
+            self.say({"type": data["type"], **rest})
+
+    def say(self, what: dict[str, Any]) -> None:
+        """Keep it, unless it was said before."""
+        key = dumps(what)
+        if key not in self._known:
+            self._known.add(key)
+            self.said.append(what)
+
+
+def unexplained(seen: Any, final: Any, key: str = "") -> Any:
+    """What of `seen` has text (keys included) that `final` has not in the same place; `_NOTHING` if it has all."""
+    if seen is final or seen is None:
+        return _NOTHING
+    if isinstance(seen, str):
+        under_way = key == "status" and seen in _UNDER_WAY
+        return _NOTHING if not seen or seen == final or under_way else seen
+    if isinstance(seen, dict):
+        mine = final if isinstance(final, dict) else {}
+        left = {}
+        for name, item in seen.items():
+            rest = unexplained(item, mine.get(name), name)
+            if rest is not _NOTHING:
+                left[name] = rest
+            elif name not in mine:
+                left[name] = item
+        return left or _NOTHING
+    if isinstance(seen, list):
+        theirs = final if isinstance(final, list) else []
+        rests = [unexplained(item, theirs[at] if at < len(theirs) else None) for at, item in enumerate(seen)]
+        return [rest for rest in rests if rest is not _NOTHING] or _NOTHING
+    return _NOTHING
+
+
+def _flat_error(data: dict[str, Any], strays: list[Any]) -> Any:
+    """The error that an event tells of: nested, or flat in the event itself."""
+    error = data.get("error")
+    if error is not None:
+        rest = {
+            key: value
+            for key, value in data.items()
+            if key not in ("type", "error") and not (key in _INDEXES and type(value) is int)
+        }
+        if rest:
+            strays.append({"type": "error", **rest})
+        return error
+    return {
+        key: value
+        for key, value in data.items()
+        if not (key == "type" and value == "error") and not (key in _INDEXES and type(value) is int)
+    }
+
+
+def _alone(body: dict[str, Any]) -> dict[str, Any]:
+    """A body that came as the only event of a stream: an error, or else an answer that never ended as a stream does."""
+    said = {key: value for key, value in body.items() if key != PARTIAL}
+    return {**said, PARTIAL: True} if "output" in body or "status" in body or "object" in body else said

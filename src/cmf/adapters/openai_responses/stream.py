@@ -1,0 +1,286 @@
+"""Streaming a Responses answer again, and what is heard while one streams. Spec: openai_responses.md [RSP-15]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from cmf.adapters.base import WireEvent
+from cmf.adapters.openai_responses.fold import CLOSING, OPENING
+from cmf.adapters.openai_responses.items import CALLS
+from cmf.adapters.openai_responses.places import PIECES, number, path_of, piece_key
+from cmf.adapters.stream import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
+from cmf.enums import MessageStatus, StopReason
+from cmf.request import Response
+
+# -- streaming a response again ----------------------------------------------------------------------------------------
+
+
+def events_of(body: Any, *, whole: bool, aside: Mapping[str, Any]) -> list[WireEvent]:
+    """The events that stream a response body; without a terminal one unless the answer is whole.
+
+    Of what a stream said `aside`, what has a place: the service tier that was asked for, texts of an item that it had
+    otherwise at its beginning, and padding [RSP-15].
+    """
+    if not isinstance(body, dict) or not ("output" in body or "status" in body or body.get("object") == "response"):
+        if isinstance(body, dict) and "error" in body:
+            return _numbered([{**body, "type": "error"}])
+        return [{"data": body}]
+    output = body.get("output")
+    items = output if isinstance(output, list) else []
+    broken = not whole and body.get("error") is not None
+    later = ("output", "usage", "output_text") if whole else ("output",)
+    start = {key: value for key, value in body.items() if key not in later}
+    if "output" in body:
+        start["output"] = []
+    if whole:
+        start["status"] = "in_progress"
+    if broken:
+        start["error"] = None
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": start}]
+    if whole:
+        events.append({"type": "response.in_progress", "response": start})
+    for at, item in enumerate(items):
+        events += _item_events(item, at)
+    if broken:
+        events.append({"type": "error", "error": body["error"]})
+    elif whole:
+        closing = _CLOSINGS.get(str(body.get("status")), "response.completed")
+        events.append({"type": closing, "response": body})
+    _say_again(aside, events)
+    return _numbered(events)
+
+
+def _say_again(aside: Mapping[str, Any], events: list[dict[str, Any]]) -> None:
+    lives: dict[str, Any] = {}  # by kind of event: what the response had otherwise then
+    items: dict[tuple[str, int], Any] = {}  # the same of an item
+    unfolded = aside.get("unfolded")
+    for left in unfolded if isinstance(unfolded, list) else ():
+        kind = left.get("type") if isinstance(left, dict) else None
+        if isinstance(kind, str) and left.keys() == {"type", "response"} and _only_texts(left["response"]):
+            lives[kind] = left["response"]
+        elif isinstance(kind, str) and type(at := left.get("output_index")) is int and _only_texts(left.get("item")):
+            items[kind, at] = left["item"]
+    begun = [event["type"] for event in events if event["type"] in OPENING]
+    events[: len(begun)] = [
+        {"type": kind, "response": _otherwise(events[0]["response"], lives.get(kind))}
+        for kind in _OPENINGS
+        if kind in begun or kind in lives or (lives and kind == _OPENINGS[-1])
+    ]
+    for event in events:
+        if "item" in event:
+            event["item"] = _otherwise(event["item"], items.get((event["type"], event["output_index"])))
+    padding = aside.get("padding")
+    first = next((event for event in events if event["type"].endswith(".delta")), None)
+    if first is not None and padding and isinstance(padding, str):
+        first["obfuscation"] = padding
+
+
+def _only_texts(left: Any) -> bool:
+    return isinstance(left, str) or (isinstance(left, dict) and all(map(_only_texts, left.values())))
+
+
+def _otherwise(said: Any, before: Any) -> Any:
+    """What is `said`, with the texts that were said in the same places `before`."""
+    if isinstance(said, dict) and isinstance(before, dict):
+        return {**said, **{key: _otherwise(said.get(key), text) for key, text in before.items()}}
+    return before if isinstance(before, str) and (said is None or isinstance(said, str)) else said
+
+
+_OPENINGS: Final = ("response.created", "response.queued", "response.in_progress")  # in their order
+_CLOSINGS: Final = {"incomplete": "response.incomplete", "failed": "response.failed"}
+
+
+def _numbered(events: list[dict[str, Any]]) -> list[WireEvent]:
+    return [{"event": data["type"], "data": {**data, "sequence_number": at}} for at, data in enumerate(events)]
+
+
+def _item_events(item: Any, at: int) -> Iterator[dict[str, Any]]:
+    kind = item.get("type") if isinstance(item, dict) else None
+    place: dict[str, Any] = {"output_index": at}
+    if isinstance(item, dict) and isinstance(item.get("id"), str):
+        place["item_id"] = item["id"]
+    started = dict(item) if isinstance(item, dict) else item
+    pieces: list[dict[str, Any]] = []
+    if kind == "message" and isinstance(item.get("content"), list):
+        started["content"] = []
+        pieces = [event for n, part in enumerate(item["content"]) for event in _part_events(part, n, place)]
+    elif kind == "reasoning" and isinstance(item.get("summary"), list):
+        started["summary"] = []
+        pieces = [event for n, part in enumerate(item["summary"]) for event in _summary_events(part, n, place)]
+    elif kind in ("function_call", "custom_tool_call"):
+        key, delta, done = _CALL_PIECES[kind]
+        if isinstance(item.get(key), str):
+            started[key] = ""
+            pieces = [{"type": delta, **place, "delta": item[key]}, {"type": done, **place, key: item[key]}]
+    if isinstance(started, dict) and started.get("status") == "completed":
+        started["status"] = "in_progress"
+    yield {"type": "response.output_item.added", "output_index": at, "item": started}
+    yield from pieces
+    yield {"type": "response.output_item.done", "output_index": at, "item": item}
+
+
+_CALL_PIECES: Final = {
+    "function_call": (
+        "arguments",
+        "response.function_call_arguments.delta",
+        "response.function_call_arguments.done",
+    ),
+    "custom_tool_call": (
+        "input",
+        "response.custom_tool_call_input.delta",
+        "response.custom_tool_call_input.done",
+    ),
+}
+
+
+def _part_events(part: Any, at: int, place: dict[str, Any]) -> list[dict[str, Any]]:
+    where = {**place, "content_index": at}
+    kind = part.get("type") if isinstance(part, dict) else None
+    if not isinstance(kind, str) or kind not in _TEXT_EVENTS or not isinstance(part.get(_TEXT_EVENTS[kind][0]), str):
+        return [{"type": "response.content_part.done", **where, "part": part}]
+    key, delta, done = _TEXT_EVENTS[kind]
+    empty = {**part, key: ""}
+    if "annotations" in empty:
+        empty["annotations"] = []
+    if "logprobs" in empty:
+        empty["logprobs"] = []
+    tokens: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
+    return [
+        {"type": "response.content_part.added", **where, "part": empty},
+        {"type": delta, **where, "delta": part[key], **tokens},
+        {"type": done, **where, key: part[key], **tokens},
+        {"type": "response.content_part.done", **where, "part": part},
+    ]
+
+
+_TEXT_EVENTS: Final = {
+    "output_text": ("text", "response.output_text.delta", "response.output_text.done"),
+    "refusal": ("refusal", "response.refusal.delta", "response.refusal.done"),
+}
+
+
+def _summary_events(part: Any, at: int, place: dict[str, Any]) -> list[dict[str, Any]]:
+    where = {**place, "summary_index": at}
+    if not isinstance(part, dict) or not isinstance(part.get("text"), str):
+        return []
+    return [
+        {"type": "response.reasoning_summary_part.added", **where, "part": {**part, "text": ""}},
+        {"type": "response.reasoning_summary_text.delta", **where, "delta": part["text"]},
+        {"type": "response.reasoning_summary_text.done", **where, "text": part["text"]},
+        {"type": "response.reasoning_summary_part.done", **where, "part": part},
+    ]
+
+
+def is_ended(response: Response) -> bool:
+    """Whether a stream of this response has a terminal event: it is whole, or it failed as a whole."""
+    return all(
+        choice.message.status is MessageStatus.COMPLETE
+        or (choice.message.status is MessageStatus.ERROR and choice.stop_reason is StopReason.ERROR)
+        for choice in response.choices
+    )
+
+
+# -- what is heard meanwhile -------------------------------------------------------------------------------------------
+
+
+class Ear:
+    """What each event says at once, for `driver.drive`. Text that comes only at the end of a part is said then.
+
+    So is that of an item whose beginning was not heard, in a stream that is resumed: its pieces are the end of a text.
+    """
+
+    def __init__(self) -> None:
+        self._opened = False
+        self._begun: set[int] = set()  # by output index: items that were heard from their beginning
+        self._held: dict[tuple[Any, ...], str] = {}
+        self._texts: dict[tuple[Any, ...], str] = {}
+        self._calls: dict[int, tuple[int, int]] = {}  # by output index: number of the call, characters so far
+        self._places: dict[str, int] = {}  # by id: output index of the item
+
+    def __call__(self, event: WireEvent) -> Iterator[StreamEvent]:
+        """The canonical events of one wire event."""
+        heard: Any = event  # whatever arrives: what is no event, the fold refuses
+        data = heard.get("data") if isinstance(heard, dict) else None
+        kind = data.get("type") if isinstance(data, dict) else None
+        if not isinstance(kind, str) or data is None:
+            return
+        base, _, step = kind.rpartition(".")
+        text = data.get(piece_key(base, step)) if base in PIECES else None
+        if base in _SPOKEN and isinstance(text, str):
+            yield from self._spoken(base, step, text, data)
+        elif base in PIECES and step == "delta" and isinstance(text, str):
+            at = data.get("output_index")
+            if type(at) is int and at in self._calls:
+                number, size = self._calls[at]
+                self._calls[at] = (number, size + len(text))
+                yield ToolUseInputDelta(index=number, received_chars=size + len(text))
+        elif kind in OPENING:
+            self._opened = True
+        elif kind == "response.output_item.added":
+            yield from self._started(data)
+        elif kind in CLOSING:
+            yield from self._closing(data.get("response"))
+            for place, tail in self._held.items():  # of no item of the final response
+                yield place[0](text=tail)
+
+    def _spoken(self, base: str, step: str, text: str, data: dict[str, Any]) -> Iterator[StreamEvent]:
+        at = self._index(data)
+        place = (_SPOKEN[base], at, *path_of(PIECES[base][:-1], data))
+        if step == "delta" and not self._opened and at not in self._begun and place not in self._texts:
+            self._held[place] = self._held.get(place, "") + text
+            return
+        self._held.pop(place, None)
+        before = self._texts.get(place, "")
+        fresh = text if step == "delta" else (text[len(before) :] if text.startswith(before) else "")
+        if fresh:
+            self._texts[place] = before + fresh
+            yield _SPOKEN[base](text=fresh)
+
+    def _index(self, data: dict[str, Any]) -> int:
+        """Where in the output the item of an event stands; by the item's id where the event has no number."""
+        at, name = data.get("output_index"), data.get("item_id")
+        return number(at) if type(at) is int or not isinstance(name, str) else self._places.get(name, 0)
+
+    def _started(self, data: dict[str, Any]) -> Iterator[StreamEvent]:
+        item = data.get("item")
+        kind = item.get("type") if isinstance(item, dict) else None
+        spec = CALLS.get(kind) if isinstance(kind, str) else None
+        at = data.get("output_index")
+        if isinstance(item, dict) and type(at) is int:
+            self._begun.add(at)
+            if isinstance(name := item.get("id"), str):
+                self._places.setdefault(name, at)
+        if spec is None or not isinstance(item, dict) or type(at) is not int or at in self._calls:
+            return
+        number = len(self._calls)
+        self._calls[at] = (number, 0)
+        tool, call_id = spec.tool if spec.tool is not None else item.get("name"), item.get(spec.id_key)
+        yield ToolUseStart(
+            index=number,
+            name=tool if isinstance(tool, str) else None,
+            tool_call_id=call_id if isinstance(call_id, str) else None,
+        )
+
+    def _closing(self, response: Any) -> Iterator[StreamEvent]:
+        """Text that no event told of, in a final response that has it."""
+        output = response.get("output") if isinstance(response, dict) else None
+        for at, item in enumerate(output if isinstance(output, list) else []):
+            if not isinstance(item, dict) or item.get("type") != "message":
+                continue
+            content, name = item.get("content"), item.get("id")
+            heard_at = self._places.get(name, at) if isinstance(name, str) else at  # some servers leave items out
+            for n, part in enumerate(content if isinstance(content, list) else []):
+                kind = part.get("type") if isinstance(part, dict) else None
+                text = part.get(_TEXT_EVENTS[kind][0]) if isinstance(kind, str) and kind in _TEXT_EVENTS else None
+                if isinstance(text, str):
+                    place = {"output_index": heard_at, "content_index": n}
+                    yield from self._spoken(f"response.{kind}", "done", text, place)
+
+
+_SPOKEN: Final[dict[str, type[TextDelta] | type[ThinkingDelta]]] = {
+    "response.output_text": TextDelta,
+    "response.refusal": TextDelta,
+    "response.reasoning_text": ThinkingDelta,
+    "response.reasoning_summary_text": ThinkingDelta,
+}
