@@ -20,7 +20,7 @@ from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from pipeline.audit import manifest as manifests
 from pipeline.audit.erasures import READ, Erasures
-from pipeline.audit.evidence import FIELDS, Evidence, Kept, Leaf, LogRow, StoredHead, leaf_of
+from pipeline.audit.evidence import FIELDS, Evidence, Kept, Leaf, LogRow, StoredHead, fields_of
 from pipeline.audit.heads import Head, PublicKey, Signer
 from pipeline.audit.parts import blocks_of, digest_of, lines_of, names_in
 from pipeline.audit.tree import Proofs, consistent, included
@@ -171,7 +171,7 @@ class _Writing:
         hashes: list[bytes] = []
         some = False
         for leaf in self._evidence.leaves(log):
-            hashes.append(leaf_of(leaf.row))
+            hashes.append(leaf.hash)
             # An erasure says which bytes may be gone, a hold which may not, in whatever log, and an opening whose log
             # it is: without them less would be proved.
             is_wanted = selection.wanted(leaf) or leaf.kind in READ
@@ -281,14 +281,13 @@ def _read_line(line: bytes) -> _Line | None:
         found = loads(line)
         if not found.keys() <= _LINE or not type(found["place"]) is type(found["seq"]) is int:
             return None  # what nothing vouches for is no part of a record
-        row = {name: found[name] for name in FIELDS}
         body = None if found["body"] is None else found["body"].encode()
         proof = [bytes.fromhex(step) for step in found.get("proof", ())]
         kept = None
         if "content" in found:
             salt, content = (base64.b64decode(one, validate=True) for one in found["content"])
             kept = Kept(salt, content)
-        leaf = Leaf(found["place"], found["seq"], row, body, kept)
+        leaf = Leaf(found["place"], found["seq"], fields_of(found), body, kept)
         log = found["log"]
         return None if not isinstance(log, str | None) else (log, leaf, proof)
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -379,7 +378,7 @@ def _verify_selection(bundle: Bundle, exported: Sequence[Head], keys: Sequence[P
     for log, leaf, proof in bundle.proved():
         head = heads.get(log or "")
         good = head is not None and leaf.whole
-        if head is None or not good or not included(leaf_of(leaf.row), leaf.place, head.size, proof, _hash(head.root)):
+        if head is None or not good or not included(leaf.hash, leaf.place, head.size, proof, _hash(head.root)):
             said = "it is not what was signed at this place"
             problems.append(Problem("record.changed", log or "", leaf.place, leaf.id, said))
         else:

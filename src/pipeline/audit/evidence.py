@@ -5,27 +5,34 @@ A database and an exported bundle both give this, so one check serves both.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from pipeline.audit.heads import Head
-from pipeline.audit.tree import leaf_hash
+from pipeline.audit.tree import leaf_hash, leaf_hashes
 
 FIELDS: Final = ("id", "kind", "at", "subject", "session", "verdict", "action", "revision", "digest")
 """What of a record's row its leaf is over: all that is stored of it, the body by its digest, so that it can go."""
+_COMMITMENT: Final = b'"commitment"'  # in the body of each record that content is kept to
 
 
-_fields: Final = itemgetter(*FIELDS)
+fields_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*FIELDS)
+"""What a row has of `FIELDS`, in their order."""
 
 
 def leaf_of(row: Mapping[str, Any]) -> bytes:
     """The leaf hash of a record, from its row: `FIELDS` as a JSON array."""
-    return leaf_hash(dumps(_fields(row), _no_text))
+    return leaf_hash(dumps(fields_of(row), _no_text))
+
+
+def leaves_of(rows: Iterable[tuple[Any, ...]]) -> list[bytes]:
+    """The leaf hashes of many records, as `leaf_of`, from what their rows have of `FIELDS`."""
+    return leaf_hashes([dumps(fields, _no_text) for fields in rows])
 
 
 def _no_text(held: bytes) -> dict[str, str]:
@@ -36,12 +43,12 @@ def _no_text(held: bytes) -> dict[str, str]:
 def strays_noted(leaves: Iterable[bytes]) -> dict[str, Any]:
     """What the opening of a log notes of the records that are in none: how many, and the digest of their leaves."""
     every = list(leaves)
-    return {"records": len(every), "digest": hashlib.sha256(b"".join(every)).hexdigest()}
+    return {"records": len(every), "digest": sha256(b"".join(every)).hexdigest()}
 
 
 def commitment_of(salt: bytes, body: bytes) -> str:
     """What a record says of content that is kept apart from it: SHA-256 of the salt and the bytes, as hex [AUD-70]."""
-    return hashlib.sha256(salt + body).hexdigest()
+    return sha256(salt + body).hexdigest()
 
 
 class Committed(NamedTuple):
@@ -57,7 +64,7 @@ class Committed(NamedTuple):
 
 def committed_in(record: bytes | None) -> Committed | None:
     """What a record's body says of its content; None where it names no commitment."""
-    if record is None or b'"commitment"' not in record:
+    if record is None or _COMMITMENT not in record:
         return None
     try:
         said = loads(record).get("content", {})
@@ -85,35 +92,49 @@ class Kept(NamedTuple):
         return commitment_of(self.salt, self.body) if type(self.salt) is type(self.body) is bytes else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A record in its place. `body` is None where it was erased; `seq` is its number in the database, if known.
 
-    `content` is what was kept apart from it, where the evidence has contents and there is one.
+    `fields` is what its row has of `FIELDS`. `content` is what was kept apart from it, where the evidence has contents
+    and there is one.
     """
 
     place: int
     seq: int
-    row: Mapping[str, Any]
+    fields: tuple[Any, ...]
     body: bytes | None
     content: Kept | None = None
 
     @property
+    def row(self) -> Mapping[str, Any]:
+        """Its fields by their names."""
+        return dict(zip(FIELDS, self.fields, strict=True))
+
+    @property
     def id(self) -> str:
         """The record's id."""
-        return str(self.row["id"])
+        return str(self.fields[0])
 
     @property
     def kind(self) -> str:
         """What it is a record of."""
-        return str(self.row["kind"])
+        return str(self.fields[1])
+
+    @property
+    def hash(self) -> bytes:
+        """The hash of it as a leaf: `leaf_of` its row."""
+        return leaf_hash(dumps(self.fields, _no_text))
 
     @property
     def whole(self) -> bool:
         """Whether the body, if it is there, is the one that the row's digest is of."""
-        if self.body is None:
-            return True
-        return type(self.body) is bytes and hashlib.sha256(self.body).hexdigest() == self.row["digest"]
+        body = self.body
+        return body is None or (type(body) is bytes and sha256(body).hexdigest() == self.fields[-1])
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it has a body that speaks of no content, and none is kept beside it: true of most."""
+        return self.content is None and self.body is not None and _COMMITMENT not in self.body
 
 
 class Held(NamedTuple):
@@ -192,6 +213,8 @@ __all__ = [
     "StoredHead",
     "commitment_of",
     "committed_in",
+    "fields_of",
     "leaf_of",
+    "leaves_of",
     "strays_noted",
 ]

@@ -5,23 +5,28 @@ Hashes are 32 bytes, SHA-256. A leaf and a node are hashed under different first
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Final
 
-EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
+EMPTY_ROOT: Final = sha256(b"").digest()
 _LEAF: Final = b"\x00"
 _NODE: Final = b"\x01"
 
 
 def leaf_hash(data: bytes) -> bytes:
     """The hash of a leaf that holds `data`."""
-    return hashlib.sha256(_LEAF + data).digest()
+    return sha256(_LEAF + data).digest()
+
+
+def leaf_hashes(data: Iterable[bytes]) -> list[bytes]:
+    """The hashes of the leaves that hold these."""
+    return [sha256(_LEAF + one).digest() for one in data]
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
     """The hash of a node over two others."""
-    return hashlib.sha256(_NODE + left + right).digest()
+    return sha256(_NODE + left + right).digest()
 
 
 class Tree:
@@ -40,14 +45,15 @@ class Tree:
 
     def extend(self, leaves: Iterable[bytes]) -> None:
         """Leaves more, in order, given as their hashes."""
-        peaks = self._peaks
+        peaks, count = self._peaks, self.size
         for grown in leaves:
-            size = self.size
+            size = count
             while size & 1:
-                grown = node_hash(peaks.pop(), grown)
+                grown = sha256(_NODE + peaks.pop() + grown).digest()  # `node_hash`, of which there is one for each leaf
                 size >>= 1
             peaks.append(grown)
-            self.size += 1
+            count += 1
+        self.size = count
 
     def root(self) -> bytes:
         """The root over all leaves so far."""

@@ -6,13 +6,16 @@ record is named, the first one first.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
+from operator import lt
 from typing import Any, Final
 
 from cmf.codec import loads
 from pipeline.audit.erasures import READ, Erasures, Problem
-from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, leaf_of, strays_noted
+from pipeline.audit.evidence import Evidence, Leaf, LogRow, StoredHead, leaves_of, strays_noted
 from pipeline.audit.heads import Head, PublicKey, batch_digest
 from pipeline.audit.manifest import Manifest
 from pipeline.audit.tree import Tree
@@ -116,6 +119,7 @@ class _Known:
     records: int = 0
     heads: int = 0
     claimed: int = 0  # how many records its heads cover, those that do not hold included
+    seq: int = 0  # the number in the database of the record that was read last
 
 
 class _Check:
@@ -193,41 +197,61 @@ class _Check:
     def _check_log(self, known: _Known) -> None:
         name, tree = known.row.id, Tree()
         leaves = _Places(self._evidence.leaves(name))
-        seq = 0
         for stored in self._signed_heads(known):
-            signed = self._leaves_signed(name, stored)
-            for place in range(tree.size, stored.head.size):
-                leaf = leaves.at(place)
-                for extra in leaves.extra():
-                    self._found("record.inserted", name, extra.place, extra.id, "a second record for this place")
-                at = place - stored.head.first  # negative where a head before this one does not hold
-                expected = None if signed is None or at < 0 else signed[at]
-                tree.append(self._check_leaf(known, place, leaf, expected))
-                if leaf is not None:
-                    if leaf.seq <= seq:
-                        self._found("record.moved", name, place, leaf.id, "its number is not after the one before")
-                    seq = leaf.seq
+            head, is_signed = stored.head, self._has_signed_leaves(name, stored)
+            run = leaves.run(head.first, head.size) if is_signed and head.first == tree.size else None
+            if run is not None and _are_signed(run, stored.leaves, after=known.seq):
+                leaves.skip(len(run))
+                self._take(known, tree, run, stored.leaves)
+            else:
+                self._check_each(known, tree, leaves, stored if is_signed else None, head.size)
             root = tree.root().hex()
             known.roots[tree.size] = root
-            if root != stored.head.root and signed is not None:
+            if root != head.root and is_signed:
                 said = "the records up to here are signed, and their root is not this one"
-                self._found("head.root", name, stored.head.first, None, said)
+                self._found("head.root", name, head.first, None, said)
         for leaf in leaves.rest():
             if leaf.place >= known.claimed:
                 said = "no head covers it: it was not written with one"
                 self._found("record.inserted", name, leaf.place, leaf.id, said)
         known.records = tree.size
 
-    def _leaves_signed(self, log: str, stored: StoredHead) -> list[bytes] | None:
-        """The leaf hashes that the head vouches for; None where they are not those it was signed with."""
+    def _take(self, known: _Known, tree: Tree, run: Sequence[Leaf], signed: bytes) -> None:
+        """Go on from records that are all as they were signed, to which nothing was added."""
+        tree.extend(_each(signed))
+        for leaf in run:
+            known.seq = leaf.seq
+            if not leaf.is_bare:
+                self._problems += self._erasures.see(known.row.id, leaf)
+            if leaf.body is not None and leaf.kind in _READ:
+                self._read(known, leaf, leaf.body)
+
+    def _check_each(self, known: _Known, tree: Tree, leaves: _Places, vouching: StoredHead | None, size: int) -> None:
+        """Ask of the record at each place up to `size` what is wrong with it; `vouching` has hashes to go by."""
+        name = known.row.id
+        first, signed = (0, []) if vouching is None else (vouching.head.first, _each(vouching.leaves))
+        for place in range(tree.size, size):
+            leaf = leaves.at(place)
+            for extra in leaves.extra():
+                self._found("record.inserted", name, extra.place, extra.id, "a second record for this place")
+            # Where a head before this one does not hold, nothing is signed of what that one covered.
+            expected = signed[place - first] if signed and place >= first else None
+            tree.append(self._check_leaf(known, place, leaf, expected))
+            if leaf is not None:
+                if leaf.seq <= known.seq:
+                    self._found("record.moved", name, place, leaf.id, "its number is not after the one before")
+                known.seq = leaf.seq
+
+    def _has_signed_leaves(self, log: str, stored: StoredHead) -> bool:
+        """Whether the leaf hashes kept with the head are those it was signed with, so that it vouches for each."""
         head = stored.head
         leaves, count = stored.leaves, head.size - head.first
         # A database without types of its own may hold anything here.
         if type(leaves) is not bytes or len(leaves) != _HASH * count or batch_digest(leaves) != head.batch:
             said = f"the leaf hashes kept with the head of {head.size} records are not those that were signed"
             self._found("head.leaves", log, head.first, None, said)
-            return None
-        return [leaves[at : at + _HASH] for at in range(0, len(leaves), _HASH)]
+            return False
+        return True
 
     def _check_leaf(self, known: _Known, place: int, leaf: Leaf | None, expected: bytes | None) -> bytes:
         """The hash to go on with: the signed one, where there is one."""
@@ -235,7 +259,7 @@ class _Check:
         if leaf is None:
             self._found("record.missing", name, place, None, "there is no record at this place")
             return expected or bytes(_HASH)
-        found = leaf_of(leaf.row)
+        found = leaf.hash
         if (expected is not None and found != expected) or not leaf.whole:
             self._found("record.changed", name, place, leaf.id, "it is not what was signed at this place")
         else:
@@ -303,7 +327,7 @@ class _Check:
                 self._found("record.changed", "", None, leaf.id, "its body is not what its digest is of")
             if leaf.content is not None:
                 self._found("content.stray", "", None, leaf.id, "content is kept to this record, which is in no log")
-        found = strays_noted(leaf_of(leaf.row) for leaf in strays)
+        found = strays_noted(leaf.hash for leaf in strays)
         noted = self._before or ([found] if not strays else [])
         if any(one != found for one in noted) or not noted:
             first = strays[0].id if strays else None
@@ -314,23 +338,59 @@ class _Check:
 _READ: Final = READ | {"log"}
 
 
+def _each(hashes: bytes) -> list[bytes]:
+    return [hashes[at : at + _HASH] for at in range(0, len(hashes), _HASH)]
+
+
+def _are_signed(run: Sequence[Leaf], signed: bytes, *, after: int) -> bool:
+    """Whether records are those of which these are the leaf hashes, one after the other, numbered in order."""
+    numbers = [after, *(leaf.seq for leaf in run)]
+    return (
+        b"".join(leaves_of(leaf.fields for leaf in run)) == signed
+        and all(leaf.whole for leaf in run)
+        and all(map(lt, numbers, numbers[1:]))
+    )
+
+
 class _Places:
     """Records by place, of which some may be missing and some be there twice."""
 
     def __init__(self, leaves: Iterable[Leaf]) -> None:
         self._leaves = iter(leaves)
-        self._next = next(self._leaves, None)
+        self._ahead: deque[Leaf] = deque()  # those that were looked at and are still to come
         self._extra: list[Leaf] = []
+
+    def run(self, first: int, size: int) -> Sequence[Leaf] | None:
+        """The next records if these have the places from `first` to before `size`, one for each and none beside it.
+
+        They are still to come; see `skip`.
+        """
+        count = size - first
+        self._look(count + 1)
+        run = list(islice(self._ahead, count))
+        goes_on = len(self._ahead) <= count or self._ahead[count].place >= size
+        return run if goes_on and [leaf.place for leaf in run] == list(range(first, size)) else None
+
+    def skip(self, count: int) -> None:
+        """Pass over that many that were looked at."""
+        for _ in range(count):
+            self._ahead.popleft()
+
+    def _look(self, count: int) -> deque[Leaf]:
+        """The next records: as many, unless there are fewer."""
+        if len(self._ahead) < count:
+            self._ahead += islice(self._leaves, count - len(self._ahead))
+        return self._ahead
 
     def at(self, place: int) -> Leaf | None:
         """The record at `place`; places are asked for in order."""
         found: Leaf | None = None
-        while self._next is not None and self._next.place <= place:
-            if self._next.place == place and found is None:
-                found = self._next
+        while self._look(1) and self._ahead[0].place <= place:
+            leaf = self._ahead.popleft()
+            if leaf.place == place and found is None:
+                found = leaf
             else:
-                self._extra.append(self._next)
-            self._next = next(self._leaves, None)
+                self._extra.append(leaf)
         return found
 
     def extra(self) -> list[Leaf]:
@@ -340,9 +400,7 @@ class _Places:
 
     def rest(self) -> Iterator[Leaf]:
         """Those beyond the places that were asked for."""
-        while self._next is not None:
-            yield self._next
-            self._next = next(self._leaves, None)
+        return chain(self._ahead, self._leaves)
 
 
 __all__ = ["LogState", "Problem", "Report", "by_id", "key_of", "verify"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Select, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, or_, select
 
 from pipeline.audit.evidence import FIELDS, Held, Kept, Leaf, LogRow, StoredHead
 from pipeline.audit.heads import Head
@@ -15,15 +15,15 @@ from pipeline.store.search import misindexed
 from pipeline.store.tables import CONTENTS, HEADS, HOLDS, LOGS, POLICY_SETS, RECORDS
 
 _AT_ONCE: Final = 2_000  # rows fetched together
-_LEAF: Final = select(
-    RECORDS.c.place,
-    RECORDS.c.seq,
-    *(RECORDS.c[name] for name in FIELDS),
-    RECORDS.c.body,
-    CONTENTS.c.salt,
-    CONTENTS.c.body.label("content"),
-    *(CONTENTS.c[name].label(f"filed_{name}") for name in ("subject", "session", "at", "expires_at")),
-).select_from(RECORDS.outerjoin(CONTENTS, CONTENTS.c.record == RECORDS.c.id))
+_BARE: Final = select(RECORDS.c.place, RECORDS.c.seq, *(RECORDS.c[name] for name in FIELDS), RECORDS.c.body)
+_BODY: Final = 2 + len(FIELDS)  # where in a row of it the body is; the fields of a leaf stand before it
+_WITH_CONTENT: Final = (
+    _BARE.add_columns(
+        CONTENTS.c.salt, CONTENTS.c.body, *(CONTENTS.c[name] for name in ("subject", "session", "at", "expires_at"))
+    )
+    .select_from(RECORDS)
+    .outerjoin(CONTENTS, CONTENTS.c.record == RECORDS.c.id)
+)
 
 
 class StoreEvidence:
@@ -62,13 +62,13 @@ class StoreEvidence:
 
     def leaves(self, log: str) -> Iterator[Leaf]:
         """The records of a log, by place."""
-        return map(_leaf, self._rows(_LEAF.where(RECORDS.c.log == log).order_by(RECORDS.c.place)))
+        return self._leaves(RECORDS.c.log == log, RECORDS.c.place)
 
     def strays(self) -> Iterator[Leaf]:
         """The records of no log, or of one that is not among `logs`, by number."""
         known = select(LOGS.c.id)
         of_none = or_(RECORDS.c.log.is_(None), RECORDS.c.place.is_(None), RECORDS.c.log.not_in(known))
-        return map(_leaf, self._rows(_LEAF.where(of_none).order_by(RECORDS.c.seq)))
+        return self._leaves(of_none, RECORDS.c.seq)
 
     def holds(self) -> Iterator[Held]:
         """The holds that hold, as whoever erases sees them."""
@@ -94,6 +94,15 @@ class StoreEvidence:
         with self._reading() as connection:
             yield from connection.execute(query.execution_options(yield_per=_AT_ONCE)).mappings()
 
+    def _leaves(self, wanted: ColumnElement[bool], order: Column[int]) -> Iterator[Leaf]:
+        with self._reading() as connection:
+            # What is kept apart is not even looked for where there is none.
+            some = connection.execute(select(CONTENTS.c.record).limit(1)).first()
+            query = (_BARE if some is None else _WITH_CONTENT).where(wanted).order_by(order)
+            # By the page: to be given them one by one takes as long as to read them.
+            for rows in connection.execute(query.execution_options(yield_per=_AT_ONCE)).partitions():
+                yield from map(_bare if some is None else _leaf, rows)
+
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         if self._connection is not None:
@@ -104,9 +113,14 @@ class StoreEvidence:
 
 
 def _leaf(row: Any) -> Leaf:
-    place, seq, *fields, body, salt, content, subject, session, at, expires_at = row.values()
-    kept = None if salt is None and content is None else Kept(salt, content, (subject, session, at, expires_at))
-    return Leaf(place if type(place) is int else -1, seq, dict(zip(FIELDS, fields, strict=True)), body, kept)
+    salt, content, *filed = row[_BODY + 1 :]
+    kept = None if salt is None and content is None else Kept(salt, content, tuple(filed))
+    return _bare(row)._replace(content=kept)
+
+
+def _bare(row: Any) -> Leaf:
+    place = row[0]
+    return Leaf(place if type(place) is int else -1, row[1], row[2:_BODY], row[_BODY])
 
 
 __all__ = ["StoreEvidence"]

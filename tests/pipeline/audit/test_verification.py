@@ -310,6 +310,17 @@ def test_a_log_that_is_not_as_its_opening_says_is_a_problem(kept: Kept, tmp_path
             " body, digest, log, place FROM records WHERE place = 7",
             "record.inserted",
         ),
+        (  # of all that the newest head covers, the last
+            "INSERT INTO records (id, kind, at, subject, session, verdict, action, revision, body, digest, log, place)"
+            " SELECT id || 'x', kind, at, subject, session, verdict, action, revision, body, digest, log, place"
+            " FROM records WHERE place = (SELECT max(size) - 1 FROM heads WHERE heads.log = records.log)",
+            "record.inserted",
+        ),
+        (  # all that the newest head covers, in their order
+            "UPDATE records SET seq = seq - 1000 WHERE place >="
+            " (SELECT max(first) FROM heads WHERE heads.log = records.log)",
+            "record.moved",
+        ),
     ],
 )
 def test_a_record_in_another_order_or_twice_at_its_place_is_a_problem(
