@@ -12,9 +12,8 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import unquote
 
 import h11
 import uvicorn
@@ -23,11 +22,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pipeline.errors import ConfigError
 from pipeline.gateway.intake import LASTS
-from pipeline.gateway.plain_http import MAX_HEAD_BYTES, Plain, PlainCycle, plain_in
 from pipeline.gateway.settings import Limits
 
 BACKLOG: Final = 1024
 GRACE_SECONDS: Final = 20.0  # what is in work may end, then it is ended
+MAX_HEAD_BYTES: Final = 32 * 1024
 MAX_JOINED_BYTES: Final = 64 * 1024  # of one step's pieces; what is beyond is not held back to be joined
 SPARE_FILES: Final = 256  # beside two for each client: stores, policies, upstreams that wait for their next request
 
@@ -77,14 +76,7 @@ class BoundedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """The next bytes; the first of a request's head begin the time that it may take."""
         if not self._in_request():
-            if self._is_between() and (request := plain_in(data)) is not None:
-                self._begin(request, data)
-                return
             self._await_head()
-        elif (plain := self._plain()) is not None:
-            plain.behind += data
-            self.flow.pause_reading()
-            return
         super().data_received(data)
         if self._in_request():
             self._head_is_there()
@@ -92,58 +84,8 @@ class BoundedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """The next request on this connection; what of it came already has its time from now."""
         super().on_response_complete()
-        plain = self._plain()
-        if plain is not None and plain.behind and not self.transport.is_closing():
-            self.data_received(plain.behind)
         if not self._in_request() and self.conn.trailing_data[0]:
             self._await_head()
-
-    def _is_between(self) -> bool:
-        """Whether h11 waits for the first byte of a request."""
-        idle = self.conn.our_state is h11.IDLE and self.conn.their_state is h11.IDLE
-        return idle and not self.conn.trailing_data[0]
-
-    def _plain(self) -> PlainCycle | None:
-        """The last request, where h11 knows nothing of it."""
-        cycle: Any = self.cycle
-        return cycle if isinstance(cycle, PlainCycle) and cycle.raw is not None else None
-
-    def _begin(self, request: Plain, data: bytes) -> None:
-        """Have a plain request answered, as `handle_events` does one that h11 has read."""
-        self._unset_keepalive_if_required()
-        raw_path, _, query = request.target.partition(b"?")
-        self.headers = request.headers
-        self.scope = {
-            "type": "http",
-            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
-            "http_version": "1.1",
-            "server": self.server,
-            "client": self.client,
-            "scheme": self.scheme or "http",
-            "method": "POST",
-            "root_path": self.root_path,
-            "path": self.root_path + unquote(raw_path.decode("ascii")),
-            "raw_path": self.root_path.encode("ascii") + raw_path,
-            "query_string": query,
-            "headers": self.headers,
-            "state": self.app_state.copy(),
-        }
-        self.cycle = cycle = PlainCycle(
-            scope=self.scope,
-            conn=self.conn,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=self.access_log,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            on_response=self.on_response_complete,
-        )
-        cycle.begin(data, request.body)
-        task = self.loop.create_task(cycle.run_asgi(self.app))
-        task.add_done_callback(self.tasks.discard)
-        self.tasks.add(task)
 
     def shutdown(self) -> None:
         """End with the server: what is in work may end, unless it has no end."""
@@ -209,11 +151,6 @@ class Joining(asyncio.Transport):
         self._size += len(data)
         if self._size > MAX_JOINED_BYTES:
             self._send()
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Send these now, as one, behind what was written before: nothing comes that would leave with them."""
-        self._pieces.extend(list_of_data)
-        self._send()
 
     def close(self) -> None:
         """Send what there is, and end."""
