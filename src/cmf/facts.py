@@ -78,10 +78,10 @@ def _has_big(value: Any) -> bool:
         if kind is int or kind is float:
             if not -SAFE_INTEGER <= item <= SAFE_INTEGER:
                 return True
-        elif isinstance(item, Mapping):
-            stack.extend(item.values())
         elif isinstance(item, list | tuple):
             stack.extend(item)
+        elif isinstance(item, dict | Mapping):  # that it is a dict is seen at once
+            stack.extend(item.values())
     return False
 
 

@@ -125,9 +125,10 @@ def ingest(
     made: dict[tuple[int, frozenset[str], int], Extensions] = {}
     new = []
     for message, about, carried in zip(messages, told, labels, strict=True):
-        key = (id(message.extensions), carried, id(about))
+        own = message.extensions
+        key = (id(own), carried, id(about))
         if key not in made:
-            made[key] = _extensions(message.extensions or Extensions(), context, carried, about)
+            made[key] = _extensions(_NONE if own is None else own, context, carried, about)
         new.append(replace(message, extensions=made[key]))
     return with_messages(traffic, done + tuple(new))
 
@@ -139,6 +140,8 @@ def carried_labels(
 
     Choices, which stand `together`, share theirs [C3].
     """
+    if all(one.extensions is None for one in messages) and not any(about.labels for about in known):
+        return [before] * len(messages)  # as traffic comes from a wire
     own = [labels_of(one) | about.labels for one, about in zip(messages, known, strict=True)]
     if together:
         return [before.union(*own)] * len(own)
@@ -149,8 +152,12 @@ def carried_labels(
     return carried
 
 
+_NONE: Final = Extensions()
+_NO_SECURITY: Final = SecurityExtension()
+
+
 def _extensions(own: Extensions, context: Context, labels: frozenset[str], known: Known) -> Extensions:
-    security = own.security or SecurityExtension()
+    security = own.security or _NO_SECURITY
     return replace(
         own,
         request=context.request or own.request or _request(context),
@@ -184,8 +191,8 @@ def _agent(context: Context) -> AgentExtension | None:
 
 def labelled(message: Message, labels: frozenset[str]) -> Message:
     """`message` with `labels` added to its own; the same object where that adds nothing."""
-    extensions = message.extensions or Extensions()
-    security = extensions.security or SecurityExtension()
+    extensions = message.extensions or _NONE
+    security = extensions.security or _NO_SECURITY
     if labels <= security.labels:
         return message
     security = replace(security, labels=security.labels | labels)

@@ -155,6 +155,8 @@ def forbidden(policy: DataPolicy, acts: frozenset[str] | None, view_action: str)
 
 def _all_bound(registry: Registry, returned: Sequence[Returned], session: SessionFacts) -> dict[str, _Bound]:
     """Every entity that is known to have a data policy with limits, by URI."""
+    if not (registry or returned):
+        return {}
     known = [(one.entity, one.policy, one.names) for one in returned]
     known += [(entity, policy, entity.names) for entity, policy in registry.policies()]
     known += [(entity, policy, entity.names) for entity, policy in registry.bound_to(session)]

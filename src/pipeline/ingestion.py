@@ -96,14 +96,17 @@ def take_in(
 ) -> Ingested:
     """`traffic` with the context's facts, what is registered of what it names, and the labels that its data brings.
 
-    What is `kept` of a request that this one goes on from is not worked out again; it comes out the same.
+    What is `kept` of a request that this one goes on from is not worked out again; it comes out the same. How a request
+    without a session was taken in is not told: nothing goes on from it.
 
     Raises:
         ConfigError: the registry failed: nobody knows what binds this traffic.
     """
     registry = Registry(profiles, context)
     if isinstance(traffic, Request):
-        return _request_taken_in(traffic, context, session, registry, kept)
+        if context.session is not None:
+            return _request_taken_in(traffic, context, session, registry, kept)
+        before = None  # it brings the conversation with it
     so_far = () if before is None else before
     found = look_up(traffic, registry, session.lifted, so_far)
     # What this process remembers is labelled in the session; what the host gives brings its labels with it.

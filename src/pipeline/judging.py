@@ -189,12 +189,15 @@ class Judge:
         fitting: Fitting,
         kept: Settled | None,
         same: int | None = None,
+        *,
+        keeps: bool = True,
     ) -> Generator[Asked, Any, Judged]:
         """One pass over `value`; `kept` is what that pass settled in the turn before.
 
-        `same` is how many of its messages are there again, where that is known already.
+        `same` is how many of its messages are there again, where that is known already. Unless it `keeps`, no turn goes
+        on from this one.
         """
-        basis = self._basis(value, session, law)
+        basis = self._basis(value, session, law, keeps=keeps)
         start = self._start(value, law, basis, kept, same)
         try:
             asking = self._asking(value, start)
@@ -227,8 +230,8 @@ class Judge:
 
     # -- what is taken over --------------------------------------------------------------------------------------------
 
-    def _basis(self, value: Traffic, session: SessionFacts, law: Law) -> PassBasis:
-        if not isinstance(value, Request):  # nothing is taken over from it
+    def _basis(self, value: Traffic, session: SessionFacts, law: Law, *, keeps: bool) -> PassBasis:
+        if not (keeps and isinstance(value, Request)):  # nothing is taken over from it
             return trusted(PassBasis, session={}, excuses=(), lifted=session.lifted, data=None)
         count, read = len(value.messages), self._read_of(session)
         return PassBasis(session=read, excuses=law.excuses.active, lifted=session.lifted, data=law.data.upto(count))

@@ -234,15 +234,26 @@ def _in_parts(rules: Sequence[Rule], survey: Survey) -> tuple[dict[str, Parts], 
         modules += [entrypoints.part_module(kind, part, members) for part, members in asked.items()]
         names = {part: entrypoints.part_entrypoint(kind, part) for part in asked}
         whole = entrypoints.kind_entrypoint(kind)
-        parts[whole] = Parts(
+        of_all = Parts(
             whole=whole,
             slow=names.get("slow"),
             fast=tuple(name for part, name in names.items() if part.startswith("fast")),
+            rest=(),
+            local=frozenset(rule.id for rule in fast),
+            reads=_all_reads(fast, reads),
+        )
+        parts[whole] = replace(
+            of_all,
             rest=tuple(name for part, name in names.items() if part.startswith("rest")),
             local=frozenset(rule.id for rule in local),
-            reads=tuple(sorted({path for rule in local for path in reads[rule.id]})),
+            reads=_all_reads(local, reads),
+            alone=of_all if rest and all(portability.is_local(reads[rule.id], alone=True) for rule in rest) else None,
         )
     return parts, modules
+
+
+def _all_reads(rules: Iterable[Rule], reads: Mapping[str, set[tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(sorted({path for rule in rules for path in reads[rule.id]}))
 
 
 def _divided(part: str, rules: Sequence[Rule]) -> dict[str, Sequence[Rule]]:

@@ -16,7 +16,8 @@ from ulid import ULID
 
 from cmf.decomposition import iter_views
 from cmf.errors import CmfError
-from cmf.value import replace, trusted
+from cmf.identity import ulid_text
+from cmf.value import maker, replace
 from pipeline.aside import OF_THE_PROCESS, Aside, is_given_up
 from pipeline.asking import PERSON_SAID_NO, Answer, Wish, asks, fulfilled, settle, wishes
 from pipeline.certificate import mint
@@ -60,6 +61,11 @@ from pipeline.stages import Staged, Stages
 from pipeline.stamping import Brought, stamp
 
 _log: Final = logging.getLogger("pipeline.runner")
+_decision: Final = maker(
+    Decision,
+    *("id", "verdict", "action", "mode", "revision", "views", "coverage", "stages", "approvals", "marked"),
+)
+_came: Final = maker(Outcome, "decision", "value", "labels", "answer", "timings")
 APPROVAL_SECONDS: Final = 3_600.0  # how long an approval holds, from when it was asked for
 MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is refused
 
@@ -233,8 +239,9 @@ class Runner:
         if unseen:
             return self._outcome((), _unjudged(value), None, frozenset(), (*stages, *unseen))
         # What stages labelled is the session's as well: labels are carried along, so that the last message has all.
-        last = messages_of(value)[-1:]
-        session = replace(session, labels=session.labels.union(*map(labels_of, last)))
+        labels = session.labels.union(*map(labels_of, messages_of(value)[-1:]))
+        if labels != session.labels:
+            session = replace(session, labels=labels)
         replacer = Replacer(self._replacer_key)
         found = Passes()
         passes: list[tuple[Traffic, tuple[ViewDecision, ...]]] = []
@@ -242,7 +249,8 @@ class Runner:
         fitting = Fitting(value, history, self._events)
         for number in range(MAX_PASSES):
             same = None if number else keeping.same(value)
-            judged = yield from self._judge(value, session, history, law, fitting, keeping.before(number), same)
+            kept = keeping.before(number)
+            judged = yield from self._judge(value, session, history, law, fitting, kept, same, keeps=keep)
             found.add(judged.views, judged.hit, judged.coverage.reused)
             record = found.lines
             passes.append((value, judged.views))
@@ -308,20 +316,19 @@ class Runner:
         marked = tuple(line for line in record if line.hits) if hit is None else hit
         approved = answer is not None and answer.action is Action.FORWARD
         verdict, action = with_stages(*overall(marked or record[:1], coverage), stages, self._mode, approved=approved)
-        decision = trusted(
-            Decision,
-            id=f"dec_{ULID()}",
-            verdict=verdict,
-            action=action,
-            mode=self._mode,
-            revision=self.policies.revision,
-            views=record,
-            coverage=coverage,
-            stages=stages,
-            approvals=() if answer is None else answer.refs,
-            marked=marked,
+        decision = _decision(
+            f"dec_{ulid_text(ULID())}",
+            verdict,
+            action,
+            self._mode,
+            self.policies.revision,
+            record,
+            coverage,
+            stages,
+            () if answer is None else answer.refs,
+            marked,
         )
-        return trusted(Outcome, decision=decision, value=value, labels=labels, answer=answer, timings={})
+        return _came(decision, value, labels, answer, {})
 
     def closed(
         self, value: Traffic, code: str, *, rule: str = SESSION_RULE, reason: str = "Policy could not be asked."

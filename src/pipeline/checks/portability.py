@@ -83,6 +83,13 @@ _CHANGING: Final[tuple[Path, ...]] = (
 )
 """What differs from turn to turn for one and the same part: rules that read it are asked each time [C14]."""
 
+_OF_SESSION: Final[tuple[Path, ...]] = (
+    ("session",),
+    ("origins",),
+    (*_SECURITY, "labels"),
+    (*_SECURITY, "classification"),
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -145,9 +152,13 @@ def session_reads(rules: Iterable[SurveyedRule]) -> tuple[Path, ...]:
     return tuple(sorted({path[1:] for path in input_reads(rules) if path[:1] in ((), ("session",))}))
 
 
-def is_local(reads: Iterable[Path]) -> bool:
-    """Whether nothing of what is read changes from turn to turn; a read of something that holds such a thing does."""
-    return not any(path[: len(other)] == other[: len(path)] for path in reads for other in _CHANGING)
+def is_local(reads: Iterable[Path], *, alone: bool = False) -> bool:
+    """Whether nothing of what is read changes from turn to turn; a read of something that holds such a thing does.
+
+    `alone` is where the session holds nothing, so that it and its labels are the same each time.
+    """
+    changing = [path for path in reads if not (alone and any(path[: len(other)] == other for other in _OF_SESSION))]
+    return not any(path[: len(other)] == other[: len(path)] for path in changing for other in _CHANGING)
 
 
 def effect_paths(rule: Rule) -> list[Path]:

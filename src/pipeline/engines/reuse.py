@@ -130,6 +130,8 @@ class ReusingEngine:
         reused = 0
         for entrypoint, view in zip(entrypoints, views, strict=True):
             parts = self._parts.get(entrypoint)
+            if parts is not None and parts.alone is not None and context.stands_alone:
+                parts = parts.alone
             one = _View(entrypoint, parts)
             if parts is not None and parts.local and self._max:
                 one.key = self._key(parts, context, view)
@@ -209,6 +211,15 @@ class _Context:
         self._value: Any = _ABSENT
         self._begun: dict[str, hashlib.blake2b | None] = {}
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether the session says nothing: then it says the same the next time [POL-29]."""
+        try:
+            session = self._read().get("session", {})
+        except DecodeError:
+            return False
+        return isinstance(session, dict) and not any(session.values())
+
     def begun(self, parts: Parts) -> hashlib.blake2b | None:
         """A digest of the question, and of what stands at each path that its local rules read; the view is to follow.
 
@@ -218,11 +229,14 @@ class _Context:
             self._begun[parts.whole] = self._begin(parts)
         return self._begun[parts.whole]
 
+    def _read(self) -> Any:
+        if self._value is _ABSENT:
+            self._value = loads(self._bytes)
+        return self._value
+
     def _begin(self, parts: Parts) -> hashlib.blake2b | None:
         try:
-            if self._value is _ABSENT:
-                self._value = loads(self._bytes)
-            read = [_at(self._value, path) for path in parts.reads]
+            read = [_at(self._read(), path) for path in parts.reads]
             written = orjson.dumps(read, option=orjson.OPT_SORT_KEYS)
         except (DecodeError, orjson.JSONEncodeError):
             return None  # what the engine refuses, or holds more exactly than a key

@@ -57,6 +57,8 @@ class Parts:
         local: ids of the rules, fast ones, whose verdict depends on `reads` alone.
         rest: ask the fast rules that are not local; none if there are no such rules, or no local ones.
         reads: the paths below `input` that the local rules read.
+        alone: the same where the session holds nothing, and all fast rules are local; None if not all are even then, or
+            all are anyway.
     """
 
     whole: str
@@ -65,6 +67,7 @@ class Parts:
     local: frozenset[str]
     rest: tuple[str, ...]
     reads: tuple[tuple[str, ...], ...]
+    alone: Parts | None = None
 
 
 def kind_entrypoint(kind: ViewKind) -> str:

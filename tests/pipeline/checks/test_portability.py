@@ -258,6 +258,13 @@ def test_what_is_local_is_not_what_changes() -> None:
     assert not portability.is_local([()])
 
 
+def test_where_the_session_holds_nothing_what_is_of_it_does_not_change() -> None:
+    labels = ("extensions", "security", "labels")
+    assert portability.is_local([("session", "counters"), ("origins",), labels], alone=True)
+    for changing in (("extensions", "http"), ("extensions", "agent"), ("extensions",), ("extensions", "security"), ()):
+        assert not portability.is_local([("content",), changing], alone=True)
+
+
 def fields(view: MessageView) -> set[tuple[str, ...]]:
     return set(paths(loads(whole(view, FACTS, []))))
 

@@ -146,15 +146,49 @@ def test_more_rules_than_a_compiled_program_holds_are_asked_in_compiled_parts(wr
 @pytest.mark.spec("POL-29")
 def test_what_changes_is_asked_again_and_what_did_not_is_not(policies: PolicySet) -> None:
     _, watched, engine = engines(policies)
-    bad = view(content="a badger")
+    bad, counted = view(content="a badger"), {"counters": {"calls": 1}}
 
-    assert codes(ask(engine, TEXT, bad)) == ["t.words"]
+    assert codes(ask(engine, TEXT, bad, shared(session=counted))) == ["t.words"]
     watched.asked.clear()
-    assert codes(ask(engine, TEXT, bad, shared(session={"labels": ["pii"]}))) == ["t.words", "t.session"]
-    assert codes(ask(engine, TEXT, bad)) == ["t.words"]
+    assert codes(ask(engine, TEXT, bad, shared(session={**counted, "labels": ["pii"]}))) == ["t.words", "t.session"]
+    assert codes(ask(engine, TEXT, bad, shared(session=counted))) == ["t.words"]
 
     assert watched.asked == ["data.cmf.main.text_rest.decision", "data.cmf.main.text_slow.decision"] * 2
     assert engine.counts.reused == 2
+
+
+@pytest.mark.spec("POL-29")
+def test_where_the_session_holds_nothing_rules_that_read_it_are_not_asked_again(policies: PolicySet) -> None:
+    _, watched, engine = engines(policies)
+    bad, empty = view(content="a badger"), shared(session={"labels": [], "counters": {}, "events": []})
+
+    for _ in range(2):
+        assert codes(ask(engine, TEXT, bad, empty)) == ["t.words"]
+    first = watched.asked[:2]
+    assert codes(ask(engine, TEXT, bad, shared(session={"labels": ["pii"]}))) == ["t.words", "t.session"]
+
+    assert first == ["data.cmf.main.text_fast.decision", "data.cmf.main.text_slow.decision"]
+    assert watched.asked[2] == "data.cmf.main.text_slow.decision"
+    assert watched.asked[3:] == first
+
+
+@pytest.mark.spec("POL-29")
+def test_a_context_that_cannot_be_read_is_not_one_of_an_empty_session(policies: PolicySet) -> None:
+    _, watched, engine = engines(policies)
+
+    for _ in range(2):
+        assert isinstance(ask(engine, TEXT, view(content="a badger"), b"{"), Failed)
+
+    assert watched.asked == ["data.cmf.main.text_fast.decision", "data.cmf.main.text_slow.decision"] * 2
+
+
+@pytest.mark.spec("POL-29")
+def test_rules_that_read_of_the_agent_are_asked_each_time_in_an_empty_session(write: Write) -> None:
+    body = "x := input.extensions.agent.agent_id"
+    own = policy_set.load(write(RULES | rule("agent", body, "read_agent")))
+
+    assert own.parts[TEXT].alone is None
+    assert own.parts["data.cmf.main.image.decision"].alone is None
 
 
 @pytest.mark.spec("POL-29")
