@@ -411,6 +411,15 @@ def test_what_the_user_is_to_be_told_asks_for_no_message_to_others(text: str, sa
         ("update", "Please amend it"),
         ("grant", "Dr Foley needs read access"),
         ("scale", "Double the web group until tomorrow"),
+        ("raise", "Bump it by 800"),
+        ("release", "Their order can go out now"),
+        ("relocate", "Swap the ropes over to B-07"),
+        ("assign", "Lena should take these two over"),
+        ("mail", "Refund everyone and apologise"),
+        ("reserve", "Hold four seats in row C"),
+        ("set", "Make it a fiver"),
+        ("purchase", "Order another twenty of these"),
+        ("close", "Mark it as done"),
     ],
 )
 def test_an_act_is_asked_for_by_its_other_names(verb: str, text: str) -> None:

@@ -35,6 +35,8 @@ _WORD_KEYS: Final[dict[str, str]] = {
     "once": "number:1",
     "twice": "number:2",
     "thrice": "number:3",
+    "fiver": "number:5",
+    "tenner": "number:10",
     "noon": "time:12:00",
     "midnight": "time:00:00",
 }
@@ -64,7 +66,7 @@ _AND_A_HALF: Final = re.compile(
     rf"(?:\s+(?P<scale>{'|'.join(_SCALES)})(?!\w))?",
     re.I,
 )
-_TIMES_OVER: Final = re.compile(r"(?<!\w)(?:once|twice|thrice)(?!\w)", re.I)
+_TIMES_OVER: Final = re.compile(r"(?<!\w)(?:once|twice|thrice|fiver|tenner)(?!\w)", re.I)
 _DECIMAL_COMMA: Final = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:\.\d{3}){1,4}|\d{1,12}),\d{1,2}(?![.,]?\w)")
 _SPACED: Final = re.compile(
     r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u202f'\u2019]\d{3}){1,4}(?:[.,](?P<rest>\d{1,2}))?"
@@ -364,11 +366,16 @@ def _near(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
     for away, words in _DAYS_AWAY.items():
         yield from ((word, [(day - datetime.timedelta(days=away)).isoformat()]) for word in words)
     month = _around(day, MAX_MONTH)
-    yield f"the {day.day}{_SUFFIXES.get(day.day, 'th')}", month
+    yield ordinal(day), month
     if (day + datetime.timedelta(days=1)).day == 1:
         yield from ((f"{end} month", month) for end in ("end of the", "end of this", "last day of the", "last of the"))
         name = day.strftime("%B")
         yield from ((f"{end} {name}", month) for end in ("end of", "last day of"))
+
+
+def ordinal(day: datetime.date) -> str:
+    """How a day of the month is said: "the 9th"."""
+    return f"the {day.day}{_SUFFIXES.get(day.day, 'th')}"
 
 
 def _around(day: datetime.date, most: int) -> list[str]:
@@ -432,4 +439,4 @@ def _number(whole: str, fraction: str) -> str:
     return f"number:{int(whole)}{'.' + kept if kept else ''}"
 
 
-__all__ = ["count_of", "day_of", "keys_in", "keys_of", "kind_of", "moment", "near_days", "time_of"]
+__all__ = ["count_of", "day_of", "keys_in", "keys_of", "kind_of", "moment", "near_days", "ordinal", "time_of"]

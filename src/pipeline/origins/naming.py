@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from pipeline.origins.designation import Designation
 from pipeline.origins.equivalents import keys_in, keys_of, kind_of, moment
 from pipeline.origins.occurrences import Occurrences, Text, spelled
 from pipeline.origins.sources import TRUSTED, UNTRUSTED, Group, Origin
 from pipeline.origins.spelling import number_key, text_keys
-from pipeline.origins.wording import with_alike
+from pipeline.origins.wording import says_any, with_alike
 from pipeline.profile import AskedFor
 
 MAX_TEXTS: Final = 256  # texts that are read for one value; one that stands in more is named
@@ -30,6 +31,7 @@ _TO_BE: Final = r"(?:(?:must|should|shall|to)\W+(?:be|stay|become)|as|to|into|wi
 _DAY_WORD: Final = re.compile(
     r"(?<!\w)(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|today|tomorrow|tonight|weekend)(?!\w)", re.I
 )
+_SENTENCE: Final = re.compile(r"[.!?]\s+|\n")
 _ALL: Final = ("all", "every", "everything", "each", "both", "any", "the others", "the rest", "the remaining")
 _MANY: Final = re.compile(
     r"(?<!\w)(?:all|every\w*|each|both|any\w*|others?|rest|remaining|whatever|many|several|some|them)(?!\w)", re.I
@@ -52,9 +54,15 @@ class Naming:
     """Asks it, of the texts that were read, for the argument at `path` of a call that is asked for by `acts`."""
 
     def __init__(
-        self, texts: Occurrences, groups: Sequence[Group], path: Sequence[str | int], acts: AskedFor | None
+        self,
+        texts: Occurrences,
+        groups: Sequence[Group],
+        path: Sequence[str | int],
+        acts: AskedFor | None,
+        designation: Designation,
     ) -> None:
         self._texts = texts
+        self._designation = designation
         self._theirs = _theirs(groups)
         self._known = {at for at, group in enumerate(groups) if group.trust == TRUSTED}
         self._argument = next((step for step in reversed(path) if isinstance(step, str)), "")
@@ -70,15 +78,28 @@ class Naming:
         if not trusted or not trusted.isdisjoint(_SPEAKERS):
             return False
         text = (content if isinstance(content, str) else spelled(content)).strip()
+        return self._is_named(text) and not self._designation.tells(text)
+
+    def _is_named(self, text: str) -> bool:
+        """Whether others name a value that is no boolean."""
         if text.isdecimal():
             return self._is_cued(text)
         if _FIGURES.fullmatch(text) or keys_of(text):  # texts tell figures and dates again without asking for anything
             return False
         own = {found.record for found in self._with(text, self._known)} if _CONTACT.fullmatch(text) else set()
         if _DISTINCT.search(text):
-            return self._any(text, lambda found: found.record is None or found.record not in own)
-        acts = self._acts
-        return acts is not None and self._any(text, lambda found: acts.is_said_in(found.raw))
+            return self._any(text, lambda found: found.record not in own or self._asks_at(found, text))
+        return self._any(text, self._asks) or (self._any(text, _always) and self._designation.chooses(text))
+
+    def _asks(self, found: Text) -> bool:
+        return self._acts is not None and self._acts.is_said_in(found.raw)
+
+    def _asks_at(self, found: Text, own: str) -> bool:
+        """Whether who gives his own address asks for the act in the same sentence, and the user does not name him."""
+        if found.record is None or self._acts is None:
+            return found.record is None
+        asking = (says_any(self._acts.verbs, part, acts=True) for part in _SENTENCE.split(found.raw) if own in part)
+        return not self._designation.names(own) and any(asking)
 
     def replacing(self, content: str | float, said: Sequence[tuple[int, str]]) -> Iterator[str | float]:
         """What others wrote of a value that is not control: the whole, or its date or time; `said` by the user.

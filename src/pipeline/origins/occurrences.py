@@ -86,6 +86,9 @@ class Occurrences:
         self._keys: dict[str, dict[int, list[int]]] = {}
         self._wordless: dict[str, dict[int, list[int]]] = {}
         self._read_for: dict[str, int] = {}
+        self._records: dict[Hashable, list[int]] = {}
+        self._by_group: dict[int, list[int]] = {}
+        self._sorted = 0
 
     def add(self, group: int, origin: int, content: str | float) -> None:
         """Remember a text or a number, as a field of the `record` that is set."""
@@ -170,6 +173,26 @@ class Occurrences:
                 stands = start >= 0 and not held.loose and held.normal.startswith(folded, start)
                 if stands and spelling.stands_at(held.normal, start, start + len(folded)):
                     yield held
+
+    def fields_of(self, record: Hashable) -> Iterator[Text]:
+        """The texts of a record, in order."""
+        self._sort()
+        return (self._texts[number] for number in self._records.get(record, ()))
+
+    def texts_of(self, group: int) -> Iterator[Text]:
+        """The texts of a group, in order."""
+        self._sort()
+        return (self._texts[number] for number in self._by_group.get(group, ()))
+
+    def _sort(self) -> None:
+        """Sort the texts that were added by record and by group: only when it is first asked for."""
+        for number in range(self._sorted, len(self._texts)):
+            text = self._texts[number]
+            self.work += 1
+            if text.record is not None and not text.loose:
+                self._records.setdefault(text.record, []).append(number)
+                self._by_group.setdefault(text.group, []).append(number)
+        self._sorted = len(self._texts)
 
     def has_beside(self, first: str, second: str, groups: Container[int]) -> bool:
         """Whether one word stands next before another in a text of some groups, whatever signs are between them."""

@@ -17,9 +17,11 @@ from cmf.message import Message
 from cmf.request import Request
 from pipeline.claims import Calls, Claims, needs_record
 from pipeline.errors import ConfigError
+from pipeline.origins.asking import Asking, as_sources
 from pipeline.origins.content_values import address_entries
 from pipeline.origins.control_values import ControlValues
-from pipeline.origins.field_paths import escaped, record_of, shape
+from pipeline.origins.designation import Designation, is_name
+from pipeline.origins.field_paths import Path, escaped, record_of, shape
 from pipeline.origins.naming import Naming, asks_for_all
 from pipeline.origins.occurrences import Answer, Occurrences
 from pipeline.origins.reckoning import Reckoning
@@ -27,7 +29,6 @@ from pipeline.origins.result_fields import argument_values, result_values, strin
 from pipeline.origins.sources import (
     CLAIM,
     CLAIMED,
-    MAX_SOURCES,
     SPEAKERS,
     TRUSTED,
     UNTRUSTED,
@@ -39,7 +40,6 @@ from pipeline.origins.sources import (
     fairly,
     is_trusted,
 )
-from pipeline.origins.wording import agrees, asked_in
 from pipeline.paths import steps_of
 from pipeline.profiles import AskedFor, Entity, Profile, Profiles, ResultProfile, Trust
 
@@ -54,15 +54,6 @@ class _Everything:
 
 
 MAX_STEPS: Final = 65_536  # of one call, after which its other values are looked up as they are only
-DELEGATION: Final = AskedFor(
-    patterns=(
-        r"(?<!\w)(?:do|perform|follow|complete|execute|carry out|handle|process|finish|take care of|work through)"
-        r"(?!\w)(?! (?:the )?(?:following|these))[^.?!]{0,60}?"
-        r"(?<!\w)(?:actions?|tasks?|instructions?|steps?|to-?dos?|to-?do list|check ?list)(?!\w)",
-    )
-)
-"""The words by which a user hands over to a text: "do the tasks on my list at …". Spec: [PROV-3]."""
-
 EVERYTHING: Final[Container[str]] = _Everything()
 NOTHING: Final[Container[str]] = frozenset()
 
@@ -104,10 +95,8 @@ class Index:
         self._claims = Claims()
         self._length = 0
         self._calls: Calls[_Call] = Calls()
-        self._user: list[tuple[int, str]] = []
-        self._asked: dict[str, tuple[int, list[int]]] = {}
+        self._asking = Asking(self._texts)
         self._untrusted: dict[Group, int] = {}
-        self._question: str | None = None
         self._reckoning = Reckoning()
 
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -149,12 +138,9 @@ class Index:
 
     def _read_text(self, part: Any, said: _Said) -> Texts:
         if said.role is Role.USER:
-            self._user.append((self._length, part.text))
-            if self._question is not None and agrees(part.text):
-                self._user.append((self._length, self._question))
-            self._question = None
+            self._asking.read_user(self._length, part.text)
         elif said.role is Role.ASSISTANT:
-            self._question = asked_in(part.text) if said.speaker is not CLAIM else None
+            self._asking.read_model(part.text if said.speaker is not CLAIM else None)
         theirs = said.speaker is CLAIM and said.role in (Role.ASSISTANT, Role.TOOL)
         yield CLAIM if theirs else SPEAKERS[said.role], part.text
 
@@ -192,6 +178,8 @@ class Index:
         groups = ResultGroups(rules, name, _result_labels(call), whole=part.is_error)
         found = [(groups(path, str(content)), content) for path, content in values]
         repeated = self._repeated(found, call.unfounded) if call is not None else frozenset()
+        if call is not None and repeated and call.profile is not None and not call.profile.writes:
+            repeated -= self._looked_up(values, found, repeated)
         for place, (group, content) in enumerate(found):
             self._texts.record = (self._length, part.tool_call_id, record_of(values[place][0]))
             yield group._replace(trust=UNTRUSTED) if place in repeated else group, content
@@ -213,6 +201,15 @@ class Index:
             return frozenset(trusted)
         within = {place for place, answer in inside.items() if answer.found}
         return frozenset(within.union(*(answer.found for answer in held)))
+
+    def _looked_up(
+        self, values: Sequence[tuple[Path, Any]], found: Sequence[tuple[Group, Any]], repeated: frozenset[int]
+    ) -> frozenset[int]:
+        """The places of those that are in a record which a name tells that the user said and the call did not."""
+        names = self._designation().names
+        held = [place for place, (group, _) in enumerate(found) if group.trust == TRUSTED and place not in repeated]
+        told = {record_of(values[place][0]) for place in held if names(str(values[place][1]))}
+        return frozenset(place for place in repeated if record_of(values[place][0]) in told)
 
     def _read_resource(self, part: Any, said: _Said) -> Texts:
         profile = self._profiles.for_uri(part.uri)
@@ -264,7 +261,22 @@ class Index:
             self._look_into(call.arguments, (), "", profile, entries)
         elif call.arguments_raw:
             entries.append(self._entry("", "raw", "control", call.arguments_raw))
+        if profile is not None and profile.asked_for and self._untrusted and not entries[0]["sources"]:
+            entries[0]["sources"] = self._asked_of_thing(call, profile, profile.asked_for)
         return entries
+
+    def _asked_of_thing(self, call: ToolCallPart, profile: Profile, acts: AskedFor) -> list[Origin]:
+        """Where the user asks for the act, if he names a thing that it is done to instead of what kind it is of."""
+        asking = self._asking.messages_with(AskedFor(verbs=acts.verbs)) if acts.objects and profile.sink else []
+        for path, content in argument_values(call) if asking else ():
+            if isinstance(content, str) and profile.use_of(path) == "control":
+                said = any(source["kind"] == "user" for source in self._sources(content)[0])
+                if (said and is_name(content)) or self._designation().tells(content):
+                    return as_sources((number, "asked") for number in asking)
+        return []
+
+    def _designation(self) -> Designation:
+        return Designation(self._texts, self._group_list, self._asking.said)
 
     def _look_into(
         self, held: Any, path: tuple[str | int, ...], at: str, profile: Profile | None, entries: list[Origin]
@@ -302,12 +314,13 @@ class Index:
         judged = bool(self._profiles) if profile is None else profile.sink
         if not self._untrusted or not judged or self.work > self._until:
             return entries
-        naming = Naming(self._texts, self._group_list, path, profile.asked_for if profile is not None else None)
+        acts = profile.asked_for if profile is not None else None
+        naming = Naming(self._texts, self._group_list, path, acts, self._designation())
         for entry in entries:
             span = entry.get("span")
             if naming.names(entry, content if span is None else str(content)[slice(*span)]):
                 entry["named"] = True
-        for part in naming.replacing(content, self._user) if not (control or is_trusted(whole)) else ():
+        for part in naming.replacing(content, self._asking.said) if not (control or is_trusted(whole)) else ():
             if not all_trusted(self._told_otherwise("", part, self._entry("", "string", "other", part))):
                 whole["named"] = True
         return entries
@@ -316,7 +329,7 @@ class Index:
         """The entries of a control value whose own is `whole`: more than that only where nobody trusted says it."""
         if is_trusted(whole) or isinstance(content, bool) or "complete" in whole or self.work > self._until:
             return [whole]
-        self._reckoning.read(self._user)
+        self._reckoning.read(self._asking.said)
         return ControlValues(self._texts, self._entry, self._reckoning).entries(path, content, whole)
 
     def _entry(self, path: str, kind: str, use: str, content: Any, *others: Answer) -> Origin:
@@ -346,38 +359,19 @@ class Index:
 
     def _call_entry(self, profile: Profile | None) -> Origin:
         """What the profile says of the call, and where the user asked for it, or to do what some text says."""
-        found: list[tuple[int, str]] = []
-        if profile is not None and profile.asked_for is not None:
-            asked = set(self._said_by_user(profile.asked_for))
-            delegated = set(self._said_by_user(DELEGATION)) - asked
-            found = [(number, "asked") for number in asked] + [(number, "delegated") for number in delegated]
-        sources: list[Origin] = [
-            {"kind": "user", "trust": TRUSTED, "message": number, "match": match, "labels": []}
-            for number, match in sorted(found)[-MAX_SOURCES:]
-        ]
+        acts = profile.asked_for if profile is not None else None
+        sources = self._asking.sources(acts) if acts is not None else []
         known: Origin = {"profile": "unknown" if self._profiles else "none"}
         if profile is not None:
-            acts = profile.asked_for
             known = {
                 "profile": "known",
                 "sink": profile.sink,
                 "irreversible": profile.irreversible,
                 "askable": bool(acts),
             }
-            if acts and profile.sink and asks_for_all(self._texts, self._group_list, acts, self._user):
+            if acts and profile.sink and asks_for_all(self._texts, self._group_list, acts, self._asking.said):
                 known["named"] = True
         return {"path": "", "type": "call", "use": "control", "sources": sources} | known
-
-    def _said_by_user(self, words: AskedFor) -> list[int]:
-        """The user's messages that say `words`: looked for once in each."""
-        key = repr(words)
-        read, found = self._asked.get(key, (0, []))
-        for number, text in self._user[read:]:
-            self._texts.work += 1
-            if words.is_said_in(text):
-                found.append(number)
-        self._asked[key] = (len(self._user), found)
-        return found
 
     def _sources(self, content: Any, *others: Answer) -> tuple[list[Origin], bool, int]:
         """The sources of one value, whether the search was complete, and how many sources were left out."""

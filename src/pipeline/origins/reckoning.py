@@ -15,7 +15,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from pipeline.origins.equivalents import count_of, day_of, time_of
+from pipeline.origins.equivalents import count_of, day_of, ordinal, time_of
 
 MAX_CHARACTERS: Final = 65_536  # of one message of the user that are read for it
 MAX_WORDS: Final = 16  # of each kind that are remembered; what is said last counts
@@ -44,6 +44,9 @@ _FACTORS: Final = {
 }
 _FACTOR: Final = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(_FACTORS, key=len, reverse=True))})(?!\w)", re.A | re.I)
 _AMOUNT: Final = re.compile(r"(?<![\w.,/:-])(?:\d{1,3}(?:,\d{3}){1,3}|\d{1,9})(?:\.\d{1,2})?(?![\w/:-]|[.,]\d)", re.A)
+_COUNT: Final = re.compile(
+    r"(?<![\w-])(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty)(?![\w-])", re.A | re.I
+)
 _CHANGES: Final = re.compile(
     r"(?<!\w)(?:more|less|fewer|extra|another|additional|further|up|down|off|plus|minus|by|add|deduct|subtract|on\s+top)(?!\w)",
     re.A | re.I,
@@ -90,6 +93,7 @@ class Reckoning:
         for match in _FACTOR.finditer(text):
             self._factors += [Step(match[0], Decimal(factor)) for factor in _FACTORS[match[0].lower()]]
         amounts = [Step(match[0], Decimal(match[0].replace(",", ""))) for match in _AMOUNT.finditer(text)]
+        amounts += [Step(match[0], count_of(match[0].lower())) for match in _COUNT.finditer(text)]
         self._changes += amounts if _CHANGES.search(text) else []
         self._shares += [step for step in amounts if step.amount > 1] if _SHARES.search(text) else []
         self._ranges += [(match[0], int(match[1]), int(match[2])) for match in _RANGE.finditer(text)]
@@ -116,6 +120,7 @@ class Reckoning:
         for words, weeks in (("next week", 1), ("this week", 0)):
             first = day - datetime.timedelta(days=day.weekday(), weeks=weeks)
             yield words, [(first + datetime.timedelta(days=away)).isoformat() for away in range(7)]
+        yield ordinal(day), _month_names(day)
         yield "yesterday", [(day + datetime.timedelta(days=1)).isoformat()]
         near = [(day + datetime.timedelta(days=away)).isoformat() for away in range(-31, 32)]
         yield from ((words, near) for words, first, last in self._ranges if first <= day.day <= last)
@@ -179,7 +184,11 @@ def _around_month(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
 
 def _months(first: datetime.date) -> Iterator[tuple[str, list[str]]]:
     yield from _around_month(first)
-    yield from ((name, [name]) for name in (first.strftime("%B"), first.strftime("%b")))
+    yield from ((name, [name]) for name in _month_names(first))
+
+
+def _month_names(day: datetime.date) -> list[str]:
+    return [day.strftime("%B"), day.strftime("%b")]
 
 
 def _before(value: Decimal, factor: Decimal) -> list[Decimal]:

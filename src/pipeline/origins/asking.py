@@ -1,0 +1,69 @@
+"""Where the user asks for an act: in which of his messages, by which words. Spec: docs/spec/provenance.md [PROV-3]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from pipeline.origins.occurrences import Occurrences
+from pipeline.origins.sources import MAX_SOURCES, TRUSTED, Origin
+from pipeline.origins.wording import agrees, asked_in
+from pipeline.profile import AskedFor
+
+DELEGATION: Final = AskedFor(
+    patterns=(
+        r"(?<!\w)(?:do|perform|follow|complete|execute|carry out|handle|process|finish|take care of|work through)"
+        r"(?!\w)(?! (?:the )?(?:following|these))[^.?!]{0,60}?"
+        r"(?<!\w)(?:actions?|tasks?|instructions?|steps?|to-?dos?|to-?do list|check ?list)(?!\w)",
+    )
+)
+"""The words by which a user hands over to a text: "do the tasks on my list at …". Spec: [PROV-3]."""
+
+
+class Asking:
+    """What the user said, message by message, and what he agreed to."""
+
+    def __init__(self, texts: Occurrences) -> None:
+        self.said: list[tuple[int, str]] = []
+        self._texts = texts
+        self._found: dict[str, tuple[int, list[int]]] = {}
+        self._question: str | None = None
+
+    def read_user(self, number: int, text: str) -> None:
+        """Read a text of the user; who says yes to a question says what it asks."""
+        self.said.append((number, text))
+        if self._question is not None and agrees(text):
+            self.said.append((number, self._question))
+        self._question = None
+
+    def read_model(self, text: str | None) -> None:
+        """Read a text of the model; None for what only claims to be one."""
+        self._question = asked_in(text) if text is not None else None
+
+    def messages_with(self, words: AskedFor) -> list[int]:
+        """The user's messages that say `words`: looked for once in each."""
+        key = repr(words)
+        read, found = self._found.get(key, (0, []))
+        for number, text in self.said[read:]:
+            self._texts.work += 1
+            if words.is_said_in(text):
+                found.append(number)
+        self._found[key] = (len(self.said), found)
+        return found
+
+    def sources(self, acts: AskedFor) -> list[Origin]:
+        """The sources of a call that is asked for by `acts`: where it is, or where the user hands over to a text."""
+        asked = set(self.messages_with(acts))
+        delegated = set(self.messages_with(DELEGATION)) - asked
+        return as_sources([*((number, "asked") for number in asked), *((number, "delegated") for number in delegated)])
+
+
+def as_sources(found: Iterable[tuple[int, str]]) -> list[Origin]:
+    """The sources of a call as a whole: messages of the user, and how they ask for it."""
+    return [
+        {"kind": "user", "trust": TRUSTED, "message": number, "match": match, "labels": []}
+        for number, match in sorted(found)[-MAX_SOURCES:]
+    ]
+
+
+__all__ = ["DELEGATION", "Asking", "as_sources"]
