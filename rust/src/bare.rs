@@ -25,6 +25,12 @@ impl Method {
         Self::new(name, ffi::PyMethodDefPointer { PyCFunctionFast: call }, ffi::METH_FASTCALL)
     }
 
+    /// Of arguments by place, and others by name.
+    pub(crate) const fn of_named(name: &'static CStr, call: ffi::PyCFunctionFastWithKeywords) -> Self {
+        let call = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: call };
+        Self::new(name, call, ffi::METH_FASTCALL | ffi::METH_KEYWORDS)
+    }
+
     const fn new(name: &'static CStr, call: ffi::PyMethodDefPointer, flags: std::ffi::c_int) -> Self {
         let (ml_name, ml_doc) = (name.as_ptr(), std::ptr::null());
         Self(UnsafeCell::new(ffi::PyMethodDef { ml_name, ml_meth: call, ml_flags: flags, ml_doc }))

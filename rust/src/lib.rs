@@ -5,7 +5,7 @@
 //! `dialect` patterns those of OPA `globs` globs and `corrected` other builtins; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
 //! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` writes
 //! what Python holds, `json_text` its texts, `by_type` is what Python said of its types, `fingerprints` tells whether it came again; `input`, `template` and `context` write policy inputs from views.
-//! For who reads requests, `spelling` tells how a text is spelled, `copying` copies plain JSON and `making` fills values; `bare` is for functions that are called as they stand.
+//! For who reads requests, `spelling` tells how a text is spelled, `copying` copies plain JSON, `making` and `filling` fill values; `bare` is for functions that are called as they stand.
 
 pub mod asked_once;
 #[cfg(feature = "python")]
@@ -22,6 +22,8 @@ pub mod corrected;
 pub mod dialect;
 pub mod distinct;
 pub mod failure;
+#[cfg(feature = "python")]
+mod filling;
 #[cfg(feature = "python")]
 mod fingerprints;
 pub mod folding;

@@ -159,6 +159,8 @@ mod _native {
     #[pymodule_export]
     use crate::copying::plain_copy;
     #[pymodule_export]
+    use crate::filling::filler;
+    #[pymodule_export]
     use crate::fingerprints::Fingerprints;
     #[pymodule_export]
     use crate::input::InputWriter;

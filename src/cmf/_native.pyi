@@ -96,6 +96,14 @@ def shape_maker(cls: type, slots: tuple[tuple[str, tuple[Any, ...]], ...], takes
     A source is `("given", number)`, `("always", thing)`, `("several", sources)` or `("made", cls, slots)`.
     """
 
+def filler(
+    fields_of: Callable[[type], tuple[tuple[str, Any], ...]],
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Two functions: `make(cls, **fields)` and `copy(item, **fields)`.
+
+    `fields_of(cls)` gives the fields of a type, each with its default; it is asked once for each.
+    """
+
 def dict_maker(cls: type) -> Callable[[Mapping[str, Any]], Any]:
     """A function that makes an instance of `cls`, a type of dicts, with what a mapping holds."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from cmf.value import maker
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.context import Context
 from pipeline.errors import ApprovalError
@@ -26,7 +27,10 @@ class SessionKey:
 def session_key(context: Context) -> SessionKey:
     """The key of the context's session; equal session ids of two subjects give two keys."""
     subject = context.subject.id if context.subject is not None else None
-    return SessionKey(subject="anonymous" if subject is None else f"id:{subject}", session=context.session)
+    return _key("anonymous" if subject is None else f"id:{subject}", context.session)
+
+
+_key: Final = maker(SessionKey, "subject", "session")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

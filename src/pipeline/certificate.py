@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from cmf.codec import dumps
 from cmf.message import Message
 from cmf.request import Request, Response
-from cmf.value import fields_of
+from cmf.value import fields_of, maker
 from pipeline.policy_input import json_bytes
 from pipeline.unchanged import same_start
 
@@ -47,6 +47,9 @@ class Certificate:
     digest: str
     complete: bool
     seal: str = field(repr=False)
+
+
+_certificate: Final = maker(Certificate, "bound", "digest", "complete", "seal")
 
 
 def digest_of(value: Message | Request | Response) -> str:
@@ -115,7 +118,7 @@ def mint(
     _unspent[bound.run] = time.monotonic()
     while len(_unspent) > MAX_UNSPENT:
         _unspent.pop(next(iter(_unspent)), None)
-    return Certificate(bound=bound, digest=digest, complete=complete, seal=_seal(bound, digest, complete))
+    return _certificate(bound, digest, complete, _seal(bound, digest, complete))
 
 
 def problem_with(certificate: Certificate | None, bound: Bound, value: Message | Request | Response) -> str:

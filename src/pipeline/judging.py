@@ -154,7 +154,7 @@ class _Asking:
         return [*self.head, *(view for _, view in self.again), *chain.from_iterable(self.fresh)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Lines:
     """What was decided, in the same order as what was asked; None where an engine gave no answer."""
 

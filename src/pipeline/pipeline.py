@@ -38,12 +38,11 @@ from pipeline.runner import Runner
 from pipeline.sealing import Sealer
 from pipeline.session_choice import SessionChoice
 from pipeline.session_events import calls_in, events_of
-from pipeline.session_state import Changes, Taint
+from pipeline.session_state import NO_CHANGES, Changes, Taint
 from pipeline.sessions import MemorySessions, SessionStore, unknown_approval
 from pipeline.stage import Stage, StageCall, Traffic
 
 _REPLY: Final = "reply"
-_NO_CHANGES: Final = Changes()
 _AT_ONCE: Final = Aside(waits=False)  # no store is asked about a run that stands alone
 _log: Final = logging.getLogger("pipeline.pipeline")
 MAX_CONFLICTS: Final = 64  # how often a run is judged again because its session moved on; then it is refused
@@ -325,7 +324,7 @@ class Pipeline:
     ) -> Changes | None:
         """What the outcome means for the session, once that is kept; None where another run was faster [C5]."""
         if context.session is None:
-            return _NO_CHANGES
+            return NO_CHANGES
         changes = self._changes(value, context, facts, outcome, history)
         # What was seen only grows, whatever happened meanwhile; the rest holds for the version that was judged.
         bound = changes.taints or changes.counts or changes.asked or changes.used

@@ -215,6 +215,9 @@ class Changes:
         return Changes(reservations=self.reservations, settlements=self.settlements)
 
 
+NO_CHANGES: Final = Changes()
+
+
 def no_session() -> SessionError:
     """The error where something is kept by session, and there is none."""
     return SessionError("this needs a session", code="session.none", hint="give the run a session id")

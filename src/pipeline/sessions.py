@@ -27,7 +27,7 @@ from pipeline.session_state import Budget, BudgetScope, Changes, Grant, SessionS
 
 MAX_SESSIONS: Final = 100_000  # that one process keeps in memory; of budgets and approvals as many
 MAX_MARKS: Final = 1_000_000  # of all sessions of a process together; a mark is some 150 bytes
-_NOTHING_KNOWN: Final = SessionFacts()
+NOTHING_KNOWN: Final = SessionFacts()
 
 
 def wall_clock() -> datetime:
@@ -149,7 +149,7 @@ class MemorySessions(SessionStore):
         with self._lock:
             state = self._states.get(session_key(context))
         now = self._moments.now()
-        return replace(_NOTHING_KNOWN, moment=now) if state is None else state.facts(now)
+        return replace(NOTHING_KNOWN, moment=now) if state is None else state.facts(now)
 
     def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:
         """See `SessionStore`."""

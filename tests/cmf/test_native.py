@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf import adapters
-from cmf._native import dict_maker, is_token, plain_copy, shape_maker, spaces_in
+from cmf._native import dict_maker, filler, is_token, plain_copy, shape_maker, spaces_in
 from cmf.adapters.call_id_forms import is_plain, plain_form
 from cmf.codec import dumps, loads_object
 from cmf.content import TextPart, ToolCallPart
@@ -21,7 +22,7 @@ from cmf.frozen import FrozenDict, SealedDict, same_spelling, sealed, written_se
 from cmf.making import Shape, written_shape_maker
 from cmf.making import shape_maker as maker_of_shapes
 from cmf.message import Layout, Message
-from cmf.value import maker, written_maker
+from cmf.value import maker, replace, trusted, written_maker, written_replace, written_trusted
 
 pytestmark = pytest.mark.native
 
@@ -168,6 +169,34 @@ def test_a_shape_is_filled_as_python_fills_it() -> None:
         made.role = Role.USER  # type: ignore[misc]
 
 
+@pytest.mark.spec("MSG-3")
+@pytest.mark.parametrize("names", [(), ("text",), ("text", "extra"), ("content_type", "extra", "text")])
+def test_fields_are_filled_by_name_as_python_fills_them(names: tuple[str, ...]) -> None:
+    fields = {name: {"text": "t", "extra": FrozenDict(a=1), "content_type": "text"}[name] for name in names}
+    spelt = {"".join(list(name)): item for name, item in fields.items()}  # names that are not interned
+    part = TextPart(text="before", extra={"b": 2})
+
+    assert repr(trusted(TextPart, **spelt)) == repr(written_trusted(TextPart, **fields))
+    assert repr(replace(part, **spelt)) == repr(written_replace(part, **fields))
+    assert (type(replace(part, **spelt)), part) == (TextPart, TextPart(text="before", extra={"b": 2}))
+    with pytest.raises(AttributeError):
+        trusted(TextPart, **fields).text = "x"  # type: ignore[misc]
+
+
+def test_fields_that_a_type_does_not_have_are_refused() -> None:
+    part = TextPart(text="t")
+
+    for wrong in (partial(replace, part, words="t"), partial(trusted, TextPart, words="t")):
+        with pytest.raises(TypeError):
+            wrong()
+    make, copy = filler(lambda _: (("text", None),))
+    for wrong in (make, copy, partial(make, part), partial(make, TextPart, part), partial(copy, part, part)):
+        with pytest.raises(TypeError):
+            wrong()
+    with pytest.raises(TypeError, match="more than the slots"):
+        copy(part, text="t")
+
+
 def test_no_reference_is_lost_or_kept() -> None:
     role, name, arguments, text = Role.USER, "n" * 50, FrozenDict(a=1), "t" * 50
     make, plain = maker_of_shapes(SHAPE, *NAMES), {"a": 1}
@@ -178,6 +207,7 @@ def test_no_reference_is_lost_or_kept() -> None:
     for _ in range(100):
         make(role, name, arguments, text)
         seal(plain)
+        replace(trusted(TextPart, text=text, extra=arguments), text=name, extra=arguments)
         plain_copy([plain], b'[{"a":1}]', 3)
         spaces_in(text)
 

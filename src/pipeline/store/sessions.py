@@ -29,6 +29,7 @@ from sqlalchemy.dialects import sqlite
 
 from cmf.codec import dumps, loads
 from cmf.identity import Clock
+from cmf.value import replace
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval, SessionKey, session_key
 from pipeline.context import Context
@@ -45,6 +46,7 @@ from pipeline.session_state import (
     budget_of,
 )
 from pipeline.sessions import (
+    NOTHING_KNOWN,
     Moments,
     SessionStore,
     in_order,
@@ -116,7 +118,7 @@ class SqlSessions(SessionStore):
         """See `SessionStore`."""
         key = session_key(context)
         if key.session is None:
-            return SessionFacts(moment=self._moments.now())
+            return replace(NOTHING_KNOWN, moment=self._moments.now())
         with snapshot(self._engine) as connection:
             state = _Session(connection, key).whole()
         return state.facts(self._moments.now())

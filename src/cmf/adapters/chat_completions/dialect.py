@@ -16,6 +16,7 @@ from cmf.enums import Role, StopReason
 from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.request import ToolChoice, ToolChoiceMode
+from cmf.value import maker
 
 THOUGHTS: Final = ("reasoning_content", "reasoning", "reasoning_text")
 """Keys of a message whose text is thinking."""
@@ -148,13 +149,14 @@ def usage_of(raw: Any) -> TokenUsage | None:
         count_in(inner, "cached_tokens") or count_in(raw, "prompt_cache_hit_tokens") or count_in(raw, "cached_tokens")
     )
     written = count_in(inner, "cache_write_tokens") or count_in(raw, "cache_creation_input_tokens")
-    return TokenUsage(
-        input_tokens=max(0, prompt - cached - written),
-        output_tokens=output,
-        total_tokens=count_in(raw, "total_tokens") or prompt + output,
-        cached_input_tokens=cached,
-        cache_creation_input_tokens=written,
-    )
+    total = count_in(raw, "total_tokens") or prompt + output
+    return _counted(max(0, prompt - cached - written), output, total, cached, written)
+
+
+_counted: Final = maker(
+    TokenUsage,
+    *("input_tokens", "output_tokens", "total_tokens", "cached_input_tokens", "cache_creation_input_tokens"),
+)
 
 
 def wire_usage(usage: TokenUsage) -> dict[str, Any]:
