@@ -260,7 +260,8 @@ def _path(scope: Scope) -> str:
 
 def _refused(refusal: Refusal, dialect: Dialect, request_id: str) -> Answer:
     headers = {"x-cmf-code": refusal.code, **refusal.headers}
-    return _json(refusal.status, dialect.error(refusal, request_id), headers)
+    status = 200 if refusal.status in dialect.answers else refusal.status
+    return _json(status, dialect.error(refusal, request_id), headers)
 
 
 def _json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Answer:

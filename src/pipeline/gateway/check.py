@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal
 
-import pydantic
 from pydantic import Field
 from ulid import ULID
 
 from cmf import adapters
 from cmf.codec import dumps
-from cmf.errors import CmfError
 from cmf.frozen import frozen_mapping
 from cmf.identity import TOOL_PREFIX
 from cmf.models import FORMAT_PROVIDERS
@@ -24,15 +20,15 @@ from pipeline.decision import Decision, Hit, Mode, stage_hits
 from pipeline.emission import emit, with_provider
 from pipeline.errors import DecisionError, PolicyUnavailable
 from pipeline.gateway.admission import Admission
-from pipeline.gateway.config_words import first_of, said_of
 from pipeline.gateway.dialects import JSON, Does
 from pipeline.gateway.exchange import Asked, request_in, sayable
 from pipeline.gateway.ext_authz import authorized
-from pipeline.gateway.intake import SESSION_HEADER
-from pipeline.gateway.refusal import FINAL, Refusal, of_decision, of_unreadable
+from pipeline.gateway.guardrail_api import guarded
+from pipeline.gateway.questions import placed, read_as, wrong
+from pipeline.gateway.refusal import FINAL, Refusal, of_decision
 from pipeline.gateway.reply import Answer, decision_headers
 from pipeline.gateway.sections import Name, Section
-from pipeline.gateway.settings import CHECK_ROUTE, Check
+from pipeline.gateway.settings import CHECK_ROUTE, Check, LitellmCheck
 from pipeline.guard import Guard, raised
 from pipeline.mcp_proxy.frames import FrameError, frame_of
 from pipeline.mcp_proxy.reading import FORMAT as _MCP
@@ -73,7 +69,9 @@ class Checks:
     def __init__(self, guard: Guard, settings: Check) -> None:
         self.admission = Admission(settings.limits)
         self._guard = guard
-        self.does = frozenset({Does.CHECK} | ({Does.ENVOY} if settings.envoy is not None else set()))
+        also = {Does.ENVOY: settings.envoy, Does.LITELLM: settings.litellm}
+        self.does = frozenset({Does.CHECK, *(does for does, said in also.items() if said is not None)})
+        self._litellm = settings.litellm or LitellmCheck()
         self._claimed = settings.answers != "trusted"
 
     async def answer(self, asked: Asked) -> Answer:
@@ -84,6 +82,8 @@ class Checks:
         """
         if asked.endpoint.does is Does.ENVOY:
             return await authorized(self, asked)
+        if asked.endpoint.does is Does.LITELLM:
+            return await guarded(self, asked, edit_answers=self._litellm.edit_answers)
         question = question_of(asked.body)
         read = _mcp(question) if question.format == _MCP else _read(question, asked.headers)
         outcome = await self.judged(asked, read.value, history=read.history, call_id=read.call_id)
@@ -110,38 +110,15 @@ class Checks:
 
 def question_of(body: Any) -> Question:
     """The question that a body asks. Refusal 400, with the place, for what is none."""
-    try:
-        question = Question.model_validate(body)
-    except pydantic.ValidationError as error:
-        raise _unfit(error, body) from None
+    question = read_as(Question, body)
     if question.request is not None and question.kind == "request":
-        raise _wrong("$.request", "only a response answers a request", "leave it out")
+        raise wrong("$.request", "only a response answers a request", "leave it out")
     if question.server is not None and question.format != _MCP:
-        raise _wrong("$.server", "only mcp has servers", "leave it out")
+        raise wrong("$.server", "only mcp has servers", "leave it out")
     asks = question.kind == "request" or question.request is not None
     if question.model is not None and (question.format == _MCP or not asks):
-        raise _wrong("$.model", "no request is there that could be for a model", "leave it out")
+        raise wrong("$.model", "no request is there that could be for a model", "leave it out")
     return question
-
-
-def _unfit(error: pydantic.ValidationError, body: Any) -> Refusal:
-    findings = error.errors(include_url=False, include_input=False)
-    found = next((one for one in findings if one["type"] == "extra_forbidden"), None) or first_of(findings)
-    steps = found["loc"]
-    name = str(steps[0]) if steps else ""
-    path = f"$.{name}" if name.isidentifier() and len(name) <= 64 else "$"
-    if found["type"] == "extra_forbidden":
-        near = get_close_matches(name, Question.model_fields, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(Question.model_fields)}"
-        if name == "session":
-            hint = f"the header {SESSION_HEADER} names it"
-        return _wrong(path, "this key is not known", hint)
-    value = body.get(name) if isinstance(body, dict) else body
-    return _wrong(path, *said_of(found, steps, value))
-
-
-def _wrong(path: str, why: str, hint: str) -> Refusal:
-    return Refusal(400, "check.invalid", f"{why[:1].upper()}{why[1:]} at {path}: {hint}", headers=FINAL)
 
 
 # -- reading it --------------------------------------------------------------------------------------------------------
@@ -170,13 +147,13 @@ def _read(question: Question, headers: Mapping[str, str]) -> _Read:
     provider = FORMAT_PROVIDERS.get(question.format)
 
     def request(place: str, body: Any) -> Request:
-        with _placed(place):
+        with placed(place):
             return with_provider(request_in(question.format, body, headers, model=question.model), provider)
 
     if question.kind == "request":
         return _Read(value=request("$.body", question.body))
     answered = None if question.request is None else request("$.request", question.request)
-    with _placed("$.body"):
+    with placed("$.body"):
         response = adapters.get(question.format).from_wire_response(question.body, answered)
     return _Read(value=with_provider(response, provider), history=answered)
 
@@ -187,15 +164,15 @@ def _mcp(question: Question) -> _Read:
         own = body.get("id")
         # Two calls are two, whatever their callers call them [MCPX-16].
         call_id = None if own is None else f"{TOOL_PREFIX}{ULID()}"
-        with _placed("$.body"):
+        with placed("$.body"):
             request = request_of(body if own is None else {**body, "id": call_id}, question.server)
         return _Read(value=request, call_id=call_id, id=own)
     answered = None
     if question.request is not None:
-        with _placed("$.request"):
+        with placed("$.request"):
             answered = request_of(_message("$.request", question.request, is_answer=False), question.server)
     body, again = unrepeated(_message("$.body", question.body, is_answer=True))
-    with _placed("$.body"):
+    with placed("$.body"):
         response = response_of(body, answered, question.server)
     return _Read(value=response, history=answered, again=again)
 
@@ -207,17 +184,8 @@ def _message(place: str, body: dict[str, Any], *, is_answer: bool) -> Mapping[st
     except FrameError as error:
         raise Refusal(400, error.code, f"{error.message} This is {place}.", headers=FINAL) from None
     if ("method" in body) == is_answer:
-        raise _wrong(place, "this is a message of the other kind", "a method makes it a request")
+        raise wrong(place, "this is a message of the other kind", "a method makes it a request")
     return body
-
-
-@contextmanager
-def _placed(place: str) -> Iterator[None]:
-    """A block in which something is read: a refusal, with the place of it, where it cannot be."""
-    try:
-        yield
-    except CmfError as error:
-        raise of_unreadable(error.at(place)) from None
 
 
 # -- saying it ---------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ class Does(StrEnum):
     MODELS = "models"
     CHECK = "check"  # what policy says, and nothing is sent
     ENVOY = "envoy"  # may the request go on, as it is? Envoy asks, and sends it
+    LITELLM = "litellm"  # what may go on of what LiteLLM hands over? It sends it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class Dialect:
     name: str
     error: Callable[[Refusal, str], Any]  # the body that says a refusal; also takes the request's id
     error_type: Callable[[int], str]  # the dialect's own word for an error of that status
+    answers: frozenset[int] = frozenset()  # the refusals that are an answer here, with status 200
     frame: Callable[[WireEvent], bytes] = sse_bytes
     stream_type: str = SSE
 
@@ -108,6 +110,10 @@ def _ollama_error(refusal: Refusal, _request_id: str) -> Any:
     return {"error": f"{refusal.message} [{refusal.code}]"}
 
 
+def _litellm_error(refusal: Refusal, _request_id: str) -> Any:
+    return {"action": "BLOCKED", "blocked_reason": refusal.message}
+
+
 # -- the dialects and their paths --------------------------------------------------------------------------------------
 
 CHAT: Final = Dialect(name="openai_chat", error=_openai_error, error_type=openai_type)
@@ -119,12 +125,17 @@ OLLAMA: Final = Dialect(
 )
 CHECK: Final = Dialect(name="check", error=_openai_error, error_type=openai_type)
 """No dialect of a model's client: what is asked names its format itself."""
+LITELLM: Final = Dialect(
+    name="litellm", error=_litellm_error, error_type=openai_type, answers=frozenset({400, 403, 413})
+)
+"""Nor this: LiteLLM's generic guardrail API. By another status it would learn that something is wrong here."""
 DIALECTS: Final = {one.name: one for one in (CHAT, RESPONSES, MESSAGES, GEMINI, OLLAMA)}
 
 _BETA: Final = {"beta": ("true",)}
 CHECK_PATH: Final = "/v1/check"
 ENVOY_PREFIX: Final = "/ext_authz"  # what Envoy sets before the path that its client asked for
-CHECKS: Final = frozenset({Does.CHECK, Does.ENVOY})
+LITELLM_PATH: Final = "/beta/litellm_basic_guardrail_api"
+CHECKS: Final = frozenset({Does.CHECK, Does.ENVOY, Does.LITELLM})
 """What takes `check` in a gateway's settings."""
 PATHS: Final = {
     "/v1/chat/completions": Endpoint(does=Does.ANSWER, dialect=CHAT),
@@ -136,6 +147,7 @@ PATHS: Final = {
     "/v1beta/models": Endpoint(does=Does.MODELS, dialect=GEMINI, method="GET", query={"pageSize": ()}),
     "/api/tags": Endpoint(does=Does.MODELS, dialect=OLLAMA, method="GET"),
     CHECK_PATH: Endpoint(does=Does.CHECK, dialect=CHECK),
+    LITELLM_PATH: Endpoint(does=Does.LITELLM, dialect=LITELLM),
 }
 _JUDGED: Final = frozenset({Does.ANSWER, Does.COUNT})  # the requests that are somebody's to a model
 _GEMINI_PATH: Final = re.compile(
@@ -203,6 +215,9 @@ def nothing_there(path: str) -> Refusal:
     """Why nothing is served at a path: the path that was meant, or what it is for by name, where that is known."""
     if path == CHECK_PATH:
         return Refusal(404, "route.not-served", "Nothing is checked here: that takes `check` in a gateway's settings.")
+    if path == LITELLM_PATH:
+        message = "LiteLLM is told nothing here: that takes `check.litellm` in a gateway's settings."
+        return Refusal(404, "route.not-served", message)
     if path.startswith(ENVOY_PREFIX):
         message = "Nothing is said of this path: it takes `check.envoy` in a gateway's settings, and a path of a model."
         return Refusal(404, "route.not-served", message)
@@ -287,6 +302,7 @@ __all__ = [
     "DIALECTS",
     "ENVOY_PREFIX",
     "JSON",
+    "LITELLM_PATH",
     "NDJSON",
     "PATHS",
     "SSE",

@@ -108,6 +108,12 @@ class EnvoyCheck(Section):
     """Envoy's `ext_authz` asks whether a request may go on: `path_prefix: /ext_authz`."""
 
 
+class LitellmCheck(Section):
+    """LiteLLM's `generic_guardrail_api` asks about what it extracted of requests and answers."""
+
+    edit_answers: bool = False  # whether LiteLLM is given changed answers: not where it streams them as they came
+
+
 class Check(Section):
     """`POST /v1/check`: what policy says of a body, for whoever asks; nothing is sent anywhere."""
 
@@ -116,6 +122,7 @@ class Check(Section):
     limits: RouteLimits = RouteLimits()
     answers: HistoryTrust = "claimed"  # trusted: what callers say a model or tool answered, it did
     envoy: EnvoyCheck | None = None
+    litellm: LitellmCheck | None = None
 
 
 class PolicyKey(Section):
@@ -270,6 +277,7 @@ __all__ = [
     "EnvoyCheck",
     "Limits",
     "Listen",
+    "LitellmCheck",
     "Review",
     "Route",
     "RouteLimits",

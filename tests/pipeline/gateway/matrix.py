@@ -21,8 +21,8 @@ from pipeline.gateway import config_file, dialects
 from pipeline.gateway.service import built
 
 EFFECTS: Final = ("deny", "redact", "rewrite", "strip", "approve", "label")
-MODES: Final = ("whole", "streamed", "window", "check", "envoy")
-"""Answers of an upstream in three ways, and what `/v1/check` and Envoy's question say of the same body."""
+MODES: Final = ("whole", "streamed", "window", "check", "envoy", "litellm")
+"""Answers of an upstream in three ways, and what `/v1/check` says of the same body, and what Envoy and LiteLLM hear."""
 SIZES: Final = {effect: 64 + at for at, effect in enumerate(EFFECTS)}  # by which the rules know media
 Scope = MutableMapping[str, Any]
 AT_ONCE: Final = 16
@@ -96,9 +96,12 @@ def marker_of(kind: str, effect: str) -> str:
     return bodies.picture(SIZES[effect]) if kind == "media" else f"zebra-{effect}"
 
 
-def modes_of(row: Row) -> tuple[str, ...]:
-    """In which ways this can be asked: Envoy asks about requests alone."""
-    return tuple(mode for mode in MODES if mode != "envoy" or row[1] == "request")
+def modes_of(dialect: str, row: Row) -> tuple[str, ...]:
+    """In which ways it can be asked: Envoy asks about requests alone, LiteLLM about what it extracts of chats."""
+    kind, way = row
+    chat = dialect == "openai_chat" and (way == "request" or kind in ("text", "tool_call"))
+    asks = {"envoy": way == "request", "litellm": chat}
+    return tuple(mode for mode in MODES if asks.get(mode, True))
 
 
 CELLS: Final = tuple(
@@ -106,7 +109,7 @@ CELLS: Final = tuple(
     for dialect in DIALECTS
     for row in ROWS
     if (dialect, *row) not in CANNOT
-    for mode in modes_of(row)
+    for mode in modes_of(dialect, row)
     for effect in EFFECTS
 )
 
@@ -195,6 +198,8 @@ async def _outcome(app: Any, upstream: Upstream, number: int, cell: Cell) -> str
         return await _checked(app, number, cell)
     if cell.mode == "envoy":
         return await _authorized(app, number, cell)
+    if cell.mode == "litellm":
+        return await _handed_over(app, number, cell)
     kind, way = cell.row
     held = (kind, cell.marker) if way == "request" else ("text", "hi")
     session, model = f"s{number}", f"{'w' if cell.mode == 'window' else 'c'}{number}"
@@ -243,6 +248,32 @@ async def _authorized(app: Any, number: int, cell: Cell) -> str:
     return shown(cell.row[0], cell.marker, sent) + (", labelled" if last.get("x-cmf-code") == "matrix.labelled" else "")
 
 
+async def _handed_over(app: Any, number: int, cell: Cell) -> str:
+    """What becomes of what LiteLLM extracts of a chat: it puts other texts in the place of its own, or stops."""
+    if cell.row[1] == "request":
+        body = bodies.request(cell.dialect, cell.row[0], cell.marker, model="m", stream=False)[1]
+        contents = [message.get("content") for message in body["messages"]]
+        parts = [part for one in contents for part in (one if isinstance(one, list) else [{"text": one}])]
+        texts = [part["text"] for part in parts if part.get("text") is not None]
+        handed = {"input_type": "request", "structured_messages": body["messages"], "tools": body.get("tools")}
+    else:
+        message = bodies.reply(cell.dialect, *(cell.row[0], cell.marker))["choices"][0]["message"]
+        texts = [message["content"]] if message.get("content") else []
+        handed = {"input_type": "response", "tool_calls": message.get("tool_calls")}
+    told, headers, raw = await _guarded(app, {**handed, "texts": texts}, number)
+    if told["action"] == "BLOCKED":
+        return refused(403, headers) + (", leaks" if cell.marker.encode() in raw else "")
+    _, last, _ = await _guarded(app, {"input_type": "request", "texts": ["after"]}, number)
+    became = shown(cell.row[0], cell.marker, dumps(told.get("texts", {**handed, "texts": texts})))
+    return became + (", labelled" if last.get("x-cmf-code") == "matrix.labelled" else "")
+
+
+async def _guarded(app: Any, handed: Mapping[str, Any], number: int) -> tuple[Any, dict[str, str], bytes]:
+    status, headers, raw = await asked(app, dialects.LITELLM_PATH, dumps(handed), f"s{number}")
+    assert status == 200, raw
+    return loads(raw), headers, raw
+
+
 def refused(status: int, headers: Mapping[str, str]) -> str:
     """What a refusal says of itself."""
     return f"{status} {headers.get('x-cmf-code')}" + (", names the approval" if "x-cmf-approval-id" in headers else "")
@@ -287,7 +318,7 @@ def settings_of(home: Path, upstream: str) -> Path:
         "store": "matrix.db",
         "policies": [str(policies)],
         "watch": False,
-        "check": {"envoy": {}},
+        "check": {"envoy": {}, "litellm": {"edit_answers": True}},
         "upstreams": {name: {"dialect": name, "base_url": upstream} for name in DIALECTS},
         "routes": [
             {"name": name + suffix, "upstream": name, "dialects": [name], "models": [models], "stream": stream}
@@ -324,9 +355,12 @@ def outcomes(home: Path) -> dict[Cell, str]:
 
 
 def expected(row: Row, effect: str, mode: str) -> str:
-    """What becomes of it, in every dialect, in that way: Envoy can change nothing, and so sends nothing changed."""
+    """What becomes of it, in every dialect, in that way: Envoy can change nothing, LiteLLM texts alone."""
     became = _expected(row[0], effect)
-    return became if mode != "envoy" or became.startswith(("403", "goes")) else "403 check.would-change"
+    changed = not became.startswith(("403", "goes"))
+    texts = became == "masked" and row[0] in ("text", "tool_result")
+    cannot = mode == "envoy" or (mode == "litellm" and not texts)
+    return "403 check.would-change" if changed and cannot else became
 
 
 def _expected(kind: str, effect: str) -> str:

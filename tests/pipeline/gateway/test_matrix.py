@@ -36,7 +36,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Cell, str]:
     ids=lambda one: one if isinstance(one, str) else "-".join(one),
 )
 def test_what_policy_says_of_content_becomes_of_it(found: Mapping[Cell, str], dialect: str, row: Row) -> None:
-    asked = [(mode, effect) for mode in matrix.modes_of(row) for effect in EFFECTS]
+    asked = [(mode, effect) for mode in matrix.modes_of(dialect, row) for effect in EFFECTS]
 
     became = {(mode, effect): found[Cell(dialect, row, mode, effect)] for mode, effect in asked}
 
@@ -51,8 +51,9 @@ def test_each_dialect_that_is_served_has_its_cells() -> None:
 
     assert set(DIALECTS) == set(dialects.DIALECTS) == answering | {gemini.dialect.name}
     assert {cell.dialect for cell in CELLS} == set(DIALECTS)
-    said = [row for name in DIALECTS for row in ROWS if (name, *row) not in CANNOT]
-    assert len(CELLS) == sum(len(MODES) - (way == "reply") for _, way in said) * len(EFFECTS)
+    said = [(name, row) for name in DIALECTS for row in ROWS if (name, *row) not in CANNOT]
+    assert {one for name, row in said for one in matrix.modes_of(name, row)} == set(MODES)
+    assert len(CELLS) == sum(len(matrix.modes_of(name, row)) for name, row in said) * len(EFFECTS)
 
 
 @pytest.mark.spec("GW-191")
@@ -67,8 +68,9 @@ def test_each_path_that_answers_is_one_that_the_matrix_asks() -> None:
     does = {one: {path for path, found in dialects.PATHS.items() if found.does is one} for one in Does}
     assert does[Does.ANSWER] <= asked
     assert does[Does.CHECK] == {dialects.CHECK_PATH}  # mode `check`
+    assert does[Does.LITELLM] == {dialects.LITELLM_PATH}  # mode `litellm`
     assert does[Does.ENVOY] == set()  # mode `envoy`: the paths of answers, behind a prefix
-    assert set(Does) == {Does.ANSWER, Does.CHECK, Does.COUNT, Does.ENVOY, Does.MODELS}
+    assert set(Does) == {Does.ANSWER, Does.CHECK, Does.COUNT, Does.ENVOY, Does.LITELLM, Does.MODELS}
     assert {f"/v1beta/models/m:{method}" for method in ("generateContent", "streamGenerateContent")} <= asked
 
 

@@ -257,3 +257,90 @@ def test_without_the_package_there_is_nothing(made: Any, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "litellm.integrations.custom_guardrail", None)
     with pytest.raises(ConfigError, match="litellm"):
         cmf_litellm.guardrail_class(made[0])
+
+
+# -- the generic guardrail API, asked by LiteLLM itself ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from tests.pipeline.gateway.servers import serving
+
+    home = tmp_path_factory.mktemp("gateway")
+    guard_of(home / "policy")
+    body = {"routes": [], "policies": [str(home / "policy")], "watch": False, "check": {"litellm": {}}}
+    with serving(home, body) as url:
+        yield url
+
+
+def handler() -> Any:
+    """What extracts chat requests and answers for LiteLLM's guardrails."""
+    from litellm.llms.openai.chat.guardrail_translation.handler import OpenAIChatCompletionsHandler
+
+    return OpenAIChatCompletionsHandler()
+
+
+def generic(url: str) -> Any:
+    from litellm.proxy.guardrails.guardrail_hooks.generic_guardrail_api import GenericGuardrailAPI
+
+    options = {"guardrail_name": "cmf", "event_hook": ["pre_call", "post_call"], "default_on": True}
+    return GenericGuardrailAPI(api_base=url, extra_headers=["x-cmf-session-id"], **options)
+
+
+IMAGE = "data:image/png;base64,iVBORw0KGgo="
+
+
+def chat(text: str) -> dict[str, Any]:
+    parts = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": IMAGE}}]
+    call = {"id": "c1", "type": "function", "function": {"name": "query", "arguments": "{}"}}
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "Be brief."},
+    ]
+    return {"model": "m", "tools": [TOOLS[0]], "messages": messages}
+
+
+@pytest.mark.spec("GW-246", "GW-247")
+async def test_litellm_asks_the_gateway_about_a_request(gateway: str) -> None:
+    rail = generic(gateway)
+
+    with pytest.raises(GuardrailRaisedException, match="Not this") as caught:
+        await handler().process_input_messages(chat("forbidden"), rail)
+    fine = await handler().process_input_messages(chat("fine"), rail)
+    masked = await handler().process_input_messages(chat("1234"), rail)
+
+    assert caught.value.blocked_content is True
+    assert fine["messages"] == chat("fine")["messages"]
+    assert masked["messages"] == chat("[MASKED]")["messages"]
+
+
+@pytest.mark.spec("GW-246")
+async def test_what_litellm_drops_of_a_request_blocks_the_rest(gateway: str) -> None:
+    content = [{"type": "text", "text": "hi"}, {"type": "zebra", "zebra": "forbidden"}]
+    data = {"model": "m", "messages": [{"role": "user", "content": content}]}
+
+    with pytest.raises(GuardrailRaisedException, match="in none of the messages"):
+        await handler().process_input_messages(data, generic(gateway))
+
+
+@pytest.mark.spec("GW-246", "GW-247", "GW-248")
+async def test_litellm_asks_the_gateway_about_an_answer(gateway: str) -> None:
+    rail = generic(gateway)
+
+    async def answered(text: str, *, call: str | None = None, **headers: str) -> Any:
+        answer = calling(call or "query", "{}")
+        answer.choices[0].message.content = text
+        data = {"proxy_server_request": {"headers": headers}, "metadata": {"user_api_key_hash": "0" * 64}}
+        return await handler().process_output_response(answer, rail, request_data=data)
+
+    with pytest.raises(GuardrailRaisedException, match="Not this"):
+        await answered("The forbidden thing.")
+    with pytest.raises(GuardrailRaisedException, match="Not that tool"):
+        await answered("Now.", call="drop_table")
+    with pytest.raises(GuardrailRaisedException, match="only with changes"):
+        await answered("It is 1234.")
+    with pytest.raises(GuardrailRaisedException, match="Waits for approval"):
+        await answered("Now.", call="pay", **{"x-cmf-session-id": "s"})
+    assert (await answered("Fine.")).choices[0].message.content == "Fine."

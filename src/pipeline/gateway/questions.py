@@ -1,0 +1,59 @@
+"""Questions of programs, read strictly: what does not fit is told with its place. Spec: gateway.md [GW-231]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import pydantic
+
+from cmf.errors import CmfError
+from pipeline.gateway.config_words import first_of, said_of
+from pipeline.gateway.intake import SESSION_HEADER
+from pipeline.gateway.refusal import FINAL, Refusal, of_unreadable
+from pipeline.gateway.sections import Section
+
+_Q = TypeVar("_Q", bound=Section)
+
+
+def read_as(model: type[_Q], body: Any) -> _Q:
+    """The question that a body asks. Refusal 400, with the place, for what is none."""
+    try:
+        return model.model_validate(body)
+    except pydantic.ValidationError as error:
+        raise _unfit(error, model, body) from None
+
+
+def _unfit(error: pydantic.ValidationError, model: type[Section], body: Any) -> Refusal:
+    findings = error.errors(include_url=False, include_input=False)
+    found = next((one for one in findings if one["type"] == "extra_forbidden"), None) or first_of(findings)
+    steps = found["loc"]
+    name = str(steps[0]) if steps else ""
+    path = f"$.{name}" if name.isidentifier() and len(name) <= 64 else "$"
+    if found["type"] == "extra_forbidden":
+        near = get_close_matches(name, model.model_fields, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(model.model_fields)}"
+        if name == "session":
+            hint = f"the header {SESSION_HEADER} names it"
+        return wrong(path, "this key is not known", hint)
+    value = body.get(name) if isinstance(body, dict) else body
+    return wrong(path, *said_of(found, steps, value))
+
+
+def wrong(path: str, why: str, hint: str) -> Refusal:
+    """What is wrong at a place of the question."""
+    return Refusal(400, "check.invalid", f"{why[:1].upper()}{why[1:]} at {path}: {hint}", headers=FINAL)
+
+
+@contextmanager
+def placed(place: str) -> Iterator[None]:
+    """A block in which something is read: a refusal, with the place of it, where it cannot be."""
+    try:
+        yield
+    except CmfError as error:
+        raise of_unreadable(error.at(place)) from None
+
+
+__all__ = ["placed", "read_as", "wrong"]
