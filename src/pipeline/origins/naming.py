@@ -16,7 +16,7 @@ from pipeline.origins.equivalents import keys_in, keys_of, kind_of, moment
 from pipeline.origins.occurrences import Occurrences, Text, spelled
 from pipeline.origins.sources import TRUSTED, UNTRUSTED, Group, Origin
 from pipeline.origins.spelling import number_key, text_keys
-from pipeline.origins.wording import says_any, with_alike
+from pipeline.origins.wording import inflected, says_any, with_alike
 from pipeline.profile import AskedFor
 
 MAX_TEXTS: Final = 256  # texts that are read for one value; one that stands in more is named
@@ -151,14 +151,19 @@ class Naming:
         return self._texts.texts_with(value, groups)
 
     def _is_cued(self, number: str) -> bool:
-        """Whether others write a number next behind a word by which it is the one that the argument asks for."""
+        """Whether others write a number next behind a word by which it is the one that the argument asks for.
+
+        Behind a verb of the act two words may stand between ("merge PR 58").
+        """
         words = _words(self._argument)
-        cues = _NUMBERING.union(
-            verb for verb in (self._acts.verbs if self._acts is not None else ()) if " " not in verb
-        )
+        verbs = [verb for verb in (self._acts.verbs if self._acts is not None else ()) if " " not in verb]
+        told = rf"(?:{'|'.join(map(inflected, verbs))})(?:\W{{1,3}}[^\W\d_]+){{1,2}}\W{{1,3}}{number}(?!\w)"
+        asked = re.compile(told if verbs else "(?!)", re.I)
+        cues = _NUMBERING.union(verbs)
         if words and words[-1] in _NUMBERING:
             cues = cues.union(words)
-        return any(self._texts.has_beside(cue, number, self._theirs) for cue in cues)
+        beside = any(self._texts.has_beside(cue, number, self._theirs) for cue in cues)
+        return beside or self._any(number, lambda found: asked.search(found.raw) is not None)
 
 
 def _theirs(groups: Sequence[Group]) -> set[int]:
