@@ -412,6 +412,8 @@ def test_what_the_user_is_to_be_told_asks_for_no_message_to_others(text: str, sa
         ("grant", "Dr Foley needs read access"),
         ("scale", "Double the web group until tomorrow"),
         ("raise", "Bump it by 800"),
+        ("refund", "Brandl gets his fifty euros back"),
+        ("lower", "Take fifteen percent off for her"),
         ("release", "Their order can go out now"),
         ("relocate", "Swap the ropes over to B-07"),
         ("assign", "Lena should take these two over"),

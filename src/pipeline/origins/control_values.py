@@ -5,6 +5,7 @@ All of it is for values that a person would else be asked about, so no other cal
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import chain
 from typing import Final, Protocol
@@ -18,6 +19,9 @@ from pipeline.origins.spelling import cuts, pieces, word_spans
 
 MAX_PIECES: Final = 64  # pieces of one value; one of more is looked up as a whole only
 MAX_WORDS: Final = 6  # words of a value that are looked up as fields
+_ONES: Final = frozenset({"1", "1.0"})
+_QUANTITY: Final = re.compile(r"/(?:\w+_)?(?:quantity|qty|count|copies|pieces|units)\Z", re.I)
+"""An argument that says how many, by its name."""
 
 
 class Entries(Protocol):
@@ -58,6 +62,9 @@ class ControlValues:
 
         What others said was not worked out, but a day near a known one may be theirs and the user's.
         """
+        one = self._reckoning.one() if not said and str(content) in _ONES and _QUANTITY.search(path) else None
+        if one is not None:
+            return self._entry(path, kind, "control", one)
         near = near_days(content) if isinstance(content, str) else []
         for words, bases in chain(near, () if said else self._reckoning.bases(content)):
             entry = self._entry(path, kind, "control", words)

@@ -31,7 +31,13 @@ _STEPS: Final = frozenset({"another", "extra", "next", "following", "previous", 
 _PARTS: Final = {"half": Decimal("0.5"), "three": Decimal("0.75"), "quarter": Decimal("0.25"), "a": Decimal("0.25")}
 _MINUTES: Final = {"minute": 1, "hour": 60, "day": 1440, "night": 1440, "week": 10_080, "fortnight": 20_160}
 _MONTHS: Final = {"month": 1, "year": 12}
-_PERCENT: Final = re.compile(r"(?<![\w.,-])(\d{1,3}(?:\.\d{1,2})?)\s?(?:%|per\s?cent(?!\w))", re.A | re.I)
+_PERCENT: Final = re.compile(
+    r"(?<![\w.,-])(\d{1,3}(?:\.\d{1,2})?|five|ten|fifteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)"
+    r"\s?(?:%|per\s?cent(?!\w))",
+    re.A | re.I,
+)
+_ONE: Final = re.compile(r"(?<!\w)(?:an?|the|another)(?=\s+[a-z])", re.A | re.I)
+"""An article: who asks for a thing means one of it."""
 _FACTORS: Final = {
     "half": ("0.5",),
     "double": ("2",),
@@ -77,6 +83,7 @@ class Reckoning:
         self._factors: deque[Step] = deque(maxlen=MAX_WORDS)
         self._changes: deque[Step] = deque(maxlen=MAX_WORDS)
         self._shares: deque[Step] = deque(maxlen=MAX_WORDS)
+        self._articles: deque[str] = deque(maxlen=1)
         self._ranges: deque[tuple[str, int, int]] = deque(maxlen=MAX_WORDS)
 
     def read(self, said: Sequence[tuple[int, str]]) -> None:
@@ -88,10 +95,11 @@ class Reckoning:
     def _extend(self, text: str) -> None:
         self._spans += [step for match in _SPAN.finditer(text) for step in _span(match)]
         for match in _PERCENT.finditer(text):
-            part = Decimal(match[1]) / 100
+            part = count_of(match[1].lower()) / 100
             self._factors += [Step(match[0], factor) for factor in (1 - part, 1 + part, part) if factor > 0]
         for match in _FACTOR.finditer(text):
             self._factors += [Step(match[0], Decimal(factor)) for factor in _FACTORS[match[0].lower()]]
+        self._articles += [match[0] for match in _ONE.finditer(text)]
         amounts = [Step(match[0], Decimal(match[0].replace(",", ""))) for match in _AMOUNT.finditer(text)]
         amounts += [Step(match[0], count_of(match[0].lower())) for match in _COUNT.finditer(text)]
         self._changes += amounts if _CHANGES.search(text) else []
@@ -112,6 +120,10 @@ class Reckoning:
                 yield from _months(datetime.date(int(month[1]), int(month[2]), 1))
         elif _FIGURES.fullmatch(value):
             yield from self._numbers(Decimal(value))
+
+    def one(self) -> str | None:
+        """The words by which the user asks for one of a thing; None if he never does."""
+        return self._articles[0] if self._articles else None
 
     def _days(self, day: datetime.date) -> Iterator[tuple[str, list[str]]]:
         yield from ((step.words, _moved_day(day, step)) for step in self._spans)

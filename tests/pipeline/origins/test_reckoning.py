@@ -40,6 +40,7 @@ def is_said(said: str, known: Any, value: object, *, text: str = "") -> bool:
         ("Double it", 3, 6),
         ("Make it 10 euros more", 120, 130),
         ("Take 1,500.50 off", 2_000.5, 500),
+        ("Take fifteen percent off", 480, 408),
         ("Write off two of the pumps", 3, 1),
         ("In May, please: the 9th is free", "", "2026-05-09"),
         ("Pay 3 of them at that price each", 12.5, 37.5),
@@ -95,3 +96,25 @@ def test_what_follows_from_the_users_words_and_a_known_value_was_said(said: str,
 )
 def test_what_does_not_follow_is_still_asked_about(said: str, known: Any, value: object) -> None:
     assert not is_said(said, known, value)
+
+
+@pytest.mark.spec("PROV-19")
+@pytest.mark.parametrize(
+    ("said", "argument", "value", "believed"),
+    [
+        ("Order a clutch", "quantity", 1, True),
+        ("Get the clutch there", "item_count", "1", True),
+        ("Get it there", "quantity", 1, False),
+        ("Order a clutch", "quantity", 2, False),
+        ("Order a clutch", "part_id", 1, False),
+        ("Order a clutch", "discount", 1, False),
+    ],
+)
+def test_who_asks_for_a_thing_asks_for_one_of_it(said: str, argument: str, value: object, *, believed: bool) -> None:
+    profiles = Profiles.load({"profiles": {"act": {"actions": ["write"], "sink": True, "control": [argument]}}})
+    index = index_of(says("user", said), *used("look", {}, {"text": "hello"}, "1"), profiles=profiles)
+    other = index_of(says("user", said), *used("look", {}, {"text": f"have {value}"}, "1"), profiles=profiles)
+    call = ToolCallPart(name="act", arguments={argument: value})
+
+    assert all_trusted(index.origins(call)[2:]) is believed
+    assert not all_trusted(other.origins(call)[2:])
