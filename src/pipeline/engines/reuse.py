@@ -23,6 +23,7 @@ from pipeline.engines.base import Decided, Engine, EngineResult
 from pipeline.policies.entrypoints import Parts
 
 MAX_VERDICTS: Final = 65_536
+MAX_SHAPES: Final = 1_024  # of what is shared, by its kinds of views, of which the paths are kept that can be there
 MAX_EFFECTS: Final = 64  # a verdict with more is not kept: it would hold as much as the part that it is about
 
 Verdict: TypeAlias = Mapping[str, Sequence[Any]]
@@ -77,6 +78,7 @@ class ReusingEngine:
         # Those that one evaluation answers: nothing is put together, and what it gives is what is given.
         self._whole = frozenset(name for name, one in parts.items() if one.slow is None and not one.fast)
         self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
+        self._there: dict[tuple[str, int, tuple[str, ...]], tuple[tuple[str, ...], ...]] = {}
         self._lock = threading.Lock()
         self._counts = [0, 0, 0]
 
@@ -123,7 +125,7 @@ class ReusingEngine:
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes]
     ) -> tuple[list[_View], list[str], list[bytes]]:
         """What to ask for each view, and the questions to the engine: entrypoints and views, side by side."""
-        context = _Context(shared, self._seed)
+        context = _Context(shared, self._seed, self._there)
         plan: list[_View] = []
         names: list[str] = []
         documents: list[bytes] = []
@@ -203,10 +205,13 @@ class ReusingEngine:
 class _Context:
     """What the views of one question share; parsed only if a key needs it."""
 
-    __slots__ = ("_begun", "_bytes", "_seed", "_value")
+    __slots__ = ("_begun", "_bytes", "_seed", "_there", "_value")
 
-    def __init__(self, shared: bytes, seed: bytes) -> None:
+    def __init__(
+        self, shared: bytes, seed: bytes, there: dict[tuple[str, int, tuple[str, ...]], tuple[tuple[str, ...], ...]]
+    ) -> None:
         self._bytes = shared
+        self._there = there
         self._seed = seed
         self._value: Any = _ABSENT
         self._begun: dict[str, hashlib.blake2b | None] = {}
@@ -214,10 +219,8 @@ class _Context:
     @property
     def stands_alone(self) -> bool:
         """Whether the session says nothing: then it says the same the next time [POL-29]."""
-        try:
-            session = self._read().get("session", {})
-        except DecodeError:
-            return False
+        value = self._read()
+        session = None if value is None else value.get("session", {})
         return isinstance(session, dict) and not any(session.values())
 
     def begun(self, parts: Parts) -> hashlib.blake2b | None:
@@ -229,18 +232,33 @@ class _Context:
             self._begun[parts.whole] = self._begin(parts)
         return self._begun[parts.whole]
 
-    def _read(self) -> Any:
+    def _read(self) -> dict[str, Any] | None:
+        """The object; None where it is none, which the engine refuses."""
         if self._value is _ABSENT:
-            self._value = loads(self._bytes)
-        return self._value
+            try:
+                value = loads(self._bytes)
+            except DecodeError:
+                value = None
+            self._value = value if isinstance(value, dict) else None
+        held: dict[str, Any] | None = self._value
+        return held
 
     def _begin(self, parts: Parts) -> hashlib.blake2b | None:
+        value = self._read()
+        if value is None:
+            return None
+        # Of most paths even the first step is not there: what is shared is the extensions and the session.
+        names, which = tuple(value), (parts.whole, len(parts.reads))  # those for an empty session are more
+        paths = self._there.get((*which, names))
+        if paths is None:
+            paths = tuple(path for path in parts.reads if not path or path[0] in value)
+            if len(self._there) < MAX_SHAPES:
+                self._there[*which, names] = paths
         try:
-            read = [_at(self._read(), path) for path in parts.reads]
-            written = orjson.dumps(read, option=orjson.OPT_SORT_KEYS)
-        except (DecodeError, orjson.JSONEncodeError):
-            return None  # what the engine refuses, or holds more exactly than a key
-        return hashlib.blake2b(b"%b%b\n%b\n" % (self._seed, parts.whole.encode(), written), digest_size=16)
+            written = orjson.dumps([*which, names, [_at(value, path) for path in paths]], option=orjson.OPT_SORT_KEYS)
+        except orjson.JSONEncodeError:
+            return None  # it holds more exactly than a key
+        return hashlib.blake2b(b"%b%b\n" % (self._seed, written), digest_size=16)
 
 
 def _at(document: Any, path: tuple[str, ...]) -> list[Any]:

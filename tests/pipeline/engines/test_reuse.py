@@ -173,13 +173,25 @@ def test_where_the_session_holds_nothing_rules_that_read_it_are_not_asked_again(
 
 
 @pytest.mark.spec("POL-29")
+def test_what_local_rules_said_in_a_session_is_not_taken_for_what_all_say_without_one(write: Write) -> None:
+    own = policy_set.load(write(RULES | rule("origin", 'some x in input.origins\nx.kind == "web"', effect="warn")))
+    _, _, engine = engines(own)
+    call = view(kind="tool_call", arguments={"n": 3}, origins=[{"kind": "web"}])
+    everything = ["t.walked", "t.origin"]
+
+    for session in ({"counters": {"calls": 1}}, {}, {"counters": {"calls": 2}}, {}):
+        assert codes(ask(engine, CALL, call, shared(session=session))) == everything
+
+
+@pytest.mark.spec("POL-29")
 def test_a_context_that_cannot_be_read_is_not_one_of_an_empty_session(policies: PolicySet) -> None:
     _, watched, engine = engines(policies)
 
     for _ in range(2):
-        assert isinstance(ask(engine, TEXT, view(content="a badger"), b"{"), Failed)
+        for context in (b"{", b"[]"):
+            assert isinstance(ask(engine, TEXT, view(content="a badger"), context), Failed)
 
-    assert watched.asked == ["data.cmf.main.text_fast.decision", "data.cmf.main.text_slow.decision"] * 2
+    assert watched.asked == ["data.cmf.main.text_fast.decision", "data.cmf.main.text_slow.decision"] * 4
 
 
 @pytest.mark.spec("POL-29")
@@ -313,7 +325,7 @@ def test_other_capabilities_and_other_policies_are_other_verdicts(policies: Poli
 def _context(seed: bytes) -> Any:
     from pipeline.engines.reuse import _Context
 
-    return _Context(b"{}", seed)
+    return _Context(b"{}", seed, {})
 
 
 @pytest.mark.spec("POL-29")
