@@ -88,7 +88,7 @@ def _windows(report: Report, rounds: int) -> None:
         for number, (name, mode) in enumerate(modes.items()):
             place = home / str(number)
             place.mkdir()
-            sides[name] = gateway._cmf(opened, place, upstream, stream=mode)
+            sides[name] = gateway.cmf(opened, place, upstream, stream=mode)
         samples: dict[str, list[float]] = {name: [] for name in modes}
         for number in range(rounds + 1):
             for name, side in sides.items():

@@ -21,6 +21,7 @@ from typing import Any
 
 from bench.rounds import OWN_PYTHON, ROOT, TOOLS, Effort, Figure, Ratio, Report
 
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 CONCURRENT = 64
 SIZES = {"2 KB": 2_000, "40 KB": 40_000}
 MODES = [("2 KB", False), ("40 KB", False), ("2 KB", True)]
@@ -112,7 +113,7 @@ def sides() -> Iterator[list[Side]]:
         upstream = free_port()
         opened.enter_context(process([OWN_PYTHON, "-m", "bench.gateway_parts", "upstream", upstream], upstream))
         running = [
-            _cmf(opened, home, upstream),
+            cmf(opened, home, upstream),
             _side(opened, "a bare pass-through", [OWN_PYTHON, "-m", "bench.gateway_parts", "pass"], [upstream]),
         ]
         peer = TOOLS / "litellm_proxy" / "bin" / "litellm"
@@ -121,7 +122,8 @@ def sides() -> Iterator[list[Side]]:
         yield running
 
 
-def _cmf(opened: ExitStack, home: Path, upstream: int, **route: Any) -> Side:
+def cmf(opened: ExitStack, home: Path, upstream: int, **route: Any) -> Side:
+    """The gateway with its store, `cmf.db`, in that folder, before the upstream at that port."""
     port = free_port()
     settings = {
         "listen": {"port": port},
@@ -197,19 +199,24 @@ def body(size: int, *, stream: bool) -> bytes:
 
 async def load(side: Side, count: int, concurrent: int, asked: bytes) -> float:
     """Seconds for `count` requests over that many connections."""
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-    request = head + b"content-length: %d\r\n\r\n" % len(asked) + asked
 
     async def client(times: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", side.port)
+        connection = await asyncio.open_connection("127.0.0.1", side.port)
         for _ in range(times):
-            writer.write(request)
-            await _answer(reader)
-        writer.close()
+            await exchange(connection, asked)
+        connection[1].close()
 
     began = time.perf_counter()
     await asyncio.gather(*(client(count // concurrent) for _ in range(concurrent)))
     return time.perf_counter() - began
+
+
+async def exchange(connection: Connection, asked: bytes) -> None:
+    """One request with that body, and its answer, on a connection that is free."""
+    reader, writer = connection
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    writer.write(head + b"content-length: %d\r\n\r\n" % len(asked) + asked)
+    await _answer(reader)
 
 
 async def _answer(reader: asyncio.StreamReader) -> None:
@@ -240,7 +247,7 @@ def long_run(seconds: float) -> None:
     with ExitStack() as opened:
         upstream = free_port()
         opened.enter_context(process([OWN_PYTHON, "-m", "bench.gateway_parts", "upstream", upstream], upstream))
-        side = _cmf(opened, Path(opened.enter_context(tempfile.TemporaryDirectory())), upstream)
+        side = cmf(opened, Path(opened.enter_context(tempfile.TemporaryDirectory())), upstream)
         end, served = time.monotonic() + seconds, 0
         while time.monotonic() < end:
             for stream in (False, True):

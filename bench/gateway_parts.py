@@ -1,6 +1,7 @@
 """The processes around a gateway that is measured: an upstream that answers at once, and one that only passes on.
 
-`python -m bench.gateway_parts upstream|pass PORT [UPSTREAM_PORT]`; loopback only.
+`python -m bench.gateway_parts upstream PORT [SECONDS]`, which it takes for a whole answer; `pass PORT UPSTREAM_PORT`.
+Loopback only.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Upstream(asyncio.Protocol):
 
     _whole = whole()
     _chunks = chunks()
+    seconds = 0.0  # until a whole answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -68,9 +70,13 @@ class Upstream(asyncio.Protocol):
             if b'"stream":true' in body.replace(b": ", b":"):
                 self._streaming = asyncio.ensure_future(self._stream())
             else:
-                self._transport.write(
-                    _head(b"application/json", b"content-length: %d" % len(self._whole)) + self._whole
-                )
+                self._answer(_head(b"application/json", b"content-length: %d" % len(self._whole)) + self._whole)
+
+    def _answer(self, answer: bytes) -> None:
+        if self.seconds:
+            asyncio.get_running_loop().call_later(self.seconds, self._transport.write, answer)
+        else:
+            self._transport.write(answer)
 
     async def _stream(self) -> None:
         self._transport.write(_head(b"text/event-stream", b"transfer-encoding: chunked"))
@@ -120,6 +126,7 @@ def main() -> None:
     """Serve until it is ended."""
     what, port = sys.argv[1], int(sys.argv[2])
     if what == "upstream":
+        Upstream.seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
         asyncio.run(_serve_upstream(port))
     else:
         app: Any = PassThrough(f"http://127.0.0.1:{sys.argv[3]}")

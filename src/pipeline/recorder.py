@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, TypeAlias
 
@@ -41,7 +42,7 @@ class Recorder:
         loop = asyncio.get_running_loop()
         landing = self._landing
         if landing is None or landing.loop is not loop:
-            landing = self._landing = _Landing(loop, self._timeout_seconds)
+            landing = self._landing = _Landing(loop, self._timeout_seconds, self._writer.late)
         waiting = landing.expected()
         try:
             self._writer.insert_for(_Ticket(landing.landed, waiting), rows_of(record), landing.wake)
@@ -79,11 +80,12 @@ class _Landing:
     One timer serves all who wait: they have as long as each other, so who came first is late first.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_seconds: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_seconds: float, late: Callable[[float], None]) -> None:
         self.loop = loop
         self.landed: deque[_Landed] = deque()
         self.wake: Final = self._wake  # the same each time, so that who has it from many knows that it is one
         self._timeout_seconds = timeout_seconds
+        self._late = late
         self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()  # until when, in the loop's seconds
         self._timer: asyncio.TimerHandle | None = None
 
@@ -97,9 +99,10 @@ class _Landing:
 
     def _wake(self) -> None:
         with contextlib.suppress(RuntimeError):  # it is closed: nobody waits
-            self.loop.call_soon_threadsafe(self._look)
+            self.loop.call_soon_threadsafe(self._look, self.loop.time())
 
-    def _look(self) -> None:
+    def _look(self, woken_at: float) -> None:
+        self.loop.call_soon(self._go_on, woken_at)  # before all of them: then the first of them has its turn
         while self.landed:
             waiting, error = self.landed.popleft()
             if waiting.done():
@@ -109,6 +112,9 @@ class _Landing:
             else:
                 waiting.set_exception(error)
         self._let_go()
+
+    def _go_on(self, woken_at: float) -> None:
+        self._late(self.loop.time() - woken_at)
 
     def _let_go(self) -> None:
         while self._waiting and self._waiting[0][1].done():

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import pytest
@@ -114,10 +114,32 @@ async def test_a_loop_is_woken_once_for_all_that_a_commit_made_durable(
         waiting = [asyncio.ensure_future(recorder.arecord(made_record())) for _ in range(20)]
         await asyncio.sleep(0.01)
         # Noted first: once the loop is woken, it may be looked at before the writer goes on.
-        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda told: (woken.append(told), call(told)))
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda told, *at: (woken.append(told), call(told, *at)))
     await asyncio.gather(*waiting)
 
     assert 1 <= len(woken) <= 2, "the first of them may have had a commit of its own"
+
+
+@pytest.mark.spec("REC-7")
+async def test_the_writer_hears_how_long_those_let_go_on_waited_for_their_turn(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    heard: list[float] = []
+    monkeypatch.setattr(store.writer, "insert_for", lambda told, _, wake: given.extend((told, wake)))
+    monkeypatch.setattr(store.writer, "late", heard.append)
+    waiting = asyncio.ensure_future(Recorder(store).arecord(made_record()))
+    await asyncio.sleep(0)
+    told, wake = given
+
+    told.set_result(None)
+    wake()
+    busy = monotonic() + 0.01
+    while monotonic() < busy:
+        pass
+    await waiting
+
+    assert 0.01 <= heard[0] < SECONDS
 
 
 @pytest.mark.spec("REC-8")

@@ -16,7 +16,7 @@ from ulid import ULID
 
 from cmf.codec import dumps
 from cmf.identity import Clock
-from pipeline.audit.evidence import FIELDS, leaf_of, strays_noted
+from pipeline.audit.evidence import FIELDS, fields_of, leaf_of, leaves_of, strays_noted
 from pipeline.audit.heads import Head, Signer, batch_digest
 from pipeline.audit.tree import Tree
 from pipeline.moments import micros
@@ -76,7 +76,7 @@ class Log:
         if not tree.size:
             entered.insert(0, self._opening(connection, signer))
         first = tree.size
-        hashes = [leaf_of(row) for row in entered]
+        hashes = leaves_of(map(fields_of, entered))
         tree.extend(hashes)
         leaves = b"".join(hashes)
         for place, row in enumerate(entered, start=first):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Event
-from time import monotonic, process_time, sleep
+from time import sleep
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, Table
@@ -29,9 +29,9 @@ MAX_BATCH: Final = 256  # jobs in one transaction: bounds how long the first of 
 TIMEOUT_SECONDS: Final = 5.0
 GATHER_SECONDS: Final = 0.002  # for each job that shared the commit before; a commit takes the CPU of twenty records
 MAX_GATHER_SECONDS: Final = 0.01
-MAX_TOLD_SECONDS: Final = 0.02  # where it is known how many may come: a small part of what each takes while so many do
-MAX_BUSY_SECONDS: Final = 0.04  # while the process works all the time: what would go on sooner would wait for its turn
-BUSY: Final = 0.8  # of the time: while a gateway always has work it is 0.8 to 1, with the pauses that others cause
+MAX_TOLD_SECONDS: Final = 0.005  # where it is known how many may come, and those let go on soon have their turn
+LATE_SHARE: Final = 2.0  # of what those let go on wait for their turn: who went on sooner would wait there instead
+MAX_LATE_SECONDS: Final = 0.04
 
 _T = TypeVar("_T")
 
@@ -104,7 +104,7 @@ class Writer:
         self._wanted = sys.maxsize  # jobs for whose sake a commit does not wait any longer
         self._enough = Event()
         self._share = 1.0  # jobs in a commit, the last ones counting most
-        self._looked = (monotonic(), process_time())  # when it was last looked whether there is work all the time
+        self._late = 0.0  # seconds
         self._closed = False
         self._connection: Connection | None = None
         self.failure: StoreError | None = None  # why the last commit did not come about; None where it did
@@ -114,6 +114,10 @@ class Writer:
     def expect(self, in_work: Callable[[], int]) -> None:
         """Have `in_work` say how many there are that may have something to write: two thirds of them share a commit."""
         self._in_work = in_work
+
+    def late(self, seconds: float) -> None:
+        """Hear how long those whom a commit let go on waited for their turn: they lose nothing by a later commit."""
+        self._late = seconds
 
     def insert(self, table: Table, values: Row) -> Future[None]:
         """Done when the row is durable; the future raises StoreError where it is not. As `insert_all`."""
@@ -207,7 +211,7 @@ class Writer:
         commit let go on do not come back as evenly as they came. It waits before the first is there too: to be woken
         by that one, and then by the last, takes the interpreter twice from whoever works.
         """
-        most = MAX_BUSY_SECONDS if self._is_busy() else MAX_TOLD_SECONDS
+        most = max(MAX_TOLD_SECONDS, min(self._late * LATE_SHARE, MAX_LATE_SECONDS))
         seconds = min((self._share - 1) * GATHER_SECONDS, most)
         wanted = in_work() * 2 // 3
         if seconds <= 0 or self._waiting.qsize() >= wanted:
@@ -217,11 +221,6 @@ class Writer:
         if self._waiting.qsize() < wanted and not self._closed:  # whoever came meanwhile may not have seen it
             self._enough.wait(seconds)
         self._wanted = sys.maxsize
-
-    def _is_busy(self) -> bool:
-        """Whether the process worked nearly all the time since this was last asked."""
-        (then, worked), self._looked = self._looked, (monotonic(), process_time())
-        return self._looked[1] - worked >= BUSY * (self._looked[0] - then)
 
     def _batch(self) -> tuple[list[_Rows | _Call], bool]:
         """What waits, at least one item of it, and whether more may come."""

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from sqlalchemy import Connection, Engine, event, func, insert, select
@@ -193,16 +192,16 @@ def test_where_it_is_known_how_many_are_in_work_most_of_them_share_a_commit(
 
 
 @pytest.mark.spec("REC-7")
-@pytest.mark.parametrize(("worked", "commits_of_two"), [(1.0, 1), (0.5, 2)])
-def test_while_the_process_works_all_the_time_others_are_let_come_longer(
-    engine: Engine, log: Log, monkeypatch: pytest.MonkeyPatch, worked: float, commits_of_two: int
+@pytest.mark.parametrize(("late", "commits_of_two"), [(SECONDS, 1), (0.0, 2)])
+def test_while_those_let_go_on_wait_for_their_turn_others_are_let_come_longer(
+    engine: Engine, log: Log, monkeypatch: pytest.MonkeyPatch, late: float, commits_of_two: int
 ) -> None:
     monkeypatch.setattr(writing, "GATHER_SECONDS", SECONDS * 10)
     monkeypatch.setattr(writing, "MAX_TOLD_SECONDS", 0.0)
-    monkeypatch.setattr(writing, "MAX_BUSY_SECONDS", SECONDS * 10)
-    monkeypatch.setattr(writing, "process_time", lambda: worked * monotonic())
+    monkeypatch.setattr(writing, "MAX_LATE_SECONDS", SECONDS * 10)
     writer = Writer(engine, log)
     writer.expect(lambda: 3)
+    writer.late(late)
     share_a_commit(writer)
     seen = commits(engine)
 
