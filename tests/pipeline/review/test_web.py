@@ -319,6 +319,18 @@ def test_a_decision_begins_with_what_happened(tmp_path: Path, one, sentence: str
     assert page["said"] == sentence
 
 
+@pytest.mark.spec("REV-8")
+@pytest.mark.parametrize("path", ["/sessions", "/decisions", "/policies", "decision"])
+def test_every_time_says_its_zone(client: Client, path: str) -> None:
+    decision = first(client)
+    page = client.get(f"/decisions/{decision}" if path == "decision" else path).text
+    times = re.findall(r'<time datetime="([^"]*)">(.*?)</time>', page)
+
+    assert times
+    assert all(at.endswith(("Z", "+00:00")) and "UTC" in shown for at, shown in times)
+    assert path != "decision" or f'<dd class="mono">{decision}</dd>' in page
+
+
 @pytest.mark.spec("REV-10")
 def test_a_decision_has_its_record_what_was_left_out_and_its_place(client: Client, store: Store) -> None:
     page = client.json(f"/decisions/{first(client)}")
