@@ -12,7 +12,7 @@ from cmf.adapters import FORMATS
 from pipeline.cli import auditing, bundling, keeping, replaying, serving
 from pipeline.cli.bundling import Algorithm, AlgorithmOption
 from pipeline.cli.replaying import FindingsAs, PolicyOption, WrittenAs
-from pipeline.cli.sections import Sections
+from pipeline.cli.sections import Sections, Whole
 
 app = typer.Typer(
     name="cmf",
@@ -299,7 +299,10 @@ def run_cases(
 def playground(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0 for any port.")] = 8787,
     policies: Annotated[
-        Path | None, typer.Option("--policies", help="A project, or its policies; by default this one, if it is one.")
+        Path | None,
+        typer.Option(
+            "--policies", "-p", metavar="DIR", help="A project, or its policies; by default this one, if it is one."
+        ),
     ] = None,
     readonly: Annotated[bool, typer.Option("--readonly", help="Write nothing: no cases are saved.")] = False,
 ) -> None:
@@ -332,7 +335,7 @@ replaying.add_to(app)
 serving.add_to(app)
 bundling.add_to(app)
 
-approvals = typer.Typer(help="What waits for a person.", no_args_is_help=True, rich_markup_mode=None)
+approvals = typer.Typer(cls=Whole, help="What waits for a person.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(approvals, name="approvals")
 app.add_typer(auditing.audit, name="audit")
 app.add_typer(keeping.ledger, name="ledger")
@@ -393,7 +396,8 @@ def declassify(
     second: Annotated[str | None, typer.Option("--second", help="A second person who agrees.")] = None,
     scope: Annotated[str, typer.Option("--scope", help="For what; kept on record.")] = "session",
     source: Annotated[
-        list[str] | None, typer.Option("--source", help="An event that brought it (repeatable); without it, all.")
+        list[str] | None,
+        typer.Option("--source", metavar="EVENT", help="An event that brought it (repeatable); without it, all."),
     ] = None,
     key: auditing.KeyFile = None,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.replaying import WrittenAs
+from pipeline.cli.sections import Whole
 
 
 class Needed(StrEnum):
@@ -25,7 +26,7 @@ Place = Annotated[
 KeyFile = Annotated[
     Path | None, typer.Option("--key", metavar="PEM", help="The key that signs; by default beside a SQLite file.")
 ]
-By = Annotated[str, typer.Option("--by", metavar="WHO", help="Who asks for it: an id. It goes on record.")]
+By = Annotated[str, typer.Option("--by", metavar="WHO", help="Who does this: an id. It goes on record.")]
 Second = Annotated[str | None, typer.Option("--second", metavar="WHO", help="A second person who agrees.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why. It goes on record.")]
 Subject = Annotated[str | None, typer.Option("--subject", help="Whose: an id, or anonymous.")]
@@ -38,7 +39,7 @@ Minutes = Annotated[int, typer.Option("--minutes", min=1, max=1440, help="How lo
 OutputAs = Annotated[WrittenAs, typer.Option("--format", help="How to write it.")]
 
 audit = typer.Typer(
-    help="What was decided: find it, prove it, take it away.", no_args_is_help=True, rich_markup_mode=None
+    cls=Whole, help="What was decided: find it, prove it, take it away.", no_args_is_help=True, rich_markup_mode=None
 )
 
 

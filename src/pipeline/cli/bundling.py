@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.replaying import PolicyOption, WrittenAs
+from pipeline.cli.sections import Whole
 
 
 class Algorithm(StrEnum):
@@ -34,7 +35,7 @@ AlgorithmOption = Annotated[Algorithm, typer.Option("--algorithm", help="Of the 
 KeyId = Annotated[str, typer.Option("--key-id", help="What OPA's configuration calls the key.")]
 Scope = Annotated[str, typer.Option("--scope", help="What the signature is for.")]
 
-bundle = typer.Typer(help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None)
+bundle = typer.Typer(cls=Whole, help="Policy sets as OPA bundles.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @bundle.command("build")

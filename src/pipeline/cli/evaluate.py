@@ -97,6 +97,10 @@ def run(
         if shows_diff and outcome.value is not None:
             with one_line_errors(file):
                 show_changes(traffic, outcome.value, target)
+    if engine == "opa" and any(hit.code == "engine.unavailable" for hit in outcome.decision.reasons):
+        typer.echo(
+            "cmf: the OPA server did not answer; look at --opa-url, and whether `opa run --server` runs", err=True
+        )
     raise typer.Exit(int(exit_code(outcome)))
 
 

@@ -10,6 +10,7 @@ import typer
 
 from pipeline.cli.auditing import Place
 from pipeline.cli.replaying import WrittenAs
+from pipeline.cli.sections import Whole
 
 
 class Conversation(StrEnum):
@@ -25,7 +26,7 @@ class Conversation(StrEnum):
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The conversation's id: sess_….")]
 OutputAs = Annotated[WrittenAs, typer.Option("--format", help="How to write it.")]
 
-ledger = typer.Typer(help="Conversations that were kept.", no_args_is_help=True, rich_markup_mode=None)
+ledger = typer.Typer(cls=Whole, help="Conversations that were kept.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @ledger.command("list")

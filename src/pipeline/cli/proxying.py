@@ -27,14 +27,20 @@ def mcp_proxy(
         str | None, typer.Option("--key-env", help="The variable with the server's bearer token.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="What the server is called: tool://NAME/…")] = None,
-    policies: Annotated[list[Path] | None, typer.Option("--policies", help="A policy directory (repeatable).")] = None,
+    policies: Annotated[
+        list[Path] | None, typer.Option("--policies", "-p", metavar="DIR", help="A policy directory (repeatable).")
+    ] = None,
     mode: Annotated[ProxyMode, typer.Option("--mode", help="Whether policy is enforced.")] = ProxyMode.ENFORCE,
-    profiles: Annotated[list[Path] | None, typer.Option("--profiles", help="Tool profiles (repeatable).")] = None,
+    profiles: Annotated[
+        list[Path] | None, typer.Option("--profiles", metavar="FILE", help="Tool profiles (repeatable).")
+    ] = None,
     pins: Annotated[Path | None, typer.Option("--pins", help="Where definitions of tools are pinned.")] = None,
     store: Annotated[Path | None, typer.Option("--store", help="Where sessions and records are kept: a file.")] = None,
     session: Annotated[str | None, typer.Option("--session", help="The session's id; by default a new one.")] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Who the client is: an id.")] = None,
-    role: Annotated[list[str] | None, typer.Option("--role", help="A role of the client (repeatable).")] = None,
+    role: Annotated[
+        list[str] | None, typer.Option("--role", metavar="ROLE", help="A role of the client (repeatable).")
+    ] = None,
     answer_seconds: Annotated[
         float, typer.Option("--answer-seconds", min=0.1, max=86_400, help="How long a call may stay unanswered.")
     ] = 300.0,

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pipeline.cli.sections import Whole
+
 
 class ReportAs(StrEnum):
     """How a report is written."""
@@ -59,7 +61,7 @@ PolicyOption = Annotated[
         help="Policies (repeatable): a directory, a bundle, or the word shipped; data alone goes over the shipped.",
     ),
 ]
-case = typer.Typer(help="Test cases.", no_args_is_help=True, rich_markup_mode=None)
+case = typer.Typer(cls=Whole, help="Test cases.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def impact(

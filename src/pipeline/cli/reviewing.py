@@ -29,7 +29,12 @@ def review(
     role: Annotated[RoleChoice, typer.Option("--role", help="What you may do.")] = RoleChoice.REVIEWER,
     policies: Annotated[
         list[Path] | None,
-        typer.Option("--policies", help="Policies that decided, or might (repeatable); the shipped ones are known."),
+        typer.Option(
+            "--policies",
+            "-p",
+            metavar="DIR",
+            help="Policies that decided, or might (repeatable); the shipped ones are known.",
+        ),
     ] = None,
     heads: Annotated[
         Path | None, typer.Option("--heads", help="The heads that were exported to a second place.")

@@ -45,6 +45,17 @@ SECTIONS: Final = {
 """By section, each command in one line that a terminal of 80 columns does not cut."""
 
 
+class Whole(TyperGroup):
+    """A group whose help says of each command its whole first sentence, on as many lines as that takes."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, none cut off."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(400)) for name in self.list_commands(ctx)]
+            )
+
+
 class Sections(TyperGroup):
     """A group whose help lists its commands by section; what is in none comes last."""
 
@@ -60,4 +71,4 @@ class Sections(TyperGroup):
                     formatter.write_dl(rows)
 
 
-__all__ = ["SECTIONS", "Sections"]
+__all__ = ["SECTIONS", "Sections", "Whole"]

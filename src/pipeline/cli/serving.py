@@ -9,10 +9,11 @@ import typer
 
 from pipeline.cli import proxying
 from pipeline.cli.replaying import WrittenAs
+from pipeline.cli.sections import Whole
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The settings.")]
 DEFAULT = Path("cmf.yaml")
-config_commands = typer.Typer(help="The gateway's settings.", no_args_is_help=True, rich_markup_mode=None)
+config_commands = typer.Typer(cls=Whole, help="The gateway's settings.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def serve(
@@ -61,7 +62,7 @@ def check(config: ConfigOption = DEFAULT) -> None:
 def key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to call the key.")],
     subject: Annotated[str, typer.Option("--subject", help="Who a client is with it: an id.")],
-    role: Annotated[list[str] | None, typer.Option("--role", help="A role (repeatable).")] = None,
+    role: Annotated[list[str] | None, typer.Option("--role", metavar="ROLE", help="A role (repeatable).")] = None,
 ) -> None:
     """Make a key for a client: an entry for `keys:` on standard output; on standard error the key, once."""
     from pipeline.cli import serve as work

@@ -60,9 +60,18 @@ def test_both_engines_decide_alike(opa_url: str, name: str, wire: str, code: int
 
 @pytest.mark.spec("CLI-1")
 def test_a_server_that_is_not_there_is_five() -> None:
-    code, document = evaluated(*CASES[0][:2], "--engine", "opa", "--opa-url", f"http://127.0.0.1:{free_port()}")
+    name, wire, _ = CASES[0]
+    place = ["--engine", "opa", "--opa-url", f"http://127.0.0.1:{free_port()}"]
 
-    assert code == 5
+    result = CliRunner().invoke(
+        app, ["eval", str(EXAMPLES / "requests" / name), "--from", wire, "--format", "json", *place]
+    )
+
+    assert result.exit_code == 5
+    assert result.stderr == (
+        "cmf: the OPA server did not answer; look at --opa-url, and whether `opa run --server` runs\n"
+    )
+    document = json.loads(result.stdout)
     assert document["action"] == "refuse"
     assert document["request"] is None
 

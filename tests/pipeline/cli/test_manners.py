@@ -47,6 +47,23 @@ def test_help_lists_every_command_once_by_what_it_is_for_and_cuts_none_off() -> 
     assert "More" not in shown
 
 
+@pytest.mark.spec("CLI-77")
+@pytest.mark.parametrize("group", ["approvals", "audit", "bundle", "case", "config", "ledger"])
+def test_the_help_of_a_group_cuts_nothing_off(group: str) -> None:
+    shown = RUN.invoke(app, [group, "--help"]).stdout
+
+    assert "..." not in shown.partition("Commands:")[2]
+    assert shown.rstrip().endswith(".")
+
+
+@pytest.mark.spec("CLI-77")
+@pytest.mark.parametrize(
+    "command", ["eval", "why", "test", "bench", "bundle build", "playground", "review", "mcp-proxy"]
+)
+def test_policies_are_given_alike_everywhere(command: str) -> None:
+    assert "-p, --policies DIR" in RUN.invoke(app, [*command.split(), "--help"]).stdout
+
+
 # -- completion --------------------------------------------------------------------------------------------------------
 
 
