@@ -174,10 +174,11 @@ def test_where_the_session_holds_nothing_rules_that_read_it_are_not_asked_again(
 
 @pytest.mark.spec("POL-29")
 def test_what_local_rules_said_in_a_session_is_not_taken_for_what_all_say_without_one(write: Write) -> None:
-    own = policy_set.load(write(RULES | rule("origin", 'some x in input.origins\nx.kind == "web"', effect="warn")))
-    _, _, engine = engines(own)
-    call = view(kind="tool_call", arguments={"n": 3}, origins=[{"kind": "web"}])
-    everything = ["t.walked", "t.origin"]
+    origin = rule("origin", 'some x in input.origins\nx.kind == "web"', effect="warn")
+    numbers = rule("numbers", "x := to_number(input.properties.n)\nx > 3")
+    _, _, engine = engines(policy_set.load(write(origin | numbers)))
+    call = view(kind="tool_call", properties={"n": "4"}, origins=[{"kind": "web"}])
+    everything = ["t.numbers", "t.origin"]
 
     for session in ({"counters": {"calls": 1}}, {}, {"counters": {"calls": 2}}, {}):
         assert codes(ask(engine, CALL, call, shared(session=session))) == everything
