@@ -29,7 +29,7 @@ HINTS: Final = {
     "policy.no-entrypoint": "define the rule, or correct the entrypoint",
     "policy.data-conflict": "rename the rule, or move the data",
     "policy.out-parameter": "assign the result with `:=`",
-    "policy.parse": "see the Rego reference at openpolicyagent.org",
+    "policy.parse": "imports stand before rules, a body is `if { … }`; see the Rego reference at openpolicyagent.org",
     "policy.analysis": "give every variable a value in a condition that is not negated",
     "policy.arity": "call it with as many arguments as it takes",
     "policy.with-function": "replace input or data only",

@@ -358,6 +358,8 @@ _REPORTED: Final[Mapping[object, str]] = {
     "SQLITE_CANTOPEN": "look at its directory, and whose it is",
     "SQLITE_NOTADB": "this file is no database",
     "SQLITE_BUSY": "another process holds it",
+    "No such file or directory": "make its directory first, with mkdir -p",
+    "Permission denied": "its directory may not be written by this user",
 }
 
 
