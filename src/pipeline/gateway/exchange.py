@@ -139,7 +139,8 @@ async def exchange(road: Road, asked: Asked, request: Request, receive: Receive,
 
 
 async def _answer(road: Road, asked: Asked, request: Request, receive: Receive, reply: Reply) -> Answer | None:
-    asked = replaced(asked, session=await road.links.session(asked))
+    if (session := await road.links.session(asked)) != asked.session:
+        asked = replaced(asked, session=session)
     context = asked.context(road.route.name)
     approval = asked.headers.get(APPROVAL_HEADER)
     if approval is not None:

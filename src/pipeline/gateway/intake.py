@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import parse_qsl
 
@@ -155,28 +154,22 @@ async def _bytes(receive: Receive, limits: Limits) -> bytes:
 
 
 async def unless_gone(receive: Receive, work: Awaitable[_T]) -> _T:
-    """What `work` comes to; where the client goes away first, `work` is cancelled. Raises ClientGone then."""
-    gone = asyncio.ensure_future(_gone(receive))
-    try:
-        async with _until(gone):
-            return await work
-    finally:
-        gone.cancel()
+    """What `work` comes to; where the client goes away first, `work` is cancelled. Raises ClientGone then.
 
-
-@asynccontextmanager
-async def _until(gone: asyncio.Task[None]) -> AsyncIterator[None]:
-    """A block that is cancelled when `gone` comes to its end, and raises ClientGone then; as `asyncio.timeout` does."""
+    Whoever else cancels it meanwhile is heard, as by `asyncio.timeout`.
+    """
     own = cast("asyncio.Task[object]", asyncio.current_task())
+    gone = asyncio.ensure_future(_gone(receive))
     gone.add_done_callback(leave := lambda _: own.cancel())
     try:
-        yield
+        return await work
     except asyncio.CancelledError:
         if gone.done() and own.uncancel() == 0:
             raise ClientGone from None
         raise
     finally:
         gone.remove_done_callback(leave)
+        gone.cancel()
 
 
 async def _gone(receive: Receive) -> None:
