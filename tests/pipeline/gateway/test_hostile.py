@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from itertools import repeat
+from itertools import product, repeat
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -240,6 +240,17 @@ def test_a_request_with_two_ends_hides_none_behind_it(address: tuple[str, int], 
 
     assert b"HTTP/1.1 2" not in got
     assert b'"status":"ok"' not in got
+
+
+@pytest.mark.spec("GW-162")
+def test_no_line_feed_and_no_return_is_alone_in_a_head() -> None:
+    """All texts of up to seven returns, line feeds and others; where a return comes last, the next piece tells."""
+    for size in range(8):
+        for head in map(b"".join, product((b"\r", b"\n", b"x"), repeat=size)):
+            rest = head.replace(b"\r\n", b"")
+            alone = b"\n" in rest or b"\r" in (rest[:-1] if head.endswith(b"\r") else rest)
+
+            assert server.ends_alike(head) is not alone
 
 
 @pytest.mark.spec("GW-162")
