@@ -40,7 +40,7 @@ The text is what `cmf.codec.dumps` wrote of a list.
 shape_maker: Final[Callable[..., Callable[..., Any]] | None] = None if _built is None else _built.shape_maker
 """Fills whole values; None where there is no native module."""
 
-filler: Final[Callable[[Callable[[type], Any]], tuple[Any, Any]] | None] = getattr(_built, "filler", None)
+filler: Final[Callable[[Callable[[type], Any]], tuple[Any, Any]] | None] = None if _built is None else _built.filler
 """Makes values by the names of their fields, and copies of them; None where there is no native module."""
 
 dict_maker: Final[Callable[[type], Callable[[Any], Any]] | None] = None if _built is None else _built.dict_maker
