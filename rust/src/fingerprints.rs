@@ -2,34 +2,42 @@
 //!
 //! Two values are the same if everybody reads and writes them alike: of one type, with the same in each of their slots;
 //! JSON with its keys in the same order and its numbers spelled alike. To tell, neither has to be at hand: all that it
-//! says is hashed under random keys, to 128 bits, and nobody is told either. What cannot be told is like nothing else.
+//! says is hashed under random keys (`polynomial`), and nobody is told either. What cannot be told is like nothing else.
 
 use crate::by_type::{ByType, Entries};
+use crate::polynomial::{Print, Secret};
+use crate::rows::{addresses, alike};
 use crate::value_bytes::{next, of, place, tuple_of, Item};
 use pyo3::exceptions::PyValueError;
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyString, PyTuple, PyType};
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFrozenSet, PyList, PyString, PyTuple, PyType};
+use pyo3::{ffi, Borrowed};
+use std::ptr::addr_of_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// Values inside each other: what is deeper is like nothing else.
 const MAX_DEPTH: u32 = 128;
-const SIZE: usize = 16;
+const SIZE: usize = size_of::<Print>();
+/// Of a type: which of them hold something is a number of so many bits.
+const MAX_SLOTS: usize = 64;
 
-type Print = [u8; SIZE];
+/// A type that is no JSON of the interpreter's own, and what of an instance is hashed.
+struct Kind {
+    /// What the type is called in what is hashed: no other has the same.
+    number: usize,
+    said: Told,
+}
 
-/// What of an instance of a type is hashed, besides its type.
-enum Kind {
+enum Told {
     /// What it holds at these places, in bytes from its start.
     Slots(Vec<usize>),
     /// Its members, in order.
     Object,
     /// Its items.
     Array,
-    /// What `str` makes of it, which is the interpreter's own.
-    Text,
+    /// What `str` makes of it, which is the interpreter's own; or which of these it is, by its place among them.
+    Text(Vec<Py<PyAny>>),
     /// Nothing: there is no telling.
     Odd,
 }
@@ -39,78 +47,91 @@ enum Kind {
 pub struct Fingerprints {
     slots_of: Py<PyAny>,
     kinds: ByType<Kind>,
-    keys: [RandomState; 2],
-    odd: AtomicU64,
+    secret: Secret,
+    learned: AtomicUsize,
+    odd: AtomicUsize,
 }
 
 #[pymethods]
 impl Fingerprints {
     #[new]
     fn new(slots_of: Py<PyAny>) -> Self {
-        let keys = [RandomState::new(), RandomState::new()];
-        Self { slots_of, kinds: ByType::default(), keys, odd: AtomicU64::new(0) }
+        let (learned, odd) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { slots_of, kinds: ByType::default(), secret: Secret::new(), learned, odd }
     }
 
     /// How many of `given` at the beginning are as those of `held`, whose fingerprints are `known`; and theirs.
     fn again<'py>(
         &self,
         held: &Bound<'py, PyTuple>,
-        known: &[u8],
+        known: &Bound<'py, PyBytes>,
         given: &Bound<'py, PyTuple>,
     ) -> PyResult<(usize, Bound<'py, PyBytes>)> {
-        let mut known = known.chunks_exact(SIZE);
-        let (mut prints, mut bytes) = (Vec::with_capacity(given.len() * SIZE), Vec::new());
-        let mut alike = 0;
-        for (at, item) in given.iter_borrowed().enumerate() {
-            let before = known.next();
-            match before.filter(|_| held.get_borrowed_item(at).is_ok_and(|old| old.is(&*item))) {
+        let old = known.as_bytes();
+        let (before, now) = (addresses(held), addresses(given));
+        let start = alike(before, now).min(old.len() / SIZE);
+        if start == given.len() && start * SIZE == old.len() {
+            return Ok((start, known.clone()));
+        }
+        let mut prints = Vec::with_capacity(given.len() * SIZE);
+        prints.extend_from_slice(&old[..start * SIZE]);
+        let (mut same, mut bytes, mut kinds) = (start, Vec::new(), self.kinds.known());
+        for (at, item) in given.iter_borrowed().enumerate().skip(start) {
+            let print = old.get(at * SIZE..(at + 1) * SIZE);
+            match print.filter(|_| before.get(at).is_some_and(|address| now.get(at) == Some(address))) {
                 Some(print) => prints.extend_from_slice(print),
-                None => prints.extend_from_slice(&self.print(item, &mut bytes)?),
+                None => prints.extend_from_slice(&self.print(item, &mut bytes, &mut kinds)?),
             }
-            if alike == at && before == prints.get(at * SIZE..) {
-                alike += 1;
+            if same == at && print == prints.get(at * SIZE..) {
+                same += 1;
             }
         }
-        Ok((alike, PyBytes::new(given.py(), &prints)))
+        Ok((same, PyBytes::new(given.py(), &prints)))
     }
 }
 
 impl Fingerprints {
-    fn print(&self, item: Item<'_, '_>, bytes: &mut Vec<u8>) -> PyResult<Print> {
-        let mut kinds = self.kinds.known();
+    fn print(&self, item: Item<'_, '_>, bytes: &mut Vec<u8>, kinds: &mut Arc<Entries<Kind>>) -> PyResult<Print> {
         loop {
             bytes.clear();
-            match (Said { kinds: &kinds, bytes }).value(item, MAX_DEPTH) {
-                Ok(()) => return Ok(self.hashed(bytes)),
-                Err(Stop::Type(cls)) => kinds = self.learn(cls.bind(item.py()))?,
+            match (Said { kinds, bytes }).value(item, MAX_DEPTH) {
+                Ok(()) => return Ok(self.secret.print(bytes)),
+                Err(Stop::Type(cls)) => *kinds = self.learn(cls.bind(item.py()))?,
                 Err(Stop::Odd) => {
                     let number = self.odd.fetch_add(1, Ordering::Relaxed);
-                    return Ok(self.hashed(&[&b"odd"[..], &number.to_le_bytes()].concat()));
+                    return Ok(self.secret.print(&[&b"odd"[..], &number.to_le_bytes()].concat()));
                 }
             }
         }
     }
 
-    fn hashed(&self, bytes: &[u8]) -> Print {
-        let [one, other] = &self.keys;
-        (u128::from(one.hash_one(bytes)) << 64 | u128::from(other.hash_one(bytes))).to_le_bytes()
-    }
-
     fn learn(&self, cls: &Bound<'_, PyType>) -> PyResult<Arc<Entries<Kind>>> {
         let said = self.slots_of.bind(cls.py()).call1((cls,))?;
-        let kind = if let Ok(names) = said.cast::<PyTuple>() {
-            Kind::Slots(names.iter().map(|name| place(cls, name.cast::<PyString>()?)).collect::<PyResult<_>>()?)
+        let said = if let Ok(names) = said.cast::<PyTuple>() {
+            let places = names.iter().map(|name| place(cls, name.cast::<PyString>()?)).collect::<PyResult<Vec<_>>>()?;
+            if places.len() > MAX_SLOTS {
+                Told::Odd
+            } else {
+                Told::Slots(places)
+            }
         } else {
             match said.extract::<String>()?.as_str() {
-                "object" => Kind::Object,
-                "array" => Kind::Array,
-                "text" => Kind::Text,
-                "odd" => Kind::Odd,
+                "object" => Told::Object,
+                "array" => Told::Array,
+                "text" => Told::Text(members_of(cls)),
+                "odd" => Told::Odd,
                 _ => return Err(PyValueError::new_err("no such kind")),
             }
         };
-        Ok(self.kinds.learn(cls, kind))
+        let number = self.learned.fetch_add(1, Ordering::Relaxed);
+        Ok(self.kinds.learn(cls, Kind { number, said }))
     }
+}
+
+/// The members of an enumeration, which are the only ones; none of another type.
+fn members_of(cls: &Bound<'_, PyType>) -> Vec<Py<PyAny>> {
+    let Ok(members) = cls.try_iter() else { return Vec::new() };
+    members.filter_map(Result::ok).map(Bound::unbind).collect()
 }
 
 /// Why nothing was said.
@@ -135,77 +156,103 @@ struct Said<'a> {
 }
 
 impl Said<'_> {
+    /// Asked by its type alone: a cast that fails takes longer than all that is said of most values.
     fn value(&mut self, item: Item<'_, '_>, depth: u32) -> Result<(), Stop> {
-        let depth = depth.checked_sub(1).ok_or(Stop::Odd)?;
-        if item.is_none() {
+        let cls = item.get_type_ptr();
+        if cls == addr_of_mut!(ffi::PyUnicode_Type) {
+            self.text(item)
+        } else if item.is_none() {
             self.bytes.push(b'n');
-        } else if let Ok(held) = item.cast_exact::<PyString>() {
-            self.sized(b's', held.to_str()?.as_bytes());
-        } else if let Ok(items) = item.cast_exact::<PyTuple>() {
-            self.items(b'(', &items, depth)?;
-        } else if let Ok(members) = item.cast_exact::<PyDict>() {
-            self.members(&members, depth)?;
-        } else if let Ok(items) = item.cast_exact::<PyList>() {
-            self.items(b'[', &items.to_tuple(), depth)?;
-        } else if let Ok(held) = item.cast_exact::<PyBool>() {
-            self.bytes.push(if held.is_true() { b't' } else { b'f' });
-        } else if item.is_exact_instance_of::<PyInt>() {
-            match item.extract::<i64>() {
-                Ok(number) => self.begin(b'i', number as usize),
-                Err(_) => self.sized(b'I', item.str()?.to_str()?.as_bytes()),
-            }
-        } else if let Ok(held) = item.cast_exact::<PyFloat>() {
-            self.begin(b'd', held.value().to_bits() as usize);
-        } else if let Ok(held) = item.cast_exact::<PyBytes>() {
-            self.sized(b'b', held.as_bytes());
-        } else if let Ok(items) = item.cast_exact::<PyFrozenSet>() {
-            self.texts(&items)?;
+            Ok(())
+        } else if cls == addr_of_mut!(ffi::PyLong_Type) {
+            self.number(item)
+        } else if cls == addr_of_mut!(ffi::PyBool_Type) {
+            self.bytes.push(if item.cast::<PyBool>().map_err(|_| Stop::Odd)?.is_true() { b't' } else { b'f' });
+            Ok(())
+        } else if cls == addr_of_mut!(ffi::PyFloat_Type) {
+            self.begin(b'd', item.extract::<f64>()?.to_bits() as usize);
+            Ok(())
         } else {
-            self.typed(item, depth)?;
+            self.holding(item, cls, depth.checked_sub(1).ok_or(Stop::Odd)?)
         }
-        Ok(())
     }
 
-    fn typed(&mut self, item: Item<'_, '_>, depth: u32) -> Result<(), Stop> {
-        let address = item.get_type_ptr() as usize;
-        match self.kinds.get(address).ok_or_else(|| Stop::Type(item.get_type().unbind()))? {
-            Kind::Slots(places) => {
-                self.begin(b'o', address);
-                for at in places {
-                    match of(&item, *at) {
-                        Some(held) if held.is_none() => self.bytes.push(b'n'), // as most are
-                        Some(held) => self.value(held, depth)?,
-                        None => return Err(Stop::Odd),
+    fn holding(&mut self, item: Item<'_, '_>, cls: *mut ffi::PyTypeObject, depth: u32) -> Result<(), Stop> {
+        if cls == addr_of_mut!(ffi::PyTuple_Type) {
+            self.items(b'(', item.cast::<PyTuple>().map_err(|_| Stop::Odd)?, depth)
+        } else if cls == addr_of_mut!(ffi::PyDict_Type) {
+            self.members(item, depth)
+        } else if cls == addr_of_mut!(ffi::PyList_Type) {
+            self.array(item, depth)
+        } else if cls == addr_of_mut!(ffi::PyBytes_Type) {
+            self.sized(b'b', item.cast::<PyBytes>().map_err(|_| Stop::Odd)?.as_bytes());
+            Ok(())
+        } else if cls == addr_of_mut!(ffi::PyFrozenSet_Type) {
+            self.texts(item.cast::<PyFrozenSet>().map_err(|_| Stop::Odd)?)
+        } else {
+            self.typed(item, cls as usize, depth)
+        }
+    }
+
+    fn typed(&mut self, item: Item<'_, '_>, address: usize, depth: u32) -> Result<(), Stop> {
+        let kind = self.kinds.get(address).ok_or_else(|| Stop::Type(item.get_type().unbind()))?;
+        match &kind.said {
+            Told::Slots(places) => {
+                self.begin(b'o', kind.number);
+                // Most hold nothing: which do is one number, before what they hold.
+                let (at_number, mut filled) = (self.bytes.len(), 0_u64);
+                self.bytes.extend_from_slice(&filled.to_le_bytes());
+                for (bit, at) in places.iter().enumerate() {
+                    let held = of(&item, *at).ok_or(Stop::Odd)?;
+                    if !held.is_none() {
+                        filled |= 1 << bit;
+                        self.value(held, depth)?;
                     }
                 }
+                self.bytes[at_number..at_number + size_of::<u64>()].copy_from_slice(&filled.to_le_bytes());
+                Ok(())
             }
             // Of one of several types, by how far it was looked into.
-            Kind::Object => self.members(&*item.cast::<PyDict>().map_err(|_| Stop::Odd)?, depth)?,
-            Kind::Array => self.items(b'[', &item.cast::<PyList>().map_err(|_| Stop::Odd)?.to_tuple(), depth)?,
-            Kind::Text => {
-                self.begin(b'o', address);
-                match item.cast::<PyString>() {
-                    Ok(text) => self.sized(b's', text.to_str()?.as_bytes()),
-                    Err(_) => self.sized(b's', item.str()?.to_str()?.as_bytes()),
+            Told::Object => self.members(item, depth),
+            Told::Array => self.array(item, depth),
+            Told::Text(members) => {
+                if let Some(at) = members.iter().position(|member| member.as_ptr() == item.as_ptr()) {
+                    self.begin(b'm', kind.number);
+                    self.begin(b'i', at);
+                    return Ok(());
+                }
+                self.begin(b'o', kind.number);
+                match item.is_instance_of::<PyString>() {
+                    true => self.text(item),
+                    false => self.text(item.str()?.as_any().as_borrowed()),
                 }
             }
-            Kind::Odd => return Err(Stop::Odd),
+            Told::Odd => Err(Stop::Odd),
         }
-        Ok(())
     }
 
-    fn members(&mut self, members: &Bound<'_, PyDict>, depth: u32) -> Result<(), Stop> {
+    fn members(&mut self, item: Item<'_, '_>, depth: u32) -> Result<(), Stop> {
+        let members = item.cast::<PyDict>().map_err(|_| Stop::Odd)?;
         self.begin(b'{', members.len());
         let mut place = 0;
-        while let Some((key, member)) = next(members, &mut place) {
+        while let Some((key, member)) = next(&members, &mut place) {
             self.value(key, depth)?;
             self.value(member, depth)?;
         }
         Ok(())
     }
 
+    fn array(&mut self, item: Item<'_, '_>, depth: u32) -> Result<(), Stop> {
+        self.items(b'[', item.cast::<PyList>().map_err(|_| Stop::Odd)?.to_tuple().as_borrowed(), depth)
+    }
+
+    fn items(&mut self, what: u8, items: Borrowed<'_, '_, PyTuple>, depth: u32) -> Result<(), Stop> {
+        self.begin(what, items.len());
+        items.iter_borrowed().try_for_each(|item| self.value(item, depth))
+    }
+
     /// In the order of their characters.
-    fn texts(&mut self, items: &Bound<'_, PyFrozenSet>) -> Result<(), Stop> {
+    fn texts(&mut self, items: Borrowed<'_, '_, PyFrozenSet>) -> Result<(), Stop> {
         let held = tuple_of(items.as_any())?;
         let held: Result<Vec<_>, _> = held.iter_borrowed().map(|each| each.cast_exact::<PyString>()).collect();
         let held = held.map_err(|_| Stop::Odd)?;
@@ -216,9 +263,26 @@ impl Said<'_> {
         Ok(())
     }
 
-    fn items(&mut self, what: u8, items: &Bound<'_, PyTuple>, depth: u32) -> Result<(), Stop> {
-        self.begin(what, items.len());
-        items.iter_borrowed().try_for_each(|item| self.value(item, depth))
+    fn text(&mut self, item: Item<'_, '_>) -> Result<(), Stop> {
+        let mut size = 0;
+        // SAFETY: what is no text is refused, with an error; what is given back are so many bytes that the text keeps.
+        let bytes = unsafe {
+            let start = ffi::PyUnicode_AsUTF8AndSize(item.as_ptr(), &mut size);
+            if start.is_null() {
+                return Err(PyErr::fetch(item.py()).into());
+            }
+            std::slice::from_raw_parts(start.cast::<u8>(), size as usize)
+        };
+        self.sized(b's', bytes);
+        Ok(())
+    }
+
+    fn number(&mut self, item: Item<'_, '_>) -> Result<(), Stop> {
+        match item.extract::<i64>() {
+            Ok(number) => self.begin(b'i', number as usize),
+            Err(_) => self.sized(b'I', item.str()?.to_str()?.as_bytes()),
+        }
+        Ok(())
     }
 
     fn sized(&mut self, what: u8, bytes: &[u8]) {
@@ -233,45 +297,6 @@ impl Said<'_> {
             Err(_) => {
                 self.bytes.push(what | 0x80);
                 self.bytes.extend_from_slice(&number.to_le_bytes());
-            }
-        }
-    }
-}
-
-/// How many items at the beginning are the very same objects. Only where they are is looked at, never what they are.
-pub(crate) fn same_start(held: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<usize> {
-    let (held, given) = (Row::of(held)?, Row::of(given)?);
-    let both = held.len().min(given.len());
-    Ok((0..both).find(|at| held.address(*at) != given.address(*at)).unwrap_or(both))
-}
-
-enum Row<'py> {
-    Tuple(Bound<'py, PyTuple>),
-    List(Bound<'py, PyList>),
-}
-
-impl<'py> Row<'py> {
-    fn of(items: &Bound<'py, PyAny>) -> PyResult<Self> {
-        match items.cast::<PyList>() {
-            Ok(list) => Ok(Self::List(list.clone())),
-            Err(_) => tuple_of(items).map(Self::Tuple),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Tuple(items) => items.len(),
-            Self::List(items) => items.len(),
-        }
-    }
-
-    fn address(&self, at: usize) -> *mut ffi::PyObject {
-        // SAFETY: a tuple or list of more items than that, as no code runs that could change it, and the interpreter is
-        // attached. What is given back is borrowed, and only compared.
-        unsafe {
-            match self {
-                Self::Tuple(items) => ffi::PyTuple_GetItem(items.as_ptr(), at as ffi::Py_ssize_t),
-                Self::List(items) => ffi::PyList_GetItem(items.as_ptr(), at as ffi::Py_ssize_t),
             }
         }
     }

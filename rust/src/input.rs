@@ -144,7 +144,7 @@ impl InputWriter {
         self.own(view, origins).ok()
     }
 
-    /// What the views of a scope share, with the facts of a session; or None, as above.
+    /// What the views of a scope share, with the facts of a session, which may be JSON bytes already; or None, as above.
     #[pyo3(signature = (scope, session=None))]
     fn shared<'py>(
         &self,
@@ -214,7 +214,10 @@ impl InputWriter {
             context.get().shared(writer, &extensions, &security, &is_hidden)?;
             if let Some(session) = session {
                 writer.out.extend_from_slice(b",\"session\":");
-                writer.value(session.as_borrowed())?;
+                match session.cast_exact::<PyBytes>() {
+                    Ok(written) => writer.out.extend_from_slice(written.as_bytes()),
+                    Err(_) => writer.value(session.as_borrowed())?,
+                }
             }
             writer.out.push(b'}');
             Ok(())

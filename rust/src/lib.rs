@@ -4,8 +4,8 @@
 //! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors, `folding` and `ruled_out` evaluate ahead, `literals` says what of, `lean` and `asked_once` leave out steps, and
 //! `dialect` patterns those of OPA `globs` globs and `corrected` other builtins; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
 //! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` writes
-//! what Python holds, `json_text` its texts, `by_type` is what Python said of its types, `fingerprints` tells whether it came again; `input`, `template` and `context` write policy inputs from views.
-//! For who reads requests, `spelling` tells how a text is spelled, `copying` copies plain JSON, `making` and `filling` fill values; `bare` is for functions that are called as they stand.
+//! what Python holds, `json_text` its texts, `by_type` is what Python said of its types, `fingerprints` tells whether it came again, by the hash of `polynomial` and by `rows` of the same objects; `input`, `template` and `context` write policy inputs from views.
+//! For who reads requests, `picking` finds members, `spelling` tells how a text is spelled, `copying` copies plain JSON, `making` and `filling` fill values; `bare` is for functions that are called as they stand.
 
 pub mod asked_once;
 #[cfg(feature = "python")]
@@ -43,11 +43,16 @@ mod making;
 pub mod names;
 pub mod outline;
 pub mod patterns;
+pub mod picking;
 pub mod policy_set;
+#[cfg(feature = "python")]
+mod polynomial;
 pub mod prescan;
 pub mod prints;
 pub mod programs;
 pub mod repair;
+#[cfg(feature = "python")]
+mod rows;
 pub mod ruled_out;
 pub mod spelling;
 pub mod stack;

@@ -3,11 +3,11 @@
 use crate::failure::{Outcome, PolicyFault};
 use crate::policy_set::{Options, PolicySet};
 use crate::tooling::Refusal;
-use crate::{bare, builtins, fingerprints, patterns, prints, survey, watch};
+use crate::{bare, builtins, patterns, picking, prints, rows, survey, watch};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyBytes;
 use std::time::Duration;
 
@@ -147,8 +147,8 @@ fn quiet_panics() {
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{
-        bare, builtins, fingerprints, patterns, prints, quiet_panics, refused, survey, PyAny, PyBytes, PyModule,
-        PyModuleMethods, PyResult, Python,
+        bare, builtins, patterns, picking, prints, quiet_panics, refused, rows, survey, PyAny, PyBackedStr, PyBytes,
+        PyModule, PyModuleMethods, PyResult, Python,
     };
     use pyo3::{pyfunction, Bound};
 
@@ -197,10 +197,23 @@ mod _native {
         patterns::problem(pattern)
     }
 
+    /// The same JSON object with the named members alone; None where that cannot be told quickly.
+    #[pyfunction]
+    fn picked<'py>(py: Python<'py>, object: &[u8], names: Vec<PyBackedStr>) -> Option<Bound<'py, PyBytes>> {
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        picking::picked(object, &names).map(|kept| PyBytes::new(py, &kept))
+    }
+
+    /// The hash that fingerprints are, at a place that is known: for tests alone.
+    #[pyfunction]
+    fn polynomial(bytes: &[u8], place: [u64; 2]) -> [u8; 16] {
+        crate::polynomial::Secret::at(u128::from(place[0]) << 64 | u128::from(place[1])).print(bytes)
+    }
+
     /// How many items at the beginning of two sequences are the very same objects.
     #[pyfunction]
     fn same_start(held: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<usize> {
-        fingerprints::same_start(held, given)
+        rows::same_start(held, given)
     }
 
     #[pymodule_init]

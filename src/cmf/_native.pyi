@@ -66,6 +66,12 @@ def allowed_builtins() -> list[str]:
 def survey(modules: list[tuple[str, str]]) -> bytes:
     """What the modules read, call and are made of: {"modules": […], "rules": […]} as JSON."""
 
+def picked(object: bytes, names: list[str]) -> bytes | None:
+    """The same JSON object with the named members alone; None where that cannot be told quickly."""
+
+def polynomial(bytes: bytes, place: tuple[int, int]) -> bytes:
+    """The hash that fingerprints are, at a place that is known: for tests alone."""
+
 def same_start(held: Sequence[object], given: Sequence[object]) -> int:
     """How many items at the beginning are the very same objects."""
 
@@ -162,5 +168,5 @@ class InputWriter:
     def view(self, view: object, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes | None:
         """What is a view's own, or None: something is not plainly in order, and the view itself has the last word."""
 
-    def shared(self, scope: object, session: Mapping[str, Any] | None = None) -> bytes | None:
-        """What the views of a scope share, or None as above."""
+    def shared(self, scope: object, session: Mapping[str, Any] | bytes | None = None) -> bytes | None:
+        """What the views of a scope share, with a session's block or its JSON; or None as above."""

@@ -46,7 +46,7 @@ class Trail:
     """A conversation as far as it was read, with the origins of each of its calls as they were before its message."""
 
     def __init__(self, profiles: Profiles) -> None:
-        self.messages: list[Message] = []
+        self.messages: tuple[Message, ...] = ()
         self.origins: list[Origins] = []
         self.known: list[tuple[bool, ...]] = []
         self.claims = Claims()
@@ -57,14 +57,14 @@ class Trail:
         """What it took to read it: a measure of what it holds."""
         return self._index.work
 
-    def leads_to(self, messages: Sequence[Message]) -> bool:
-        """Whether `messages` begin with what was read."""
-        return len(self.messages) <= len(messages) and _alike(self.messages, messages) == len(self.messages)
+    def leads_to(self, messages: Sequence[Message], end: int) -> bool:
+        """Whether `messages` up to `end` begin with what was read."""
+        return len(self.messages) <= end and _alike(self.messages, messages) == len(self.messages)
 
-    def read(self, messages: Sequence[Message], look: Look, judged: Trail | None) -> None:
-        """Read what of `messages` is new; `judged` are the same messages before they were edited in this run."""
+    def read(self, messages: tuple[Message, ...], end: int, look: Look, judged: Trail | None) -> None:
+        """Read what of `messages` up to `end` is new; `judged` are the same before they were edited in this run."""
         start = len(self.messages)
-        new = messages[start:]
+        new = messages[start:end]
         digests = [self.claims.read(message) for message in new]
         found = look({digest for each in digests for digest in each if digest is not None})
         for number, (message, each) in enumerate(zip(new, digests, strict=True), start):
@@ -74,7 +74,8 @@ class Trail:
             self.origins.append(self.of(message))
             self._index.extend(message, known=known)
             self.known.append(known)
-            self.messages.append(message)
+        if new:
+            self.messages = messages[:end]
 
     def of(self, message: Message) -> Origins:
         """The origins of the calls in a message that comes next, by their paths in it."""
@@ -152,20 +153,20 @@ class History:
             StoreError: the record cannot be asked. ConfigError: a function of the profiles failed.
         """
         with _FAILING_CLOSED:
-            trail = self._trail(self._before or ())
+            trail = self._known()
             if isinstance(value, Message):
                 return trail.of(value)
             choices = enumerate(value.choices)
             return _joined((f"choices[{at}].message.", trail.of(choice.message)) for at, choice in choices)
 
-    def read(self, messages: Sequence[Message]) -> Trail:
-        """The conversation `messages`, read to its end: the origins of each of its calls, by message.
+    def read(self, messages: tuple[Message, ...], end: int | None = None) -> Trail:
+        """The conversation `messages`, read to its end, or up to `end`: the origins of each of its calls, by message.
 
         Raises:
             StoreError, ConfigError: as `origins`.
         """
         with _FAILING_CLOSED:
-            return self._trail(messages)
+            return self._trail(messages, len(messages) if end is None else end)
 
     def marks(self, value: Traffic) -> frozenset[str]:
         """The digests to put on record once `value` was let out: of what it says itself, not of what it presents [C4].
@@ -181,7 +182,7 @@ class History:
         claims = Claims()
         if any(isinstance(part, ToolResultPart) for message in own for part in message.content):
             with _FAILING_CLOSED:
-                claims = self._trail(self._before or ()).claims
+                claims = self._known().claims
         return frozenset(digest for message in own for digest in claims.copy().read(message) if digest is not None)
 
     def new_messages(self, value: Traffic) -> Iterator[tuple[int | None, Message]]:
@@ -219,13 +220,18 @@ class History:
             return before  # of several choices nobody knows yet which one the conversation goes on with
         return (*(before or ())[-MAX_MESSAGES:], *own)
 
-    def _trail(self, messages: Sequence[Message]) -> Trail:
-        """The trail that has read exactly what it has of `messages`, which is all of them."""
-        read = [trail for trail in self._trails if trail.leads_to(messages)]
+    def _known(self) -> Trail:
+        """The trail of the conversation before a value that does not bring it along."""
+        before = self._before or ()
+        return self._trail(before, len(before))
+
+    def _trail(self, messages: tuple[Message, ...], end: int) -> Trail:
+        """The trail that has read exactly what it has of `messages`, which is all of them up to `end`."""
+        read = [trail for trail in self._trails if trail.leads_to(messages, end)]
         trail = max(read, key=lambda one: len(one.messages), default=None) or Trail(self._home.profiles)
         # Out of the list while it reads: one that failed half-way is not given back.
         self._trails = [one for one in self._trails if one is not trail]
-        trail.read(messages, self._look, self._current)
+        trail.read(messages, end, self._look, self._current)
         self._current = trail
         self._trails.insert(0, trail)
         return trail

@@ -22,7 +22,7 @@ from pipeline.policy_input import SessionFacts
 from pipeline.profiles import Profiles
 from pipeline.registry import Lookup, Registry, look_up, retention_of
 from pipeline.stage import Traffic
-from pipeline.unchanged import again, unchanged
+from pipeline.unchanged import again, same_start, unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ def _request_taken_in(
     same, done = 0, None
     if kept is not None and kept.facts == facts:
         same, prints = again(kept.given, kept.prints, given)
-        given = kept.given[:same] + given[same:]
+        given = given if same_start(kept.given, given) >= same else kept.given[:same] + given[same:]
     else:
         prints = again((), b"", given)[1]
     if kept is not None and registry:  # it reads a conversation in order, and can go on from the end alone

@@ -177,6 +177,7 @@ class Judge:
         self._capabilities = policies.capabilities
         self._entrypoints = {kind: policies.entrypoint(kind) for kind in ViewKind}
         self._reads = policies.session_reads
+        self._reads_events = any(path[:1] in ((), ("events",)) for paths in self._reads.values() for path in paths)
         self._watched = frozenset({*_CALLS, *_HOLDING, *self._reads})
         self._mode = mode
 
@@ -238,7 +239,7 @@ class Judge:
 
     def _read_of(self, session: SessionFacts) -> dict[str, bytes]:
         """For each kind of view whose rules read of the session, what they read."""
-        block = session.whole() if self._reads else {}
+        block = session.whole(events=self._reads_events) if self._reads else {}
         read = {paths: to_bytes([_at(block, path) for path in paths]) for paths in set(self._reads.values())}
         return {kind: read[paths] for kind, paths in self._reads.items()}
 
@@ -290,7 +291,7 @@ class Judge:
             return fitting.look(value, (yield partial(history.origins, value))), None
         new = [at for at in range(len(start.messages.items), len(value.messages)) if may_call(value.messages[at])]
         last = max((places[-1] for places in (*(kinds.get(kind, ()) for kind in _HOLDING), new) if places), default=-1)
-        trail: Trail = yield partial(history.read, value.messages[: last + 1])
+        trail: Trail = yield partial(history.read, tuple(value.messages), last + 1)
         doubtful = settled[bisect_left(settled, _known_until(value, trail, fitting, start)) :]
         already = dict(asking.again)
         again = {start.messages.item_of(place) for place in already}
@@ -437,10 +438,11 @@ def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[byt
     """The views' places by the context that they share: those go to the engine together."""
     batches: dict[bytes, list[int]] = {}
     shared: dict[int, bytes] = {}
+    blocks: dict[tuple[bool, bool], bytes] | None = {} if session.events else None  # else it is written as quickly anew
     for index, view in enumerate(views):
         key = view.scope.context_id  # messages without extensions of their own share those of the run
         if key not in shared:
-            shared[key] = shared_bytes(view, session)
+            shared[key] = shared_bytes(view, session, blocks)
         batches.setdefault(shared[key], []).append(index)
     return batches
 

@@ -66,12 +66,11 @@ class SessionFacts:
     overrides: Sequence[Override] = ()
     spent: frozenset[str] = frozenset()
 
-    def whole(self) -> dict[str, Any]:
-        """The `session` block for a reader who may see everything."""
-        events = [dict(event) for event in self.events]
+    def whole(self, *, events: bool = True) -> dict[str, Any]:
+        """The `session` block for a reader who may see everything, with or without its events."""
+        shown = {"events": [dict(event) for event in self.events]} if events else {}
         approvals = [dict(approval) for approval in self.approvals]
-        counters = dict(self.counters)
-        return {"labels": sorted(self.labels), "counters": counters, "events": events, "approvals": approvals}
+        return {"labels": sorted(self.labels), "counters": dict(self.counters), **shown, "approvals": approvals}
 
     def shown(self, view: MessageView) -> dict[str, Any]:
         """The `session` block for a reader: labels need `read_labels`, the rest `read_agent` [B8]."""
@@ -80,14 +79,29 @@ class SessionFacts:
         return (labels if grants(Capability.READ_LABELS) else {}) | (rest if grants(Capability.READ_AGENT) else {})
 
 
-def shared_bytes(view: MessageView, session: SessionFacts | None) -> bytes:
-    """What all views of one message have in common: `extensions`, and `session` if there is one."""
-    shown = None if session is None else session.shown(view)
-    written = _shared(view.scope, shown)
+def shared_bytes(
+    view: MessageView, session: SessionFacts | None, blocks: dict[tuple[bool, bool], bytes] | None = None
+) -> bytes:
+    """What all views of one message have in common: `extensions`, and `session` if there is one.
+
+    `blocks` is for further views with the same session: its block, as it was written for readers of one kind.
+    """
+    if session is not None and blocks is not None:
+        written = _shared(view.scope, _block(view, session, blocks))
+    else:
+        written = _shared(view.scope, None if session is None else session.shown(view))
     if written is None:
-        block: dict[str, Any] = {"extensions": view.scope.shared()}
-        written = to_bytes(block if shown is None else {**block, "session": shown})
+        block = {"extensions": view.scope.shared()}
+        written = to_bytes(block if session is None else {**block, "session": session.shown(view)})
     return written
+
+
+def _block(view: MessageView, session: SessionFacts, blocks: dict[tuple[bool, bool], bytes]) -> bytes:
+    grants = view.scope.grants
+    reader = (grants(Capability.READ_LABELS), grants(Capability.READ_AGENT))
+    if reader not in blocks:
+        blocks[reader] = json_bytes(session.shown(view))
+    return blocks[reader]
 
 
 def json_bytes(item: Any) -> bytes:

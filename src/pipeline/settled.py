@@ -6,6 +6,7 @@ are taken over, with what followed from them; all else is judged.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from pipeline.stage import Traffic
 from pipeline.stamping import Brought
 from pipeline.unchanged import same_start
 
+PLACES: Final = "q"  # as an array has them
 WORK_PER_LINE: Final = 40  # words, about, that a view's line and its share of the rest take
 _FAILED: Final = "data_policy.failed"
 Labels: TypeAlias = Mapping[str, frozenset[str]]
@@ -36,7 +38,7 @@ class Section:
     Attributes:
         items: the messages or tools.
         lines: the lines of all their views, in order.
-        ends: for each item, where its lines end.
+        ends: for each item, where its lines end; numbers alone, as there is no object to look at to copy them.
         struck: the places of lines with hits.
         loose: the items with a line that says nothing of the next turn (a failure, say), so that they are judged again.
         kinds: for each kind of view that is watched, the items that have such views.
@@ -44,7 +46,7 @@ class Section:
 
     items: tuple[Any, ...] = ()
     lines: tuple[ViewDecision, ...] = ()
-    ends: tuple[int, ...] = ()
+    ends: array[int] = field(default_factory=partial(array, PLACES))
     struck: tuple[int, ...] = ()
     loose: tuple[int, ...] = ()
     kinds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -89,8 +91,8 @@ class Section:
         """The same with more items after these, each with its lines; items of `watched` kinds are noted."""
         if not lines:
             return replace(self, items=items)
-        ends, loose, new = list(self.ends), list(self.loose), list[ViewDecision]()
-        kinds: dict[str, list[int]] = {kind: list(self.kinds.get(kind, ())) for kind in watched}
+        ends, loose, new = list[int](), list[int](), list[ViewDecision]()
+        kinds: dict[str, list[int]] = {kind: [] for kind in watched}
         for item, own in enumerate(lines, len(self.ends)):
             new += own
             ends.append(len(self.lines) + len(new))
@@ -98,9 +100,13 @@ class Section:
                 kinds[kind].append(item)
             if any(map(_is_loose, own)):
                 loose.append(item)
-        struck = (place for place, line in enumerate(new, len(self.lines)) if line.hits)
-        noted = {kind: tuple(places) for kind, places in kinds.items()}
-        return Section(items, self.lines + tuple(new), tuple(ends), (*self.struck, *struck), tuple(loose), noted)
+        struck = tuple(place for place, line in enumerate(new, len(self.lines)) if line.hits)
+        # What gets nothing new stays the very same object.
+        noted = {kind: self.kinds.get(kind, ()) + tuple(places) for kind, places in kinds.items()}
+        lasting = self.lines + tuple(new)
+        return Section(
+            items, lasting, self.ends + array(PLACES, ends), self.struck + struck, self.loose + tuple(loose), noted
+        )
 
     def hit(self) -> list[ViewDecision]:
         """The lines with hits."""

@@ -200,10 +200,11 @@ def test_every_value_is_written_alike_or_not_at_all(value: Any) -> None:
 
 @given(values, some_capabilities, st.none() | st.sampled_from(sorted(Hook)))
 def test_the_inputs_of_every_value_are_written_alike(value: Any, granted: Any, hook: Hook | None) -> None:
-    session = SessionFacts(labels=frozenset({"x"}), counters={"n": 1})
+    session = SessionFacts(labels=frozenset({"x"}), counters={"n": 1}, events=[{"type": "label"}])
+    blocks: dict[tuple[bool, bool], bytes] = {}
     for view in iter_views(value, hook=hook, capabilities=granted):
         shared = {"extensions": view.scope.shared(), "session": session.shown(view)}
-        assert shared_bytes(view, session) == to_bytes(shared)
+        assert shared_bytes(view, session) == shared_bytes(view, session, blocks) == to_bytes(shared)
         assert view_bytes(view) == view.to_bytes()
         if granted is None:
             assert view_bytes(view, ORIGINS) == view.to_bytes(origins=ORIGINS)
@@ -238,6 +239,8 @@ def test_a_context_that_is_not_plainly_in_order_is_written_by_python() -> None:
 
     assert policy_input._INPUTS.shared(view.scope) is None
     assert shared_bytes(view, None) == to_bytes({"extensions": view.scope.shared()})
+    written = to_bytes({"extensions": view.scope.shared(), "session": SessionFacts().shown(view)})
+    assert shared_bytes(view, SessionFacts(), {}) == written
 
 
 def test_ordinary_inputs_need_no_python() -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from cmf import _native
 from cmf.codec import loads
 from cmf.enums import Capability
 from cmf.errors import DecodeError
@@ -24,12 +25,15 @@ from pipeline.policies.entrypoints import Parts
 
 MAX_VERDICTS: Final = 65_536
 MAX_SHAPES: Final = 1_024  # of what is shared, by its kinds of views, of which the paths are kept that can be there
+LONG: Final = 512  # bytes of what is shared, of which it is worth looking what has to be parsed
+MAX_EMPTY: Final = 200  # bytes of a session that says nothing, and more
 MAX_EFFECTS: Final = 64  # a verdict with more is not kept: it would hold as much as the part that it is about
 
 Verdict: TypeAlias = Mapping[str, Sequence[Any]]
 
 _EFFECTS: Final = tuple(effect.value for effect in Effect)
 _ABSENT: Final = object()
+_SOMETHING: Final = b'"session":{"events":[{}]}}'  # in place of a session that says something, and is not read
 _NOTHING: Final = Decided(NO_EFFECTS)  # most answers
 
 
@@ -77,6 +81,8 @@ class ReusingEngine:
         self._max = max_verdicts
         # Those that one evaluation answers: nothing is put together, and what it gives is what is given.
         self._whole = frozenset(name for name, one in parts.items() if one.slow is None and not one.fast)
+        # What local rules read of what is shared; never the session, which holds more with each turn [SES-7].
+        self._names = sorted({path[0] if path else "session" for one in parts.values() for path in one.reads})
         self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
         self._there: dict[tuple[str, int, tuple[str, ...]], tuple[tuple[str, ...], ...]] = {}
         self._lock = threading.Lock()
@@ -125,7 +131,7 @@ class ReusingEngine:
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes]
     ) -> tuple[list[_View], list[str], list[bytes]]:
         """What to ask for each view, and the questions to the engine: entrypoints and views, side by side."""
-        context = _Context(shared, self._seed, self._there)
+        context = _Context(shared, self._seed, self._there, self._names)
         plan: list[_View] = []
         names: list[str] = []
         documents: list[bytes] = []
@@ -203,14 +209,19 @@ class ReusingEngine:
 
 
 class _Context:
-    """What the views of one question share; parsed only if a key needs it."""
+    """What the views of one question share; parsed only if a key needs it, and then as far as `names` have to be."""
 
-    __slots__ = ("_begun", "_bytes", "_seed", "_there", "_value")
+    __slots__ = ("_begun", "_bytes", "_names", "_seed", "_there", "_value")
 
     def __init__(
-        self, shared: bytes, seed: bytes, there: dict[tuple[str, int, tuple[str, ...]], tuple[tuple[str, ...], ...]]
+        self,
+        shared: bytes,
+        seed: bytes,
+        there: dict[tuple[str, int, tuple[str, ...]], tuple[tuple[str, ...], ...]],
+        names: list[str] | None = None,
     ) -> None:
         self._bytes = shared
+        self._names = ["session"] if names is None else names
         self._there = there
         self._seed = seed
         self._value: Any = _ABSENT
@@ -236,12 +247,21 @@ class _Context:
         """The object; None where it is none, which the engine refuses."""
         if self._value is _ABSENT:
             try:
-                value = loads(self._bytes)
+                value = loads(self._needed())
             except DecodeError:
                 value = None
             self._value = value if isinstance(value, dict) else None
         held: dict[str, Any] | None = self._value
         return held
+
+    def _needed(self) -> bytes:
+        """All of it; or the members that are read, where the session is long and so says something."""
+        if len(self._bytes) <= LONG or "session" in self._names:
+            return self._bytes
+        session, rest = _native.picked(self._bytes, ["session"]), _native.picked(self._bytes, self._names)
+        if session is None or rest is None or len(session) <= MAX_EMPTY:
+            return self._bytes
+        return rest[:-1] + (b"," if len(rest) > len(b"{}") else b"") + _SOMETHING
 
     def _begin(self, parts: Parts) -> hashlib.blake2b | None:
         value = self._read()

@@ -432,3 +432,22 @@ def test_turn_n_evaluates_local_rules_for_what_is_new(policies: PolicySet, proof
 
     proof_row("Local rules are evaluated for what is new", turns=100, evaluations_per_turn=max(per_turn))
     assert per_turn == [1] * 100
+
+
+@pytest.mark.spec("POL-29")
+def test_a_long_session_is_not_parsed_and_still_says_something() -> None:
+    from pipeline.engines.reuse import LONG, _Context
+
+    session = '{"labels":[],"counters":{},"events":[' + ",".join(['{"type":"label"}'] * LONG) + '],"approvals":[]}'
+    shared = f'{{"extensions":{{"custom":{{"a":1}}}},"session":{session}}}'.encode()
+    empty = b'{"extensions":{"custom":{"a":"' + b"x" * LONG + b'"}},"session":{"labels":[],"events":[]}}'
+
+    cut, whole = _Context(shared, b"", {}, ["extensions"]), _Context(shared, b"", {})
+
+    assert not cut.stands_alone
+    assert not whole.stands_alone
+    assert cut._read() == {"extensions": {"custom": {"a": 1}}, "session": {"events": [{}]}}
+    assert _Context(shared, b"", {}, ["nothing"])._read() == {"session": {"events": [{}]}}
+    assert _Context(shared, b"", {}, ["extensions", "session"])._read() == whole._read()
+    assert _Context(shared[:-1], b"", {}, ["extensions"])._read() is None
+    assert _Context(empty, b"", {}, ["extensions"]).stands_alone
