@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.gateway_parts import MARK, numbered
 from bench.rounds import OWN_PYTHON, ROOT, TOOLS, Effort, Figure, Ratio, Report
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -26,7 +27,8 @@ CONCURRENT = 64
 SIZES = {"2 KB": 2_000, "40 KB": 40_000}
 MODES = [("2 KB", False), ("40 KB", False), ("2 KB", True)]
 NOTES = (
-    "Requests with a reply of 1 KB, or 100 chunks paced by 2 ms; client and upstream run on the same cores. "
+    "Requests with a reply of 1 KB, or 100 chunks paced by 2 ms; client and upstream run on the same cores. No message "
+    "is like one before, so that all are judged anew. "
     "The shipped policies judge request and reply; both are on record, durably, before they go on. "
     "LiteLLM's proxy judges nothing."
 )
@@ -190,9 +192,9 @@ def free_port() -> int:
 
 
 def body(size: int, *, stream: bool) -> bytes:
-    """A chat request of about that size."""
+    """A chat request of about that size; a number in each message is to be another in each request."""
     turns = 5
-    words = ("Tell me about bridges and how they were built over time. " * (size // 50))[: size // turns]
+    words = (f"{MARK}: " + "Tell me about bridges and how they were built over time. " * (size // 50))[: size // turns]
     messages = [{"role": ("user", "assistant")[at % 2], "content": words} for at in range(turns)]
     return json.dumps({"model": "m", "messages": messages, "stream": stream}).encode()
 
@@ -212,8 +214,9 @@ async def load(side: Side, count: int, concurrent: int, asked: bytes) -> float:
 
 
 async def exchange(connection: Connection, asked: bytes) -> None:
-    """One request with that body, and its answer, on a connection that is free."""
+    """One request with that body and new numbers, and its answer, on a connection that is free."""
     reader, writer = connection
+    asked = numbered(asked)
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
     writer.write(head + b"content-length: %d\r\n\r\n" % len(asked) + asked)
     await _answer(reader)

@@ -7,6 +7,7 @@ Loopback only.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -16,11 +17,19 @@ import aiohttp
 import uvicorn
 
 WORDS = "A reply of ordinary words, as models give them, goes on for a while. "
-TEXT = (WORDS * 15)[:1024]
+MARK = "n0000000"
+"""Where a message has a number that no other has: what was judged once would not be judged again."""
+TEXT = f"{MARK}: {WORDS * 15}"[:1024]
 CHUNKS = 100
 PACE_SECONDS = 0.002
 
 _Event = MutableMapping[str, Any]
+_numbers = itertools.count(1)
+
+
+def numbered(said: bytes) -> bytes:
+    """The same with a number that was in nothing before."""
+    return said.replace(MARK.encode(), b"n%07d" % next(_numbers))
 
 
 def whole() -> bytes:
@@ -70,7 +79,8 @@ class Upstream(asyncio.Protocol):
             if b'"stream":true' in body.replace(b": ", b":"):
                 self._streaming = asyncio.ensure_future(self._stream())
             else:
-                self._answer(_head(b"application/json", b"content-length: %d" % len(self._whole)) + self._whole)
+                whole = numbered(self._whole)
+                self._answer(_head(b"application/json", b"content-length: %d" % len(whole)) + whole)
 
     def _answer(self, answer: bytes) -> None:
         if self.seconds:
@@ -80,7 +90,7 @@ class Upstream(asyncio.Protocol):
 
     async def _stream(self) -> None:
         self._transport.write(_head(b"text/event-stream", b"transfer-encoding: chunked"))
-        for chunk in self._chunks:
+        for chunk in (numbered(self._chunks[0]), *self._chunks[1:]):
             self._transport.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
             await asyncio.sleep(PACE_SECONDS)
         self._transport.write(b"0\r\n\r\n")

@@ -23,7 +23,7 @@ from pipeline.decision import NO_EFFECTS, Effect
 from pipeline.engines.base import Decided, Engine, EngineResult
 from pipeline.policies.entrypoints import Parts
 
-MAX_VERDICTS: Final = 65_536
+MAX_VERDICTS: Final = 16_384  # 2 MB; four times as many are 9
 MAX_SHAPES: Final = 1_024  # of what is shared, by its kinds of views, of which the paths are kept that can be there
 LONG: Final = 512  # bytes of what is shared, of which it is worth looking what has to be parsed
 MAX_EMPTY: Final = 200  # bytes of a session that says nothing, and more
