@@ -16,7 +16,6 @@ from ulid import ULID
 
 from cmf.decomposition import iter_views
 from cmf.errors import CmfError
-from cmf.identity import ulid_text
 from cmf.value import maker, replace
 from pipeline.aside import OF_THE_PROCESS, Aside, is_given_up
 from pipeline.asking import PERSON_SAID_NO, Answer, Wish, asks, fulfilled, settle, wishes
@@ -317,7 +316,7 @@ class Runner:
         approved = answer is not None and answer.action is Action.FORWARD
         verdict, action = with_stages(*overall(marked or record[:1], coverage), stages, self._mode, approved=approved)
         decision = _decision(
-            f"dec_{ulid_text(ULID())}",
+            f"dec_{ULID()}",
             verdict,
             action,
             self._mode,

@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
-from ulid import ULID
 
 from cmf import (
     Choice,
@@ -24,7 +22,7 @@ from cmf import (
 )
 from cmf.digests import content_digest
 from cmf.errors import ModelIdError, UnknownToolIdError
-from cmf.identity import NO_PROVIDER, IdMap, Ids, is_ulid, stamp, ulid_text, unstamp
+from cmf.identity import NO_PROVIDER, IdMap, Ids, is_ulid, stamp, unstamp
 from cmf.models import parse_model_id
 from tests.cmf.strategies import requests
 
@@ -198,13 +196,6 @@ def test_a_providers_message_ids_become_ulids_and_come_back() -> None:
     assert [(message.id, message.parent_id) for message in back.messages] == [("msg_1", None), ("msg_2", "msg_1")]
     assert tool_ids(back) == ["msg_1"]
     assert [message.id for message in unstamp(stamped, restored, provider="q").messages] == [one.id, two.id]
-
-
-@given(st.binary(min_size=16, max_size=16))
-def test_a_ulid_is_written_as_its_library_writes_it(raw: bytes) -> None:
-    ulid = ULID(raw)
-
-    assert ulid_text(ulid) == str(ulid)
 
 
 @pytest.mark.spec("ID-3")

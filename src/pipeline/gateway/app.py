@@ -13,7 +13,6 @@ from ulid import ULID
 
 from cmf.adapters import get
 from cmf.codec import dumps
-from cmf.identity import ulid_text
 from pipeline.gateway import dialects, intake
 from pipeline.gateway import metrics as measured
 from pipeline.gateway.dialects import CHECKS, JSON, Dialect, Does
@@ -140,7 +139,7 @@ class Gateway:
             await probed.whole(await self._probe(path, scope["method"]))
             return
         made = ULID()
-        request_id = f"req_{ulid_text(made)}"
+        request_id = f"req_{made}"
         ids = {"x-request-id": request_id, "request-id": request_id}
         reply = Reply(send, ids, stalled_seconds=self._limits.stalled_seconds)
         told = _Told()

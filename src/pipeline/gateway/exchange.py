@@ -20,7 +20,6 @@ from cmf.codec import dumps
 from cmf.errors import CmfError
 from cmf.extensions import RequestExtension
 from cmf.frozen import frozen_mapping
-from cmf.identity import ulid_text
 from cmf.request import Request, Response
 from cmf.security import SubjectExtension
 from cmf.value import replace, trusted
@@ -85,7 +84,7 @@ class Asked:
     def context(self, route: str) -> Context:
         """The facts of the run: none of them is the traffic's word."""
         # Built as it is: each of these was read strictly, or was made here.
-        own = trusted(RequestExtension, environment=self.environment, request_id=f"req_{ulid_text(self.request_id)}")
+        own = trusted(RequestExtension, environment=self.environment, request_id=f"req_{self.request_id}")
         on_record = frozen_mapping({"route": route, "wire_in": self.digest})
         return trusted(Context, subject=self.subject, session=self.session, request=own, recorded=on_record)
 
