@@ -33,7 +33,6 @@ Verdict: TypeAlias = Mapping[str, Sequence[Any]]
 
 _EFFECTS: Final = tuple(effect.value for effect in Effect)
 _ABSENT: Final = object()
-_SOMETHING: Final = b'"session":{"events":[{}]}}'  # in place of a session that says something, and is not read
 _NOTHING: Final = Decided(NO_EFFECTS)  # most answers
 
 
@@ -211,7 +210,7 @@ class ReusingEngine:
 class _Context:
     """What the views of one question share; parsed only if a key needs it, and then as far as `names` have to be."""
 
-    __slots__ = ("_begun", "_bytes", "_names", "_seed", "_there", "_value")
+    __slots__ = ("_alone", "_begun", "_bytes", "_names", "_seed", "_there", "_value")
 
     def __init__(
         self,
@@ -225,14 +224,14 @@ class _Context:
         self._there = there
         self._seed = seed
         self._value: Any = _ABSENT
+        self._alone = False
         self._begun: dict[str, hashlib.blake2b | None] = {}
 
     @property
     def stands_alone(self) -> bool:
         """Whether the session says nothing: then it says the same the next time [POL-29]."""
-        value = self._read()
-        session = None if value is None else value.get("session", {})
-        return isinstance(session, dict) and not any(session.values())
+        self._read()
+        return self._alone
 
     def begun(self, parts: Parts) -> hashlib.blake2b | None:
         """A digest of the question, and of what stands at each path that its local rules read; the view is to follow.
@@ -244,31 +243,33 @@ class _Context:
         return self._begun[parts.whole]
 
     def _read(self) -> dict[str, Any] | None:
-        """The object; None where it is none, which the engine refuses."""
+        """The members that are read, and more; None where it is no object, which the engine refuses."""
         if self._value is _ABSENT:
+            cut = self._cut()
             try:
-                value = loads(self._needed())
+                value = loads(self._bytes if cut is None else cut)
             except DecodeError:
                 value = None
             self._value = value if isinstance(value, dict) else None
+            if cut is None and self._value is not None:
+                session = self._value.get("session", {})
+                self._alone = isinstance(session, dict) and not any(session.values())
         held: dict[str, Any] | None = self._value
         return held
 
-    def _needed(self) -> bytes:
-        """All of it; or the members that are read, where the session is long and so says something."""
+    def _cut(self) -> bytes | None:
+        """The members that are read alone; None unless the session is among the others, and too long to say nothing."""
         if len(self._bytes) <= LONG or "session" in self._names:
-            return self._bytes
-        session, rest = _native.picked(self._bytes, ["session"]), _native.picked(self._bytes, self._names)
-        if session is None or rest is None or len(session) <= MAX_EMPTY:
-            return self._bytes
-        return rest[:-1] + (b"," if len(rest) > len(b"{}") else b"") + _SOMETHING
+            return None
+        session = _native.picked(self._bytes, ["session"])
+        return None if session is None or len(session) <= MAX_EMPTY else _native.picked(self._bytes, self._names)
 
     def _begin(self, parts: Parts) -> hashlib.blake2b | None:
         value = self._read()
         if value is None:
             return None
         # Of most paths even the first step is not there: what is shared is the extensions and the session.
-        names, which = tuple(value), (parts.whole, len(parts.reads))  # those for an empty session are more
+        names, which = tuple(value), (parts.whole, len(parts.local))  # for an empty session more rules are local
         paths = self._there.get((*which, names))
         if paths is None:
             paths = tuple(path for path in parts.reads if not path or path[0] in value)
