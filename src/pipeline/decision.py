@@ -440,9 +440,6 @@ def without_wishes(hits: Iterable[Hit]) -> tuple[Hit, ...]:
 def overall(views: Iterable[ViewDecision], coverage: Coverage) -> tuple[Verdict, Action]:
     """The verdict and action of the whole: the strongest of any view; without full coverage nothing is forwarded."""
     listed = list(views)
-    if len(listed) == 1:
-        verdict, action = listed[0].verdict, listed[0].outcome
-    else:
-        verdict = min((view.verdict for view in listed), key=_VERDICTS.index, default=Verdict.DENY)
-        action = min((view.outcome for view in listed), key=_ACTIONS.index, default=Action.REFUSE)
+    verdict = min((view.verdict for view in listed), key=_VERDICTS.index, default=Verdict.DENY)
+    action = min((view.outcome for view in listed), key=_ACTIONS.index, default=Action.REFUSE)
     return (verdict, action) if coverage.full else (Verdict.DENY, Action.REFUSE)

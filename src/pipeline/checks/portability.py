@@ -89,6 +89,7 @@ _OF_SESSION: Final[tuple[Path, ...]] = (
     (*_SECURITY, "labels"),
     (*_SECURITY, "classification"),
 )
+"""Of these, what only a session changes. A key holds all of it, so that where none is there it stays what it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
