@@ -93,6 +93,19 @@ class Checks:
                 said["body"] = read.written(emit(outcome, question.format))
         return Answer(status=200, media_type=JSON, body=dumps(said), headers=decision_headers(outcome.decision))
 
+    async def left_of(self, asked: Asked, value: Request | Response, format_name: str) -> tuple[Outcome, Any]:
+        """What policy leaves of a value that goes on, in a format; on record by then, and sent by others.
+
+        Raises:
+            Refusal: policy refuses it, what is left cannot be said in the format, or policy could not be asked.
+        """
+        try:
+            outcome = raised(await self.judged(asked, value))
+        except DecisionError as error:
+            raise of_decision(error) from None
+        with sayable(outcome, 400):
+            return outcome, emit(outcome, format_name)
+
     async def judged(
         self, asked: Asked, value: Request | Response, *, history: Request | None = None, call_id: str | None = None
     ) -> Outcome:

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from cmf.digests import canonical_bytes
 from cmf.models import FORMAT_PROVIDERS
-from pipeline.emission import emit, with_provider
-from pipeline.errors import DecisionError
+from pipeline.emission import with_provider
 from pipeline.gateway.dialects import JSON
-from pipeline.gateway.exchange import Asked, read_request, sayable
-from pipeline.gateway.refusal import FINAL, Refusal, of_decision
+from pipeline.gateway.exchange import Asked, read_request
+from pipeline.gateway.questions import would_change
 from pipeline.gateway.reply import Answer, decision_headers
-from pipeline.guard import raised
 
 if TYPE_CHECKING:
     from pipeline.gateway.check import Checks
@@ -26,18 +24,12 @@ async def authorized(checks: Checks, asked: Asked) -> Answer:
     """
     name = asked.endpoint.dialect.name
     request = with_provider(read_request(asked), FORMAT_PROVIDERS[name])
-    try:
-        outcome = raised(await checks.judged(asked, request))
-    except DecisionError as error:
-        raise of_decision(error) from None
-    headers = decision_headers(outcome.decision)
-    with sayable(outcome, 400):
-        left = emit(outcome, name)
+    outcome, left = await checks.left_of(asked, request, name)
     if canonical_bytes(left) != canonical_bytes(asked.body):
-        message = "Policy lets this request go on only with changes, and nobody here could make them."
-        message = f"{message} (decision {outcome.decision.id})"
-        raise Refusal(403, "check.would-change", message, headers=headers | FINAL)
-    return Answer(status=200, media_type=JSON, body=b"{}", headers=headers)
+        raise would_change(
+            outcome, "Policy lets this request go on only with changes, and nobody here could make them."
+        )
+    return Answer(status=200, media_type=JSON, body=b"{}", headers=decision_headers(outcome.decision))
 
 
 __all__ = ["authorized"]

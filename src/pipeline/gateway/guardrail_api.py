@@ -17,16 +17,14 @@ from cmf.codec import dumps, loads
 from cmf.digests import canonical_bytes
 from cmf.models import FORMAT_PROVIDERS
 from cmf.request import Request, Response
-from pipeline.emission import emit, with_provider
-from pipeline.errors import DecisionError
+from pipeline.emission import with_provider
 from pipeline.gateway.dialects import JSON
-from pipeline.gateway.exchange import Asked, request_in, sayable
+from pipeline.gateway.exchange import Asked, request_in
 from pipeline.gateway.intake import SESSION_HEADER
-from pipeline.gateway.questions import placed, read_as, wrong
-from pipeline.gateway.refusal import FINAL, Refusal, of_decision
+from pipeline.gateway.questions import placed, read_as, would_change, wrong
+from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.reply import Answer, decision_headers
 from pipeline.gateway.sections import Section
-from pipeline.guard import raised
 
 if TYPE_CHECKING:
     from pipeline.gateway.check import Checks
@@ -77,20 +75,13 @@ async def guarded(checks: Checks, asked: Asked, *, edit_answers: bool) -> Answer
     body = _body(handed)
     places = _handed_over(handed, list(_texts(body)))
     asked = replace(asked, session=asked.session or _session(handed))
-    try:
-        outcome = raised(await checks.judged(asked, _value(handed, body)))
-    except DecisionError as error:
-        raise of_decision(error) from None
+    outcome, left = await checks.left_of(asked, _value(handed, body), _FORMAT)
     headers = decision_headers(outcome.decision)
-    with sayable(outcome, 400):
-        left = emit(outcome, _FORMAT)
     if canonical_bytes(left) == canonical_bytes(body):
         return Answer(status=200, media_type=JSON, body=dumps({"action": "NONE"}), headers=headers)
     texts = _edited(body, left, places) if edit_answers or handed.input_type == "request" else None
     if texts is None:
-        message = "Policy lets this go on only with changes that LiteLLM would not make."
-        message = f"{message} (decision {outcome.decision.id})"
-        raise Refusal(403, "check.would-change", message, headers=headers | FINAL)
+        raise would_change(outcome, "Policy lets this go on only with changes that LiteLLM would not make.")
     said = {"action": "GUARDRAIL_INTERVENED", "texts": texts}
     return Answer(status=200, media_type=JSON, body=dumps(said), headers=headers)
 

@@ -13,7 +13,9 @@ from cmf.errors import CmfError
 from pipeline.gateway.config_words import first_of, said_of
 from pipeline.gateway.intake import SESSION_HEADER
 from pipeline.gateway.refusal import FINAL, Refusal, of_unreadable
+from pipeline.gateway.reply import decision_headers
 from pipeline.gateway.sections import Section
+from pipeline.outcome import Outcome
 
 _Q = TypeVar("_Q", bound=Section)
 
@@ -47,6 +49,12 @@ def wrong(path: str, why: str, hint: str) -> Refusal:
     return Refusal(400, "check.invalid", f"{why[:1].upper()}{why[1:]} at {path}: {hint}", headers=FINAL)
 
 
+def would_change(outcome: Outcome, why: str) -> Refusal:
+    """Policy lets a value go on that would have to be changed by somebody who does not; `why` says so."""
+    headers = decision_headers(outcome.decision) | FINAL
+    return Refusal(403, "check.would-change", f"{why} (decision {outcome.decision.id})", headers=headers)
+
+
 @contextmanager
 def placed(place: str) -> Iterator[None]:
     """A block in which something is read: a refusal, with the place of it, where it cannot be."""
@@ -56,4 +64,4 @@ def placed(place: str) -> Iterator[None]:
         raise of_unreadable(error.at(place)) from None
 
 
-__all__ = ["placed", "read_as", "wrong"]
+__all__ = ["placed", "read_as", "would_change", "wrong"]

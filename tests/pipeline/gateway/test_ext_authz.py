@@ -119,7 +119,7 @@ def test_what_may_only_go_on_changed_does_not_go_on(url: str) -> None:
 
 @pytest.mark.spec("GW-243")
 def test_what_cannot_be_said_again_just_as_it_was_does_not_go_on(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.gateway.ext_authz.emit", lambda *_: says("hi") | {"n": 1})
+    monkeypatch.setattr("pipeline.gateway.check.emit", lambda *_: says("hi") | {"n": 1})
 
     assert authz(url, says("hi"))[1]["x-cmf-code"] == "check.would-change"
 

@@ -191,7 +191,7 @@ def test_a_change_that_litellm_would_not_make_is_blocked(url: str, body: Any) ->
 
 @pytest.mark.spec("GW-247")
 def test_a_text_that_is_gone_is_no_text(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.gateway.guardrail_api.emit", lambda *_: {"model": "m", "messages": []})
+    monkeypatch.setattr("pipeline.gateway.check.emit", lambda *_: {"model": "m", "messages": []})
 
     assert tell(url, handed("hi"))[1]["x-cmf-code"] == "check.would-change"
 
