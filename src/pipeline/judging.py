@@ -438,7 +438,7 @@ def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[byt
     """The views' places by the context that they share: those go to the engine together."""
     batches: dict[bytes, list[int]] = {}
     shared: dict[int, bytes] = {}
-    blocks: dict[tuple[bool, bool], bytes] | None = {} if session.events else None  # else it is written as quickly anew
+    blocks: dict[tuple[bool, bool], bytes] = {}
     for index, view in enumerate(views):
         key = view.scope.context_id  # messages without extensions of their own share those of the run
         if key not in shared:
