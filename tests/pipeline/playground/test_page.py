@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -126,6 +127,10 @@ def test_a_mistake_is_shown_at_its_place_and_leads_there(page: Page) -> None:
     place.click()
     assert page.evaluate("document.activeElement.id") == "policy-text"
     assert page.evaluate(_LINE) == 9
+
+    page.fill("#policy-text", RULE)
+    page.fill("#conversation-text", "- {role: user, text: [")
+    expect(page.locator("#decision-body button.place")).to_have_text(re.compile(r"^conversation:1:\d+$"))
 
 
 _LINE = "(({value, selectionStart}) => value.slice(0, selectionStart).split('\\n').length)(document.activeElement)"

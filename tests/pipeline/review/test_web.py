@@ -232,6 +232,21 @@ def test_what_a_query_does_not_say_is_refused_with_what_would_be_understood(clie
     assert "audit.query" in answer.text
     assert "This part of the query says nothing" in answer.text or "quotation mark" in answer.text
     assert 'id="q" name="q" value="' in answer.text
+    heading, _, rest = answer.text.partition("<h1>")[2].partition("</h1>")
+    assert len(heading) < 80  # what is wrong; what would be understood stands below it
+    assert heading.endswith(".")
+    assert rest.lstrip().startswith('<p class="prose wrap">')
+
+
+@pytest.mark.spec("REV-4")
+def test_a_store_without_decisions_does_not_speak_of_a_filter(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        client = Client(Site(store))
+
+        for page in ("/sessions", "/decisions"):
+            assert "Nothing was decided yet" in (shown := client.get(page).text)
+            assert "Clear the filter" not in shown
+            assert "Clear the filter" in client.get(page, q="verdict:deny").text
 
 
 @pytest.mark.spec("REV-5")

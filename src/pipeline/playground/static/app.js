@@ -120,9 +120,9 @@ function showProblems(problems) {
 }
 
 function problemElement(problem) {
-  const place = [problem.file, problem.line || "", problem.line ? problem.column || "" : ""].filter(Boolean).join(":");
+  const place = [problem.file || problem.pane, problem.line || "", problem.line ? problem.column || "" : ""].filter(Boolean).join(":");
   return element("li", {}, element("button", { type: "button", class: "place",
-    onclick: () => go(problem.pane, problem.file, problem.line, problem.column) }, place || problem.pane),
+    onclick: () => go(problem.pane, problem.file, problem.line, problem.column) }, place),
     element("span", {}, problem.message), element("span", { class: "quiet" }, problem.hint));
 }
 
