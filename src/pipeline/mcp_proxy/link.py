@@ -209,29 +209,24 @@ class Link:
         return Step(onward=({**body, "id": opened.original},))
 
     async def _answered(self, side: Side, frame: Frame, opened: _Open) -> dict[str, Any]:
-        body, changed = frame.body, frozenset[str]()
-        if opened.method == "tools/list" and side is Side.SERVER:
-            body, changed = self._unchanged(body)
+        lists_tools = opened.method == "tools/list" and side is Side.SERVER
+        body = self._unchanged(frame.body) if lists_tools else frame.body
         judged = await self._judge.answer(body, opened.sent)
         result = judged.get("result", {})
-        if opened.method == "tools/list" and side is Side.SERVER:
+        if lists_tools:
             self._remember(body, result)
-            if changed:
-                told = [{"name": name, "code": CHANGED} for name in sorted(changed)]
-                meta = {**result.get("_meta", {}), "cmf/stripped": told}
-                judged = {**judged, "result": {**result, "_meta": meta}}
         if opened.method == "initialize" and "result" in judged:
             if result.get("protocolVersion") not in VERSIONS:
                 raise _refused("mcp.version", "The server speaks a revision of MCP that is not known here.")
             self.version = result["protocolVersion"]
         return judged
 
-    def _unchanged(self, body: dict[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
-        """The answer without the tools whose definition is not the one that is pinned, and the names of those."""
+    def _unchanged(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer without the tools whose definition is not the one that is pinned; it names them, to policy too."""
         result = body.get("result", {})
         tools = result.get("tools")
         if not isinstance(tools, list) or not all(map(_is_tool, tools)):
-            return body, frozenset()  # no list of tools: the adapter says so, or nothing of it is known
+            return body  # no list of tools: the adapter says so, or nothing of it is known
         try:
             changed = self._pins.changed(self._server, tools)
         except ConfigError as error:
@@ -239,9 +234,12 @@ class Link:
         for _ in changed:
             note(CHANGED, Side.SERVER)
         if not changed or not self._enforce:
-            return body, frozenset()
+            return body
         kept = [tool for tool in tools if tool["name"] not in changed]
-        return {**body, "result": {**result, "tools": kept}}, changed
+        told = [{"name": name, "code": CHANGED} for name in sorted(changed)]
+        meta = result.get("_meta")
+        meta = {**(meta if isinstance(meta, dict) else {}), "cmf/stripped": told}
+        return {**body, "result": {**result, "tools": kept, "_meta": meta}}
 
     def _remember(self, offered: dict[str, Any], result: dict[str, Any]) -> None:
         """Which tools policy took off the list, so that they are not called either."""

@@ -94,7 +94,8 @@ def refusal_body(id: Id, body: Mapping[str, Any], refused: Refused) -> dict[str,
         return error_body(id, refused)
     told = {f"cmf/{name.replace('_', '-')}": value for name, value in refused.data.items()}
     result: dict[str, Any] = {"content": [{"type": "text", "text": refused.message}], "isError": True, "_meta": told}
-    if VERSION_KEY in (params.get("_meta") or {}):
+    meta = params.get("_meta")
+    if isinstance(meta, Mapping) and VERSION_KEY in meta:
         result["resultType"] = "complete"  # which revision 2026-07-28 wants of every result
     return {"jsonrpc": "2.0", "id": id, "result": result}
 
