@@ -121,7 +121,9 @@ class _Asked:
             raise unsayable("a tool call that could not be read")
         choice = {"index": 0, "message": convert_to_openai_messages(said[0]), "finish_reason": None}
         choice["finish_reason"] = "tool_calls" if said[0].tool_calls else "stop"
-        body = {"object": "chat.completion", "model": self._model, "choices": [choice]}
+        body: dict[str, Any] = {"object": "chat.completion", "model": self._model, "choices": [choice]}
+        beside: dict[str, Any] = {"id": said[0].id, "usage_metadata": said[0].usage_metadata}
+        body |= {name: item for name, item in beside.items() if item is not None}
         return self._adapter.from_wire_response(as_json(body), admitted.request)
 
 

@@ -6,7 +6,7 @@ await Runner.run(agent, "hello", run_config=run_config(guard))
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from cmf import adapters
@@ -15,7 +15,7 @@ from cmf.tools import ToolDefinition
 from pipeline.emission import emit, emit_events
 from pipeline.errors import ConfigError
 from pipeline.guard import Guard
-from pipeline.integrations.asking import aaround, as_settings, checked, missing, unsayable
+from pipeline.integrations.asking import aaround, as_json, as_settings, checked, missing, unsayable
 from pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def guarded_model(guard: Guard, inner: Model, *, name: str | None = None) -> Mod
 
             async def ask(admitted: Outcome) -> tuple[Response, Any]:
                 answer = await inner.get_response(**judged.given(given, admitted))
-                return judged.answer([_json_of(item) for item in answer.output], admitted), answer
+                return judged.answer(answer, admitted), answer
 
             outcome, answer = await aaround(guard, judged.request(given, stream=False), ask)
             return replace(answer, output=judged.items(outcome))
@@ -190,9 +190,14 @@ class _Judged:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def answer(self, output: list[Any], admitted: Outcome) -> Response:
-        """What the model said, as a response."""
-        return self._adapter.from_wire_response(self._whole(output), admitted.request)
+    def answer(self, answer: Any, admitted: Outcome) -> Response:
+        """What the model said, as a response; with what stands beside it, which the caller gets too."""
+        body = {
+            "id": "resp_0", "object": "response", "status": "completed", "model": self._model,
+            "output": [_json_of(item) for item in answer.output],
+            "beside": as_json({one.name: getattr(answer, one.name) for one in fields(answer) if one.name != "output"}),
+        }  # fmt: skip
+        return self._adapter.from_wire_response(body, admitted.request)
 
     def folded(self, events: list[Any], admitted: Outcome) -> Response:
         """What its stream adds up to."""
@@ -210,9 +215,6 @@ class _Judged:
         from openai.types.responses import ResponseStreamEvent
 
         return [_made(event["data"], ResponseStreamEvent) for event in emit_events(outcome, _FORMAT)]
-
-    def _whole(self, output: list[Any]) -> dict[str, Any]:
-        return {"id": "resp_0", "object": "response", "status": "completed", "model": self._model, "output": output}
 
 
 def _key(tool: ToolDefinition) -> tuple[str, str | None]:

@@ -6,7 +6,7 @@ agent = Agent("openai:gpt-5", capabilities=[capability(guard)])
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ from cmf.frozen import FrozenDict, freeze, frozen_mapping, thaw
 from cmf.message import Message
 from cmf.request import Choice, Request, Response
 from cmf.tools import ToolDefinition
+from cmf.value import replace as replaced
 from pipeline.decision import Action
 from pipeline.guard import Guard
 from pipeline.integrations.asking import aaround, as_json, as_settings, checked, missing, unsayable
@@ -35,6 +36,7 @@ _INSTRUCTION_SAID: Final = frozenset({"content", "part_kind", "dynamic", "on_cha
 _TEXT_SAID: Final = frozenset({"content", "kind"})
 _BINARY_SAID: Final = frozenset({"data", "media_type", "kind"})
 _LINK_SAID: Final = frozenset({"url", "kind", "force_download"})
+_ANSWER_SAID: Final = frozenset({"parts", "model_name", "kind", "timestamp", "state", "run_id", "conversation_id"})
 
 
 def capability(guard: Guard) -> AbstractCapability[Any]:
@@ -234,7 +236,9 @@ def _pieces(part: Any) -> list[tuple[Role, Part]]:
         case "tool-call":
             return [(Role.ASSISTANT, _call(part, extra))]
         case "file":
-            return [(Role.ASSISTANT, _item(part.content))]
+            piece = _item(part.content)
+            beside = FrozenDict({"pydantic_ai": FrozenDict(_own(piece.extra) | _own(extra))})
+            return [(Role.ASSISTANT, replaced(piece, extra=beside) if beside["pydantic_ai"] else piece)]
     raise unsayable(f"a part of kind {part.part_kind}")
 
 
@@ -321,9 +325,7 @@ def _bare(message: Any, parts: list[Any]) -> Any:
 def _response(answer: Any) -> Response:
     parts = tuple(piece for part in answer.parts for _, piece in _pieces(part))
     message = Message(role=Role.ASSISTANT, content=parts)
-    details = answer.provider_details
-    extra = FrozenDict(freeze({"pydantic_ai": as_json({"provider_details": details})})) if details else None
-    return Response(choices=(Choice(message=message),), model=answer.model_name, extra=extra)
+    return Response(choices=(Choice(message=message),), model=answer.model_name, extra=_rest(answer, _ANSWER_SAID))
 
 
 def _answer(outcome: Outcome, answer: Any) -> Any:
@@ -364,13 +366,17 @@ def _tool(tool: Any) -> ToolDefinition:
 
 
 def _rest(part: Any, known: frozenset[str] = _SAID) -> FrozenDict | None:
-    """What else a part has that a model may be told: shown to policy, and kept while the part is unchanged."""
+    """What else a part or an answer has that somebody may be told: shown to policy, kept while it is unchanged."""
     said = {
         one.name: getattr(part, one.name)
         for one in fields(part)
         if one.init and one.name not in known and getattr(part, one.name) is not None
     }
     return FrozenDict(freeze({"pydantic_ai": as_json(said)})) if said else None
+
+
+def _own(extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    return dict(extra["pydantic_ai"]) if extra is not None else {}
 
 
 def _plain(content: Any) -> Any:

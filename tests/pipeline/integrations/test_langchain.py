@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pipeline.conftest import write_rules
 from tests.pipeline.integrations.policies import BOSS, guard_of
 
 from cmf.adapters import get
@@ -110,6 +112,21 @@ async def test_what_is_asked_and_answered_is_what_policy_left(guard: Guard) -> N
     assert "1234" not in shown(model)
     assert shown(model).count("[MASKED]") == 4
     assert blocking["messages"][0].content == "my PIN is 1234", "the state is the host's"
+
+
+@pytest.mark.spec("INT-20")
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"id": "forbidden"},
+        {"usage_metadata": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "forbidden": 1}},
+    ],
+    ids=list,
+)
+def test_what_stays_beside_a_message_is_judged_with_it(tmp_path: Path, beside: Any) -> None:
+    rule = 'deny contains {"code": "seen", "reason": "x"} if contains(json.marshal(input), "forbidden")'
+    with Guard(write_rules(tmp_path, {"seen": rule})) as seeing, pytest.raises(Denied):
+        agent_of(seeing, AIMessage("ok", **beside))[0].invoke(says("hi"))
 
 
 @pytest.mark.spec("INT-20")

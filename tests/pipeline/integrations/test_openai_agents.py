@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -71,6 +72,18 @@ async def test_what_is_asked_and_answered_is_what_policy_left(guard: Guard) -> N
     assert result.final_output == "It is [MASKED]."
     assert "1234" not in input_of(model)
     assert model.calls[0].system_instructions == "Keep [MASKED]."
+
+
+@pytest.mark.spec("INT-20")
+@pytest.mark.parametrize("beside", [{"response_id": "forbidden"}, {"request_id": "forbidden"}], ids=list)
+async def test_what_stands_beside_the_output_is_judged_with_it(tmp_path: Path, beside: Any) -> None:
+    class Named(testing.ScriptedModel):  # type: ignore[name-defined, misc]  # not there where types are checked
+        async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+            return replace(await super().get_response(*args, **kwargs), **beside)
+
+    rule = 'deny contains {"code": "seen", "reason": "x"} if contains(json.marshal(input), "forbidden")'
+    with Guard(write_rules(tmp_path, {"seen": rule})) as seeing, pytest.raises(Denied):
+        await agents.Runner.run(agent_of(seeing, Named([[testing.assistant_message("ok")]])), "hi")
 
 
 @pytest.mark.spec("INT-21")

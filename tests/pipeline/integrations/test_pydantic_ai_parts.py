@@ -52,6 +52,7 @@ from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
 
 PNG = BinaryContent(b"\x89PNG\r\n\x1a\n0000", media_type="image/png")
 CALL = ToolCallPart("query", {"limit": 1}, tool_call_id="c1")
@@ -142,6 +143,39 @@ async def test_the_details_of_an_answer_are_judged_and_go_where_it_was_changed(s
 
     assert kept.provider_details == {"logprobs": ["hi"]}
     assert (masked.text, masked.provider_details) == ("PIN [MASKED]", None)
+
+
+@pytest.mark.spec("INT-20")
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"provider_response_id": "forbidden"},
+        {"finish_reason": "forbidden"},
+        {"metadata": {"forbidden": 1}},
+        {"usage": RequestUsage(details={"forbidden": 1})},
+        {"provider_url": "https://forbidden.example"},
+    ],
+    ids=str,
+)
+async def test_what_stands_beside_the_parts_of_an_answer_is_judged(seeing: Guard, beside: dict[str, Any]) -> None:
+    played = Played()
+    played.model = FunctionModel(lambda *_: ModelResponse(parts=[TextPart("ok")], **beside))
+
+    with pytest.raises(Denied):
+        await played.asked(seeing)
+
+
+@pytest.mark.spec("INT-20")
+@pytest.mark.parametrize("beside", [{"id": "forbidden"}, {"provider_details": {"a": "forbidden"}}], ids=str)
+async def test_what_stands_beside_a_file_is_judged_with_it(seeing: Guard, beside: dict[str, Any]) -> None:
+    made, asked = Played(FilePart(PNG, **beside)), Played()
+
+    with pytest.raises(Denied):
+        await made.asked(seeing)
+    with pytest.raises(Denied):
+        await asked.asked(seeing, [HI, ModelResponse(parts=[FilePart(PNG, **beside)])])
+
+    assert asked.heard == []
 
 
 @pytest.mark.spec("INT-20")
