@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -93,10 +93,7 @@ FromOrSeen = Annotated[
 KindOrSeen = Annotated[
     Kind | None, typer.Option("--kind", help="Whether FILE is a request or a response; by default told by its shape.")
 ]
-_STORE_HELP: Final = "Where sessions are kept: a SQLite file, or a URL: sqlite:////…, postgresql://…, redis://…."
-StoreOption = Annotated[str, typer.Option("--store", help=_STORE_HELP)]
 SealKey = Annotated[Path | None, typer.Option("--seal-key", help="A file with the seal key, 64 hexadecimal digits.")]
-Person = Annotated[str, typer.Option("--as", help="Who you are: a subject's id, and not the one who asked.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -136,7 +133,12 @@ def evaluate(
         Path | None, typer.Option("--bundle-key", metavar="FILE", help="Who has to have signed the policies.")
     ] = None,
     algorithm: AlgorithmOption = Algorithm.RS256,
-    store: Annotated[str | None, typer.Option("--store", help=_STORE_HELP)] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", help="Where sessions are kept: a SQLite file, sqlite:////…, postgresql://… or redis://…"
+        ),
+    ] = None,
     session: Annotated[str | None, typer.Option("--session", help="The session's id.")] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Who asks: an id.")] = None,
     seal_key: SealKey = None,
@@ -344,7 +346,7 @@ ApprovalId = Annotated[str, typer.Argument(metavar="ID", help="The approval's id
 
 @approvals.command("list")
 def list_approvals(
-    store: StoreOption,
+    store: auditing.SessionStore,
     output: Annotated[WrittenAs, typer.Option("--format", help="How to write them.")] = WrittenAs.TEXT,
 ) -> None:
     """List what waits, the oldest first."""
@@ -355,8 +357,8 @@ def list_approvals(
 
 @approvals.command("show")
 def show_approval(
+    store: auditing.SessionStore,
     id: ApprovalId,
-    store: StoreOption,
     seal_key: SealKey = None,
     output: Annotated[WrittenAs, typer.Option("--format", help="How to write it.")] = WrittenAs.TEXT,
 ) -> None:
@@ -367,15 +369,17 @@ def show_approval(
 
 
 @approvals.command("approve")
-def approve(id: ApprovalId, store: StoreOption, person: Person, key: auditing.KeyFile = None) -> None:
-    """Let exactly this through, once. Who did is on record."""
+def approve(
+    store: auditing.SessionStore, id: ApprovalId, person: auditing.Person, key: auditing.KeyFile = None
+) -> None:
+    """Let exactly this through, once. Nobody approves a request of their own; who did is on record."""
     from pipeline.cli import people
 
     people.decide(id, store, person=person, approve=True, key=key)
 
 
 @approvals.command("deny")
-def deny(id: ApprovalId, store: StoreOption, person: Person, key: auditing.KeyFile = None) -> None:
+def deny(store: auditing.SessionStore, id: ApprovalId, person: auditing.Person, key: auditing.KeyFile = None) -> None:
     """Refuse this until the approval expires. Who did is on record."""
     from pipeline.cli import people
 
@@ -384,10 +388,10 @@ def deny(id: ApprovalId, store: StoreOption, person: Person, key: auditing.KeyFi
 
 @app.command("declassify")
 def declassify(
+    store: auditing.SessionStore,
     label: Annotated[str, typer.Argument(metavar="LABEL", help="The label to lift.")],
-    store: StoreOption,
     session: Annotated[str, typer.Option("--session", help="The session's id.")],
-    person: Annotated[str, typer.Option("--as", help="Who you are: a subject's id.")],
+    person: auditing.Person,
     reason: Annotated[str, typer.Option("--reason", help="Why; kept on record.")],
     lasting: Annotated[str, typer.Option("--for", help="How long: 30m, 8h; a day at most.")],
     subject: Annotated[

@@ -152,7 +152,7 @@ def take(
 ) -> None:
     """Put on record that somebody takes content away."""
     if person is None or reason is None:
-        fail("content is taken by somebody, for a reason: give --by and --reason", Exit.USAGE)
+        fail("content is taken by somebody, for a reason: give --as and --reason", Exit.USAGE)
     with one_line_errors(), _contents(place, key, four_eyes=second is not None) as contents:
         parse(query or "", wall_clock())  # what says nothing is refused before anything is on record
         other = None if second is None else holder(second, REVEAL)

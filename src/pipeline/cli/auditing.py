@@ -23,10 +23,16 @@ class Needed(StrEnum):
 Place = Annotated[
     str, typer.Argument(metavar="STORE", help="The database: a SQLite file, sqlite:////… or postgresql://…")
 ]
+SessionStore = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORE", help="Where sessions are kept: a SQLite file, sqlite:////…, postgresql://… or redis://…"
+    ),
+]
 KeyFile = Annotated[
     Path | None, typer.Option("--key", metavar="PEM", help="The key that signs; by default beside a SQLite file.")
 ]
-By = Annotated[str, typer.Option("--by", metavar="WHO", help="Who does this: an id. It goes on record.")]
+Person = Annotated[str, typer.Option("--as", metavar="WHO", help="Who you are: an id. It goes on record.")]
 Second = Annotated[str | None, typer.Option("--second", metavar="WHO", help="A second person who agrees.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why. It goes on record.")]
 Subject = Annotated[str | None, typer.Option("--subject", help="Whose: an id, or anonymous.")]
@@ -75,13 +81,15 @@ def export(
     query: Annotated[str | None, typer.Option("--query", help="Only what this finds; by default everything.")] = None,
     contents: Annotated[
         bool,
-        typer.Option("--contents", help="What was judged goes with it: --by WHO --reason WHY. No erasure reaches it."),
+        typer.Option("--contents", help="What was judged goes with it: --as WHO --reason WHY. No erasure reaches it."),
     ] = False,
     heads: Annotated[
         Path | None,
         typer.Option("--heads", help="Exported heads: with --query, it is proved that the log grew out of them."),
     ] = None,
-    by: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Who takes content. It goes on record.")] = None,
+    person: Annotated[
+        str | None, typer.Option("--as", metavar="WHO", help="Who takes content. It goes on record.")
+    ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why. It goes on record.")] = None,
     second: Second = None,
     key: KeyFile = None,
@@ -94,7 +102,7 @@ def export(
     from pipeline.cli import audit_content
 
     if contents:
-        audit_content.take(store, key, query=query, person=by, second=second, reason=reason)
+        audit_content.take(store, key, query=query, person=person, second=second, reason=reason)
     does.export(store, out, query=query, contents=contents, heads=heads, key=key)
 
 
@@ -147,7 +155,7 @@ def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="The private k
 def reveal(
     store: Place,
     id: Annotated[str, typer.Argument(metavar="ID", help="Of a decision.")],
-    by: By,
+    person: Person,
     reason: Reason,
     second: Second = None,
     key: KeyFile = None,
@@ -155,21 +163,21 @@ def reveal(
     """Print what was judged, as a line of a replay file; first a record says who wanted to see it, and why."""
     from pipeline.cli import audit_content as does
 
-    does.reveal(store, key, id, person=by, second=second, reason=reason)
+    does.reveal(store, key, id, person=person, second=second, reason=reason)
 
 
 @audit.command("ask")
 def ask(
     store: Place,
     id: Annotated[str, typer.Argument(metavar="ID", help="Of a decision.")],
-    by: By,
+    person: Person,
     reason: Reason,
     key: KeyFile = None,
 ) -> None:
     """Ask to see what was judged, where that takes two people. Prints the id that somebody else grants."""
     from pipeline.cli import audit_content as does
 
-    does.ask(store, key, id, person=by, reason=reason)
+    does.ask(store, key, id, person=person, reason=reason)
 
 
 @audit.command("asks")
@@ -184,7 +192,7 @@ def asks(store: Place) -> None:
 def grant(
     store: Place,
     id: Annotated[str, typer.Argument(metavar="ASK", help="As `cmf audit asks` lists it.")],
-    by: By,
+    person: Person,
     reason: Reason,
     minutes: Minutes = 60,
     key: KeyFile = None,
@@ -192,7 +200,7 @@ def grant(
     """Let whoever asked see what they asked for, for a while. Nobody grants what they asked for themselves."""
     from pipeline.cli import audit_content as does
 
-    does.grant(store, key, id, person=by, reason=reason, lasting=timedelta(minutes=minutes))
+    does.grant(store, key, id, person=person, reason=reason, lasting=timedelta(minutes=minutes))
 
 
 @audit.command("grants")
@@ -206,7 +214,7 @@ def grants(store: Place) -> None:
 @audit.command("break-glass")
 def break_glass(
     store: Place,
-    by: By,
+    person: Person,
     second: Annotated[str, typer.Option("--second", metavar="WHO", help="The second person, who agrees.")],
     reason: Reason,
     subject: Subject = None,
@@ -220,7 +228,7 @@ def break_glass(
     does.break_glass(
         store,
         key,
-        person=by,
+        person=person,
         second=second,
         reason=reason,
         subject=subject,
@@ -233,21 +241,21 @@ def break_glass(
 def close(
     store: Place,
     id: Annotated[str, typer.Argument(metavar="ID", help="As `cmf audit grants` or `cmf audit overrides` lists it.")],
-    by: By,
+    person: Person,
     reason: Reason,
     key: KeyFile = None,
 ) -> None:
     """End a grant or an override before it expires."""
     from pipeline.cli import audit_content as does
 
-    does.close(store, key, id, person=by, reason=reason)
+    does.close(store, key, id, person=person, reason=reason)
 
 
 @audit.command("override")
 def override(
     store: Place,
     rule: Annotated[str, typer.Option("--rule", metavar="ID", help="What is not enforced: <category>/<rule>.")],
-    by: By,
+    person: Person,
     second: Annotated[str, typer.Option("--second", metavar="WHO", help="The second person, who agrees.")],
     reason: Reason,
     subject: Annotated[str | None, typer.Option("--subject", help="For whom: an id.")] = None,
@@ -263,7 +271,7 @@ def override(
         store,
         key,
         rule,
-        person=by,
+        person=person,
         second=second,
         reason=reason,
         subject=subject,
@@ -285,7 +293,7 @@ def overrides(store: Place) -> None:
 def two_people(
     store: Place,
     needed: Annotated[Needed, typer.Argument(metavar="on|off", help="Whether the store asks for two.")],
-    by: By,
+    person: Person,
     reason: Reason,
     second: Second = None,
     key: KeyFile = None,
@@ -293,13 +301,13 @@ def two_people(
     """Have a store ask for two people before what was judged is shown or taken, or a hold released. `off` takes two."""
     from pipeline.cli import audit_content as does
 
-    does.need_two(store, key, needed is Needed.ON, person=by, second=second, reason=reason)
+    does.need_two(store, key, needed is Needed.ON, person=person, second=second, reason=reason)
 
 
 @audit.command("erase")
 def erase(
     store: Place,
-    by: By,
+    person: Person,
     reason: Reason,
     subject: Subject = None,
     session: Session = None,
@@ -311,17 +319,17 @@ def erase(
     """Erase what was judged, of a subject, a session or a time. Records stay, and the log still verifies."""
     from pipeline.cli import audit_content as does
 
-    does.erase(store, key, person=by, reason=reason, subject=subject, session=session, before=before)
+    does.erase(store, key, person=person, reason=reason, subject=subject, session=session, before=before)
 
 
 @audit.command("hold")
 def hold(
-    store: Place, by: By, reason: Reason, subject: Subject = None, session: Session = None, key: KeyFile = None
+    store: Place, person: Person, reason: Reason, subject: Subject = None, session: Session = None, key: KeyFile = None
 ) -> None:
     """Hold what was judged, and what will be: nothing erases it until the hold is released. Prints the hold's id."""
     from pipeline.cli import audit_content as does
 
-    does.hold(store, key, person=by, reason=reason, subject=subject, session=session)
+    does.hold(store, key, person=person, reason=reason, subject=subject, session=session)
 
 
 @audit.command("holds")
@@ -336,7 +344,7 @@ def holds(store: Place) -> None:
 def release(
     store: Place,
     id: Annotated[str, typer.Argument(metavar="HOLD", help="As `cmf audit holds` lists it.")],
-    by: By,
+    person: Person,
     reason: Reason,
     second: Second = None,
     key: KeyFile = None,
@@ -344,7 +352,7 @@ def release(
     """Release a hold; what is due is erased by the next sweep."""
     from pipeline.cli import audit_content as does
 
-    does.release(store, key, id, person=by, second=second, reason=reason)
+    does.release(store, key, id, person=person, second=second, reason=reason)
 
 
 @audit.command("sweep")

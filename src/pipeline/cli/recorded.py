@@ -67,7 +67,7 @@ def entry_in(place: str, key: Path | None, record: str, *, person: str | None, r
     if not is_store(place):
         return find(Path(place), record)
     if person is None or reason is None:
-        raise ConfigError("content is shown to somebody, for a reason", path=place, hint="give --by and --reason")
+        raise ConfigError("content is shown to somebody, for a reason", path=place, hint="give --as and --reason")
     with opened_store(place, key) as store:
         return read_entry(store.contents().reveal(record, actor=holder(person, REVEAL), reason=reason))
 

@@ -106,7 +106,9 @@ def from_record(
     policies: PolicyOption = None,
     name: Annotated[str | None, typer.Option("--name", help="What to call the case; by default its id.")] = None,
     with_secrets: Annotated[bool, typer.Option("--with-secrets", help="Leave secrets in it.")] = False,
-    by: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Who asks, of a store: it is recorded.")] = None,
+    person: Annotated[
+        str | None, typer.Option("--as", metavar="WHO", help="Who you are, of a store: it is recorded.")
+    ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why, of a store.")] = None,
     key: KeyOption = None,
 ) -> None:
@@ -121,7 +123,7 @@ def from_record(
         id,
         records=records,
         key=key,
-        person=by,
+        person=person,
         reason=reason,
         policies=policies,
         name=name,

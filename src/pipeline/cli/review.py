@@ -38,7 +38,7 @@ def run(
 ) -> None:
     """Serve the site on this machine alone until it is interrupted; print the address that opens it."""
     if (person is None) == (proxy_secret is None):
-        fail("say who you are with --as NAME, or who the proxy is with --proxy-secret FILE", Exit.USAGE)
+        fail("say who you are with --as WHO, or who the proxy is with --proxy-secret FILE", Exit.USAGE)
     with one_line_errors():
         check_is_store(store)
         opens = None if seal_key is None else read_seal_key(seal_key)

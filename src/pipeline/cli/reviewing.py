@@ -24,7 +24,7 @@ def review(
     store: Place,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0 for any port.")] = 8788,
     person: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="Who you are; on record with all you do.")
+        str | None, typer.Option("--as", metavar="WHO", help="Who you are; on record with all you do.")
     ] = None,
     role: Annotated[RoleChoice, typer.Option("--role", help="What you may do.")] = RoleChoice.REVIEWER,
     policies: Annotated[

@@ -6,6 +6,9 @@ from typing import Any, Final
 
 from typer.core import TyperGroup
 
+from pipeline.cli.examples import epilog
+from pipeline.cli.spellings import as_now
+
 SECTIONS: Final = {
     "Write policies": {
         "init": "Begin a project: rules, tests, cases, settings for editors",
@@ -45,7 +48,23 @@ SECTIONS: Final = {
 """By section, each command in one line that a terminal of 80 columns does not cut."""
 
 
-class Whole(TyperGroup):
+class Told(TyperGroup):
+    """A group whose commands tell examples in their help, and understand what their arguments were called before."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, with its examples."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            command.epilog = epilog(cmd_name if ctx.parent is None else f"{ctx.info_name} {cmd_name}")
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that `args` begin with, and what is left of them, as it is spelled now."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, as_now(command, rest)
+
+
+class Whole(Told):
     """A group whose help says of each command its whole first sentence, on as many lines as that takes."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -56,7 +75,7 @@ class Whole(TyperGroup):
             )
 
 
-class Sections(TyperGroup):
+class Sections(Told):
     """A group whose help lists its commands by section; what is in none comes last."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -71,4 +90,4 @@ class Sections(TyperGroup):
                     formatter.write_dl(rows)
 
 
-__all__ = ["SECTIONS", "Sections", "Whole"]
+__all__ = ["SECTIONS", "Sections", "Told", "Whole"]

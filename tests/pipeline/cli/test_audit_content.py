@@ -20,7 +20,7 @@ from pipeline.cli.app import app
 from pipeline.recorder import Recorder
 from pipeline.store.database import Store
 
-WHO = ("--by", "eve", "--reason", "a complaint")
+WHO = ("--as", "eve", "--reason", "a complaint")
 
 
 def cmf(*words: object, code: int = 0) -> str:
@@ -73,7 +73,7 @@ def test_content_is_taken_away_by_somebody_for_a_reason_and_checked_there(
     store, (first, second) = kept("a word that is nowhere else", "goodbye")
     whole, some = tmp_path / "whole.zip", tmp_path / "some.zip"
 
-    assert "--by" in cmf("audit", "export", store, whole, "--contents", code=2)
+    assert "--as" in cmf("audit", "export", store, whole, "--contents", code=2)
     cmf("audit", "export", store, whole, "--contents", "--query", "wrong", *WHO, code=4)
     assert not whole.exists()
     assert cmf("audit", "find", store, "kind:reveal") == ""
@@ -96,7 +96,7 @@ def test_content_is_taken_away_by_somebody_for_a_reason_and_checked_there(
 def test_a_store_that_asks_for_two_shows_nothing_to_one(kept: Callable[..., tuple[Path, list[str]]]) -> None:
     store, (first, _) = kept("hello", "goodbye")
     cmf("audit", "two-people", store, "on", *WHO)
-    bob = ("--by", "bob", "--reason", "agreed")
+    bob = ("--as", "bob", "--reason", "agreed")
 
     assert "audit.four-eyes" in cmf("audit", "reveal", store, first, *WHO, code=4)
     asked = cmf("audit", "ask", store, first, *WHO).strip()
@@ -142,7 +142,7 @@ def test_a_store_is_judged_again_and_a_record_becomes_a_case(
 
     told = json.loads(cmf("impact", "--base", policies, "--head", lenient, "--records", store, "--format", "json"))
     assert (told["records"], told["newly_allowed"]["ids"]) == (2, [denied])
-    assert "--by" in cmf("case", "from-record", denied, "--records", store, "-p", policies, code=2)
+    assert "--as" in cmf("case", "from-record", denied, "--records", store, "-p", policies, code=2)
     case = cmf("case", "from-record", denied, "--records", store, "-p", policies, *WHO)
     assert "verdict: deny" in case
     found = cmf("audit", "find", store, "kind:reveal", "--format", "json").splitlines()
@@ -154,7 +154,7 @@ def test_two_people_override_a_rule_and_one_ends_it(
     kept: Callable[..., tuple[Path, list[str]]], policies: Path
 ) -> None:
     store, _ = kept("forbidden")
-    eve = ("--by", "eve", "--reason", "the ward has no other way")
+    eve = ("--as", "eve", "--reason", "the ward has no other way")
     asked = ("audit", "override", store, "--rule", "test/deny", *eve)
 
     assert "audit.four-eyes" in cmf(*asked, "--second", "eve", "--subject", "ann", code=4)

@@ -5,21 +5,28 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 import weakref
+from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from pydantic_core import SchemaError
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from pipeline.cli import main
 from pipeline.cli.commands import app
+from pipeline.cli.examples import EXAMPLES
 from pipeline.cli.sections import SECTIONS
 
 RUN = CliRunner()
@@ -52,8 +59,81 @@ def test_help_lists_every_command_once_by_what_it_is_for_and_cuts_none_off() -> 
 def test_the_help_of_a_group_cuts_nothing_off(group: str) -> None:
     shown = RUN.invoke(app, [group, "--help"]).stdout
 
-    assert "..." not in shown.partition("Commands:")[2]
-    assert shown.rstrip().endswith(".")
+    commands = shown.partition("Commands:")[2].partition("Example")[0]
+    assert "..." not in commands
+    assert commands.rstrip().endswith(".")
+
+
+def _every_command() -> dict[str, Any]:
+    """Commands and groups by the words that one types for them."""
+    root: Any = get_command(app)
+    groups = {name: one for name, one in root.commands.items() if hasattr(one, "commands")}
+    return root.commands | {f"{group} {name}": one for group in groups for name, one in groups[group].commands.items()}
+
+
+@pytest.mark.spec("CLI-93")
+def test_every_help_ends_with_examples_that_are_understood() -> None:
+    known = _every_command()
+    root: Any = get_command(app)
+
+    assert set(EXAMPLES) == set(known)
+    for lines in EXAMPLES.values():
+        assert lines
+        assert max(map(len, lines)) <= 76  # with its indentation within 80 columns
+        for line in "\n".join(lines).replace("\\\n", " ").splitlines():
+            typed = re.split(r" >+ | && |[()]", line.removeprefix("source <("))[0]
+            context, group, words = typer.Context(root, info_name="cmf"), root, shlex.split(typed)[1:]
+            while hasattr(group, "commands"):
+                name, group, words = group.resolve_command(context, words)
+                context = typer.Context(group, info_name=name, parent=context)
+            assert group.make_context(name, words, parent=context.parent).params is not None
+    shown = RUN.invoke(app, ["audit", "erase", "--help"]).stdout
+    assert f"\n  Examples:\n    {EXAMPLES['audit erase'][0]}\n    {EXAMPLES['audit erase'][1]}\n" in shown
+    assert EXAMPLES["audit"][0] in RUN.invoke(app, ["audit", "--help"]).stdout
+
+
+@pytest.mark.spec("CLI-94")
+def test_one_word_names_who_acts_and_stores_come_first_wherever_they_are_what_it_is_about() -> None:
+    options = {
+        name: {word for one in command.params for word in one.opts} for name, command in _every_command().items()
+    }
+
+    assert [name for name, words in options.items() if words & {"--by", "--who", "--person"}] == []
+    assert {name for name, words in options.items() if "--store" in words} == {"eval", "mcp-proxy"}
+    assert {"approvals approve", "audit erase", "case from-record", "declassify", "review"} <= {
+        name for name, words in options.items() if "--as" in words
+    }
+    for name in ("approvals list", "approvals deny", "audit verify", "declassify", "ledger cost", "review"):
+        assert f"{name} [OPTIONS] {{STORE" in RUN.invoke(app, [*name.split(), "--help"]).stdout.splitlines()[0]
+
+
+@pytest.mark.spec("CLI-94")
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("approvals list --store nowhere.db", "approvals list nowhere.db"),
+        ("approvals approve apr_1 --store=nowhere.db --as bob", "approvals approve nowhere.db apr_1 --as bob"),
+        ("approvals deny apr_1 --as bob --store nowhere.db", "approvals deny nowhere.db apr_1 --as bob"),
+        ("audit sweep nowhere.db", "audit sweep nowhere.db"),
+        ("audit erase nowhere.db --by eve --reason r", "audit erase nowhere.db --as eve --reason r"),
+        ("audit hold nowhere.db --by=eve --reason r", "audit hold nowhere.db --as=eve --reason r"),
+    ],
+)
+def test_what_was_written_before_is_understood(before: str, now: str, tmp_path: Path) -> None:
+    with chdir(tmp_path):
+        one, other = RUN.invoke(app, before.split()), RUN.invoke(app, now.split())
+
+    assert (one.exit_code, one.stderr) == (other.exit_code, other.stderr)
+    assert other.exit_code == 5
+    assert "there is no store here" in other.stderr
+
+
+@pytest.mark.spec("CLI-94")
+@pytest.mark.parametrize(("words", "option"), [("eval - --by bob", "--by"), ("approvals list --store", "--store")])
+def test_what_was_never_there_is_said_as_it_was_written(words: str, option: str) -> None:
+    said = RUN.invoke(app, words.split())
+
+    assert (said.exit_code, option in said.stderr) == (2, True)
 
 
 @pytest.mark.spec("CLI-77")

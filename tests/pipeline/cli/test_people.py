@@ -112,11 +112,11 @@ def test_every_command_takes_a_store_by_its_path_and_by_its_url(database: Store,
         for command in ("verify", "holds", "overrides"):
             done = cmf("audit", command, place)
             assert done.exit_code == 0, (done.output, command)
-        assert cmf("ledger", "list", place).exit_code == cmf("approvals", "list", "--store", place).exit_code == 0
-        refuses(cmf("case", "from-record", "dec_1", "--records", place), 2, "--by and --reason")
+        assert cmf("ledger", "list", place).exit_code == cmf("approvals", "list", place).exit_code == 0
+        refuses(cmf("case", "from-record", "dec_1", "--records", place), 2, "--as and --reason")
     assert {one.name for one in tmp_path.iterdir() if one.name.startswith("odd")} <= {file.name}
 
-    for command in (["audit", "tail"], ["ledger", "list"], ["approvals", "list", "--store"]):
+    for command in (["audit", "tail"], ["ledger", "list"], ["approvals", "list"]):
         refuses(cmf(*command, "mysql://host/x"), 2, "config.invalid", "write a path")
 
 
@@ -124,11 +124,11 @@ def test_every_command_takes_a_store_by_its_path_and_by_its_url(database: Store,
 def test_nobody_approves_their_own_and_nobody_twice(judge: Run, store: str) -> None:
     first = asked(judge)
 
-    refuses(cmf("approvals", "approve", first, "--store", store, "--as", "ann"), 1, "approval.own-request")
-    assert cmf("approvals", "deny", first, "--store", store, "--as", "bob").stdout == f"{first}: denied by bob\n"
-    refuses(cmf("approvals", "approve", first, "--store", store, "--as", "bob"), 1, "approval.decided")
+    refuses(cmf("approvals", "approve", store, first, "--as", "ann"), 1, "approval.own-request")
+    assert cmf("approvals", "deny", store, first, "--as", "bob").stdout == f"{first}: denied by bob\n"
+    refuses(cmf("approvals", "approve", store, first, "--as", "bob"), 1, "approval.decided")
     assert judge().exit_code == 1
-    assert cmf("approvals", "approve", first, "--store", store).exit_code == 2
+    assert cmf("approvals", "approve", store, first).exit_code == 2
     with Store(store) as opened:
         (said,) = [json.loads(one.body or b"") for one in stored_records(opened.engine, kind="review")]
     assert (said["action"], said["by"], said["approval"]) == ("deny", {"id": "bob"}, first)
@@ -136,18 +136,18 @@ def test_nobody_approves_their_own_and_nobody_twice(judge: Run, store: str) -> N
 
 @pytest.mark.spec("CLI-20")
 def test_the_whole_loop_by_hand(judge: Run, store: str, key: str) -> None:
-    assert cmf("approvals", "list", "--store", store).stdout == ""
+    assert cmf("approvals", "list", store).stdout == ""
     first = asked(judge)
     assert f"approval  pending   {first}  content[0]" in judge().stdout
 
-    (line,) = cmf("approvals", "list", "--store", store).stdout.splitlines()
+    (line,) = cmf("approvals", "list", store).stdout.splitlines()
     assert line.startswith(f"{first}  tool://_/pay  id:ann in s  by test/pay  until 20")
-    (listed,) = json.loads(cmf("approvals", "list", "--store", store, "--format", "json").stdout)
+    (listed,) = json.loads(cmf("approvals", "list", store, "--format", "json").stdout)
     assert (listed["status"], listed["subject"], listed["used_at"]) == ("pending", "id:ann", None)
-    shown = cmf("approvals", "show", first, "--store", store, "--seal-key", key, "--format", "json")
+    shown = cmf("approvals", "show", store, first, "--seal-key", key, "--format", "json")
     assert json.loads(shown.stdout)["about"]["arguments"] == {"amount": 7}
-    assert "about" not in cmf("approvals", "show", first, "--store", store).stdout
-    assert cmf("approvals", "approve", first, "--store", store, "--as", "bob").stdout == f"{first}: approved by bob\n"
+    assert "about" not in cmf("approvals", "show", store, first).stdout
+    assert cmf("approvals", "approve", store, first, "--as", "bob").stdout == f"{first}: approved by bob\n"
 
     assert judge().exit_code == 0
     assert asked(judge) != first
@@ -159,7 +159,7 @@ def test_a_key_that_is_none_and_another_key_are_one_line(judge: Run, store: str,
     (tmp_path / "other").write_text("cd" * 32, encoding="ascii")
     (tmp_path / "short").write_text("cd", encoding="ascii")
 
-    show = ("approvals", "show", first, "--store", store, "--seal-key")
+    show = ("approvals", "show", store, first, "--seal-key")
     refuses(cmf(*show, str(tmp_path / "other")), 1, "approval.unreadable")
     refuses(cmf(*show, str(tmp_path / "short")), 2, "config.seal-key")
 
@@ -168,14 +168,14 @@ def test_a_key_that_is_none_and_another_key_are_one_line(judge: Run, store: str,
 def test_a_label_is_lifted_by_hand(tmp_path: Path, store: str) -> None:
     with Store.at(tmp_path / "store.sqlite3") as opened:
         opened.sessions().commit(who("ann", "s"), None, taint("secret", "e1"))
-    lift = ("declassify", "secret", "--store", store, "--subject", "ann", "--session", "s", "--as", "eve")
+    lift = ("declassify", store, "secret", "--subject", "ann", "--session", "s", "--as", "eve")
     given = (*lift, "--reason", "reviewed", "--for")
 
     refuses(cmf(*given, "soon"), 2, "--for")
     refuses(cmf(*given, "2d"), 1, "declassify.too-long")
     refuses(cmf(*given, "1h", "--source", "e9"), 1, "session.unknown-source")
     refuses(cmf(*given, "1h", "--second", "eve"), 1, "declassify.four-eyes")
-    refuses(cmf("declassify", "pii", *given[2:], "1h"), 1, "declassify.nothing")
+    refuses(cmf("declassify", store, "pii", *given[3:], "1h"), 1, "declassify.nothing")
     done = cmf(*given, "30m", "--second", "dan", "--source", "e1")
 
     assert done.exit_code == 0
@@ -201,7 +201,7 @@ def test_where_the_store_asks_for_two_people_it_takes_two_to_lift_a_label(tmp_pa
     with Store.at(tmp_path / "store.sqlite3") as opened:
         opened.sessions().commit(who("ann", "s"), None, taint("secret", "e1"))
         opened.contents().eyes.need_two(True, actor=holder("bob", TWO_PEOPLE), reason="a rule of the house")
-    lift = ("declassify", "secret", "--store", store, "--subject", "ann", "--session", "s", "--as", "eve")
+    lift = ("declassify", store, "secret", "--subject", "ann", "--session", "s", "--as", "eve")
     given = (*lift, "--reason", "reviewed", "--for", "1h")
 
     refuses(cmf(*given), 1, "declassify.four-eyes")
@@ -213,7 +213,7 @@ def test_a_label_is_not_lifted_under_a_key_that_does_not_sign_there(tmp_path: Pa
     with Store.at(tmp_path / "store.sqlite3") as opened:
         opened.sessions().commit(who("ann", "s"), None, taint("secret", "e1"))
         opened.contents().eyes.need_two(False, actor=holder("bob", TWO_PEOPLE), reason="so that there is a log")
-    lift = ("declassify", "secret", "--store", store, "--subject", "ann", "--session", "s", "--as", "eve")
+    lift = ("declassify", store, "secret", "--subject", "ann", "--session", "s", "--as", "eve")
     given = (*lift, "--reason", "reviewed", "--for", "1h", "--key", str(tmp_path / "other.pem"))
 
     refuses(cmf(*given), 2, "signed by another key")
@@ -223,10 +223,10 @@ def test_a_label_is_not_lifted_under_a_key_that_does_not_sign_there(tmp_path: Pa
 
 @pytest.mark.spec("CLI-20", "CLI-22")
 def test_a_redis_store_serves_as_well(redis_url: str) -> None:
-    assert cmf("approvals", "list", "--store", redis_url).exit_code == 0
+    assert cmf("approvals", "list", redis_url).exit_code == 0
     with open_sessions(redis_url) as sessions:
         sessions.commit(who("ann", "s"), None, taint("secret", "e1"))
-    lift = ("declassify", "secret", "--store", redis_url, "--subject", "ann", "--session", "s", "--as", "eve")
+    lift = ("declassify", redis_url, "secret", "--subject", "ann", "--session", "s", "--as", "eve")
     done = cmf(*lift, "--reason", "reviewed", "--for", "1h")
     assert done.exit_code == 0
     assert "sessions in Redis have no log" in done.stderr
