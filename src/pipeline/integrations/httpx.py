@@ -156,10 +156,15 @@ def _said(request: Any, body: bytes) -> tuple[str, str, str, dict[str, str], byt
 
 
 def _outgoing(http: Any, request: Any, step: Send) -> Any:
-    headers = [(name, text) for name, text in request.headers.raw if name.lower().decode("ascii") not in _OWN]
+    headers = [(name, text) for name, text in request.headers.raw if not _is_own(name.lower().decode("ascii"))]
     judged = {**step.headers, "content-type": JSON, "accept-encoding": "identity"}  # the body is written anew: in UTF-8
     headers += [(name.encode(), text.encode()) for name, text in judged.items()]
     return http.Request(request.method, request.url, headers=headers, content=step.body, extensions=request.extensions)
+
+
+def _is_own(name: str) -> bool:
+    """Whether it is made anew here, or was for nobody but us."""
+    return name in _OWN or name.startswith("x-cmf-")
 
 
 def _bounded(stream: Iterable[bytes]) -> Iterator[bytes]:

@@ -18,6 +18,8 @@ from cmf.adapters.driver import is_whole
 from cmf.adapters.sse import NdjsonReader, SseReader
 from cmf.codec import dumps, loads
 from cmf.errors import CmfError, DecodeError
+from cmf.frozen import frozen_mapping
+from cmf.headers import without_sensitive
 from cmf.models import FORMAT_PROVIDERS
 from cmf.request import ErrorInfo, Request, Response
 from cmf.value import replace
@@ -139,7 +141,8 @@ def _answer(asked: Asked, request: Request) -> Turn:
         return _written(asked, request, raised((yield Release(approval))), {})
     provider = FORMAT_PROVIDERS[dialect.name]
     named = with_provider(request, provider)
-    admitted: Outcome = raised((yield Judge(named, Context())))
+    facts = Context(headers=frozen_mapping(without_sensitive(asked.headers)))  # they go out too
+    admitted: Outcome = raised((yield Judge(named, facts)))
     if admitted.request is None:
         raise Refusal(503, "pipeline.no-request", "What was judged is no request.")
     sent = admitted.request
@@ -149,8 +152,7 @@ def _answer(asked: Asked, request: Request) -> Turn:
     judged = {name: headers[name] for name in PASSED_HEADERS if name in headers}
     got: Got = yield Send(dumps(emit(admitted, dialect.name)), judged)
     response = with_provider(identified(_read(got, asked, sent), dialect.name, asked.request_id), provider)
-    facts = Context(history=sent, labels=admitted.labels)
-    outcome: Outcome = raised((yield Judge(response, facts)))
+    outcome: Outcome = raised((yield Judge(response, Context(history=sent, labels=admitted.labels))))
     kept = {name: got.headers[name] for name in _KEPT if _PLAIN.fullmatch(got.headers.get(name, ""))}
     return _written(asked, request, outcome, kept)
 

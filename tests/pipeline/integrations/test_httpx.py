@@ -283,6 +283,27 @@ def test_headers_that_change_what_a_body_means_go_out_as_they_were_judged(tmp_pa
     assert [len(one.get_list("anthropic-version")) for one in heard] == [1, 1]
 
 
+@pytest.mark.spec("INT-1")
+def test_other_headers_are_shown_to_rules_that_may_read_them_and_ours_stay_here(
+    tmp_path: Path, provider: Provider
+) -> None:
+    rule = 'deny contains {"code": "no.note", "reason": "x"} if contains(json.marshal(input.extensions.http), "note")'
+    guard = Guard(write_rules(tmp_path, {"note": rule}, kinds="text", capabilities="read_headers"))
+    inner, heard = httpx2.MockTransport(provider), []
+    provider.instead = lambda request: [heard.append(request.headers), httpx2.Response(500, json={})][1]
+    judging = httpx2.Client(transport=cmf_httpx.transport(guard, inner))
+    with openai.OpenAI(api_key="note", http_client=judging, max_retries=0) as client:
+        asked = {"model": "m", "messages": says("hi")}
+        with pytest.raises(openai.PermissionDeniedError):
+            client.chat.completions.create(**asked, extra_headers={"x-trace": "a note"})
+        with pytest.raises(openai.InternalServerError):
+            client.chat.completions.create(**asked, extra_headers={"x-trace": "a", "X-CMF-Session-Id": "s"})
+
+    assert [(one["x-trace"], one["authorization"], "x-cmf-session-id" in one) for one in heard] == [
+        ("a", "Bearer note", False)
+    ]
+
+
 @pytest.mark.spec("INT-3")
 def test_tokens_are_counted_here(ant: Any, provider: Provider) -> None:
     assert ant.messages.count_tokens(model="m", messages=says("hello there")).input_tokens > 0
