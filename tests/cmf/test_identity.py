@@ -143,6 +143,17 @@ def test_a_call_keeps_its_canonical_id_across_providers_and_a_restart() -> None:
 
 
 @pytest.mark.spec("ID-4")
+def test_results_in_another_order_than_their_calls_answer_the_calls_of_their_names() -> None:
+    asked = Message(role="assistant", content=[ToolCallPart(name="f"), ToolCallPart(name="g"), ToolCallPart(name="f")])
+    answers = [Message(role="tool", content=[ToolResultPart(tool_name=name)]) for name in ("g", "f", None, "g")]
+
+    stamped = stamp(Request(messages=[asked, *answers]), Ids(clock), clock, IdMap(), provider="gemini")
+
+    first, of_g, second, *answered = tool_ids(stamped)
+    assert answered == [of_g, first, second, None]
+
+
+@pytest.mark.spec("ID-4")
 def test_a_result_that_answers_nothing_keeps_no_id() -> None:
     lonely = Request(messages=[Message(role="tool", content=[ToolResultPart(tool_name="f")])])
 

@@ -291,6 +291,18 @@ def test_a_reply_is_judged_after_the_conversation_that_it_answers(governed: Make
     assert outcome.response.message.extensions.security.labels == {"pay"}  # type: ignore[union-attr]
 
 
+@pytest.mark.spec("DATA-7")
+@pytest.mark.parametrize(("cut_short", "by"), [({}, []), ({"complete": False}, ["label"]), ({"more": 3}, ["label"])])
+def test_a_value_may_be_anything_unless_every_place_was_searched(cut_short: dict[str, Any], by: list[str]) -> None:
+    request = Request(messages=[*READ, calls("mail", body="x")])
+    registry = Registry(PROFILES, Context())
+    rule = DataRule(registry, look_up(request, registry, frozenset()).returned, SessionFacts(), reply=False)
+    view = next(view for view in iter_views(request) if view.path == "messages[3].content[0]")
+    entry = {"type": "string", "sources": [{"kind": "tool_result", "tool": "search"}], **cut_short}
+
+    assert [hit.detail["by"] for hit in rule(view, [entry])] == by
+
+
 # -- actions -----------------------------------------------------------------------------------------------------------
 
 

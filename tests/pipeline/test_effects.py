@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -148,17 +149,34 @@ def test_a_result_made_of_parts_is_left_to_its_parts() -> None:
     assert done.content[0].content == (TextPart(text=f"a {MASK}"), TextPart(text="b"))
 
 
+def together(*views: ViewDecision) -> ViewDecision:
+    """One view with the hits of all of them."""
+    return dataclasses.replace(views[0], hits=tuple(hit for view in views for hit in view.hits))
+
+
 @pytest.mark.spec("EFF-2")
 def test_overlapping_spans_become_one_under_the_stricter_replacement() -> None:
-    views = (
+    both = together(
         asked("content[0]", Effect.REDACT, spans=[[0, 4]], replacement="token"),
         asked("content[0]", Effect.REDACT, spans=[[2, 6], [8, 9]], replacement="drop"),
     )
-    both = ViewDecision(
-        **{**{f: getattr(views[0], f) for f in views[0].__slots__}, "hits": views[0].hits + views[1].hits}
-    )
 
     assert edited(user(TextPart(text="0123456789")), both).content[0].text == "679"
+
+
+@pytest.mark.spec("EFF-2")
+@pytest.mark.parametrize(
+    ("stricter", "laxer", "text"),
+    [("drop", "mask", "d"), ("mask", "token", "[MASKED]d"), ("token", "hash", "[TOKEN_1]d")],
+)
+def test_the_stricter_replacement_stands_whichever_comes_first(stricter: str, laxer: str, text: str) -> None:
+    for first, second in ((stricter, laxer), (laxer, stricter)):
+        both = together(
+            asked("content[0]", Effect.REDACT, spans=[[0, 2]], replacement=first),
+            asked("content[0]", Effect.REDACT, spans=[[1, 3]], replacement=second),
+        )
+
+        assert edited(user(TextPart(text="abcd")), both).content[0].text == text
 
 
 @pytest.mark.spec("EFF-2")
@@ -242,6 +260,8 @@ def test_a_rewrite_adds_an_argument() -> None:
 @pytest.mark.spec("EFF-5")
 def test_what_rode_along_is_left_behind_by_an_edit() -> None:
     assert cut(TextPart(text="ab", extra={"w": {"cache_control": {}}}), 0, 1).extra is None
+    resource = ResourcePart(uri="file:///a.txt", content="ab", size_bytes=2)
+    assert cut(resource, 0, 1).size_bytes is None  # the size was that of the whole text
 
 
 def test_a_key_of_extra_can_be_taken_away() -> None:
