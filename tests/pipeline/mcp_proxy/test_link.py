@@ -459,34 +459,33 @@ async def test_two_definitions_of_one_name_are_not_both_offered(pair: Pair) -> N
     assert body["result"]["tools"] == []
 
 
-@pytest.mark.spec("MCPX-20")
-async def test_where_policy_only_watches_a_change_is_noted_and_offered(
-    guard: Guard, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.spec("MCPX-20", "MCPX-25")
+async def test_where_policy_only_watches_a_change_is_noted_and_goes_on(guard: Guard, caplog: Any) -> None:
     caplog.set_level("INFO", logger="pipeline.mcp")
     pair = Pair(guard, enforce=False)
     await pair.exchange("tools/list", {}, {"tools": [tool("read")]}, 1)
-    body = await pair.exchange("tools/list", {}, {"tools": [tool("read", "Else.")]}, 2)
+    changed = {"tools": [tool("read", "Else.")]}
 
-    assert body["result"]["tools"] == [tool("read", "Else.")]
+    assert (await pair.exchange("tools/list", {}, changed, 2))["result"] == changed
+    assert len((await pair.client(call("tools/call", READ, 3))).onward) == 1
     assert "mcp.definition-changed" in caplog.text
 
 
 @pytest.mark.spec("MCPX-21")
-async def test_a_tool_that_policy_takes_off_the_list_is_not_called_either(pair: Pair) -> None:
+async def test_a_tool_that_policy_takes_off_the_list_is_not_called_until_it_is_offered(guard: Guard) -> None:
+    pair = Pair(guard, stripped={"read"})
     body = await pair.exchange("tools/list", {}, {"tools": [tool("read"), tool("evil")]})
     called = await pair.client(call("tools/call", {"name": "evil", "arguments": {}}, 2))
 
     assert [one["name"] for one in body["result"]["tools"]] == ["read"]
     assert called.back[0]["result"]["_meta"]["cmf/code"] == "mcp.tool-stripped"
+    assert len((await pair.client(call("tools/call", READ, 3))).onward) == 1
 
 
 @pytest.mark.spec("MCPX-20")
 @pytest.mark.parametrize("tools", [1, {}, [1], [{"name": 1}], [{"description": "x"}]])
 async def test_a_list_of_tools_that_is_none_is_refused(pair: Pair, tools: Any) -> None:
-    body = await pair.exchange("tools/list", {}, {"tools": tools})
-
-    assert "error" in body
+    assert "error" in await pair.exchange("tools/list", {}, {"tools": tools})
 
 
 @pytest.mark.spec("MCPX-22")

@@ -38,6 +38,19 @@ def test_every_change_of_a_definition_is_one(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("MCPX-20")
+def test_a_list_says_nothing_of_the_tools_that_it_does_not_name() -> None:
+    pins = Pins()
+    read = SEND | {"name": "read"}
+    pins.changed("mail", [SEND, read])
+
+    pins.changed("mail", [SEND | {"title": "Send"}])
+    pins.changed("mail", [read])  # the next page of the same list, say
+
+    assert pins.is_changed("mail", "send")
+    assert not pins.is_changed("mail", "read")
+
+
+@pytest.mark.spec("MCPX-20")
 def test_the_same_definition_spelled_in_another_order_is_the_same() -> None:
     pins = Pins()
     pins.changed("mail", [SEND])

@@ -97,6 +97,7 @@ def test_two_secrets_stay_two_and_a_longer_one_is_not_cut_by_a_shorter() -> None
     assert values["a"] == values["d"]
     assert len({values["a"], values["b"], values["c"]}) == 3
     assert not {KEY, longer, other} & set(values.values())
+    assert longer.removeprefix(KEY) not in values["b"]
 
 
 @pytest.mark.spec("RPL-4")
