@@ -160,6 +160,7 @@ def test_the_ledger_asks_for_ids_session_and_time() -> None:
     foreign = said("assistant", ToolCallPart(name="f", tool_call_id="toolu_1"))
     assert ledger(foreign) == ("tool-id.not-canonical", "$[0].content[0].tool_call_id")
     assert ledger(said("user", TEXT, n=2), said("user", TEXT, n=1)) == ("id.not-monotonic", "$[1].id")
+    assert ledger(said("user", TEXT), said("user", TEXT)) == ("id.not-monotonic", "$[1].id")
     assert ledger(said("user", TEXT), said("user", TEXT, n=1, session_id="t")) == ("session.mixed", "$[1].session_id")
     assert codes(said("user", TEXT, id="m1", session_id=None, created_at=None)) == []
 

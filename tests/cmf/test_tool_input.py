@@ -78,6 +78,11 @@ def test_patterns_say_what_they_say_elsewhere(pattern: str, fits: str, misfits: 
 
 
 @pytest.mark.spec("TOOL-5")
+def test_a_format_is_a_note_and_no_condition() -> None:
+    assert problem({"properties": {"a": {"format": "ipv4"}}}, {"a": "not an address"}) is None
+
+
+@pytest.mark.spec("TOOL-5")
 @pytest.mark.parametrize(
     "schema", [{"type": 7}, {"$ref": "https://elsewhere.example/s"}, {"pattern": "("}, {"$ref": "#/nowhere"}]
 )

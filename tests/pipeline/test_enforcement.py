@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -25,14 +26,25 @@ from cmf import (
     AgentExtension,
     Capability,
     Choice,
+    CompletionExtension,
+    DataPolicy,
     DelegationExtension,
     DelegationHop,
     Extensions,
+    FrameworkExtension,
     HttpExtension,
+    LLMExtension,
+    MCPExtension,
     Message,
+    MessageStatus,
+    MetaExtension,
+    ObjectSecurityProfile,
     PromptResultPart,
+    ProvenanceExtension,
     Request,
+    RequestExtension,
     Response,
+    RoutingExtension,
     SecurityExtension,
     SubjectExtension,
     TextPart,
@@ -199,6 +211,52 @@ def test_a_hostile_stage_ends_the_run(
     assert (record.hit.detail["slot"], record.hit.detail["tier"]) == (slot, tier)
     assert record.to_json()["hit"] == record.hit.to_json()
     assert record.hit.detail["path"].startswith("$")
+
+
+@pytest.mark.spec("STG-3")
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"session_id": "other"},
+        {"parent_id": "m0"},
+        {"status": MessageStatus.PARTIAL},
+        {"created_at": datetime(2026, 1, 1, tzinfo=UTC)},
+        {"schema_version": 1},
+    ],
+    ids=str,
+)
+def test_a_message_keeps_its_identity(pipe: Make, forged: dict[str, Any]) -> None:
+    record = stopped(pipe(calling(lambda m, _: replace(m, **forged), capabilities=ALL)).run(says("hi")))
+
+    assert record.hit is not None
+    assert (record.hit.detail["slot"], record.hit.detail["tier"]) == (*forged, "immutable")
+
+
+@pytest.mark.spec("STG-3")
+@pytest.mark.parametrize(
+    ("change", "slot", "forged"),
+    [
+        (with_slot, "request", RequestExtension(environment="test")),
+        (with_slot, "mcp", MCPExtension()),
+        (with_slot, "completion", CompletionExtension(model="m")),
+        (with_slot, "provenance", ProvenanceExtension(source="us")),
+        (with_slot, "llm", LLMExtension(provider="other")),
+        (with_slot, "framework", FrameworkExtension(framework="f")),
+        (with_slot, "meta", MetaExtension(scope="s")),
+        (with_slot, "routing", RoutingExtension(mode="manual", chosen_model="m", reason="so")),
+        (with_security, "classification", "public"),
+        (with_security, "objects", {"tool://_/rm": ObjectSecurityProfile()}),
+        (with_security, "data", {"tool://_/rm": DataPolicy()}),
+    ],
+)
+def test_what_is_immutable_stays_whoever_may_see_it(pipe: Make, change: Any, slot: str, forged: Any) -> None:
+    stage = calling(lambda m, _: change(m, **{slot: forged}), capabilities=ALL)
+
+    record = stopped(pipe(stage).run(says("hi"), CONTEXT))
+
+    assert record.hit is not None
+    assert record.hit.detail["slot"].removeprefix("security.") == slot
+    assert record.hit.detail["tier"] == "immutable"
 
 
 @pytest.mark.spec("STG-3")
