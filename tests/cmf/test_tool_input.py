@@ -36,6 +36,7 @@ def doubling(depth: int) -> dict[str, Any]:
         ({"properties": {"a": {"pattern": "(?=a)(a+)+$"}}}, {"a": "a" * 1_000_000}),
         ({"patternProperties": {"^(a|a)*$": False}, "additionalProperties": False}, {"a" * 100_000 + "b": 1}),
         ({"propertyNames": {"pattern": "(?=a)(a+)+$"}}, {"a" * 1_000_000: 1}),
+        ({"patternProperties": {"(?=a)a": True}}, {"a" * 1_000_000: 1}),
         ({"properties": {"a": {"pattern": "(a{1000}){1000}"}}}, {"a": "a"}),
         (doubling(40), {}),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 2}}}, {}),
