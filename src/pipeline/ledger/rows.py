@@ -61,7 +61,8 @@ class LedgerCall:
 def row_of(message: Message, *, session_id: str, run_id: str) -> dict[str, Any]:
     """The row of a message that has an id and a time."""
     if message.id is None or message.created_at is None:
-        raise LedgerError("a message needs an id and a time", code="ledger.unstamped", hint="`cmf.stamp` gives both")
+        hint = "`cmf.identity.stamp` gives both"
+        raise LedgerError("a message needs an id and a time", code="ledger.unstamped", hint=hint)
     shown = message.model_dump()
     return {
         "id": message.id,
@@ -93,9 +94,12 @@ def message_of(row: Mapping[str, Any]) -> Message:
             shown |= metadata
         message = Message.model_validate(shown)
     except (CmfError, TypeError) as error:
-        code = error.code if isinstance(error, CmfError) else "shape"
+        code, hint = (error.code, error.hint) if isinstance(error, CmfError) else ("shape", "")
         raise LedgerError(
-            f"a message cannot be read ({code})", path=f"messages[{row['id']}]", code="ledger.damaged", hint=""
+            f"a message cannot be read ({code})",
+            path=f"messages[{row['id']}]",
+            code="ledger.damaged",
+            hint=hint or "see the backup",
         ) from None
     return message.model_copy(update={"parent_id": row["parent_id"]})
 
@@ -110,4 +114,4 @@ def results_in(message: Message) -> Iterator[ToolResultPart]:
     return (part for part in message.content if isinstance(part, ToolResultPart))
 
 
-__all__ = ["LedgerCall", "LedgerRun", "LedgerSession", "calls_in", "message_of", "micros", "results_in", "row_of"]
+__all__ = ["LedgerCall", "LedgerRun", "LedgerSession", "calls_in", "message_of", "results_in", "row_of"]

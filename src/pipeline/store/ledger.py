@@ -178,7 +178,7 @@ class Ledger:
         gone = _descendants(connection, run)
         losers = set(_runs_of(connection, gone)) | set(_siblings(connection, run))
         for other in losers:
-            _close(connection, other, SUPERSEDED if _status(connection, other) == COMMITTED else ABORTED)
+            _close(connection, other, SUPERSEDED)
         for other in _open_from(connection, run, gone):
             gone += _own_messages(connection, other)
             _close(connection, other, ABORTED)
@@ -344,7 +344,7 @@ def _descendants(connection: Connection, run: LedgerRun) -> list[str]:
 
 
 def _runs_of(connection: Connection, messages: Sequence[str]) -> list[str]:
-    """The runs whose messages are all among these."""
+    """The runs whose messages are all among these, which are committed ones."""
     found: set[str] = set()
     for at in range(0, len(messages), _AT_ONCE):
         some = MESSAGES.c.id.in_(messages[at : at + _AT_ONCE])
@@ -367,10 +367,6 @@ def _open_from(connection: Connection, run: LedgerRun, gone: Sequence[str]) -> l
     rows = connection.execute(select(RUNS.c.id, RUNS.c.fork_from_message_id).where(others)).all()
     lost = set(gone)
     return [row.id for row in rows if row.fork_from_message_id in lost]
-
-
-def _status(connection: Connection, run_id: str) -> str:
-    return str(connection.execute(select(RUNS.c.status).where(RUNS.c.id == run_id)).scalar_one())
 
 
 def _close(connection: Connection, run_id: str, status: str) -> None:
