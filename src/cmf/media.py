@@ -19,8 +19,6 @@ from cmf.message import Message
 from cmf.parts import map_parts
 from cmf.request import Request, Response
 
-MEDIA_PARTS: Final = (ImagePart, VideoPart, AudioPart, DocumentPart)
-
 # What the bytes of a part may be, by the beginning of the sniffed type. Containers hold sound, pictures or both.
 _KINDS: Final[Mapping[type[Part], tuple[str, ...]]] = {
     ImagePart: ("image/",),
@@ -83,7 +81,7 @@ def bytes_of(part: MediaPart) -> bytes:
 
 def carries_bytes(part: Part) -> bool:
     """Whether a media part carries its bytes itself, so that nothing needs to be fetched or opened."""
-    return isinstance(part, MEDIA_PARTS) and (part.type == "base64" or part.data[:5].lower() == "data:")
+    return isinstance(part, MediaPart) and (part.type == "base64" or part.data[:5].lower() == "data:")
 
 
 def with_bytes(part: MediaPart, raw: bytes) -> MediaPart:
@@ -102,7 +100,7 @@ class _Preparation:
 
     def part(self, part: Part, path: str) -> Part:
         try:
-            if isinstance(part, MEDIA_PARTS):
+            if isinstance(part, MediaPart):
                 return self._media(part)
             if isinstance(part, ResourcePart) and part.blob is not None:
                 return self._resource(part, part.blob)

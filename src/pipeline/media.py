@@ -12,7 +12,7 @@ from typing import TypeVar
 from cmf.capabilities import ModelCapabilities
 from cmf.content import MediaPart, Part
 from cmf.errors import MediaError
-from cmf.media import MEDIA_PARTS, MediaLimits, carries_bytes, prepare, with_bytes
+from cmf.media import MediaLimits, carries_bytes, prepare, with_bytes
 from cmf.message import Message
 from cmf.parts import map_parts
 from cmf.request import Request, Response
@@ -32,8 +32,7 @@ class MediaPipeline:
 
     Args:
         limits: bounds on each medium.
-        fetching: from where URLs may be fetched; by default from nowhere.
-        fetcher: what fetches, in place of one made from `fetching`.
+        fetcher: what fetches, and from where; by default URLs are fetched from nowhere.
         open_file: what knows the bytes of file references; by default none are known.
     """
 
@@ -41,12 +40,11 @@ class MediaPipeline:
         self,
         limits: MediaLimits | None = None,
         *,
-        fetching: FetchSettings | None = None,
         fetcher: Fetcher | None = None,
         open_file: OpenFile | None = None,
     ) -> None:
         self._limits = limits or MediaLimits()
-        self._fetcher = fetcher or Fetcher(fetching or FetchSettings())
+        self._fetcher = fetcher or Fetcher(FetchSettings())
         self._open_file = open_file
 
     async def prepare(self, value: _T, capabilities: ModelCapabilities) -> _T:
@@ -63,7 +61,7 @@ class MediaPipeline:
         found: dict[str, MediaPart] = {}
 
         def note(part: Part, path: str) -> Part:
-            if isinstance(part, MEDIA_PARTS) and not carries_bytes(part):
+            if isinstance(part, MediaPart) and not carries_bytes(part):
                 found[path] = part
             return part
 
@@ -84,7 +82,7 @@ class MediaPipeline:
 
         def put(part: Part, path: str) -> Part:
             body = bodies.get(path)
-            return with_bytes(part, body) if isinstance(part, MEDIA_PARTS) and isinstance(body, bytes) else part
+            return with_bytes(part, body) if isinstance(part, MediaPart) and isinstance(body, bytes) else part
 
         return map_parts(value, put)
 

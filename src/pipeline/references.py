@@ -12,9 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cmf.content import (
-    AudioPart,
-    DocumentPart,
-    ImagePart,
+    MediaPart,
     OpaquePart,
     Part,
     PromptResultPart,
@@ -22,7 +20,6 @@ from cmf.content import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
-    VideoPart,
 )
 from cmf.message import Message
 from cmf.request import Request, Response
@@ -32,7 +29,6 @@ from pipeline.stage import Traffic
 
 RULE: Final = "by_reference"
 _MARK: Final = "reference"
-_MEDIA: Final = (ImagePart, VideoPart, AudioPart, DocumentPart)
 
 
 class Referred(StrEnum):
@@ -160,7 +156,7 @@ def _in_message(message: Message, prefix: str) -> Iterator[Reference]:
 
 
 def _in_part(part: Part, path: str) -> Iterator[Reference]:
-    if isinstance(part, _MEDIA) and part.type == "file_ref":
+    if isinstance(part, MediaPart) and part.type == "file_ref":
         yield Reference(Referred.FILE, part.data, path)
     elif isinstance(part, OpaquePart):
         if part.type == "item_reference":

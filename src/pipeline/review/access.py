@@ -174,8 +174,8 @@ def _kept(cookie: str) -> str:
 class Forms:
     """Marks forms so that only a page of this site can have sent them: a keyed digest of the person's name."""
 
-    def __init__(self, secret: bytes | None = None) -> None:
-        self._secret = secret or secrets.token_bytes(32)
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
 
     def mark(self, person: Person) -> str:
         """What a form for this person carries."""

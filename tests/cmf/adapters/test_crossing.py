@@ -19,6 +19,7 @@ from cmf.content import (
     AudioPart,
     DocumentPart,
     ImagePart,
+    MediaPart,
     Part,
     TextPart,
     ThinkingPart,
@@ -31,7 +32,6 @@ from cmf.errors import CmfError, LossyProjectionError, UnsupportedError
 from cmf.extensions import Extensions, MetaExtension
 from cmf.frozen import FrozenDict, same_spelling
 from cmf.identity import IdMap, Ids, stamp, unstamp
-from cmf.media import MEDIA_PARTS
 from cmf.message import Message
 from cmf.request import SAMPLING_FIELDS, Choice, ErrorInfo, Request, Response
 from cmf.value import replace, to_json
@@ -66,7 +66,7 @@ def said_by(part: Part) -> list[str]:
         if isinstance(part.content, tuple):
             return [text for inner in part.content for text in said_by(inner)]
         return list(strings(part.content))
-    if isinstance(part, MEDIA_PARTS):
+    if isinstance(part, MediaPart):
         return [_text_of(part) or part.data]
     return []
 
