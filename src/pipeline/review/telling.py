@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from pipeline.display import counted
+
 Json: TypeAlias = dict[str, Any]
 _KINDS: Final = {
     "text": "a text",
@@ -92,7 +94,7 @@ def _outcome(body: Mapping[str, Any]) -> str:
     if verdict in ("deny", "require_approval"):
         return f"Let through, because policy only observes here. It would have been stopped: {because or verdict}."
     if edits and action == "forward_modified":
-        return f"Let through after {_count(len(edits), 'edit')}: {_edited(edits)}."
+        return f"Let through after {counted(len(edits), 'edit')}: {_edited(edits)}."
     if verdict == "warn":
         return f"Let through with a warning: {because}." if because else "Let through with a warning."
     parts = result["coverage"]["evaluated"]
@@ -141,7 +143,7 @@ def _edited(edits: Sequence[tuple[Json | None, Json]]) -> str:
 def _places(hit: Mapping[str, Any]) -> str:
     redacted = hit.get("redacted", {})
     if "spans" in redacted:
-        return f"{_count(redacted['spans'], 'place')} in "
+        return f"{counted(redacted['spans'], 'place')} in "
     return "a value in " if "depth" in redacted else ""
 
 
@@ -153,10 +155,6 @@ def named(view: Mapping[str, Any]) -> str:
 
 def _the_parts(count: int) -> str:
     return "the one part" if count == 1 else f"any of {count} parts"
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _missed(missed: int, produced: int) -> str:
