@@ -85,7 +85,7 @@ unsafe extern "C" fn is_token(
 }
 
 /// SAFETY: whoever calls is attached, and holds the thing as long as the bytes are used.
-unsafe fn bytes_of(thing: &*mut ffi::PyObject) -> Option<&[u8]> {
+pub(crate) unsafe fn bytes_of(thing: &*mut ffi::PyObject) -> Option<&[u8]> {
     // SAFETY: as above; the interpreter keeps the UTF-8 of a text with it.
     unsafe {
         if ffi::PyUnicode_CheckExact(*thing) == 0 {

@@ -5,7 +5,7 @@
 //! `dialect` patterns those of OPA `globs` globs and `corrected` other builtins; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
 //! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` writes
 //! what Python holds, `json_text` its texts, `by_type` is what Python said of its types, `fingerprints` tells whether it came again, by the hash of `polynomial` and by `rows` of the same objects; `input`, `template` and `context` write policy inputs from views.
-//! For who reads requests, `picking` finds members, `spelling` tells how a text is spelled, `copying` copies plain JSON, `making` and `filling` fill values; `bare` is for functions that are called as they stand.
+//! For who reads requests, `picking` finds members, `spelling` tells how a text is spelled, `copying` copies plain JSON, `making` and `filling` fill values, `freezing` freezes JSON and compares it; `bare` is for functions that are called as they stand.
 
 pub mod asked_once;
 #[cfg(feature = "python")]
@@ -27,6 +27,8 @@ mod filling;
 #[cfg(feature = "python")]
 mod fingerprints;
 pub mod folding;
+#[cfg(feature = "python")]
+mod freezing;
 pub mod globs;
 pub mod hoist;
 #[cfg(feature = "python")]

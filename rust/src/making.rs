@@ -69,6 +69,25 @@ fn source(said: &Bound<'_, PyTuple>, takes: usize) -> PyResult<Source> {
     .ok_or_else(|| PyValueError::new_err("no such source"))
 }
 
+/// An empty instance of `cls`, made as its base `kind` makes its own, whatever `cls` has instead of `__new__`; or null with
+/// an error set.
+///
+/// SAFETY: the caller is attached; both are types, `kind` is `dict` or `list`, and a base of `cls`.
+pub(crate) unsafe fn blank(kind: *mut ffi::PyTypeObject, cls: *mut ffi::PyTypeObject) -> *mut ffi::PyObject {
+    // SAFETY: the `tp_new` of these two makes instances of `cls`, and takes no notice of arguments.
+    unsafe {
+        let new = ffi::PyType_GetSlot(kind, ffi::Py_tp_new);
+        let new = std::mem::transmute::<*mut std::ffi::c_void, ffi::newfunc>(new);
+        let nothing = ffi::PyTuple_New(0);
+        if nothing.is_null() {
+            return nothing;
+        }
+        let made = new(cls, nothing, std::ptr::null_mut());
+        ffi::Py_DECREF(nothing);
+        made
+    }
+}
+
 /// A function that makes an instance of `cls`, a type of dicts, with what a mapping holds, whatever the type has instead of
 /// `__new__`, `__init__` and `update`.
 #[pyfunction]
@@ -83,17 +102,9 @@ static MAKE: Method = Method::of_several(c"make", make);
 static FILL: Method = Method::of_one(c"fill", fill);
 
 unsafe extern "C" fn fill(cls: *mut ffi::PyObject, items: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: whoever calls is attached; `dict_maker` alone makes this function, of a type below `dict`, whose own
-    // `tp_new` makes instances of it and takes no more notice of arguments than `dict.__new__` does.
+    // SAFETY: whoever calls is attached; `dict_maker` alone makes this function, of a type below `dict`.
     unsafe {
-        let new = ffi::PyType_GetSlot(&raw mut ffi::PyDict_Type, ffi::Py_tp_new);
-        let new = std::mem::transmute::<*mut std::ffi::c_void, ffi::newfunc>(new);
-        let nothing = ffi::PyTuple_New(0);
-        if nothing.is_null() {
-            return nothing;
-        }
-        let made = new(cls.cast(), nothing, std::ptr::null_mut());
-        ffi::Py_DECREF(nothing);
+        let made = blank(&raw mut ffi::PyDict_Type, cls.cast());
         if !made.is_null() && ffi::PyDict_Update(made, items) < 0 {
             ffi::Py_DECREF(made);
             return std::ptr::null_mut();

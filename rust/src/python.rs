@@ -163,6 +163,8 @@ mod _native {
     #[pymodule_export]
     use crate::fingerprints::Fingerprints;
     #[pymodule_export]
+    use crate::freezing::freezer;
+    #[pymodule_export]
     use crate::input::InputWriter;
     #[pymodule_export]
     use crate::making::{dict_maker, shape_maker};

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
+from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,12 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf import adapters
-from cmf._native import dict_maker, filler, is_token, plain_copy, shape_maker, spaces_in
+from cmf._native import dict_maker, filler, freezer, is_token, plain_copy, shape_maker, spaces_in
 from cmf.adapters.call_id_forms import is_plain, plain_form
 from cmf.codec import dumps, loads_object
 from cmf.content import TextPart, ToolCallPart
 from cmf.enums import Role
-from cmf.frozen import FrozenDict, SealedDict, same_spelling, sealed, written_sealed
+from cmf.errors import ShapeError
+from cmf.frozen import (
+    FrozenDict,
+    FrozenList,
+    SealedDict,
+    freeze,
+    same_spelling,
+    sealed,
+    written_freeze,
+    written_same_spelling,
+    written_sealed,
+)
 from cmf.making import Shape, written_shape_maker
 from cmf.making import shape_maker as maker_of_shapes
 from cmf.message import Layout, Message
@@ -210,6 +224,9 @@ def test_no_reference_is_lost_or_kept() -> None:
         replace(trusted(TextPart, text=text, extra=arguments), text=name, extra=arguments)
         plain_copy([plain], b'[{"a":1}]', 3)
         spaces_in(text)
+        freeze({name: [text, plain, (text, arguments)], "b": OrderedDict(a=text)})
+        same_spelling([text, plain, {"a": text}], [text, {"a": 1}, FrozenDict(a=text)])
+        same_spelling([name, OrderedDict(a=text)], [name, {"a": text, "b": plain}])
 
     assert list(map(sys.getrefcount, held)) == before
 
@@ -238,6 +255,93 @@ def test_an_object_is_sealed_as_python_seals_it() -> None:
     assert (type(made), type(written)) == (SealedDict, SealedDict)
     assert (made, type(made["a"])) == (written, type(written["a"]))
     assert (type(made), type(written)) == (FrozenDict, FrozenDict)
+
+
+class Text(str):
+    """A text of a type of its own."""
+
+    __slots__ = ()
+
+
+ODD = (
+    st.sampled_from([float("nan"), 2**64, "\ud800", Text("a"), b"a", FrozenDict(a=[1]), FrozenList([1]), 1, 1.0, True])
+    | st.builds(sealed, st.dictionaries(st.sampled_from("ab"), st.lists(st.integers(0, 1), max_size=1), max_size=1))
+    | JSON
+)
+ANY = st.recursive(
+    ODD,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.sampled_from(["a", "é", "\ud800", 1, Text("b")]), inner, max_size=3)
+        | st.dictionaries(st.sampled_from("ab"), inner, max_size=2).map(OrderedDict)
+    ),
+    max_leaves=8,
+)
+
+
+def _told(make: Callable[..., Any], *given_arguments: Any) -> Any:
+    """What came of it: every type in it, or the words of the refusal."""
+    try:
+        made = make(*given_arguments)
+    except ShapeError as error:
+        return (error.code, str(error))
+    return _typed(made)
+
+
+def _typed(item: Any) -> Any:
+    if isinstance(item, dict):
+        return (type(item), [(type(key), key, _typed(each)) for key, each in dict.items(item)])
+    if isinstance(item, list):
+        return (type(item), [_typed(each) for each in item])
+    return (type(item), repr(item))
+
+
+@pytest.mark.spec("MSG-4")
+@given(ANY, st.sampled_from([64, 2, 1, 0]))
+def test_a_value_is_frozen_as_python_freezes_it(value: Any, levels: int) -> None:
+    assert _told(freeze, value, levels) == _told(written_freeze, value, levels)
+
+
+@pytest.mark.spec("MSG-4")
+def test_no_level_too_many_is_frozen_and_what_was_frozen_is_not_what_was_given() -> None:
+    deep: Any = []
+    for _ in range(63):
+        deep = [deep]
+
+    assert _typed(freeze(deep)) == _typed(written_freeze(deep))
+    with pytest.raises(ShapeError, match="nested deeper than 64 levels"):
+        freeze({"a": deep})
+    given_object = {"a": [1]}
+    made = freeze(given_object)
+    given_object["a"].append(2)
+    assert made == {"a": [1]}
+
+
+@pytest.mark.spec("ADP-6")
+@given(ANY, ANY)
+def test_values_are_spelled_alike_if_python_says_so(left: Any, right: Any) -> None:
+    for given_pair in ((left, right), (left, copy.copy(left)), ([left], [left, right]), ({"a": left}, {"a": left})):
+        assert same_spelling(*given_pair) is bool(written_same_spelling(*copy.copy(given_pair)))
+
+
+@pytest.mark.spec("ADP-6")
+def test_what_is_deeper_than_any_value_is_compared_too() -> None:
+    left: Any = 1
+    right: Any = 1
+    for _ in range(140):
+        left, right = [left], [right]
+
+    assert same_spelling(left, right) is True
+    assert same_spelling([left], [[right]]) is False
+
+
+def test_functions_that_are_called_wrongly_say_so() -> None:
+    for wrong in (freeze, partial(freeze, 1, "a"), partial(freeze, 1, 2, 3), partial(same_spelling, 1)):
+        with pytest.raises((TypeError, OverflowError)):
+            wrong()
+    with pytest.raises(ValueError, match="no types of dicts"):
+        freezer(TextPart, SealedDict, FrozenList, written_freeze, written_same_spelling, 64)
 
 
 WITHOUT = """
