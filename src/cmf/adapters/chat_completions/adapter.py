@@ -14,6 +14,7 @@ from cmf.adapters.chat_completions.envelope import decoded_request, decoded_resp
 from cmf.adapters.chat_completions.fold import fold
 from cmf.adapters.chat_completions.quick import at_length, quick_messages, quick_wire
 from cmf.adapters.chat_completions.quick_head import quick_head, with_messages
+from cmf.adapters.chat_completions.quick_reply import quick_reply, quick_wire_reply
 from cmf.adapters.chat_completions.stream import Ear, events_of
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import MARK, extra_of, object_in, unmarked
@@ -123,6 +124,9 @@ class ChatCompletions:
 
     def from_wire_response(self, body: Any, context: Request | None = None) -> Response:
         """The canonical response; an error body is a response with `error`. The request is not needed."""
+        quick = quick_reply(body, self.name)
+        if quick is not None:
+            return quick
         raw = freeze(body)
         decoded = decoded_response(raw, self._dialect)
         if not isinstance(raw, dict):
@@ -133,6 +137,9 @@ class ChatCompletions:
 
     def to_wire_response(self, response: Response) -> Any:
         """The response in this format."""
+        quick = quick_wire_reply(response, self.name)
+        if quick is not None:
+            return quick
         marks = {key: item for key, item in extra_of(response, self.name).items() if key.startswith(MARK)}
         body: Any = respell_envelope(
             wire_response(response, self._dialect),

@@ -142,17 +142,20 @@ def usage_of(raw: Any) -> TokenUsage | None:
     """Canonical counts. There cached and cache-write tokens are no input tokens; `prompt_tokens` has them [A10]."""
     if not isinstance(raw, dict):
         return None
+    prompt, output = count_in(raw, "prompt_tokens"), count_in(raw, "completion_tokens")
+    total = count_in(raw, "total_tokens") or prompt + output
+    if raw.keys() <= _PLAIN_COUNTS:
+        return _counted(prompt, output, total, 0, 0)
     details = raw.get("prompt_tokens_details")
     inner: Mapping[str, Any] = details if isinstance(details, dict) else {}
-    prompt, output = count_in(raw, "prompt_tokens"), count_in(raw, "completion_tokens")
     cached = (
         count_in(inner, "cached_tokens") or count_in(raw, "prompt_cache_hit_tokens") or count_in(raw, "cached_tokens")
     )
     written = count_in(inner, "cache_write_tokens") or count_in(raw, "cache_creation_input_tokens")
-    total = count_in(raw, "total_tokens") or prompt + output
     return _counted(max(0, prompt - cached - written), output, total, cached, written)
 
 
+_PLAIN_COUNTS: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _counted: Final = maker(
     TokenUsage,
     *("input_tokens", "output_tokens", "total_tokens", "cached_input_tokens", "cache_creation_input_tokens"),

@@ -85,10 +85,10 @@ def quick_messages(
                         elif len(raw) == 3 and role == "assistant":
                             made = _calling_with_text(raw, content, len(read), format_name, names)
                 elif content is None and len(raw) == 3 and role == "assistant":
-                    made = _calling(raw, [], NO_SHAPE, len(read), format_name, names)
+                    made = calling(raw, [], NO_SHAPE, len(read), format_name, names)
             except (KeyError, TypeError):  # not there, or a role that is nothing to look up
                 if len(raw) == 2 and "content" not in raw and raw.get("role") == "assistant":
-                    made = _calling(raw, [], _NO_CONTENT_SHAPE, len(read), format_name, names)
+                    made = calling(raw, [], _NO_CONTENT_SHAPE, len(read), format_name, names)
         read.append(general(raw, len(read), names) if made is None else made)
     return tuple(read)
 
@@ -111,10 +111,10 @@ def _calling_with_text(raw: dict[str, Any], said: str, index: int, format_name: 
                 if spelling:
                     return _called_as_spelt(_ASSISTANT, said, call_id, name, given, format_name, index, text)
                 return _called(_ASSISTANT, said, call_id, name, given)
-    return _calling(raw, [_text_part(said)], NO_SHAPE, index, format_name, names)
+    return calling(raw, [_text_part(said)], NO_SHAPE, index, format_name, names)
 
 
-def _calling(
+def calling(
     raw: dict[str, Any], parts: list[Any], shape: FrozenDict, index: int, format_name: str, names: Names
 ) -> Message | None:
     """An assistant's message that has calls besides what is in `parts` already; None if they are not plain."""
