@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from tests.house.tree import ROOT
 from tests.pipeline.conftest import write_rules
+from typer.testing import CliRunner
+
+from pipeline.cli.commands import app
 
 pytest_plugins = ["pytester"]
 
@@ -45,6 +48,21 @@ def test_fixtures_judge_by_the_project_s_own_policy(run: pytest.Pytester) -> Non
 
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["*this is to be denied by test/no, but the verdict is allow*no rule hit*"])
+
+
+@pytest.mark.native
+@pytest.mark.spec("INT-62")
+def test_the_tests_on_the_page_pass_in_a_project_that_was_just_made(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "integrations" / "pytest_plugin.md").read_text(encoding="utf-8")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    CliRunner().invoke(app, ["init", str(pytester.path)])
+    pytester.makepyfile(test_policy=page.partition("```python\n")[2].partition("```")[0])
+
+    result = pytester.runpytest_inprocess(*PLUGIN)
+
+    result.assert_outcomes(passed=2)
 
 
 @pytest.mark.spec("INT-62")
