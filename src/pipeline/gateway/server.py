@@ -79,12 +79,12 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """The next bytes; the first of a request's head begin the time that it may take."""
-        if not self._in_request():
-            self._await_head()
+        """The next bytes; the first of a head begin the time that it may take, unless all of it came with them."""
         super().data_received(data)
         if self._in_request():
             self._head_is_there()
+        else:
+            self._await_head()
 
     def on_response_complete(self) -> None:
         """The next request on this connection; what of it came already has its time from now."""
