@@ -27,7 +27,7 @@ _RESPONSE: Final[Mapping[str, Any]] = {
 }
 
 
-def identified(response: Response, dialect: str, request_id: ULID) -> Response:
+def identified(response: Response, dialect: str, request_id: str) -> Response:
     """The response with ids in `dialect` for itself and its calls, made of the request's; one with its own as it is.
 
     Numbers alone would name a call of each turn alike, and clients know the calls of a conversation by their ids.
@@ -47,7 +47,7 @@ def identified(response: Response, dialect: str, request_id: ULID) -> Response:
     return named if dialect == "gemini" else _with_call_ids(named, request_id)
 
 
-def _with_call_ids(response: Response, request_id: ULID) -> Response:
+def _with_call_ids(response: Response, request_id: str) -> Response:
     messages = with_ids([choice.message for choice in response.choices], prefix=f"call_{request_id}_")
     choices = [
         choice if message is choice.message else replace(choice, message=message)
@@ -56,13 +56,13 @@ def _with_call_ids(response: Response, request_id: ULID) -> Response:
     return replace(response, choices=tuple(choices))
 
 
-def _facts(dialect: str, request_id: ULID) -> dict[str, Any]:
-    made = int(request_id.timestamp)
+def _facts(dialect: str, request_id: str) -> dict[str, Any]:
+    made = int(ULID.from_str(request_id).timestamp)
     if dialect == "openai_chat":
         return {"id": f"chatcmpl-{request_id}", "created": made}
     if dialect == "openai_responses":
         return {**_RESPONSE, "id": f"resp_{request_id}", "created_at": made}
-    return {"responseId": str(request_id)}
+    return {"responseId": request_id}
 
 
 __all__ = ["identified"]

@@ -138,7 +138,7 @@ class Gateway:
             probed = Reply(send, {}, stalled_seconds=self._limits.stalled_seconds)
             await probed.whole(await self._probe(path, scope["method"]))
             return
-        made = ULID()
+        made = str(ULID())  # spelled once, which takes longer than making it
         request_id = f"req_{made}"
         ids = {"x-request-id": request_id, "request-id": request_id}
         reply = Reply(send, ids, stalled_seconds=self._limits.stalled_seconds)
@@ -160,7 +160,7 @@ class Gateway:
                 _log.info("%s", dumps(_line(request_id, told, seconds)).decode())
 
     async def _answer(
-        self, scope: Scope, path: str, made: ULID, receive: Receive, reply: Reply, told: _Told
+        self, scope: Scope, path: str, made: str, receive: Receive, reply: Reply, told: _Told
     ) -> Answer | None:
         dialect = dialects.dialect_near(path)
         try:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from typing import Any, Final
 
-from ulid import ULID
-
 from cmf import adapters
 from cmf.adapters.base import WireEvent
 from cmf.codec import dumps
@@ -70,12 +68,12 @@ class Road:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request as it came, and who sent it; `digest` is the SHA-256 of its body, as hex."""
+    """A request as it came, and who sent it; `request_id` is a ULID, `digest` the SHA-256 of its body, as hex."""
 
     endpoint: Endpoint
     body: Any
     headers: Mapping[str, str]
-    request_id: ULID
+    request_id: str
     subject: SubjectExtension | None = None
     session: str | None = None
     environment: str | None = None

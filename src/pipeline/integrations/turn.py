@@ -106,7 +106,7 @@ def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: b
 
     What may not go out, or may not come in, is a refusal in the client's own format: nothing is raised for it.
     """
-    request_id = ULID()
+    request_id = str(ULID())
     dialect = dialect_near(path)
     try:
         endpoint = _endpoint(path, query, headers)

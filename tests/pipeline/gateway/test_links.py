@@ -178,7 +178,7 @@ def asked_by(subject: str | None, body: Any, session: str | None = None, endpoin
         endpoint=endpoint or Endpoint(does=Does.ANSWER, dialect=RESPONSES),
         body=body,
         headers={},
-        request_id=ULID(),
+        request_id=str(ULID()),
         subject=None if subject is None else SubjectExtension(id=subject),
         session=session,
     )

@@ -229,15 +229,15 @@ def test_calls_of_the_older_kind_and_calls_that_have_an_id_stay_as_they_are() ->
     older = get("openai_chat").from_wire_response(body)
     known = answer([ToolCallPart(name="f", tool_call_id="x1", arguments={})], MessageStatus.COMPLETE)
 
-    assert identified(older, "openai_chat", ULID.from_int(7)) is older
-    assert identified(known, "anthropic_messages", ULID.from_int(7)).message.content == known.message.content
+    assert identified(older, "openai_chat", str(ULID.from_int(7))) is older
+    assert identified(known, "anthropic_messages", str(ULID.from_int(7))).message.content == known.message.content
 
 
 # -- events, dialect by dialect ----------------------------------------------------------------------------------------
 
 
 def _events(dialect: str, *parts: Part) -> Any:
-    whole = identified(answer(parts, MessageStatus.COMPLETE), dialect, ULID.from_int(7))
+    whole = identified(answer(parts, MessageStatus.COMPLETE), dialect, str(ULID.from_int(7)))
     return get(dialect).to_wire_events(whole)
 
 

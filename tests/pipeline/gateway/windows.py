@@ -122,7 +122,7 @@ async def aserved(
     path, _, query = path.partition("?")
     endpoint = dialects.endpoint_of(path, [tuple(query.split("="))] if query else [], {})  # type: ignore[list-item]
     assert endpoint is not None
-    asked = Asked(endpoint=endpoint, body=body, headers=headers or {}, request_id=ULID(), session=session)
+    asked = Asked(endpoint=endpoint, body=body, headers=headers or {}, request_id=str(ULID()), session=session)
 
     async def receive() -> MutableMapping[str, Any]:
         await (gone or asyncio.Event()).wait()
