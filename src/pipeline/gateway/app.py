@@ -22,6 +22,7 @@ from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
 from pipeline.gateway.mcp_settings import PATH as MCP_PATH
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.operations import Operations
+from pipeline.gateway.patience import Patience
 from pipeline.gateway.refusal import Refusal, later
 from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import CHECK_ROUTE, Limits
@@ -78,6 +79,7 @@ class Gateway:
         self._roads = tuple(roads)
         self._identities = identities
         self._limits = limits
+        self._sending, self._taking = Patience(limits.body_seconds), Patience(limits.stalled_seconds)
         self._metrics = metrics
         self._operations = operations
         self._environment = environment
@@ -135,13 +137,13 @@ class Gateway:
             await self._mcp(scope, path, receive, send)
             return
         if path in self._probes:
-            probed = Reply(send, {}, stalled_seconds=self._limits.stalled_seconds)
+            probed = Reply(send, {}, patience=self._taking)
             await probed.whole(await self._probe(path, scope["method"]))
             return
         made = str(ULID())  # spelled once, which takes longer than making it
         request_id = f"req_{made}"
         ids = {"x-request-id": request_id, "request-id": request_id}
-        reply = Reply(send, ids, stalled_seconds=self._limits.stalled_seconds)
+        reply = Reply(send, ids, patience=self._taking)
         told = _Told()
         self._metrics.in_flight += 1
         self._metrics.tally.begun(request_id)
@@ -184,7 +186,7 @@ class Gateway:
             else:
                 if endpoint.does is Does.ENVOY:
                     intake.check_uncut(headers)
-                raw = await intake.bytes_of(headers, receive, self._limits)
+                raw = await intake.bytes_of(headers, receive, self._limits, self._sending)
                 asked = Asked(
                     endpoint=endpoint,
                     body=intake.json_of(raw, self._limits),

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from pipeline.gateway.dialects import Endpoint
+from pipeline.gateway.patience import Patience
 from pipeline.gateway.refusal import Refusal, of_unreadable
 from pipeline.gateway.settings import Limits
 
@@ -95,13 +96,13 @@ def check_uncut(headers: Mapping[str, str]) -> None:
         raise Refusal(400, "envoy.no-body", message)
 
 
-async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits) -> Any:
+async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits, patience: Patience) -> Any:
     """The JSON value of the body; raises as `bytes_of` and `json_of`."""
-    return json_of(await bytes_of(headers, receive, limits), limits)
+    return json_of(await bytes_of(headers, receive, limits, patience), limits)
 
 
-async def bytes_of(headers: Mapping[str, str], receive: Receive, limits: Limits) -> bytes:
-    """The body.
+async def bytes_of(headers: Mapping[str, str], receive: Receive, limits: Limits, patience: Patience) -> bytes:
+    """The body, for which `patience` lasts.
 
     Raises:
         Refusal: 415 not plain JSON; 413 too large, said before it is read to its end; 408 too slow.
@@ -117,7 +118,7 @@ async def bytes_of(headers: Mapping[str, str], receive: Receive, limits: Limits)
     if length is not None and int(length) > limits.body_bytes:
         raise _too_large(limits)
     try:
-        async with asyncio.timeout(limits.body_seconds):
+        with patience.block():
             return await _bytes(receive, limits)
     except TimeoutError:
         raise Refusal(408, "http.slow-body", "The body did not arrive in time.") from None

@@ -29,6 +29,7 @@ from pipeline.gateway.mcp_answers import McpReply
 from pipeline.gateway.mcp_sessions import McpSession, McpSessions
 from pipeline.gateway.mcp_settings import PATH, McpServer
 from pipeline.gateway.metrics import Metrics
+from pipeline.gateway.patience import Patience
 from pipeline.gateway.refusal import Refusal, later
 from pipeline.gateway.settings import Limits, Settings
 from pipeline.guard import Guard
@@ -129,6 +130,7 @@ class McpGateway:
         self._endpoints = dict(endpoints)
         self._identities = identities
         self._limits = limits
+        self._sending, self._taking = Patience(limits.body_seconds), Patience(limits.stalled_seconds)
         self._metrics = metrics
         self._environment = environment
         self._sessions = {name: McpSessions(time.monotonic, one.settings) for name, one in self._endpoints.items()}
@@ -151,7 +153,7 @@ class McpGateway:
         """One HTTP request at a path under `/mcp/`."""
         begin = time.perf_counter()
         request_id = f"req_{ULID()}"
-        reply = McpReply(send, {"x-request-id": request_id}, stalled_seconds=self._limits.stalled_seconds)
+        reply = McpReply(send, {"x-request-id": request_id}, patience=self._taking)
         name, code, status = path.removeprefix(PATH), None, 0
         self._metrics.in_flight += 1
         try:
@@ -222,7 +224,7 @@ class McpGateway:
 
     async def _post(self, asked: _Asked) -> None:
         _check_accepts(asked.headers, JSON, SSE)
-        body = await intake.body_of(asked.headers, asked.receive, self._limits)
+        body = await intake.body_of(asked.headers, asked.receive, self._limits, self._sending)
         try:
             heard = frame_of(body)
         except FrameError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Final
 
 from pipeline.decision import Decision
 from pipeline.gateway.intake import ClientGone, Event, Send
+from pipeline.gateway.patience import Patience
 
 _UNFIT: Final = re.compile(r"[^ -~]")  # in a header: the code that a rule gives may be any text
 
@@ -35,13 +35,13 @@ class Reply:
     Args:
         send: the server's.
         headers: what every answer to this request has.
-        stalled_seconds: how long a client may take nothing of what is there for it.
+        patience: lasts while a client takes nothing of what is there for it.
     """
 
-    def __init__(self, send: Send, headers: Mapping[str, str], *, stalled_seconds: float) -> None:
+    def __init__(self, send: Send, headers: Mapping[str, str], *, patience: Patience) -> None:
         self._send = send
         self._headers = dict(headers)
-        self._stalled_seconds = stalled_seconds
+        self._patience = patience
         self.begun = False
         self.decision: str | None = None
         self.code: str | None = None  # why it ended otherwise than it began
@@ -76,7 +76,7 @@ class Reply:
 
     async def _sent(self, *events: Event) -> None:
         try:
-            async with asyncio.timeout(self._stalled_seconds):
+            with self._patience.block():
                 for event in events:
                     await self._send(event)
         except (TimeoutError, OSError):

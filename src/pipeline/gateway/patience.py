@@ -1,0 +1,79 @@
+"""How long clients may take, by one timer for all that may take as long. Spec: docs/spec/gateway.md [GW-160]."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import cast
+
+
+class Patience:
+    """Bounds many blocks of coroutines, each as `asyncio.timeout` bounds one, and all by the same seconds.
+
+    One timer serves them: who began first is late first. Nearly all end in time, most without having waited at all, and
+    a timer for each, made and taken back, takes four times as long: the loop compares new ones with it for a while.
+
+    Args:
+        seconds: how long a block may take.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until: dict[_Block, float] = {}  # in seconds of the loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def block(self) -> AbstractContextManager[None]:
+        """A block in which a task is cancelled once it took too long; it raises TimeoutError then."""
+        return _Block(self)
+
+    def _begun(self, block: _Block) -> None:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._timer = loop, None
+        self._until[block] = until = loop.time() + self._seconds
+        if self._timer is None:
+            self._timer = loop.call_at(until, self._look, loop)
+
+    def _over(self, block: _Block) -> None:
+        self._until.pop(block, None)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        for block, until in list(self._until.items()):
+            if until > loop.time():
+                self._timer = loop.call_at(until, self._look, loop)
+                return
+            self._over(block)
+            block.end()
+
+
+class _Block(AbstractContextManager[None]):
+    """One that is bounded. Whoever else cancels its task meanwhile is heard, as by `asyncio.timeout`."""
+
+    __slots__ = ("_cancelling", "_is_late", "_patience", "_task")
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+
+    def __enter__(self) -> None:
+        self._task = cast("asyncio.Task[object]", asyncio.current_task())
+        self._cancelling = self._task.cancelling()
+        self._is_late = False
+        self._patience._begun(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._patience._over(self)
+        if self._is_late and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def end(self) -> None:
+        """It took too long."""
+        self._is_late = True
+        self._task.cancel()
+
+
+__all__ = ["Patience"]
