@@ -1,4 +1,4 @@
-"""Who asks, what data is touched, and what may be done with it. Spec: docs/spec/extensions.md [EXT-6] to [EXT-9]."""
+"""Who asks, what data is touched, and what may be done with it. Spec: docs/spec/extensions.md [EXT-6]."""
 
 from __future__ import annotations
 

@@ -8,10 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.tree import ROOT, parsed
+from tests.house.tree import ROOT, parsed, tracked_files
 
 CLAUSE = re.compile(r"^\*\*\[([A-Z][A-Z0-9]*(?:-[A-Z]+)*-[0-9]+[a-z]?)\]\*\*")
 LOOKS_LIKE_A_CLAUSE = re.compile(r"^\W*\[[A-Z][A-Z0-9-]*-[0-9]+[a-z]?\]")
+CITED = re.compile(r"\[([A-Z]{2,}-[0-9]+)\]")
+CITING = ("src", "rust", "policies", "docs")
 SPEC = ROOT / "docs" / "spec"
 
 
@@ -29,6 +31,21 @@ def test_every_mark_names_an_existing_clause() -> None:
     unknown = {clause: sorted(tests) for clause, tests in _marks().items() if clause not in known}
 
     assert unknown == {}
+
+
+def test_every_clause_that_is_cited_is_there() -> None:
+    """A reader who follows a number to nowhere trusts the others less."""
+    known = {clause for clause, _ in _clauses()}
+
+    lost = [
+        f"{path.relative_to(ROOT)}: {clause}"
+        for path in tracked_files()
+        if path.relative_to(ROOT).parts[0] in CITING and path.suffix in (".py", ".rs", ".rego", ".md")
+        for clause in CITED.findall(path.read_text(encoding="utf-8"))
+        if clause not in known
+    ]
+
+    assert lost == []
 
 
 def test_no_clause_number_is_used_twice() -> None:

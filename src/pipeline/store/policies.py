@@ -1,4 +1,4 @@
-"""The policies that judged, by revision, so that evidence can bring them along. Spec: docs/spec/audit.md [AUD-80]."""
+"""The policies that judged, by revision, so that evidence can bring them along. Spec: docs/spec/audit.md [AUD-50]."""
 
 from __future__ import annotations
 

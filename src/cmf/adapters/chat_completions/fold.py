@@ -2,7 +2,7 @@
 
 The fold loses nothing that policy should see. What chunks say more than once and differently is kept aside under
 `cmf_stream`, what is no chunk under `cmf_unheard`; both are shown, and no body is written with them. Spec:
-docs/spec/adapters/openai_chat.md [OAC-20] to [OAC-27].
+docs/spec/adapters/openai_chat.md [OAC-20] to [OAC-25].
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The whole answer that a stream of the Responses format adds up to.
 
-Spec: docs/spec/adapters/openai_responses.md [RSP-13] to [RSP-17]; docs/spec/streaming.md.
+Spec: docs/spec/adapters/openai_responses.md [RSP-13] to [RSP-15]; docs/spec/streaming.md.
 
 The events say most things three times: in pieces, whole, and in the final response. The fold takes the final word where
 there is one, and keeps whatever was streamed and is not in it under `cmf_stream`: a client heard it, so it is judged.
