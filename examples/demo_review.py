@@ -17,15 +17,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ulid import ULID
-
 from cmf import Message, SubjectExtension
 from cmf.codec import dumps, loads
-from pipeline import Config, Context, Guard, Refuse, as_stage
-from pipeline.approvals import Approvals
+from pipeline import Approvals, Config, Context, Guard, Refuse, as_stage
 from pipeline.authority import APPROVE
 from pipeline.policies.bundle_signing import packed
-from pipeline.record import Record
+from pipeline.record import Record, act_of
 from pipeline.recorder import Recorder
 from pipeline.store.database import Store
 from pipeline.store.policies import keep_policies
@@ -146,12 +143,9 @@ def judge(store: Store, recorder: Backdated, policies: Path | None, seal_key: by
         recorder=recorder,
         config=Config(approval_seconds=8 * 3_600, content="masked", seal_key=seal_key),
     )
-    body = {"id": f"pol_{ULID()}", "timestamp": recorder.now.isoformat(), "action": "load", "revision": guard.revision}
-    said = Record(
-        id=body["id"], timestamp=recorder.now, subject=None, session=None, verdict="none", action="load",
-        revision=guard.revision, body=dumps(body), kind="policy",
-    )  # fmt: skip
-    keep_policies(store, guard.revision, packed(guard.policies.bundle()), said)
+    revision = guard.revision
+    said = act_of("policy", "pol", "load", {"revision": revision}, recorder.now, revision=revision)
+    keep_policies(store, revision, packed(guard.policies.bundle()), said)
     return guard
 
 
