@@ -6,6 +6,7 @@ from pipeline.approvals import Approvals as Approvals
 from pipeline.assembly import Config as Config
 from pipeline.budgets import Budgets as Budgets
 from pipeline.budgets import Limit as Limit
+from pipeline.budgets import Unit as Unit
 from pipeline.context import Context as Context
 from pipeline.decision import Action as Action
 from pipeline.decision import Coverage as Coverage
@@ -18,6 +19,7 @@ from pipeline.decision import ViewDecision as ViewDecision
 from pipeline.declassification import declassify as declassify
 from pipeline.emission import emit as emit
 from pipeline.errors import ApprovalRequired as ApprovalRequired
+from pipeline.errors import BudgetExceeded as BudgetExceeded
 from pipeline.errors import CallError as CallError
 from pipeline.errors import ConfigError as ConfigError
 from pipeline.errors import Denied as Denied
@@ -32,6 +34,7 @@ from pipeline.outcome import Outcome as Outcome
 from pipeline.pipeline import Pipeline as Pipeline
 from pipeline.policy_set import PolicySet as PolicySet
 from pipeline.profiles import Profiles as Profiles
+from pipeline.session_state import BudgetScope as BudgetScope
 from pipeline.stage import Ask as Ask
 from pipeline.stage import OnError as OnError
 from pipeline.stage import Refuse as Refuse
