@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ulid import ULID
-
-from cmf.codec import dumps
 from cmf.errors import CmfError
 from cmf.security import RetentionPolicy
 from pipeline.errors import StoreError
 from pipeline.moments import instant_of, micros
-from pipeline.record import Record
+from pipeline.record import act_of
 
 if TYPE_CHECKING:
     from pipeline.store.database import Store
@@ -187,21 +184,8 @@ class Sweep:
         return swept
 
     def _record(self, now: int, action: str, said: Mapping[str, Any]) -> None:
-        record_id = f"swp_{ULID()}"
-        body = {"schema": 1, "sweep_id": record_id, "action": action, **said}
-        record = Record(
-            id=record_id,
-            kind="sweep",
-            timestamp=instant_of(now),
-            subject=None,
-            session=None,
-            verdict="none",
-            action=action,
-            revision="",
-            body=dumps(body),
-        )
         try:
-            self._recorder.record(record)
+            self._recorder.record(act_of("sweep", "swp", action, said, instant_of(now)))
         except StoreError as error:
             raise _Unrecorded(error.message, code=error.code, hint=error.hint) from error
 

@@ -172,7 +172,9 @@ def test_what_is_due_is_erased_with_a_record_before_and_after(store: Store) -> N
     before, after = records(store)
     assert (before["action"], before["holder"], before["due"]) == ("erase", "ledger", 2)
     assert (after["action"], after["erased"], "failed" in after) == ("erased", 2, False)
-    assert [one.id[:4] for one in stored_records(store.engine, kind="sweep")] == ["swp_", "swp_"]
+    ids = [one.id for one in stored_records(store.engine, kind="sweep")]
+    assert [before["id"], after["id"]] == ids
+    assert [one[:4] for one in ids] == ["swp_", "swp_"]
 
 
 @pytest.mark.spec("RET-3")
