@@ -26,8 +26,12 @@ class SessionKey:
 
 def session_key(context: Context) -> SessionKey:
     """The key of the context's session; equal session ids of two subjects give two keys."""
-    subject = context.subject.id if context.subject is not None else None
-    return _key("anonymous" if subject is None else f"id:{subject}", context.session)
+    return _key(subject_key(None if context.subject is None else context.subject.id), context.session)
+
+
+def subject_key(subject: str | None) -> str:
+    """A subject by its id, as keys and rows name it: `id:<subject id>`, or `anonymous`, which is nobody's."""
+    return "anonymous" if subject is None else f"id:{subject}"
 
 
 _key: Final = maker(SessionKey, "subject", "session")
@@ -68,7 +72,7 @@ class Approval:
             raise ApprovalError("this was decided before", code="approval.decided", hint="ask again for a new one")
         if now >= self.asked.expires_at:
             raise ApprovalError("this approval is too old", code="approval.expired", hint="ask again for a new one")
-        if not approver or self.key.subject == f"id:{approver}":
+        if not approver or self.key.subject == subject_key(approver):
             hint = "another person has to decide"
             raise ApprovalError("nobody approves a request of their own", code="approval.own-request", hint=hint)
         status = ApprovalStatus.APPROVED if approve else ApprovalStatus.DENIED

@@ -16,7 +16,7 @@ from ulid import ULID
 
 from cmf.security import SubjectExtension
 from pipeline.approval_state import session_key
-from pipeline.authority import DECLASSIFY, Authorise, as_recorded, holding, name_of
+from pipeline.authority import DECLASSIFY, MAX_REASON, Authorise, as_recorded, holding, name_of
 from pipeline.context import Context
 from pipeline.errors import DeclassificationError, StoreBusy
 from pipeline.events import Declassified, Events
@@ -27,7 +27,6 @@ from pipeline.session_state import Changes, Grant, no_session, unknown_source
 from pipeline.sessions import SessionStore
 
 ALL_ON_RECORD: Final = "all on record"
-MAX_REASON: Final = 1_000  # characters
 KIND: Final = "declassify"  # of the records
 _MAY: Final = holding(DECLASSIFY)
 _log: Final = logging.getLogger("pipeline.declassification")

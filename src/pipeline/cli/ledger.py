@@ -13,6 +13,7 @@ import typer
 from cmf.adapters import loss
 from cmf.codec import dumps
 from cmf.pricing import PriceTable, parse_table
+from pipeline.approval_state import subject_key
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.display import counted, visible
 from pipeline.errors import ConfigError
@@ -43,7 +44,7 @@ def read(store: str, file: str, *, source: str, session: str, subject: str | Non
         messages = read_conversation(read_bytes(file), source)
         with Store.named(store, keyless=True) as opened:
             ledger = opened.ledger()
-            known = ledger.open("anonymous" if subject is None else f"id:{subject}", session)
+            known = ledger.open(subject_key(subject), session)
             run = ledger.begin(known)
             ledger.append(run, messages, provider=source)
             ledger.commit(run)

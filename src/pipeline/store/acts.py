@@ -11,7 +11,8 @@ from sqlalchemy import Connection, func, select
 
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
-from pipeline.authority import Authorise, holding, name_of
+from pipeline.approval_state import subject_key
+from pipeline.authority import MAX_REASON, Authorise, holding, name_of
 from pipeline.errors import AuditError
 from pipeline.moments import micros
 from pipeline.record import act_of
@@ -28,7 +29,6 @@ _MAY_ERASE: Final = holding(ERASE)
 _MAY_HOLD: Final = holding(HOLD)
 _MAY_SAY_TWO: Final = holding(TWO_PEOPLE)
 _MAY_BREAK_GLASS: Final = holding(BREAK_GLASS)
-MAX_REASON: Final = 1_000  # characters
 LONGEST: Final = timedelta(days=1)  # that a grant or an override holds
 USUAL: Final = timedelta(hours=1)
 PREFIX: Final = {
@@ -91,7 +91,7 @@ def act_row(kind: str, action: str, said: Mapping[str, Any], now: datetime) -> d
 
 def stored_subject(subject: str) -> str:
     """A subject as rows name it: `id:<subject id>`; `anonymous` is nobody."""
-    return subject if subject == "anonymous" else f"id:{subject}"
+    return subject if subject == subject_key(None) else subject_key(subject)
 
 
 def two_needed() -> AuditError:
@@ -111,7 +111,6 @@ __all__ = [
     "ERASE",
     "HOLD",
     "LONGEST",
-    "MAX_REASON",
     "PREFIX",
     "REVEAL",
     "TWO_PEOPLE",

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Table, select
 
+from pipeline.approval_state import subject_key
 from pipeline.errors import StoreError
 from pipeline.moments import micros
 from pipeline.record import Content, Record
@@ -45,12 +46,12 @@ def rows_of(record: Record) -> list[tuple[Table, dict[str, Any]]]:
 
 
 def row_of(record: Record) -> dict[str, Any]:
-    """The record's row. Subjects as sessions name them: `id:<subject id>` or `anonymous`."""
+    """The record's row."""
     return {
         "id": record.id,
         "kind": record.kind,
         "at": micros(record.timestamp),
-        "subject": "anonymous" if record.subject is None else f"id:{record.subject}",
+        "subject": subject_key(record.subject),
         "session": record.session,
         "verdict": record.verdict,
         "action": record.action,
