@@ -41,6 +41,7 @@ class Referred(StrEnum):
     CACHE = "cache"
     ITEM = "item"
     CONTAINER = "container"
+    SKILL = "skill"  # instructions and code that were uploaded
     BACKGROUND = "background"  # the answer is to be fetched later, past this place
 
 
@@ -145,6 +146,10 @@ def _containers(own: Mapping[str, Any], path: str) -> Iterator[Reference]:
     held = own.get("container")
     if isinstance(held, str) or (isinstance(held, dict) and held.get("id") is not None):
         yield Reference(Referred.CONTAINER, _id(held), path)
+    place = own.get("environment")  # of a shell
+    for key, named in place.items() if isinstance(place, dict) else ():
+        if _spelling(key) == "containerid" and named is not None:
+            yield Reference(Referred.CONTAINER, _id(named), path)
 
 
 def _in_message(message: Message, prefix: str) -> Iterator[Reference]:
@@ -173,7 +178,7 @@ def _in_part(part: Part, path: str) -> Iterator[Reference]:
 
 
 def _files(item: Any, path: str) -> Iterator[Reference]:
-    """References to files, however deep; a citation tells where text came from, and brings nothing in."""
+    """References to files and skills, however deep; a citation tells where text came from, and brings nothing in."""
     if isinstance(item, list):
         for each in item:
             yield from _files(each, path)
@@ -181,11 +186,12 @@ def _files(item: Any, path: str) -> Iterator[Reference]:
     if not isinstance(item, dict) or str(item.get("type", "")).endswith("citation"):
         return
     for key, inner in item.items():
-        if _spelling(key) not in _FILES or inner is None:
+        kind = _HELD.get(_spelling(key))
+        if kind is None or inner is None:
             yield from _files(inner, path)
-            continue
-        for each in inner if isinstance(inner, list) else [inner]:
-            yield Reference(Referred.FILE, _id(each), path)
+        elif kind is not Referred.SKILL or item.get("type") != _THEIR_OWN:
+            for each in inner if isinstance(inner, list) else [inner]:
+                yield Reference(kind, _id(each), path)
 
 
 def _own_fields(extra: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -210,5 +216,6 @@ _OF_REQUEST: Final = {
     "background": Referred.BACKGROUND,
     "cachedcontent": Referred.CACHE,
 }
-_FILES: Final = frozenset({"fileid", "fileids"})
+_HELD: Final = {"fileid": Referred.FILE, "fileids": Referred.FILE, "skillid": Referred.SKILL}
+_THEIR_OWN: Final = "anthropic"  # the type of skills that nobody uploaded: the provider's own, like its tools
 _SELF_CONTAINED: Final = frozenset({TextPart, ThinkingPart, ToolCallPart})  # but for what rode along on their wire

@@ -101,6 +101,32 @@ def test_references_in_tools_are_found_and_what_they_search_is_not_one() -> None
 
 
 @pytest.mark.spec("REF-1")
+def test_the_container_of_a_shell_and_skills_that_were_uploaded_are_references() -> None:
+    skills = [{"type": "skill_reference", "skill_id": "sk_1", "version": 2}]
+    shells = body(
+        tools=[
+            {"type": "shell", "environment": {"type": "container_reference", "container_id": "cntr_1"}},
+            {"type": "shell", "environment": {"type": "container_auto", "skills": skills}},
+            {"type": "shell", "environment": {"type": "container_reference", "containerId": 7}},
+            {"type": "shell", "environment": {"type": "local", "container_id": None}},
+        ]
+    )
+    held = [{"type": "custom", "skill_id": "sk_2"}, {"type": "anthropic", "skill_id": "pptx"}, {"skill_id": "sk_3"}]
+    wire = {"model": "m", "max_tokens": 1, "messages": [], "container": {"skills": held}}
+    claude = adapters.get("anthropic_messages").from_wire_request(wire)
+
+    assert list(references(shells)) == [
+        Reference(Referred.CONTAINER, "cntr_1", "tools[0]"),
+        Reference(Referred.SKILL, "sk_1", "tools[1]"),
+        Reference(Referred.CONTAINER, None, "tools[2]"),
+    ]
+    assert list(references(claude)) == [
+        Reference(Referred.SKILL, "sk_2", "request"),
+        Reference(Referred.SKILL, "sk_3", "request"),
+    ]
+
+
+@pytest.mark.spec("REF-1")
 def test_references_are_found_in_every_part_and_inside_parts() -> None:
     held = ImagePart(type="file_ref", data="f1")
     inner = Message(role="user", content=[held], extra={"own": {"file_id": "f2"}})

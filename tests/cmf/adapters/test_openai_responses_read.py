@@ -242,6 +242,27 @@ def test_a_shell_that_the_answer_holds_the_output_of_was_run_by_the_provider() -
 
 
 @pytest.mark.spec("RSP-6")
+@pytest.mark.parametrize(
+    ("own", "runner"),
+    [
+        ({"environment": {"type": "container_auto"}}, "provider"),
+        ({"environment": {"type": "container_reference", "container_id": "cntr_1"}}, "provider"),
+        ({"environment": {}}, "provider"),
+        ({"environment": "elsewhere"}, "provider"),
+        ({"environment": {"type": "local"}}, "client"),
+        ({"environment": None}, "client"),
+        ({}, "client"),
+    ],
+)
+def test_a_shell_runs_where_its_environment_is(own: dict[str, Any], runner: str) -> None:
+    body = request_body(tools=[{"type": "shell", **own}])
+    request = ADAPTER.from_wire_request(body)
+
+    assert [tool.executed_by for tool in request.tools] == [runner]
+    assert ADAPTER.to_wire(request) == body
+
+
+@pytest.mark.spec("RSP-6")
 def test_a_function_that_the_answer_holds_the_output_of_is_still_the_clients() -> None:
     response = assert_lossless_answer(answer_body(ITEMS["call"], ITEMS["result"], object="response.compaction"))
 
@@ -298,7 +319,7 @@ def test_tools_come_back_as_they_were_and_each_has_its_view() -> None:
 
     uris = [view.uri for view in iter_views(request) if view.kind == "tool_definition"]
     assert {"tool://_/add", "tool://_/web_search", "tool://docs/mcp", "tool://crm/find", "tool://crm/note"} <= set(uris)
-    assert [tool.executed_by for tool in request.tools].count("provider") == 3  # web search, MCP, and unheard of
+    assert [tool.executed_by for tool in request.tools].count("provider") == 4  # the last is unheard of
 
 
 @pytest.mark.spec("RSP-9")

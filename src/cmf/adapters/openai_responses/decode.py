@@ -136,9 +136,15 @@ def _tool(tool: dict[str, Any]) -> list[ToolDefinition]:
     if kind == "namespace" and isinstance(tool.get("name"), str) and _are_tools(tool.get("tools")):
         return _namespace(left)
     space = taken(left, "server_label") if kind == "mcp" else None
-    runner = "client" if kind in CLIENT_TOOLS else "provider"
+    runner = "client" if kind in CLIENT_TOOLS and not _in_container(left) else "provider"
     extra = riding(left) or OWN  # a tool may be nothing but its type: that it is this format's is told by the mark
     return [trusted(ToolDefinition, name=kind, namespace=space, type=kind, executed_by=runner, extra=extra)]
+
+
+def _in_container(left: dict[str, Any]) -> bool:
+    """Whether a shell is one of the provider's: a place that is not said to be the client's own."""
+    place = left.get("environment")
+    return place is not None and (not isinstance(place, dict) or place.get("type") != "local")
 
 
 def _own_tool(tool: dict[str, Any], kind: Any, namespace: str | None) -> ToolDefinition:
