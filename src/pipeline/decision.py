@@ -343,7 +343,7 @@ def _misfit(effect: Effect, fields: Mapping[str, Any], kind: ViewKind) -> str:
 
 def _misfit_redact(fields: Mapping[str, Any]) -> str:
     if fields.get("replacement", "mask") not in REPLACEMENTS:
-        return "redact: unknown replacement"
+        return f"redact: unknown replacement, it is one of {', '.join(sorted(REPLACEMENTS))}"
     spans, pointer = fields.get("spans"), fields.get("pointer")
     if (spans is None) == (pointer is None):
         return "redact: needs spans or a pointer"

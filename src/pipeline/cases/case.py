@@ -171,15 +171,16 @@ def _cells(path: Path, where: str, spelled: dict[str, Any]) -> Iterator[tuple[st
         for at, (_, item) in zip(matrix, cell, strict=True):
             _put(path, f"{where}.matrix", single, at, item)
         if table is not None:
-            single["expect"] = _looked_up(path, where, table, [place for place, _ in cell])
+            single["expect"] = _looked_up(path, where, table, [place for place, _ in cell], sizes=[*map(len, axes)])
         shown = ", ".join(f"{at}={item!r}" for at, (_, item) in zip(matrix, cell, strict=True))
         yield f"{name} [{shown}]", single
 
 
-def _looked_up(path: Path, where: str, table: Any, places: Sequence[int]) -> Any:
-    for place in places:
-        if not isinstance(table, list) or place >= len(table):
-            raise _wrong(path, f"{where}.expect_table", "the table does not fit the matrix", "one list per axis")
+def _looked_up(path: Path, where: str, table: Any, places: Sequence[int], *, sizes: Sequence[int]) -> Any:
+    for place, size in zip(places, sizes, strict=True):
+        if not isinstance(table, list) or len(table) != size:
+            hint = f"write {' lists of '.join(map(str, sizes))} entries, one for each value"
+            raise _wrong(path, f"{where}.expect_table", "the table does not fit the matrix", hint)
         table = table[place]
     return table
 

@@ -226,7 +226,7 @@ def pins(
 
 @app.command("schema")
 def schema(
-    name: Annotated[SchemaName, typer.Argument(help="What to describe.")] = SchemaName.VIEW,
+    name: Annotated[SchemaName, typer.Argument(metavar="NAME", help="What to describe.")] = SchemaName.VIEW,
 ) -> None:
     """Print a JSON Schema: of the policy input, a message, a decision, tool profiles, test cases, or cmf.yaml."""
     from pipeline.cli.schema import run
@@ -276,7 +276,8 @@ def run_cases(
         bool, typer.Option("--coverage", help="Name the rules that hit in no case, and the lines.")
     ] = False,
     threshold: Annotated[
-        float | None, typer.Option("--threshold", help="Fail if fewer percent of the rules hit in some case.")
+        float | None,
+        typer.Option("--threshold", min=0, max=100, help="Fail if fewer percent of the rules hit in some case."),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on whenever a file changes, until Ctrl-C.")] = False,
 ) -> None:

@@ -75,8 +75,10 @@ def show(config: Path, *, as_json: bool) -> None:
         values = {path: {"value": value, "source": source} for path, value, source in loaded.effective()}
         typer.echo(dumps(values).decode())
         return
-    for path, value, source in loaded.effective():
-        typer.echo(f"{path:<40} {value:<40} {source}".rstrip())
+    shown = list(loaded.effective())
+    widest = max(len(path) for path, _, _ in shown)
+    for path, value, source in shown:
+        typer.echo(f"{path:<{widest}} {value:<40} {source}".rstrip())
 
 
 def check(config: Path) -> None:

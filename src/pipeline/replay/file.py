@@ -142,7 +142,8 @@ def read_entry(line: bytes) -> Entry:
             raise ShapeError("not an object", path="$")
         if body.get("schema") != VERSION:
             if not isinstance(body.get("schema"), int):
-                raise ReplayError("no entry", hint="of bare traffic, say what it `holds`", code="replay.invalid")
+                hint = "`cmf eval --record` writes them; of bare traffic, say to a batch what it `holds`"
+                raise ReplayError("no line of judged input", hint=hint, code="replay.invalid")
             hint = "use the version that wrote it"
             raise ReplayError(f"not of schema {VERSION}", path="schema", hint=hint, code="replay.newer-schema")
         history = history_trust(body["history"])

@@ -186,7 +186,8 @@ def check_is_there(place: str | Path) -> None:
     """
     file = file_of(place)
     if file is not None and not file.exists():
-        raise StoreError("there is no store here", path=str(place), hint="check the name: what records makes it")
+        hint = "check the name; what keeps records makes a store, `cmf serve` say"
+        raise StoreError("there is no store here", path=str(place), hint=hint)
 
 
 def _named(target: URL, file: str | None = None) -> str:

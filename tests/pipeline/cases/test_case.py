@@ -76,7 +76,7 @@ def judged(runner: CaseRunner, folder: Path, **fields: Any) -> CaseResult:
         ("cases: [{name: a, matrix: {model: x}}]", "not paths with lists of values"),
         ("cases: [{name: a, matrix: {model: []}}]", "not paths with lists of values"),
         ("cases: [{name: a, conversation: [], matrix: {'conversation[3].text': [a]}}]", "a path leads nowhere"),
-        ("cases: [{name: a, conversation: [], matrix: {model: [a, b]}, expect_table: [allow]}]", "does not fit"),
+        ("cases: [{name: a, conversation: [], matrix: {model: [a, b]}, expect_table: [allow]}]", "write 2 entries"),
         ("cases: [{name: a, conversation: [], matrix: {'a..b': [a]}}]", "no path"),
         ("cases: [{name: a, conversation: [], matrix: {'a[x]': [a]}}]", "no path"),
         ("cases: [{name: a, conversation: [], matrix: {'a[0': [a]}}]", "no path"),
