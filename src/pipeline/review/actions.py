@@ -6,7 +6,7 @@ import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from pipeline.audit.bundle import Selection, write_bundle
 from pipeline.moments import micros
@@ -14,11 +14,11 @@ from pipeline.review import detail, oversight, revisions
 from pipeline.review.access import Role
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.site import Answer, Download, Page, Redirect, Refused, Site, Visit, need, words
+from pipeline.review.telling import Json
 from pipeline.review.words import KINDS, Disposition, ranges_of, sampled, set_hash
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed
 
-Json: TypeAlias = dict[str, Any]
 MAX_SAMPLE: Final = 1_000
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval
@@ -14,10 +14,10 @@ from pipeline.review.access import Role
 from pipeline.review.detail import told
 from pipeline.review.lists import decision_row
 from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, need, words
+from pipeline.review.telling import Json
 from pipeline.store.overview import Placed
 from pipeline.store.search import shown_subject
 
-Json: TypeAlias = dict[str, Any]
 LATELY: Final = 50  # decisions that asked: the newest
 _OF_SESSION: Final = 200  # decisions of a session that are looked through
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from pipeline.moments import iso
 from pipeline.review.catalog import Catalog
+from pipeline.review.telling import Json
 
-Json: TypeAlias = dict[str, Any]
 WIDTH, HEIGHT = 640, 160
 _STEPS: Final = (60, 300, 900, 3_600, 4 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
 _MOST_BARS: Final = 48

@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from cmf.value import to_json
 from pipeline.assembly import embedded_engine
@@ -26,9 +26,9 @@ from pipeline.replay.masking import Masking
 from pipeline.replay.replay import Replay, agrees
 from pipeline.review.differences import parts
 from pipeline.review.rules import PoliciesAtHand
+from pipeline.review.telling import Json
 from pipeline.store.contents import Contents
 
-Json: TypeAlias = dict[str, Any]
 _MOST_LINES: Final = 40  # of a definition
 _MOST_SHOWN: Final = 400  # characters of a value
 _READS: Final = re.compile(r"\binput(?:\.[A-Za-z_]\w*)+")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pipeline.audit.evidence import FIELDS, leaf_of
 from pipeline.moments import iso
 from pipeline.review.contents import Kept, kept_of
 from pipeline.review.lists import decision_row, session_row
 from pipeline.review.site import Page, Refused, Site, Visit
-from pipeline.review.telling import hits, not_judged, sentence, skipped
+from pipeline.review.telling import Json, hits, not_judged, sentence, skipped
 from pipeline.review.words import Disposition, Word
 from pipeline.store.overview import Placed
 from pipeline.store.second_eyes import Ask
 
-Json: TypeAlias = dict[str, Any]
 MOST: Final = 200  # decisions of a session that a page shows; the newest of more
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-Json: TypeAlias = dict[str, Any]
+from pipeline.review.telling import Json
+
 _AROUND: Final = 3  # lines around what changed
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pipeline.audit.query import plain
 from pipeline.moments import iso
 from pipeline.review.catalog import SEVERITIES, Session
 from pipeline.review.site import PAGE, Page, Refused, Site, Visit
-from pipeline.review.telling import hits, not_judged
+from pipeline.review.telling import Json, hits, not_judged
 from pipeline.store.overview import Placed
 from pipeline.store.search import shown_subject
 
-Json: TypeAlias = dict[str, Any]
 FACETS: Final = (
     "verdict", "rule", "severity", "tool", "subject", "mode", "covered", "disposition", "environment", "revision"
 )  # fmt: skip

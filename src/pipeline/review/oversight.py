@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from pipeline.audit.checking import check_store
 from pipeline.audit.exporting import read_heads
@@ -13,12 +13,12 @@ from pipeline.moments import iso
 from pipeline.review.charts import over_time, shares, spread
 from pipeline.review.lists import decision_row, saved
 from pipeline.review.site import PAGE, Page, Refused, Site, Verified, Visit
+from pipeline.review.telling import Json
 from pipeline.review.words import Word, needs_second, set_hash
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed
 from pipeline.store.search import shown_subject
 
-Json: TypeAlias = dict[str, Any]
 _MEASURED: Final = 500  # decisions whose latency is read: the newest
 _PROBLEMS: Final = 50
 

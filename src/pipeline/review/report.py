@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from pipeline.decision import OUTAGE_RULES, Action
 from pipeline.moments import instant_of
 from pipeline.review.catalog import EDITS
 from pipeline.review.lists import saved
 from pipeline.review.site import Page, Site, Visit
+from pipeline.review.telling import Json
 from pipeline.review.words import Disposition
 
-Json: TypeAlias = dict[str, Any]
 MAX_WEEKS: Final = 104
 _SECOND: Final = 1_000_000
 _WEEK: Final = 7 * 86_400 * _SECOND

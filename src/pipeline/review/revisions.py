@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from cmf.codec import dumps
 from pipeline.audit.query import exactly
@@ -17,9 +17,9 @@ from pipeline.replay.impact import Change
 from pipeline.review.access import Role
 from pipeline.review.differences import parts
 from pipeline.review.site import Answer, Page, Refused, Site, Visit, need, words
+from pipeline.review.telling import Json
 from pipeline.store.overview import Placed
 
-Json: TypeAlias = dict[str, Any]
 MOST: Final = 100  # revisions on a page: those with most decisions
 REPLAYED: Final = 500  # what was kept that is judged again: the newest
 _MOST_LINES: Final = 4_000

@@ -7,14 +7,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
 
 from pipeline.assembly import load_policies
 from pipeline.errors import PolicyError
 from pipeline.policies.metadata import Rule
 from pipeline.policy_set import PolicySet, load
-
-Json: TypeAlias = dict[str, Any]
+from pipeline.review.telling import Json
 
 
 class PoliciesAtHand:

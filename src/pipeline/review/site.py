@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ulid import ULID
 
@@ -24,7 +24,7 @@ from pipeline.review.access import Person, Refused, Role
 from pipeline.review.catalog import Catalog
 from pipeline.review.contents import Again
 from pipeline.review.rules import PoliciesAtHand
-from pipeline.review.telling import readable
+from pipeline.review.telling import Json, readable
 from pipeline.review.words import MAX_TEXT, SCHEMA
 from pipeline.sessions import SessionStore, wall_clock
 from pipeline.store.contents import ContentRules
@@ -32,7 +32,6 @@ from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, bodies_of
 
-Json: TypeAlias = dict[str, Any]
 PAGE: Final = 50
 
 
