@@ -8,9 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ulid import ULID
-
-from cmf.codec import dumps, loads
+from cmf.codec import loads
 from cmf.errors import DecodeError
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
@@ -18,14 +16,15 @@ from pipeline.approvals import Approvals
 from pipeline.audit.heads import PublicKey
 from pipeline.audit.query import Query, parse
 from pipeline.audit.verification import Report
-from pipeline.record import Record
+from pipeline.authority import as_recorded
+from pipeline.record import act_of
 from pipeline.recorder import Recorder
 from pipeline.review.access import Person, Refused, Role
 from pipeline.review.catalog import Catalog
 from pipeline.review.contents import Again
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.telling import Json, readable
-from pipeline.review.words import MAX_TEXT, SCHEMA
+from pipeline.review.words import MAX_TEXT
 from pipeline.sessions import SessionStore, wall_clock
 from pipeline.store.contents import ContentRules
 from pipeline.store.database import Store
@@ -150,25 +149,11 @@ class Site:
         Raises:
             StoreError: it may not be.
         """
-        now = self.clock().astimezone(UTC)
-        made = f"{kind}_{ULID()}"
-        by = {"id": visit.person.name, "role": visit.person.role.value}
-        body = {"schema": SCHEMA, "id": made, "timestamp": now.isoformat(), "by": by, "action": action, **said}
-        self._recorder.record(
-            Record(
-                id=made,
-                timestamp=now,
-                subject=visit.person.name,
-                session=None,
-                verdict="none",
-                action=action,
-                revision="",
-                body=dumps(body),
-                kind=kind,
-            )
-        )
+        said = {"by": as_recorded(visit.subject), **said}
+        record = act_of(kind, kind, action, said, self.clock().astimezone(UTC), subject=visit.person.name)
+        self._recorder.record(record)
         self.catalog.catch_up()
-        return made
+        return record.id
 
 
 def need(visit: Visit, role: Role) -> None:

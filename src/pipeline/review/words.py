@@ -12,7 +12,6 @@ from cmf.codec import loads
 from cmf.errors import DecodeError
 from pipeline.store.overview import Placed
 
-SCHEMA: Final = 1
 KINDS: Final = frozenset({"review", "signoff", "reveal", "ask", "grant", "filter", "sample", "export", "declassify"})
 MAX_TEXT: Final = 4_000  # characters of a comment or reason
 _OF_LIFTING: Final = frozenset(
@@ -161,7 +160,6 @@ def sampled(rows: Sequence[Placed], seed: str, size: int) -> list[Placed]:
 __all__ = [
     "KINDS",
     "MAX_TEXT",
-    "SCHEMA",
     "Disposition",
     "Word",
     "needs_second",
