@@ -10,7 +10,7 @@ A hold that nobody settles counts in full. It is never given back by itself: a p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -217,8 +217,8 @@ class Budgets:
         expected = {Unit.TOKENS: Decimal(taken + output)}
         price = self._price(request.model, needed=priced)
         if price is not None:
-            dearest = max(price.input, price.cached_read, price.cache_write)
-            expected[Unit.COST] = (dearest * taken + price.output * output) / 1_000_000
+            dearest = replace(price, input=max(price.input, price.cached_read, price.cache_write))
+            expected[Unit.COST] = dearest.cost(TokenUsage(input_tokens=taken, output_tokens=output))
         return expected
 
     def _used(self, hold: Hold, usage: TokenUsage) -> dict[Unit, Decimal]:
