@@ -14,6 +14,7 @@ from pipeline.claims import HistoryTrust
 from pipeline.context import Context
 from pipeline.decision import Decision
 from pipeline.errors import PipelineError
+from pipeline.moments import SECOND
 from pipeline.outcome import Basis
 from pipeline.record import Content
 from pipeline.replay.file import Entry, entry_of
@@ -22,7 +23,7 @@ from pipeline.stage import Traffic
 ContentMode: TypeAlias = Literal["none", "masked", "whole"]
 Mask: TypeAlias = Callable[[Entry], Entry]
 _FOREVER: Final = 2**63 - 1
-_DAY: Final = 86_400 * 1_000_000
+_DAY: Final = 86_400 * SECOND
 # Names of ours in such a line. Others are the traffic's own words, and end the place that a record tells.
 _OURS: Final = frozenset(
     ["traffic", "context", "session", "messages", "choices", "message", "content", "text", "thinking",

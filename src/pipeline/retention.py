@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from cmf.errors import CmfError
 from cmf.security import RetentionPolicy
 from pipeline.errors import StoreError
-from pipeline.moments import instant_of, micros
+from pipeline.moments import SECOND, instant_of, micros
 from pipeline.record import act_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def keep(policy: object, now: int) -> Keep:
         told = policy if isinstance(policy, RetentionPolicy) else RetentionPolicy.model_validate(policy)
         ends = [_NEVER_ENDS]
         if told.max_age_seconds is not None:
-            ends.append(now + told.max_age_seconds * 1_000_000)
+            ends.append(now + told.max_age_seconds * SECOND)
         if told.delete_after is not None:
             ends.append(micros(told.delete_after))
         span = _SPANS[told.policy]

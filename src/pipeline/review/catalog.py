@@ -15,6 +15,7 @@ from itertools import compress
 from typing import Final
 
 from pipeline.audit.query import REVIEWS, Query, Value
+from pipeline.moments import SECOND
 from pipeline.review import bits
 from pipeline.review.words import KINDS, Word, needs_second, seconds, word_of
 from pipeline.store.database import Store
@@ -152,7 +153,7 @@ class Catalog:
         with self._lock:
             chosen = bits.selectors(found)
             known = ((at, first) for at, first in self._disposed_at.items() if at < len(chosen) and chosen[at])
-            return [max(0, first - self._at[at]) / 1_000_000 for at, first in known]
+            return [max(0, first - self._at[at]) / SECOND for at, first in known]
 
     def span(self, found: int) -> tuple[int, int] | None:
         """The times of the first and the last record in the set; None where it is empty."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pipeline.moments import iso
+from pipeline.moments import SECOND, iso
 from pipeline.review.catalog import Catalog
 from pipeline.review.telling import Json
 
 WIDTH, HEIGHT = 640, 160
 _STEPS: Final = (60, 300, 900, 3_600, 4 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
 _MOST_BARS: Final = 48
-_SECOND: Final = 1_000_000
 
 
 def over_time(catalog: Catalog, found: int) -> Json:
@@ -21,7 +20,7 @@ def over_time(catalog: Catalog, found: int) -> Json:
     if spans is None:
         return {"step": 0, "bars": [], "rows": []}
     first, last = spans
-    step = next((one for one in _STEPS if (last - first) // _SECOND <= one * _MOST_BARS), _STEPS[-1]) * _SECOND
+    step = next((one for one in _STEPS if (last - first) // SECOND <= one * _MOST_BARS), _STEPS[-1]) * SECOND
     denied, held = (found & catalog.having("verdict", verdict) for verdict in ("deny", "require_approval"))
     rows: list[Json] = []
     for at in range(first // step * step, last + 1, step):
@@ -30,7 +29,7 @@ def over_time(catalog: Catalog, found: int) -> Json:
             name: (those & within).bit_count() for name, those in (("all", found), ("denied", denied), ("held", held))
         }
         rows.append({"from": iso(at), "until": iso(at + step), **counts})
-    return {"step": step // _SECOND, "rows": rows, "bars": _bars([row["denied"] for row in rows])}
+    return {"step": step // SECOND, "rows": rows, "bars": _bars([row["denied"] for row in rows])}
 
 
 def _bars(values: Sequence[int]) -> list[Json]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from pipeline.decision import OUTAGE_RULES, Action
-from pipeline.moments import instant_of
+from pipeline.moments import SECOND, instant_of
 from pipeline.review.catalog import EDITS
 from pipeline.review.lists import saved
 from pipeline.review.site import Page, Site, Visit
@@ -15,9 +15,8 @@ from pipeline.review.telling import Json
 from pipeline.review.words import Disposition
 
 MAX_WEEKS: Final = 104
-_SECOND: Final = 1_000_000
-_WEEK: Final = 7 * 86_400 * _SECOND
-_MONDAY: Final = 4 * 86_400 * _SECOND  # the first one after the epoch
+_WEEK: Final = 7 * 86_400 * SECOND
+_MONDAY: Final = 4 * 86_400 * SECOND  # the first one after the epoch
 _WENT_ON: Final = (Action.FORWARD, Action.FORWARD_MODIFIED)
 
 
