@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -24,12 +24,12 @@ from pipeline.engines.base import Decided, Engine, EngineResult
 from pipeline.policies.entrypoints import Parts
 
 MAX_VERDICTS: Final = 16_384  # 2 MB; four times as many are 9
-MAX_SHAPES: Final = 1_024  # of what is shared, by its kinds of views, of which the paths are kept that can be there
 LONG: Final = 512  # bytes of what is shared, of which it is worth looking what has to be parsed
 MAX_EMPTY: Final = 200  # bytes of a session that says nothing, and more
 MAX_EFFECTS: Final = 64  # a verdict with more is not kept: it would hold as much as the part that it is about
 
 Verdict: TypeAlias = Mapping[str, Sequence[Any]]
+_Tree: TypeAlias = Mapping[str, Any] | None  # of such trees; None is everything
 
 _EFFECTS: Final = tuple(effect.value for effect in Effect)
 _ABSENT: Final = object()
@@ -45,15 +45,33 @@ class Counts:
     reused: int
 
 
-@dataclass(slots=True)
-class _View:
-    """One view on its way: what is still asked for it, by place, and what is known already."""
+class _Way(NamedTuple):
+    """How the views of one kind are asked.
 
-    entrypoint: str
-    parts: Parts | None
-    key: bytes | None = None
-    known: Verdict | None = None
-    asked: tuple[int, ...] = ()
+    Attributes:
+        local: ids of the rules whose verdict is remembered.
+        named: what a key begins with: the question.
+        fresh: the entrypoints to ask for a view of which nothing is known.
+        fast: how many of them, the first ones, the local rules are asked by.
+        rest: those for a view of which the verdict of the local rules is known.
+        read: what the local rules read of what is shared, step by step; None where all of it counts.
+    """
+
+    local: frozenset[str]
+    named: bytes
+    fresh: tuple[str, ...]
+    fast: int
+    rest: tuple[str, ...]
+    read: _Tree
+
+
+class _View(NamedTuple):
+    """One view on its way: under which key its verdict stands, what is known already, and the places of its answers."""
+
+    way: _Way
+    key: bytes | None
+    known: Verdict | None
+    asked: range
 
 
 class ReusingEngine:
@@ -75,15 +93,15 @@ class ReusingEngine:
         max_verdicts: int = MAX_VERDICTS,
     ) -> None:
         self._engine = engine
-        self._parts = parts
-        self._seed = "\n".join([engine.revision, *sorted(capabilities)]).encode()
         self._max = max_verdicts
         # Those that one evaluation answers: nothing is put together, and what it gives is what is given.
         self._whole = frozenset(name for name, one in parts.items() if one.slow is None and not one.fast)
         # What local rules read of what is shared; never the session, which holds more with each turn [SES-7].
         self._names = sorted({path[0] if path else "session" for one in parts.values() for path in one.reads})
         self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
-        self._there: dict[tuple[str, int, tuple[str, ...]], tuple[tuple[str, ...], ...]] = {}
+        seed = "\n".join([engine.revision, *sorted(capabilities)])
+        self._ways = {name: _way(one, seed) for name, one in parts.items()}
+        self._alone = {name: _way(one.alone, seed) for name, one in parts.items() if one.alone is not None}
         self._lock = threading.Lock()
         self._counts = [0, 0, 0]
 
@@ -130,25 +148,25 @@ class ReusingEngine:
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes]
     ) -> tuple[list[_View], list[str], list[bytes]]:
         """What to ask for each view, and the questions to the engine: entrypoints and views, side by side."""
-        context = _Context(shared, self._seed, self._there, self._names)
+        context = _Context(shared, self._names)
+        ways = {name: self._way(name, context) for name in set(entrypoints)}
+        begun = {name: context.begun(way) if way.local and self._max else None for name, way in ways.items()}
+        keys = [_key(begun[name], view) for name, view in zip(entrypoints, views, strict=True)]
         plan: list[_View] = []
         names: list[str] = []
         documents: list[bytes] = []
-        reused = 0
-        for entrypoint, view in zip(entrypoints, views, strict=True):
-            parts = self._parts.get(entrypoint)
-            if parts is not None and parts.alone is not None and context.stands_alone:
-                parts = parts.alone
-            one = _View(entrypoint, parts)
-            if parts is not None and parts.local and self._max:
-                one.key = self._key(parts, context, view)
-                one.known = self._remembered(one.key)
-            questions = _questions(one)
-            reused += one.known is not None
-            one.asked = tuple(range(len(names), len(names) + len(questions)))
-            names += questions
-            documents += [view] * len(questions)
-            plan.append(one)
+        verdicts, reused = self._verdicts, 0
+        with self._lock:
+            for entrypoint, view, key in zip(entrypoints, views, keys, strict=True):
+                way, begin = ways[entrypoint], len(names)
+                known = None if key is None else verdicts.get(key)
+                if key is not None and known is not None:
+                    verdicts.move_to_end(key)
+                    reused += 1
+                questions = way.fresh if known is None else way.rest
+                names += questions
+                documents += [view] * len(questions)
+                plan.append(_View(way, key, known, range(begin, len(names))))
         self._count(len(plan), len(names), reused)
         return plan, names, documents
 
@@ -159,73 +177,83 @@ class ReusingEngine:
             counts[1] += evaluations
             counts[2] += reused
 
-    def _key(self, parts: Parts, context: _Context, view: bytes) -> bytes | None:
-        """A digest of the view, and of all that the local rules read of what it shares; None if that cannot be told.
-
-        Of the view the whole is taken, not what the rules read of it: to find that, it would have to be parsed, which
-        takes as long as most rules do. A view that only stands elsewhere is therefore asked about again.
-        """
-        begun = context.begun(parts)
-        if begun is None:
-            return None
-        digest = begun.copy()
-        digest.update(view)
-        return digest.digest()
-
-    def _remembered(self, key: bytes | None) -> Verdict | None:
-        if key is None:
-            return None
-        with self._lock:
-            verdict = self._verdicts.get(key)
-            if verdict is not None:
-                self._verdicts.move_to_end(key)
-            return verdict
-
-    def _remember(self, key: bytes, verdict: Verdict) -> None:
-        with self._lock:
-            self._verdicts[key] = verdict
-            while len(self._verdicts) > self._max:
-                self._verdicts.popitem(last=False)
+    def _way(self, entrypoint: str, context: _Context) -> _Way:
+        """How views are asked there; what is in no parts is asked as it is."""
+        if entrypoint in self._alone and context.stands_alone:
+            return self._alone[entrypoint]
+        return self._ways.get(entrypoint) or _Way(frozenset(), b"", (entrypoint,), 0, (), None)
 
     def _results(self, plan: Sequence[_View], answers: Sequence[EngineResult]) -> list[EngineResult]:
-        return [self._result(one, [answers[place] for place in one.asked]) for one in plan]
+        learnt: dict[bytes, Verdict] = {}
+        results = [_result(one, answers, learnt) for one in plan]
+        if learnt:
+            with self._lock:
+                self._verdicts.update(learnt)
+                while len(self._verdicts) > self._max:
+                    self._verdicts.popitem(last=False)
+        return results
 
-    def _result(self, one: _View, answers: Sequence[EngineResult]) -> EngineResult:
-        if not answers and one.known is NO_EFFECTS:
-            return _NOTHING
-        values: list[Verdict] = []
-        for answer in answers:
-            if not isinstance(answer, Decided) or not _is_verdict(answer.value):
-                return answer  # one part that is not decided leaves the view undecided
-            values.append(answer.value)
-        if one.known is None and one.key is not None and one.parts is not None:
-            fast = values[: max(1, len(one.parts.fast))]
-            verdict = _of_rules(fast[0] if len(fast) == 1 else _together(fast), one.parts.local)
-            if sum(map(len, verdict.values())) <= MAX_EFFECTS:
-                self._remember(one.key, verdict)
-        together = _together(values if one.known is None else [*values, one.known])
-        return _NOTHING if together is NO_EFFECTS else Decided(together)
+
+def _way(parts: Parts, seed: str) -> _Way:
+    slow = () if parts.slow is None else (parts.slow,)
+    fast = parts.fast or (parts.whole,)
+    named = f"{seed}\n{parts.whole}\n{len(parts.local)}\n".encode()  # for an empty session more rules are local
+    return _Way(parts.local, named, (*fast, *slow), len(fast), (*parts.rest, *slow), _tree(parts.reads))
+
+
+def _tree(paths: Iterable[tuple[str, ...]]) -> _Tree:
+    """The paths, step by step, without what is below another of them."""
+    tree: dict[str, Any] = {}
+    for path in sorted(paths, key=len, reverse=True):
+        if not path:
+            return None
+        at = tree
+        for step in path[:-1]:
+            at = at.setdefault(step, {})
+        at[path[-1]] = None
+    return tree
+
+
+def _key(begun: hashlib.blake2b | None, view: bytes) -> bytes | None:
+    """A digest of the view, and of all that the local rules read of what it shares; None if that cannot be told.
+
+    Of the view the whole is taken, not what the rules read of it: to find that, it would have to be parsed, which takes
+    as long as most rules do. A view that only stands elsewhere is therefore asked about again.
+    """
+    if begun is None:
+        return None
+    digest = begun.copy()
+    digest.update(view)
+    return digest.digest()
+
+
+def _result(one: _View, answers: Sequence[EngineResult], learnt: dict[bytes, Verdict]) -> EngineResult:
+    """What a view's answers say together, with what was known; what is new there is added to what was `learnt`."""
+    way, key, known, asked = one
+    values: list[Verdict] = []
+    for place in asked:
+        answer = answers[place]
+        if not isinstance(answer, Decided) or not _is_verdict(answer.value):
+            return answer  # one part that is not decided leaves the view undecided
+        values.append(answer.value)
+    together = _together(values if known is None else [*values, known])
+    if known is None and key is not None:
+        verdict = together if together is NO_EFFECTS else _of_rules(_together(values[: way.fast]), way.local)
+        if verdict is NO_EFFECTS or sum(map(len, verdict.values())) <= MAX_EFFECTS:
+            learnt[key] = verdict
+    return _NOTHING if together is NO_EFFECTS else Decided(together)
 
 
 class _Context:
     """What the views of one question share; parsed only if a key needs it, and then as far as `names` have to be."""
 
-    __slots__ = ("_alone", "_begun", "_bytes", "_names", "_seed", "_there", "_value")
+    __slots__ = ("_alone", "_bytes", "_names", "_value")
 
-    def __init__(
-        self,
-        shared: bytes,
-        seed: bytes,
-        there: dict[tuple[str, int, tuple[str, ...]], tuple[tuple[str, ...], ...]],
-        names: list[str] | None = None,
-    ) -> None:
+    def __init__(self, shared: bytes, names: list[str]) -> None:
         self._bytes = shared
-        self._names = ["session"] if names is None else names
-        self._there = there
-        self._seed = seed
+        self._names = names
         self._value: Any = _ABSENT
         self._alone = False
-        self._begun: dict[str, hashlib.blake2b | None] = {}
 
     @property
     def stands_alone(self) -> bool:
@@ -233,14 +261,19 @@ class _Context:
         self._read()
         return self._alone
 
-    def begun(self, parts: Parts) -> hashlib.blake2b | None:
-        """A digest of the question, and of what stands at each path that its local rules read; the view is to follow.
+    def begun(self, way: _Way) -> hashlib.blake2b | None:
+        """A digest of the question, and of what stands where its local rules read; the view is to follow.
 
         None if that cannot be told.
         """
-        if parts.whole not in self._begun:
-            self._begun[parts.whole] = self._begin(parts)
-        return self._begun[parts.whole]
+        value = self._read()
+        if value is None:
+            return None
+        try:
+            written = orjson.dumps(_taken(value, way.read), option=orjson.OPT_SORT_KEYS)
+        except orjson.JSONEncodeError:
+            return None  # it holds more exactly than a key
+        return hashlib.blake2b(b"%b%b\n" % (way.named, written), digest_size=16)
 
     def _read(self) -> dict[str, Any] | None:
         """The members that are read, and more; None where it is no object, which the engine refuses."""
@@ -264,41 +297,12 @@ class _Context:
         session = _native.picked(self._bytes, ["session"])
         return None if session is None or len(session) <= MAX_EMPTY else _native.picked(self._bytes, self._names)
 
-    def _begin(self, parts: Parts) -> hashlib.blake2b | None:
-        value = self._read()
-        if value is None:
-            return None
-        # Of most paths even the first step is not there: what is shared is the extensions and the session.
-        names, which = tuple(value), (parts.whole, len(parts.local))  # for an empty session more rules are local
-        paths = self._there.get((*which, names))
-        if paths is None:
-            paths = tuple(path for path in parts.reads if not path or path[0] in value)
-            if len(self._there) < MAX_SHAPES:
-                self._there[*which, names] = paths
-        try:
-            written = orjson.dumps([*which, names, [_at(value, path) for path in paths]], option=orjson.OPT_SORT_KEYS)
-        except orjson.JSONEncodeError:
-            return None  # it holds more exactly than a key
-        return hashlib.blake2b(b"%b%b\n" % (self._seed, written), digest_size=16)
 
-
-def _at(document: Any, path: tuple[str, ...]) -> list[Any]:
-    """[the value], or [] where there is none: null is a value."""
-    for step in path:
-        if not isinstance(document, dict) or step not in document:
-            return []
-        document = document[step]
-    return [document]
-
-
-def _questions(one: _View) -> list[str]:
-    """The entrypoints to ask for a view, given what is known of it."""
-    if one.parts is None:
-        return [one.entrypoint]
-    slow = [] if one.parts.slow is None else [one.parts.slow]
-    if one.known is not None:
-        return [*one.parts.rest, *slow]
-    return [*(one.parts.fast or (one.parts.whole,)), *slow]
+def _taken(value: Any, tree: _Tree) -> Any:
+    """Of the value what stands in the tree: what is not there is left out, for null is a value."""
+    if tree is None or not isinstance(value, dict):
+        return value
+    return {name: _taken(value[name], tree[name]) for name in value.keys() & tree.keys()}
 
 
 def _is_verdict(value: Any) -> bool:
@@ -319,9 +323,9 @@ def _of_rules(value: Verdict, rules: frozenset[str]) -> Verdict:
 
 def _together(values: Sequence[Verdict]) -> Verdict:
     """The union of the parts' effects, each set in the order in which Rego lists sets."""
-    values = [value for value in values if value is not NO_EFFECTS]
-    if not values:
+    if values.count(NO_EFFECTS) == len(values):  # most answers
         return NO_EFFECTS
+    values = [value for value in values if value is not NO_EFFECTS]
     if len(values) == 1:
         return {name: list(effects) for name, effects in values[0].items()}
     together: dict[str, list[Any]] = {}

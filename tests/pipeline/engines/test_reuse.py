@@ -318,15 +318,10 @@ def test_what_a_caller_does_to_a_verdict_is_not_remembered(policies: PolicySet) 
 def test_other_capabilities_and_other_policies_are_other_verdicts(policies: PolicySet) -> None:
     plain = engines(policies)[0]
     reusing = [ReusingEngine(plain, policies.parts, capabilities) for capabilities in ((), policies.capabilities)]
-    keys = {each._key(policies.parts[TEXT], _context(each._seed), view(content="a")) for each in reusing}
+    for each in reusing:
+        ask(each, TEXT, view(content="a"))
 
-    assert len(keys) == 2
-
-
-def _context(seed: bytes) -> Any:
-    from pipeline.engines.reuse import _Context
-
-    return _Context(b"{}", seed, {})
+    assert len({key for each in reusing for key in each._verdicts}) == 2
 
 
 @pytest.mark.spec("POL-29")
@@ -442,12 +437,29 @@ def test_a_long_session_is_not_parsed_and_still_says_something() -> None:
     shared = f'{{"extensions":{{"custom":{{"a":1}}}},"session":{session}}}'.encode()
     empty = b'{"extensions":{"custom":{"a":"' + b"x" * LONG + b'"}},"session":{"labels":[],"events":[]}}'
 
-    cut, whole = _Context(shared, b"", {}, ["extensions"]), _Context(shared, b"", {})
+    cut, whole = _Context(shared, ["extensions"]), _Context(shared, ["session"])
 
     assert not cut.stands_alone
     assert not whole.stands_alone
     assert cut._read() == {"extensions": {"custom": {"a": 1}}}
-    assert _Context(shared, b"", {}, ["nothing"])._read() == {}
-    assert _Context(shared, b"", {}, ["extensions", "session"])._read() == whole._read()
-    assert _Context(shared[:-1], b"", {}, ["extensions"])._read() is None
-    assert _Context(empty, b"", {}, ["extensions"]).stands_alone
+    assert _Context(shared, ["nothing"])._read() == {}
+    assert _Context(shared, ["extensions", "session"])._read() == whole._read()
+    assert _Context(shared[:-1], ["extensions"])._read() is None
+    assert _Context(empty, ["extensions"]).stands_alone
+
+
+@pytest.mark.spec("POL-29")
+@pytest.mark.parametrize(
+    ("document", "taken"),
+    [
+        ({"a": {"b": {"c": 1, "d": 2}, "e": 3}, "f": 4}, {"a": {"b": {"c": 1, "d": 2}}}),
+        ({"a": {"b": None}, "g": {}}, {"a": {"b": None}, "g": {}}),
+        ({"a": {}, "g": {"h": 1, "i": 2}}, {"a": {}, "g": {"h": 1}}),
+        ({"a": "text", "g": None}, {"a": "text", "g": None}),
+    ],
+)
+def test_a_key_holds_all_that_stands_where_rules_read_and_no_more(document: Any, taken: Any) -> None:
+    from pipeline.engines.reuse import _taken, _tree
+
+    assert _taken(document, _tree([("a", "b", "c"), ("a", "b"), ("g", "h"), ("x",)])) == taken
+    assert _taken(document, _tree([("a", "b"), ()])) == document
