@@ -32,8 +32,10 @@ _INTRODUCTION: Final = """\
 Policies that people ask for. Each is whole: a rule with its METADATA, its settings, a Rego test and cases. All of them
 are under [examples/cookbook](../../examples/cookbook), and the tests run each.
 
-Take one with its folder: copy its `policy` and `cases` into your project, change the settings, and run `cmf test`. How
-a project comes to be is in the [tutorial](../tutorial.md), what a rule can read in the [input reference](../input.md).
+Take one with its folder: a folder with its `policy` and `cases` is a project as it stands. In a project that you have,
+put its rule and its cases beside yours, and what is in its `policy/cmf/defaults/data.json` into your own; then change
+the settings, and run `cmf check` and `cmf test`. How a project comes to be is in the [tutorial](../tutorial.md), what a
+rule can read in the [input reference](../input.md).
 
 | policy | the question | what it does |
 | --- | --- | --- |"""

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,7 +135,10 @@ def other_key(store: str) -> ConfigError:
 def find(store: str, query: str, *, limit: int, as_json: bool) -> None:
     """Print what the query finds, the newest first."""
     with one_line_errors(), _finding(store, query, at_once=min(limit, _AT_ONCE)) as found:
-        _print_found(islice(found, limit), as_json)
+        if (first := next(found, None)) is None:
+            typer.echo("cmf: no record fits", err=True)
+            return
+        _print_found(islice(chain([first], found), limit), as_json)
 
 
 def tail(store: str, *, limit: int, follow: bool, as_json: bool) -> None:
@@ -156,7 +159,7 @@ def show(store: str, record_id: str) -> None:
     with one_line_errors(), reading(store) as engine:
         found = stored_record(engine, record_id)
     if found is None:
-        fail(f"{store} has no record {visible(record_id)}", Exit.INPUT)
+        fail(f"{store} has no record {visible(record_id)}; `cmf audit find` and `cmf audit tail` name them", Exit.INPUT)
     body = {"erased": True} if found.body is None else loads(found.body)
     typer.echo(escaped_json({"log": found.log, "place": found.place, "digest": found.digest, "record": body}))
 

@@ -30,6 +30,8 @@ def list_sessions(store: str, *, limit: int, as_json: bool) -> None:
     """Print the conversations that were changed last."""
     with _opened(store) as ledger:
         found = ledger.sessions(limit=limit)
+    if not found:
+        typer.echo("cmf: no conversation was kept here", err=True)
     for one in found:
         if as_json:
             typer.echo(dumps(asdict(one)).decode())

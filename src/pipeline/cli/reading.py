@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import typer
 import yaml
@@ -34,6 +34,11 @@ from pipeline.errors import (
     SessionError,
 )
 from pipeline.policies.metadata import load_yaml, yaml_problem
+
+_CONTEXT: Final = (
+    "write `subject: {id: ann, roles: [editor]}`; beside it may stand session, environment, labels, classification,"
+    " headers, agent, request and custom"
+)
 
 
 class Exit(IntEnum):
@@ -179,4 +184,8 @@ def _context(path: Path) -> Context:
         body = loads(raw)
     if not isinstance(body, dict):
         raise ShapeError("the context is not an object", path="$", hint="write `subject:` and the like")
-    return Context.model_validate(body)
+    try:
+        return Context.model_validate(body)
+    except ShapeError as error:
+        error.hint = error.hint or _CONTEXT
+        raise

@@ -303,7 +303,9 @@ _CALL: Final = select(TOOL_CALLS)
 
 
 def _unknown(what: str) -> LedgerError:
-    return LedgerError(f"the ledger has no such {what}", code="ledger.unknown", hint="`sessions` and `runs` name them")
+    return LedgerError(
+        f"the ledger has no such {what}", code="ledger.unknown", hint="`cmf ledger list` and `runs` name them"
+    )
 
 
 def _rows(connection: Connection, condition: Any) -> list[Message]:

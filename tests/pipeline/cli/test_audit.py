@@ -129,7 +129,8 @@ def test_records_are_found_listed_and_shown(kept: Kept) -> None:
     assert cmf("find", kept.store, "subject:anonymous kind:decision").stdout.split()[3] == second
     found = json.loads(cmf("find", kept.store, "rule:test/* -subject:ann", "--format", "json").stdout)
     assert (found["id"], found["at"]) == (second, NOON.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
-    assert cmf("find", kept.store, "rule:other").stdout == ""
+    nothing = cmf("find", kept.store, "rule:other")
+    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "cmf: no record fits\n")
     assert cmf("find", kept.store, "until:2025-01-01").stdout == ""
     assert len(cmf("find", kept.store, "since:2026-01-01T12:00:00+00:00 kind:decision").stdout.splitlines()) == 3
     assert cmf("find", kept.store, "since:1m kind:decision").stdout == ""  # they are of another day

@@ -123,7 +123,7 @@ def test_empty_policies_and_a_missing_entrypoint_are_one_clear_line(run: Run, tm
         ("c.yaml", "subject: {id: 2026-13-01}", ("line 1", "no timestamp is written like this")),
         ("c.yaml", "subject: {id: \ud800}", ("c.yaml", "UTF-8")),
         ("c.json", "[]", ("c.json", "not an object")),
-        ("c.json", '{"subjct": {}}', ("c.json", "$.subjct")),
+        ("c.json", '{"subjct": {}}', ("c.json", "$.subjct", "write `subject: {id: ann")),
         ("c.yaml", "subject: {roles: admin}", ("c.yaml", "$.subject.roles")),
     ],
 )
