@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from importlib.metadata import version
+from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -35,6 +36,9 @@ _ABOUT_THE_CALL: Final = ("call", "before")  # entries of `origins` that are abo
 _LABELS: Final = {"system": "cmf-pipeline", "version": version("cmf-pipeline")}
 _ALLOW: Final = Verdict.ALLOW  # of an enumeration itself, asking takes longer
 _FORWARD: Final = Action.FORWARD
+_SAID: Final = attrgetter("uri", "name", "verdict", "outcome", "hits", "reused", "origins")
+_NOTHING_SAID: Final = (None, None, _ALLOW, _FORWARD, (), False, None)
+_PLACE: Final = attrgetter("path", "kind", "role", "action", "direction")
 _BARE: Final = re.compile(r"(?!data:)[a-z]+://[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_./%-]*)?")  # nothing to take off
 
 SALT_BYTES: Final = 32
@@ -101,6 +105,8 @@ class Record:
         id: of what it is about: a decision's, or of another `kind`.
         kind: `decision`, `sweep`, `log`, or what else is put on record.
         content: what is kept with it, apart.
+        request_id, run_ns, unevaluated: what the bytes of a decision say, for whoever counts: whose it is, how long it
+            took, and how many views no policy was asked about.
     """
 
     id: str
@@ -113,6 +119,9 @@ class Record:
     body: bytes
     kind: str = "decision"
     content: Content | None = None
+    request_id: str | None = None
+    run_ns: int | None = None
+    unevaluated: int = 0
 
     @property
     def digest(self) -> str:
@@ -182,25 +191,24 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
         decision.revision,
         dumps(body),
         run.content,
+        context.request.request_id if context.request is not None else None,
+        run.timings.get("run_ns"),
+        decision.coverage.produced - decision.coverage.evaluated,
     )
 
 
 _made: Final = maker(
-    Record, *("id", "timestamp", "subject", "session", "verdict", "action", "revision", "body", "content")
+    Record,
+    *("id", "timestamp", "subject", "session", "verdict", "action", "revision", "body", "content"),
+    *("request_id", "run_ns", "unevaluated"),
 )
 
 
 def _result(decision: Decision, masked: list[str]) -> dict[str, Any]:
     """What was decided, a line for each view."""
     lines = [
-        _plain_line(view.path, view.kind, view.role, view.action, view.direction)
-        if view.uri is None
-        and view.name is None
-        and view.verdict is _ALLOW
-        and view.outcome is _FORWARD
-        and not view.hits
-        and not view.reused
-        and view.origins is None
+        _plain_line(*_PLACE(view))
+        if _SAID(view) == _NOTHING_SAID
         else dumps(_view(view, f"/result/views/{place}", masked))
         for place, view in enumerate(decision.views)
     ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 import pytest
 from tests.pipeline.run_records import ANN, NOON, decision, hit, made_record, run, view
 
 from pipeline.context import Context
+from pipeline.coverage import Coverage
 from pipeline.decision import Effect
 from pipeline.record import MAX_NAME, record_of
 
@@ -121,6 +123,19 @@ def test_what_is_not_known_is_absent() -> None:
     assert (
         not {"subject", "session", "requested_by", "environment", "req_id", "trace_id", "output_digest"} & body.keys()
     )
+
+
+@pytest.mark.spec("GW-154")
+def test_who_counts_is_told_what_the_bytes_say() -> None:
+    half = replace(decision(view()), coverage=Coverage(produced=7, evaluated=3))
+    record = record_of(half, ANN, run({"run_ns": 5}))
+    body = json.loads(record.body)
+
+    covered = body["result"]["coverage"]
+    assert (record.request_id, record.run_ns) == (body["req_id"], body["metrics"]["run_ns"]) == ("req-1", 5)
+    assert record.unevaluated == covered["produced"] - covered["evaluated"] == 4
+    bare = made_record(Context())
+    assert (bare.request_id, bare.run_ns) == (None, None)
 
 
 @pytest.mark.spec("REC-5")

@@ -20,10 +20,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 RUN_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 # Keys in a record: a quote within a text has a backslash before it, so that no text can look like one.
 _RULE: Final = re.compile(rb'"rule":"([A-Za-z0-9_./-]+)"')
-_RUN: Final = re.compile(rb'"run_ns":([0-9]+)')
 _OVERRIDDEN: Final = b'"override":"'
-_COVERAGE: Final = b'"coverage":{"produced":'
-_COVERED: Final = re.compile(rb'([0-9]+),"evaluated":([0-9]+)')
 _FORWARDED: Final = frozenset({Action.FORWARD.value, Action.FORWARD_MODIFIED.value})
 
 
@@ -98,16 +95,15 @@ class Metrics:
         self.tally.recorded(record)
         self._decisions[record.verdict, record.action] += 1
         if record.action in _FORWARDED:
-            self._unevaluated += unevaluated_in(record)
+            self._unevaluated += record.unevaluated
         rules = rules_in(record)
         if rules:
             self._rules.update(rules)
             self._overridden += _OVERRIDDEN in record.body
             if record.action in _FORWARDED and not rules.isdisjoint(OUTAGE_RULES):
                 self._on_failure += 1
-        seconds = run_seconds_in(record)
-        if seconds is not None:
-            self._runs.add(seconds)
+        if record.run_ns is not None:
+            self._runs.add(record.run_ns / 1e9)
 
     def count(self, route: str, dialect: str, status: int, code: str | None, seconds: float) -> None:
         """One request that is over: answered, or refused with `code`."""
@@ -177,19 +173,6 @@ def rules_in(record: Record) -> frozenset[str]:
     return frozenset() if begin < 0 else frozenset(rule.decode() for rule in _RULE.findall(record.body, begin))
 
 
-def unevaluated_in(record: Record) -> int:
-    """How many parts of what was decided no policy was asked about."""
-    begin = record.body.find(_COVERAGE)  # before any name or text of the traffic, and those cannot hold it
-    found = None if begin < 0 else _COVERED.match(record.body, begin + len(_COVERAGE))
-    return 0 if found is None else int(found[1]) - int(found[2])
-
-
-def run_seconds_in(record: Record) -> float | None:
-    """How long a decision took; None where its record does not say."""
-    run = _RUN.search(record.body, max(0, record.body.rfind(b'"run_ns":')))
-    return None if run is None else int(run[1]) / 1e9
-
-
 def outcome_of(status: int) -> str:
     """What became of a request, by how it was answered: `gone` is for clients that did not wait."""
     if status == 200:
@@ -212,4 +195,4 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-__all__ = ["BUCKETS", "MEDIA_TYPE", "Counted", "Metrics", "outcome_of", "rules_in", "run_seconds_in", "unevaluated_in"]
+__all__ = ["BUCKETS", "MEDIA_TYPE", "Counted", "Metrics", "outcome_of", "rules_in"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
 from typing import Final
 
 from pipeline.record import Record
 
-_REQUEST: Final = re.compile(rb'"req_id":"(req_[0-9A-Z]{26})"')
 OUTCOMES: Final = ("decided", "refused", "failed", "own")
 
 
@@ -31,10 +29,9 @@ class Tally:
 
     def recorded(self, record: Record) -> None:
         """A record that is durable; one of no request in work (of MCP, say) means nothing here."""
-        found = _REQUEST.search(record.body, max(0, record.body.find(b'"req_id":"')))
         with self._gate:
-            if found is not None and (named := found[1].decode()) in self._open:
-                self._open[named] = True
+            if record.request_id is not None and record.request_id in self._open:
+                self._open[record.request_id] = True
 
     def over(self, route: str, request_id: str, status: int) -> None:
         """A request that has had its answer, or whose client is gone."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.errors import ConfigError
 from pipeline.gateway.dialects import endpoint_of
 from pipeline.gateway.intake import Event, Receive, Scope, Send
-from pipeline.gateway.metrics import RUN_BUCKETS, rules_in, run_seconds_in
+from pipeline.gateway.metrics import RUN_BUCKETS, rules_in
 from pipeline.gateway.settings import Telemetry as TelemetrySettings
 from pipeline.record import Record
 
@@ -60,7 +60,7 @@ class Telemetry:
 
         if record.kind != "decision":
             return
-        seconds = run_seconds_in(record) or 0.0
+        seconds = (record.run_ns or 0) / 1e9
         end = time_ns()
         span = self._tracer.start_span(
             "run_guardrail cmf", kind=SpanKind.INTERNAL, start_time=end - round(seconds * 1e9),
