@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from typing import Any
 
 import pytest
 from scripts import rule_pages
 from tests.policies.conftest import embed
 from tests.policies.test_samples import EFFECT_OF, SAMPLES, hits, read, rule_of
 
+from cmf import adapters
+from cmf.decomposition import iter_views
 from cmf.enums import ViewKind
 from pipeline.engines.base import Decided
 from pipeline.policy_set import PolicySet
@@ -83,3 +86,28 @@ def test_such_rules_are_exactly_the_ones_that_are_silent_on_their_own_samples(sh
         heard[rule_of(path)] += bool(hits(answer.value, rule_of(path)))
 
     assert {rule.id for rule in shipped.rules if not heard[rule.id]} == FOR_OPERATORS
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("anthropic_messages", {"max_tokens": 9, "mcp_servers": [{"type": "url", "url": "https://a.example"}]}),
+        ("openai_chat", {"web_search_options": {}}),
+        ("openai_chat", {"search_parameters": {"mode": "on"}}),
+        ("openrouter", {"plugins": [{"id": "web"}]}),
+    ],
+    ids=lambda own: own if isinstance(own, str) else list(own)[-1],
+)
+def test_a_tool_that_only_a_field_of_a_request_asks_for_is_refused(
+    shipped: PolicySet, name: str, own: dict[str, Any]
+) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **own}
+    (view, *_) = iter_views(adapters.get(name).from_wire_request(body))
+
+    (answer,) = embed(shipped).evaluate(
+        [shipped.entrypoint(ViewKind.REQUEST)], b"{}", [json.dumps(view.to_opa_input()["input"]).encode()],
+        timeout_seconds=5.0,
+    )  # fmt: skip
+
+    assert isinstance(answer, Decided)
+    assert list(hits(answer.value, "tools/provider_executed")) == ["deny"]

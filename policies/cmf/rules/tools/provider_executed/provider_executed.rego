@@ -2,13 +2,14 @@
 # title: Tools that the provider runs must be listed
 # description: |
 #   Web search, code execution and hosted MCP tools run at the provider: their calls never pass here. Offering or using
-#   one is refused unless its URI is on the operator's list.
+#   one is refused unless its URI is on the operator's list. So is a request with a field that has the provider search,
+#   or call servers of MCP, without a tool that says so.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm062025-excessive-agency/
 # custom:
 #   code: tools.provider-executed
 #   severity: high
-#   kinds: [tool_definition, tool_call]
+#   kinds: [request, tool_definition, tool_call]
 #   capabilities: []
 #   standards: [OWASP-LLM06, OWASP-ASI02, NIST-CM-7, NIST-AI-RMF-MANAGE-3.1]
 package cmf.rules.tools.provider_executed
@@ -19,10 +20,49 @@ deny contains {
 	"code": "tools.provider-executed",
 	"reason": "This tool runs at the provider and is not on the list of allowed ones.",
 } if {
+	not _is_request
 	not _runs_here
 	not _allowed
 }
 
+deny contains {
+	"code": "tools.provider-executed",
+	"reason": "This request has the provider run a tool that is not on the list of allowed ones.",
+} if {
+	some uri in _asked_for
+	not lib.any_uri_matches(uri, _settings.allowed)
+}
+
+_is_request if input.kind == "request"
+
 _runs_here if input.properties.executed_by == "client"
 
-_allowed if lib.any_uri_matches(input.uri, data.cmf.defaults.tools.provider_executed.allowed)
+_allowed if lib.any_uri_matches(input.uri, _settings.allowed)
+
+# What fields of a request have the provider run, by the URIs that definitions of the same would have.
+_asked_for contains "tool://_/web_search" if {
+	some fields in _fields
+	some name in _settings.search_fields
+	said := fields[name]
+	not said in {null, false}
+}
+
+_asked_for contains "tool://_/web_search" if {
+	some fields in _fields
+	some plugin in fields.plugins
+	plugin.id in _settings.search_plugins
+}
+
+_asked_for contains uri if {
+	some fields in _fields
+	some server in fields.mcp_servers
+	uri := concat("", ["tool://", _named(server), "/mcp"])
+}
+
+_fields := input.properties.extra if _is_request
+
+_named(server) := server.name if {
+	regex.match(`^[0-9A-Za-z_-]+$`, server.name)
+} else := "_"
+
+_settings := data.cmf.defaults.tools.provider_executed

@@ -32,3 +32,40 @@ test_allowed_when_on_the_list if {
 test_allowed_when_the_client_runs_it if {
 	count(provider_executed.deny) == 0 with input as object.union(_view, {"properties": {"executed_by": "client"}})
 }
+
+_request(fields) := {
+	"kind": "request",
+	"uri": "llm://_/m",
+	"properties": {"extra": {"some_format": fields}},
+	"extensions": {},
+}
+
+test_denied_when_a_field_has_the_provider_search if {
+	count(provider_executed.deny) == 1 with input as _request({"web_search_options": {}})
+	count(provider_executed.deny) == 1 with input as _request({"search_parameters": {"mode": "auto"}})
+	count(provider_executed.deny) == 1 with input as _request({"plugins": [{"id": "file-parser"}, {"id": "web"}]})
+}
+
+test_denied_when_a_field_names_servers if {
+	count(provider_executed.deny) == 1 with input as _request({"mcp_servers": [{"name": "docs"}]})
+	count(provider_executed.deny) == 1 with input as _request({"mcp_servers": [{"url": "https://a.example"}]})
+	count(provider_executed.deny) == 1 with input as _request({"mcp_servers": [{"name": "docs/../x"}]})
+		with data.cmf.defaults.tools.provider_executed.allowed as ["tool://docs/**"]
+}
+
+test_denied_when_the_kind_is_missing if {
+	count(provider_executed.deny) == 1 with input as object.remove(_view, ["kind"])
+}
+
+test_allowed_when_what_fields_ask_for_is_on_the_list if {
+	count(provider_executed.deny) == 0 with input as _request({"mcp_servers": [{"name": "docs"}]})
+		with data.cmf.defaults.tools.provider_executed.allowed as ["tool://docs/mcp"]
+	count(provider_executed.deny) == 0 with input as _request({"web_search_options": {}})
+		with data.cmf.defaults.tools.provider_executed.allowed as ["tool://_/web_search"]
+}
+
+test_allowed_when_no_field_asks_for_a_tool if {
+	count(provider_executed.deny) == 0 with input as _request({"web_search_options": null, "search_parameters": false})
+	count(provider_executed.deny) == 0 with input as _request({"mcp_servers": [], "plugins": [{"id": "file-parser"}]})
+	count(provider_executed.deny) == 0 with input as object.remove(_request({}), ["properties"])
+}
