@@ -62,6 +62,8 @@ enum Absent {
     Empty,
     /// It equals the default, and is of its type.
     Equal,
+    /// It is of the default's type, and is written as the default is: as `{}`.
+    Blank,
 }
 
 struct Field {
@@ -169,6 +171,7 @@ fn field(cls: &Bound<'_, PyType>, said: &Bound<'_, PyAny>) -> PyResult<Field> {
         "never" => Absent::Never,
         "same" => Absent::Same,
         "empty" => Absent::Empty,
+        "blank" => Absent::Blank,
         // Their comparison is the interpreter's own.
         "equal" if default.is_instance_of::<PyString>() || default.is_instance_of::<PyInt>() => Absent::Equal,
         _ => return Err(PyValueError::new_err("no such rule")),
@@ -315,9 +318,15 @@ impl Writer<'_> {
         for field in fields {
             let held = of(&item, field.place).ok_or(Stop::Odd)?;
             if if self.whole { !held.is_none() } else { !field.is_absent(held)? } {
+                let before = self.out.len();
                 self.out.extend_from_slice(&field.key);
+                let start = self.out.len();
                 self.value(held)?;
-                self.out.push(b',');
+                if !self.whole && self.out[start..] == *b"{}" && field.may_be_blank(held) {
+                    self.out.truncate(before);
+                } else {
+                    self.out.push(b',');
+                }
             }
         }
         self.close(b'}');
@@ -346,10 +355,15 @@ impl Field {
         let alike = || held.get_type_ptr() == default.get_type_ptr();
         Ok(match self.absent {
             Absent::Never => false,
-            Absent::Same => held.is(default),
+            Absent::Same | Absent::Blank => held.is(default),
             Absent::Empty => held.is(default) || (alike() && held.len()? == 0),
             Absent::Equal => held.is(default) || (alike() && held.eq(default)?),
         })
+    }
+
+    /// Whether what is written as `{}` is left out.
+    fn may_be_blank(&self, held: Item<'_, '_>) -> bool {
+        matches!(self.absent, Absent::Blank) && held.get_type_ptr() == self.default.bind(held.py()).get_type_ptr()
     }
 }
 

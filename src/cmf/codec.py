@@ -103,13 +103,27 @@ def dumps_told(value: Any) -> tuple[str, bool]:
 
     False may also mean that it would take looking at each one: a sixth of the time of doing so, and most often enough.
     """
+    text = _small_text(value)
+    return (dumps(value).decode(), False) if text is None else (text, not _may_be_large(text))
+
+
+def is_small(value: Any) -> bool:
+    """Whether all numbers of a JSON value are known to be within ±(2^53 - 1): what `dumps_told` says."""
+    text = _small_text(value)
+    return text is not None and not _may_be_large(text)
+
+
+def _small_text(value: Any) -> str | None:
     try:
-        text = orjson.dumps(value, None, _STRICT).decode()
+        return orjson.dumps(value, None, _STRICT).decode()
     except orjson.JSONEncodeError:
-        return dumps(value).decode(), False
+        return None
+
+
+def _may_be_large(text: str) -> bool:
     # A float that large is written with an exponent, or with all its digits and `.0`. (Bytes take six times as long to
     # say what is in them.)
-    return text, not ((_EXPONENT[-1] in text and _EXPONENT in text) or ("." in text and ".0" in text))
+    return (_EXPONENT[-1] in text and _EXPONENT in text) or ("." in text and ".0" in text)
 
 
 def ready(text: bytes) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeAlias
 
 from cmf import binary
-from cmf.codec import SAFE_INTEGER, dumps, dumps_told
+from cmf.codec import SAFE_INTEGER, dumps, dumps_told, is_small
 from cmf.content import (
     AudioPart,
     DocumentPart,
@@ -59,7 +59,7 @@ def known(**fields: Any) -> dict[str, Any]:
 
 def exact_json(value: Any, pointer: str, properties: dict[str, Any]) -> Any:
     """`value` for a policy engine: integers beyond ±2^53 become decimal strings, listed in `big_integers` [A3]."""
-    if isinstance(value, dict | list | tuple) and not _has_big(value):
+    if isinstance(value, dict | list | tuple) and (is_small(value) or not _has_big(value)):
         return value
     found: list[str] = []
     shown = _exact(value, pointer, found)

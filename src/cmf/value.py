@@ -286,12 +286,13 @@ def fields_of(item: Value) -> dict[str, Any]:
 class Entry(NamedTuple):
     """A field of a JSON form, and when it is left out of it: `absent` says how much like its default it then is.
 
-    `same`: it is that very object; `empty`: or an empty one of that type; `equal`: or an equal one of that type.
+    `same`: it is that very object; `empty`: or an empty one of that type; `equal`: or an equal one of that type;
+    `blank`: or one of that type that says nothing either.
     """
 
     name: str
     default: Any
-    absent: Literal["never", "same", "empty", "equal"]
+    absent: Literal["never", "same", "empty", "equal", "blank"]
 
 
 def entries(cls: type) -> tuple[Entry, ...]:
@@ -305,6 +306,8 @@ def _entry(field: dataclasses.Field[Any]) -> Entry:
         return Entry(field.name, REQUIRED, "never")
     if isinstance(default, FrozenDict | frozenset | tuple) and not default:
         return Entry(field.name, default, "empty")
+    if isinstance(default, Value) and not fields_of(default):
+        return Entry(field.name, default, "blank")
     return Entry(field.name, default, "same" if default is None else "equal")
 
 
@@ -313,6 +316,7 @@ _DIFFERS: Final = {
     "same": "held is not {default}",
     "empty": "held is not {default} and (held or type(held) is not type({default}))",
     "equal": "held is not {default} and (type(held) is not type({default}) or held != {default})",
+    "blank": "held is not {default} and (type(held) is not type({default}) or held != {default})",
 }
 
 

@@ -9,7 +9,7 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cmf.codec import SAFE_INTEGER, dumps, dumps_told
+from cmf.codec import SAFE_INTEGER, dumps, dumps_told, is_small
 from cmf.content import PromptResultPart, TextPart, ToolCallPart, ToolResultPart
 from cmf.digests import canonical_bytes, content_digest, value_hash
 from cmf.facts import exact_json
@@ -81,6 +81,8 @@ def test_numbers_that_are_told_to_be_small_need_no_rewriting(value: dict[str, An
     text, small = dumps_told(value)
 
     assert text.encode() == dumps(value)
+    assert is_small(value) is small
+    assert not small or all(-SAFE_INTEGER <= number <= SAFE_INTEGER for number in value.values())
     assert not small or exact_json(value, "", {}) is value
 
 

@@ -36,7 +36,8 @@ from cmf.enums import Capability, Hook, Role
 from cmf.errors import CmfError
 from cmf.frozen import FrozenDict, FrozenList
 from cmf.outlines import OUTLINES
-from cmf.value import to_bytes
+from cmf.request import NO_SAMPLING
+from cmf.value import encoded, to_bytes
 from pipeline import policy_input
 from pipeline.policy_input import SessionFacts, form_of, shared_bytes, view_bytes
 
@@ -174,8 +175,10 @@ def test_each_type_is_asked_for_once() -> None:
 
 def test_a_request_is_written_here_whatever_its_defaults_are() -> None:
     user = Message(role="user", content=[TextPart(text="a")])
-    for request in (Request(model="m"), Request(model="m", sampling=Sampling(temperature=0.5), messages=[user])):
-        assert WRITER.write(request) == to_bytes(request)
+    for drawn in (Sampling(), NO_SAMPLING, Sampling(temperature=0), Sampling(stop=[]), Sampling(temperature=0.5)):
+        for request in (Request(sampling=drawn), Request(model="m", sampling=drawn, messages=[user])):
+            assert WRITER.write(request) == to_bytes(request)
+            assert form_of(Request) is not encoded  # no question is asked
 
 
 @given(st.text() | st.binary(max_size=300).map(lambda raw: raw.decode("latin-1")) | st.text('\x1f"\\ab', max_size=80))
