@@ -1,5 +1,5 @@
-//! JSON as Python holds it, frozen, and held against other JSON: what `freeze` and `same_spelling` of `cmf.frozen` do that
-//! are written in Python, in a tenth of the time.
+//! JSON as Python holds it, frozen, and held against other JSON: what `freeze`, `same_json` and `same_spelling` of
+//! `cmf.frozen` do that are written in Python, in a tenth of the time.
 //!
 //! What is not of the plainest types goes to those functions, which also have the words for what is refused.
 
@@ -19,36 +19,47 @@ struct Frozen {
     sealed: Py<PyType>,
     list: Py<PyType>,
     freeze: Py<PyAny>,
-    same: Py<PyAny>,
+    same_json: Py<PyAny>,
+    same_spelling: Py<PyAny>,
     levels: u32,
 }
 
-/// Two functions, `freeze(item, levels=levels)` and `same_spelling(left, right)`, which ask `freeze` and `same` about what
-/// is not plain. `dict`, `sealed` and `list` are the types of what is frozen.
+/// What makes two values the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Json,
+    Spelling,
+}
+
+/// Three functions, `freeze(item, levels=levels)`, `same_json(left, right)` and `same_spelling(left, right)`, which ask those
+/// that are given about what is not plain. `dict`, `sealed` and `list` are the types of what is frozen.
 #[pyfunction]
-pub(crate) fn freezer<'py>(
+pub(crate) fn freezing<'py>(
     dict: &Bound<'py, PyType>,
     sealed: &Bound<'py, PyType>,
     list: &Bound<'py, PyType>,
     freeze: Py<PyAny>,
-    same: Py<PyAny>,
+    same_json: Py<PyAny>,
+    same_spelling: Py<PyAny>,
     levels: u32,
-) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+) -> PyResult<[Bound<'py, PyAny>; 3]> {
     if !(dict.is_subclass_of::<PyDict>()? && sealed.is_subclass_of::<PyDict>()? && list.is_subclass_of::<PyList>()?) {
         return Err(PyValueError::new_err("no types of dicts and lists"));
     }
-    let (py, sealed, list) = (dict.py(), sealed.clone().unbind(), list.clone().unbind());
-    let frozen = Bound::new(py, Frozen { dict: dict.clone().unbind(), sealed, list, freeze, same, levels })?;
-    Ok((FREEZE.of(frozen.as_any())?, SAME.of(frozen.as_any())?))
+    let (py, dict, sealed, list) = (dict.py(), dict.clone().unbind(), sealed.clone().unbind(), list.clone().unbind());
+    let frozen = Bound::new(py, Frozen { dict, sealed, list, freeze, same_json, same_spelling, levels })?;
+    let frozen = frozen.as_any();
+    Ok([FREEZE.of(frozen)?, SAME_JSON.of(frozen)?, SAME_SPELLING.of(frozen)?])
 }
 
 static FREEZE: Method = Method::of_several(c"freeze", freeze);
-static SAME: Method = Method::of_several(c"same_spelling", same_spelling);
+static SAME_JSON: Method = Method::of_several(c"same_json", same_json);
+static SAME_SPELLING: Method = Method::of_several(c"same_spelling", same_spelling);
 
 type Object = *mut ffi::PyObject;
 
 unsafe extern "C" fn freeze(frozen: Object, given: *mut Object, count: ffi::Py_ssize_t) -> Object {
-    // SAFETY: whoever calls is attached, and holds `count` arguments; `freezer` alone makes this function, of a `Frozen`.
+    // SAFETY: whoever calls is attached, and holds `count` arguments; `freezing` alone makes this function, of a `Frozen`.
     unsafe {
         let frozen = Borrowed::from_ptr(Python::assume_attached(), frozen).cast_unchecked::<Frozen>().get();
         let levels = match count {
@@ -69,15 +80,25 @@ unsafe extern "C" fn freeze(frozen: Object, given: *mut Object, count: ffi::Py_s
     }
 }
 
+unsafe extern "C" fn same_json(frozen: Object, given: *mut Object, count: ffi::Py_ssize_t) -> Object {
+    // SAFETY: as above.
+    unsafe { same(frozen, given, count, By::Json) }
+}
+
 unsafe extern "C" fn same_spelling(frozen: Object, given: *mut Object, count: ffi::Py_ssize_t) -> Object {
     // SAFETY: as above.
+    unsafe { same(frozen, given, count, By::Spelling) }
+}
+
+/// SAFETY: as above.
+unsafe fn same(frozen: Object, given: *mut Object, count: ffi::Py_ssize_t, by: By) -> Object {
     unsafe {
         let frozen = Borrowed::from_ptr(Python::assume_attached(), frozen).cast_unchecked::<Frozen>().get();
         if count != 2 {
-            ffi::PyErr_SetString(ffi::PyExc_TypeError, c"same_spelling takes two values".as_ptr());
+            ffi::PyErr_SetString(ffi::PyExc_TypeError, c"two values are compared".as_ptr());
             return std::ptr::null_mut();
         }
-        match frozen.same(*given, *given.add(1), LEVELS) {
+        match frozen.same(*given, *given.add(1), LEVELS, by) {
             Some(true) => ffi::Py_NewRef(ffi::Py_True()),
             Some(false) => ffi::Py_NewRef(ffi::Py_False()),
             None => std::ptr::null_mut(),
@@ -185,7 +206,7 @@ impl Frozen {
     }
 
     /// None with an error set.
-    unsafe fn same(&self, left: Object, right: Object, levels: u32) -> Option<bool> {
+    unsafe fn same(&self, left: Object, right: Object, levels: u32, by: By) -> Option<bool> {
         unsafe {
             if left == right {
                 return Some(true);
@@ -194,17 +215,20 @@ impl Frozen {
                 return Some(ffi::PyUnicode_Compare(left, right) == 0);
             }
             if levels > 0 && self.is_object(left) && self.is_object(right) {
-                return self.same_objects(left, right, levels);
+                return self.same_objects(left, right, levels, by);
             }
             if levels > 0 && self.is_array(left) && self.is_array(right) {
-                return self.same_arrays(left, right, levels);
+                return self.same_arrays(left, right, levels, by);
             }
             if is_number(left) && is_number(right) {
+                // A truth is the same as itself alone, and that was seen above.
                 let alike = ffi::Py_TYPE(left) == ffi::Py_TYPE(right);
-                return if alike { told(ffi::PyObject_RichCompareBool(left, right, ffi::Py_EQ)) } else { Some(false) };
+                let may_be = alike || (by == By::Json && ffi::PyBool_Check(left) == 0 && ffi::PyBool_Check(right) == 0);
+                return if may_be { told(ffi::PyObject_RichCompareBool(left, right, ffi::Py_EQ)) } else { Some(false) };
             }
             let none = std::ptr::null_mut::<ffi::PyObject>();
-            let said = ffi::PyObject_CallFunctionObjArgs(self.same.as_ptr(), left, right, none);
+            let asked = if by == By::Json { &self.same_json } else { &self.same_spelling };
+            let said = ffi::PyObject_CallFunctionObjArgs(asked.as_ptr(), left, right, none);
             if said.is_null() {
                 return None;
             }
@@ -214,7 +238,7 @@ impl Frozen {
         }
     }
 
-    unsafe fn same_objects(&self, left: Object, right: Object, levels: u32) -> Option<bool> {
+    unsafe fn same_objects(&self, left: Object, right: Object, levels: u32, by: By) -> Option<bool> {
         unsafe {
             if ffi::PyDict_Size(left) != ffi::PyDict_Size(right) {
                 return Some(false);
@@ -227,7 +251,7 @@ impl Frozen {
                 }
                 // Python may be asked, and change what holds them.
                 let (mine, theirs) = (ffi::Py_NewRef(mine), ffi::Py_NewRef(theirs));
-                let same = self.same(mine, theirs, levels - 1);
+                let same = self.same(mine, theirs, levels - 1, by);
                 ffi::Py_DECREF(mine);
                 ffi::Py_DECREF(theirs);
                 if same != Some(true) {
@@ -238,7 +262,7 @@ impl Frozen {
         }
     }
 
-    unsafe fn same_arrays(&self, left: Object, right: Object, levels: u32) -> Option<bool> {
+    unsafe fn same_arrays(&self, left: Object, right: Object, levels: u32, by: By) -> Option<bool> {
         unsafe {
             let size = ffi::PySequence_Size(left);
             if size != ffi::PySequence_Size(right) {
@@ -247,7 +271,8 @@ impl Frozen {
             for at in 0..size {
                 let mine = ffi::PySequence_GetItem(left, at);
                 let theirs = ffi::PySequence_GetItem(right, at);
-                let same = if mine.is_null() || theirs.is_null() { None } else { self.same(mine, theirs, levels - 1) };
+                let same =
+                    if mine.is_null() || theirs.is_null() { None } else { self.same(mine, theirs, levels - 1, by) };
                 ffi::Py_XDECREF(mine);
                 ffi::Py_XDECREF(theirs);
                 if same != Some(true) {

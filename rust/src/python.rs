@@ -163,7 +163,7 @@ mod _native {
     #[pymodule_export]
     use crate::fingerprints::Fingerprints;
     #[pymodule_export]
-    use crate::freezing::freezer;
+    use crate::freezing::freezing;
     #[pymodule_export]
     use crate::input::InputWriter;
     #[pymodule_export]

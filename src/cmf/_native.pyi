@@ -113,15 +113,16 @@ def filler(
 def dict_maker(cls: type) -> Callable[[Mapping[str, Any]], Any]:
     """A function that makes an instance of `cls`, a type of dicts, with what a mapping holds."""
 
-def freezer(
+def freezing(
     dict: type,
     sealed: type,
     list: type,
     freeze: Callable[[Any, int], Any],
-    same: Callable[[Any, Any], bool],
+    same_json: Callable[[Any, Any], bool],
+    same_spelling: Callable[[Any, Any], bool],
     levels: int,
-) -> tuple[Callable[..., Any], Callable[[Any, Any], bool]]:
-    """Two functions, `freeze(item, levels=levels)` and `same_spelling(left, right)`.
+) -> tuple[Callable[..., Any], Callable[[Any, Any], bool], Callable[[Any, Any], bool]]:
+    """Three functions: `freeze(item, levels=levels)`, `same_json(left, right)` and `same_spelling(left, right)`.
 
     They ask those that are given about what is not of the plainest types. `dict`, `sealed` and `list` are the types of
     what is frozen.

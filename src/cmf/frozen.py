@@ -259,19 +259,19 @@ def thaw(value: Any) -> Any:
     return value
 
 
-def same_json(left: Any, right: Any) -> bool:
+def written_same_json(left: Any, right: Any) -> bool:
     """Whether two JSON values are equal as JSON: true is not 1, but 1 is 1.0 (both are the number one)."""
     if isinstance(left, dict):
         return (
             isinstance(right, dict)
             and len(left) == len(right)
-            and all(key in right and same_json(item, right[key]) for key, item in left.items())
+            and all(key in right and written_same_json(item, right[key]) for key, item in left.items())
         )
     if isinstance(left, list | tuple):
         return (
             isinstance(right, list | tuple)
             and len(left) == len(right)
-            and all(same_json(a, b) for a, b in zip(left, right, strict=True))
+            and all(written_same_json(a, b) for a, b in zip(left, right, strict=True))
         )
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
@@ -299,12 +299,12 @@ def written_same_spelling(left: Any, right: Any) -> bool:
     return type(left) is type(right) and left == right
 
 
-# Every adapter asks both of whole bodies: the native module does the same in a tenth of the time.
-if TYPE_CHECKING or native.freezer is None:
-    freeze, same_spelling = written_freeze, written_same_spelling
+# Every adapter asks these of whole bodies: the native module does the same in a tenth of the time.
+if TYPE_CHECKING or native.freezing is None:
+    freeze, same_json, same_spelling = written_freeze, written_same_json, written_same_spelling
 else:
-    freeze, same_spelling = native.freezer(
-        FrozenDict, SealedDict, FrozenList, written_freeze, written_same_spelling, MAX_DEPTH
+    freeze, same_json, same_spelling = native.freezing(
+        *(FrozenDict, SealedDict, FrozenList, written_freeze, written_same_json, written_same_spelling, MAX_DEPTH)
     )
 
 

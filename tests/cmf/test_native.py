@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmf import adapters
-from cmf._native import dict_maker, filler, freezer, is_token, plain_copy, shape_maker, spaces_in
+from cmf._native import dict_maker, filler, freezing, is_token, plain_copy, shape_maker, spaces_in
 from cmf.adapters.call_id_forms import is_plain, plain_form
 from cmf.codec import dumps, loads_object
 from cmf.content import TextPart, ToolCallPart
@@ -28,9 +28,11 @@ from cmf.frozen import (
     FrozenList,
     SealedDict,
     freeze,
+    same_json,
     same_spelling,
     sealed,
     written_freeze,
+    written_same_json,
     written_same_spelling,
     written_sealed,
 )
@@ -327,6 +329,14 @@ def test_values_are_spelled_alike_if_python_says_so(left: Any, right: Any) -> No
         assert same_spelling(*given_pair) is bool(written_same_spelling(*copy.copy(given_pair)))
 
 
+@pytest.mark.spec("MSG-4")
+@given(ANY, ANY)
+def test_values_are_the_same_json_if_python_says_so(left: Any, right: Any) -> None:
+    for given_pair in ((left, right), (left, copy.deepcopy(left)), ([left], [left, right]), ({"a": 1}, {"a": 1.0})):
+        if "nan" not in repr(given_pair):  # JSON has no such number, which is not even the same as itself
+            assert same_json(*given_pair) is bool(written_same_json(*given_pair))
+
+
 @pytest.mark.spec("ADP-6")
 def test_what_is_deeper_than_any_value_is_compared_too() -> None:
     left: Any = 1
@@ -339,11 +349,17 @@ def test_what_is_deeper_than_any_value_is_compared_too() -> None:
 
 
 def test_functions_that_are_called_wrongly_say_so() -> None:
-    for wrong in (freeze, partial(freeze, 1, "a"), partial(freeze, 1, 2, 3), partial(same_spelling, 1)):
+    for wrong in (
+        freeze,
+        partial(freeze, 1, "a"),
+        partial(freeze, 1, 2, 3),
+        partial(same_spelling, 1),
+        partial(same_json, 1, 2, 3),
+    ):
         with pytest.raises((TypeError, OverflowError)):
             wrong()
     with pytest.raises(ValueError, match="no types of dicts"):
-        freezer(TextPart, SealedDict, FrozenList, written_freeze, written_same_spelling, 64)
+        freezing(TextPart, SealedDict, FrozenList, written_freeze, written_same_json, written_same_spelling, 64)
 
 
 WITHOUT = """

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from cmf.codec import dumps, loads_object
@@ -46,7 +48,10 @@ def difference(plain: Any, raw: Any) -> dict[str, Any] | None:
     if isinstance(plain, dict) and isinstance(raw, dict):
         steps: dict[str, Any] = {}
         for key in plain.keys() | raw.keys():
-            step = difference(plain.get(key, _ABSENT), raw.get(key, _ABSENT))
+            mine, theirs = plain.get(key, _ABSENT), raw.get(key, _ABSENT)
+            if same_spelling(mine, theirs):  # most are, and to ask that takes no walk in Python
+                continue
+            step = difference(mine, theirs)
             if step is None:
                 return None
             if step:
@@ -94,16 +99,28 @@ def _has_text(value: Any) -> bool:
 
 
 def apply(plain: Any, step: dict[str, Any]) -> Any:
-    """`plain` with the difference applied, in place where it is a container; unfit steps are passed over."""
-    for key, inner in (step.get("at") or {}).items():
-        if isinstance(plain, dict):
+    """`plain` with the difference applied; it shares with `plain`, which stays as it is, what the difference leaves.
+
+    Unfit steps are passed over.
+    """
+    steps = step.get("at")
+    if not steps:
+        return plain
+    if isinstance(plain, dict):
+        changed = dict(plain)
+        for key, inner in steps.items():
             done = _applied(plain.get(key, _ABSENT), inner)
             if done is _ABSENT:
-                plain.pop(key, None)
+                changed.pop(key, None)
             else:
-                plain[key] = done
-        elif isinstance(plain, list) and key.isdecimal() and int(key) < len(plain):
-            plain[int(key)] = _applied(plain[int(key)], inner)
+                changed[key] = done
+        return changed
+    if isinstance(plain, list):
+        listed = list(plain)
+        for key, inner in steps.items():
+            if key.isdecimal() and int(key) < len(listed):
+                listed[int(key)] = _applied(listed[int(key)], inner)
+        return listed
     return plain
 
 
@@ -176,7 +193,7 @@ def respell(group: Sequence[Message], *, format_name: str, encode: Encode, decod
     plain, shape = encode(group), shape_of(group[0], format_name)
     if not shape:
         return plain
-    spelt = apply(thaw(plain), shape)
+    spelt = apply(plain, shape)
     return spelt if [said(one) for one in decode(spelt)] == [said(one) for one in group] else plain
 
 
@@ -184,14 +201,16 @@ def said(holder: Message | Request | Response) -> tuple[Any, ...]:
     """What a wire can say of a message, request or response: not ids, times and context, which the host adds."""
     if isinstance(holder, Message):
         return (holder.role, holder.content, holder.channel, holder.extra)
-    own = (
-        getattr(holder, field.name)
-        for field in dataclasses.fields(holder)
-        if field.compare and field.name not in ("messages", "choices", "session_id")
-    )
+    own = _own_said(type(holder))(holder)
     if isinstance(holder, Request):
         return (*own, *map(said, holder.messages))
     return (*own, *((said(one.message), one.stop_reason, one.raw_stop_reason, one.extra) for one in holder.choices))
+
+
+@cache
+def _own_said(cls: type[Request | Response]) -> Callable[[Request | Response], tuple[Any, ...]]:
+    names = (field.name for field in dataclasses.fields(cls) if field.compare)
+    return attrgetter(*(name for name in names if name not in ("messages", "choices", "session_id")))
 
 
 def grouped(messages: Sequence[Message], format_name: str) -> list[tuple[Message, ...]]:
@@ -224,8 +243,12 @@ def capped(holders: Sequence[_T]) -> tuple[_T, ...]:
 
     What is dropped is dropped whole: half a layout would be one that nobody ever wrote.
     """
-    size = sum(_size(holder.provider_raw) for holder in holders)
-    if size and not any(size <= MAX_SHARE * known for known in _known_bytes(holders)):
+    held = [holder.provider_raw for holder in holders if holder.provider_raw is not None]
+    # With its punctuation it takes more bytes than count, and most often few enough even so.
+    if not held or len(dumps([[one.shape, one.texts] for one in held])) <= MAX_SHARE * next(_known_bytes(holders)):
+        return tuple(holders)
+    size = sum(_bytes_in(one.shape) + _bytes_in(one.texts) for one in held)
+    if not any(size <= MAX_SHARE * known for known in _known_bytes(holders)):
         return tuple([replace(holder, provider_raw=None) for holder in holders])
     return tuple(holders)
 
@@ -243,10 +266,6 @@ def _known_bytes(holders: Sequence[Message | Request | Response]) -> Iterator[in
             known += len(to_bytes(message))
             yield known
     yield sum(len(to_bytes(holder)) for holder in holders)
-
-
-def _size(layout: Layout | None) -> int:
-    return 0 if layout is None else _bytes_in(layout.shape) + _bytes_in(layout.texts)
 
 
 def _bytes_in(value: Any) -> int:
@@ -279,7 +298,7 @@ def respell_envelope(
     shape = shape_of(holder, format_name)
     if not shape:
         return plain
-    spelt: dict[str, Any] = apply(thaw(plain), shape)
+    spelt: dict[str, Any] = apply(plain, shape)
     return spelt if said(decode(spelt)) == said(holder) else plain
 
 

@@ -41,8 +41,10 @@ def test_a_difference_is_all_or_nothing_and_holds_no_text(plain: Any, raw: Any) 
 
     if step is None:
         return
-    wrapped = apply({"": thaw(plain)}, {"at": {"": step}} if step else {})
+    before = {"": thaw(plain)}
+    wrapped = apply(before, {"at": {"": step}} if step else {})
     assert same_spelling(wrapped.get(""), raw)
+    assert same_spelling(before[""], plain)
     assert all(
         not step["set"] or not isinstance(step["set"], str | dict | list) for step in _steps(step) if "set" in step
     )

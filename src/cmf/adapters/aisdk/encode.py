@@ -27,7 +27,7 @@ from cmf.content import (
 )
 from cmf.enums import Role
 from cmf.errors import UnsupportedError
-from cmf.frozen import FrozenDict, freeze, thaw
+from cmf.frozen import FrozenDict, freeze
 from cmf.message import NO_SHAPE, Message
 
 _STEP: Final = {"type": "step-start"}
@@ -79,7 +79,7 @@ def write_group(group: Sequence[Message], *, index: int, split: bool) -> dict[st
     plain, shape = write_plain(group, index=index), shape_of(group[0], FORMAT)
     if "at" not in shape:
         return plain
-    spelt = apply(thaw(plain), shape)
+    spelt = apply(plain, shape)
     again = read_message(freeze(spelt), "$", index=index, split=split, encode=lambda _: spelt, names=names_in(group))
     return spelt if [said(one) for one in again] == [said(one) for one in group] else plain
 

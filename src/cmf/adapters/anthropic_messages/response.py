@@ -73,18 +73,20 @@ def decode_response(body: Any, context: Request | None = None) -> Response:
 
 
 def _decode(raw: Any, names: Names) -> Response:
-    if not isinstance(raw, dict):
-        return _foreign_error(raw)
-    if "content" in raw and (isinstance(raw["content"], list) or "role" in raw or raw.get("type") == "message"):
-        response = _decode_message(raw, names)
-    elif isinstance(raw.get("error"), dict):
-        response = _decode_error(raw)
-    elif (counted := _decode_count(raw)) is not None:
-        response = counted
-    else:
+    response = _read(raw, names)
+    if response is None:
         return _foreign_error(raw)
     found = layout.envelope_layout(_encode(response), _unmarked(raw), format_name=FORMAT)
     return response if found is None else layout.with_layout(response, found)
+
+
+def _read(raw: Any, names: Names) -> Response | None:
+    """The response without its layout; None if it is neither a message nor an error or a count of this format."""
+    if not isinstance(raw, dict):
+        return None
+    if "content" in raw and (isinstance(raw["content"], list) or "role" in raw or raw.get("type") == "message"):
+        return _decode_message(raw, names)
+    return _decode_error(raw) if isinstance(raw.get("error"), dict) else _decode_count(raw)
 
 
 def _unmarked(raw: dict[str, Any]) -> dict[str, Any]:
@@ -211,7 +213,8 @@ def encode_response(response: Response) -> Any:
     names = _known_before(response)
 
     def decode(spelt: Any) -> Response:
-        return _marked_like(response, _decode(freeze(spelt), dict(names)))
+        raw = freeze(spelt)
+        return _marked_like(response, _read(raw, dict(names)) or _foreign_error(raw))
 
     return layout.respell_envelope(_encode(response), response, format_name=FORMAT, decode=decode)
 

@@ -17,7 +17,7 @@ from cmf.adapters.layout import apply, capped, grouped, grouped_as, said, shape_
 from cmf.adapters.turns import user_runs
 from cmf.enums import Role
 from cmf.errors import ShapeError, UnknownRoleError
-from cmf.frozen import FrozenDict, freeze, same_spelling, thaw
+from cmf.frozen import FrozenDict, freeze, same_spelling
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.request import Request, Sampling, ToolChoice
 from cmf.value import replace, trusted
@@ -250,7 +250,7 @@ def _sign(contents: Iterable[dict[str, Any]]) -> None:
 
 
 def _respelled(request: Request, plain: dict[str, Any], shape: FrozenDict) -> dict[str, Any]:
-    done: dict[str, Any] = apply(thaw(plain), shape)
+    done: dict[str, Any] = apply(plain, shape)
     again, _ = decode_envelope(freeze(done), request.model)
     # The turns have layouts of their own; whether to stream is said in the path.
     envelope = replace(request, messages=(), stream=None)
@@ -346,7 +346,7 @@ def _content(group: tuple[Message, ...], names: Names, *, system: bool = False) 
     shape = shape_of(group[0], FORMAT)
     if not shape:
         return plain
-    done = apply(thaw(plain), shape)
+    done = apply(plain, shape)
     again = decode_content(freeze(done), "$", system=system)
     same = [said(one) for one in again] == [said(one) for one in group]
     return spelt(done if same else plain, shape.get("names") or {}, CONTENT)

@@ -16,7 +16,7 @@ from cmf.content import ToolCallPart
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage
-from cmf.frozen import freeze, thaw
+from cmf.frozen import freeze
 from cmf.message import Message
 from cmf.request import Choice, ErrorInfo, Response
 from cmf.value import replace, trusted
@@ -183,7 +183,7 @@ def encode_response(response: Response) -> Any:
     if not shape:
         return plain
     if "at" in shape:
-        done = apply(thaw(plain), shape)
+        done = apply(plain, shape)
         notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(MARK)}
         if any(choice.message.status is MessageStatus.PARTIAL for choice in response.choices):
             notes[PARTIAL] = True

@@ -29,7 +29,7 @@ from cmf.capabilities import ModelCapabilities, lookup
 from cmf.content import ToolResultPart
 from cmf.enums import Role
 from cmf.errors import ShapeError
-from cmf.frozen import freeze, thaw
+from cmf.frozen import freeze
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.value import replace
@@ -62,7 +62,7 @@ class OllamaAdapter:
         """The request's body; UnsupportedError for media, tools or a tool choice that Ollama cannot take."""
         body = encode_envelope(request)
         if shape := shape_of(request, FORMAT):
-            done = apply(thaw(body), shape)
+            done = apply(body, shape)
             if said(decode_envelope(freeze(done), None)) == said(replace(request, messages=())):
                 body = done
         names = call_names(request.messages)
@@ -90,7 +90,7 @@ class OllamaAdapter:
         plain, shape = plain_response(response), shape_of(response, FORMAT)
         if not shape:
             return plain
-        done = apply(thaw(plain), shape)
+        done = apply(plain, shape)
         notes = {key: item for key, item in extra_of(response, FORMAT).items() if key.startswith(MARK)}
         return done if said(read_response(freeze({**done, **notes}))) == said(response) else plain
 
@@ -133,7 +133,7 @@ def _written(message: Message, names: Mapping[str, str]) -> list[Any]:
     plain, shape = encode_message(message, names), shape_of(message, FORMAT)
     if not shape or len(plain) != 1:
         return plain
-    done = apply(thaw(plain[0]), shape)
+    done = apply(plain[0], shape)
     name = next((part.tool_name for part in message.content if isinstance(part, ToolResultPart)), None)
     return [done] if said(decode_message(freeze(done), "$", name)) == said(message) else plain
 

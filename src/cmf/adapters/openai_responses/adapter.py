@@ -23,7 +23,7 @@ from cmf.adapters.stream import StreamEvent
 from cmf.capabilities import ModelCapabilities, lookup
 from cmf.content import Part, TextPart
 from cmf.enums import MessageStatus, Role
-from cmf.frozen import FrozenDict, freeze, frozen_mapping, thaw
+from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import NO_SHAPE, Layout, Message
 from cmf.request import Request, Response
 from cmf.value import replace, trusted
@@ -130,7 +130,7 @@ class OpenAIResponsesAdapter:
         plain = encode_answer(response, shape)
         if "at" not in shape:
             return plain
-        spelt = layout.apply(thaw(plain), shape)
+        spelt = layout.apply(plain, shape)
         return spelt if _says(spelt, response) else plain
 
     # -- streams -------------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def _spelled_items(writer: ItemWriter, message: Message) -> list[dict[str, Any]]
     shape = layout.shape_of(message, FORMAT)
     if "at" not in shape:
         return plain
-    spelt = layout.apply(thaw(plain), shape)
+    spelt = layout.apply(plain, shape)
     return spelt if len(spelt) == 1 and _reads_as(spelt[0], message) else plain
 
 
