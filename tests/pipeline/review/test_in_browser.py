@@ -230,6 +230,11 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(browser: Browser, address: str
             found = Axe().run(page).response["violations"]
             assert [(path, one["id"], [node["html"] for node in one["nodes"]]) for one in found] == []
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        page.goto(at(address, "/decisions?q=verdict:deny"))
+        for closed in page.locator(".pop > summary").all():
+            closed.click()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, closed.inner_text()
+            closed.click()
 
 
 @pytest.mark.spec("REV-34")
