@@ -330,14 +330,20 @@ def test_a_result_is_named_by_the_call_it_answers() -> None:
 def test_a_tool_of_another_type_is_run_by_the_provider() -> None:
     tools = [
         {"type": "web_search", "max_uses": 3},
+        {"type": "builtin_function", "function": {"name": "$web_search"}},
+        {"type": "custom", "function": {"name": "f"}},
         {"type": "custom", "custom": {"name": "shell", "format": {"type": "text"}}},
+        {"function": {"name": "f"}},
     ]
 
     request = _read({"role": "user", "content": "x"}, tools=tools)
 
     assert [(tool.name, tool.executed_by) for tool in request.tools] == [
         ("web_search", "provider"),
+        ("builtin_function", "provider"),
+        ("custom", "provider"),
         ("shell", "client"),
+        ("f", "client"),
     ]
     assert CHAT.to_wire(request)["tools"] == tools
 

@@ -319,7 +319,7 @@ def test_tools_come_back_as_they_were_and_each_has_its_view() -> None:
 
     uris = [view.uri for view in iter_views(request) if view.kind == "tool_definition"]
     assert {"tool://_/add", "tool://_/web_search", "tool://docs/mcp", "tool://crm/find", "tool://crm/note"} <= set(uris)
-    assert [tool.executed_by for tool in request.tools].count("provider") == 4  # the last is unheard of
+    assert [tool.executed_by for tool in request.tools].count("provider") == 5  # the last is unheard of
 
 
 @pytest.mark.spec("RSP-9")

@@ -72,6 +72,8 @@ def _tool(raw: Any, path: str, dialect: Dialect) -> ToolDefinition:
     if fields.peek("type") is not None and not isinstance(fields.peek("type"), str):
         fields.need("type", str)
     for kind in ("function", "custom"):
+        if fields.peek("type") not in (None, kind):
+            continue  # some services have tools of their own in this shape: `builtin_function`
         inner_raw = fields.take(kind, dict)
         if inner_raw is not None and isinstance(inner_raw.get("name"), str):
             inner = Fields(inner_raw, f"{path}.{kind}")
