@@ -1,6 +1,6 @@
 """Where profiles of tools, prompts and resources are looked up: the registry. Spec: docs/spec/profiles.md.
 
-What they say stands in `pipeline.profile`. Rules read them as `data.cmf.profiles`.
+What they say stands in `pipeline.profile`. Rules meet it in what is judged: origins, access profiles, data policies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 from cmf.codec import MAX_BYTES, loads
 from cmf.errors import CmfError, ShapeError
 from cmf.facts import entity_keys
-from cmf.security import DataPolicy, ObjectSecurityProfile
+from cmf.security import DataPolicy
 from cmf.tools import ToolDefinition
 from cmf.uris import normalise, segment, tool_uri
 from cmf.value import replace
@@ -230,18 +230,6 @@ class Profiles:
         return Profiles(entries, self._resolvers, servers=self._servers, tools=told)
 
     # -- what others read ------------------------------------------------------------------------------------------
-
-    def as_data(self) -> dict[str, Any]:
-        """The profiles as `data.cmf.profiles`: by URI, and by name where only one entry has the name."""
-        data = {uri: profile.model_dump() for uri, profile in self._by_uri.items()}
-        for (scheme, name), uris in self._by_name.items():
-            if scheme == "tool" and len(uris) == 1:
-                data[name] = data[uris[0]]
-        return data
-
-    def objects(self) -> dict[str, ObjectSecurityProfile]:
-        """The object profiles, by URI: `Context.objects`."""
-        return {uri: profile.object for uri, profile in self._by_uri.items() if profile.object is not None}
 
     def data_policies(self) -> dict[str, DataPolicy]:
         """The data policies, by URI: `Context.data`."""

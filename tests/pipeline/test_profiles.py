@@ -12,8 +12,11 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.pipeline.conftest import write_rules
 
+from cmf import Message, ToolCallPart
 from cmf.tools import ToolDefinition
+from pipeline import Guard
 from pipeline.errors import ConfigError
 from pipeline.origins.field_paths import Mark, compiled, escaped, leaves, names, shape
 from pipeline.profiles import AskedFor, Entity, Profile, Profiles, Trust, annotated, profiles_schema
@@ -299,7 +302,6 @@ def test_what_sends_or_cannot_be_undone_is_a_sink_unless_it_is_said_to_be_none(
     for profile in (Profile(**said), loaded.find("mail"), asked.find("mail")):
         assert profile is not None
         assert profile.sink is sink
-    assert loaded.as_data()["mail"].get("sink", False) is sink
     assert Profile.model_validate(Profile(**said)).sink is sink
 
 
@@ -510,17 +512,20 @@ def test_the_schema_of_a_tool_is_the_operator_s_before_the_server_s() -> None:
 
 
 @pytest.mark.spec("PRF-7")
-def test_rules_find_profiles_by_uri_and_by_unambiguous_name() -> None:
-    profiles = Profiles.load(
-        {"profiles": {"a/x": {}, "b/x": {}, "y": {"sink": True, "object": {"permissions": ["p"]}}}}
-    )
+def test_rules_meet_what_profiles_say_in_what_is_judged_and_in_no_data(tmp_path: Path) -> None:
+    hit = 'deny contains {{"code": "{0}", "reason": "x"}} if {1}'
+    rules = {
+        "data": hit.format("data", "data.cmf.profiles"),
+        "object": hit.format("object", 'input.extensions.security.object.permissions == ["p"]'),
+        "origins": hit.format("origins", "input.origins[0].sink == true"),
+    }
+    home = write_rules(tmp_path, rules, kinds="tool_call", capabilities="read_objects")
+    profiles = Profiles.load({"profiles": {"y": {"sink": True, "object": {"permissions": ["p"]}}}})
+    call = Message(role="assistant", content=[ToolCallPart(name="y", arguments={"a": "b"})])
 
-    data = profiles.as_data()
-
-    assert set(data) == {"tool://a/x", "tool://b/x", "tool://_/y", "y"}
-    assert data["y"] == data["tool://_/y"] == {"sink": True, "object": {"permissions": ["p"]}}
-    assert set(profiles.objects()) == {"tool://_/y"}
-    assert profiles.data_policies() == {}
+    with Guard(home, profiles=profiles) as guard, Guard(home) as bare:
+        assert {one.code for one in guard.decide(call).hits} == {"object", "origins"}
+        assert guard.revision == bare.revision
 
 
 _WORD = st.sampled_from(["sink", "control", "result", "trust", "fields", "a", "trusted", "metadata", "labels", "read"])
