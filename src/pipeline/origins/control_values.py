@@ -14,7 +14,7 @@ from pipeline.origins.equivalents import near_days
 from pipeline.origins.occurrences import Answer, Match, Occurrences
 from pipeline.origins.readings import readings
 from pipeline.origins.reckoning import Reckoning
-from pipeline.origins.sources import Origin, is_said, is_trusted
+from pipeline.origins.sources import TRUSTED, Origin, is_said, is_trusted
 from pipeline.origins.spelling import cuts, pieces, word_spans
 
 MAX_PIECES: Final = 64  # pieces of one value; one of more is looked up as a whole only
@@ -117,7 +117,7 @@ class ControlValues:
 def _fields_of(entry: Origin) -> Iterable[int]:
     """The messages in which a value is the whole of a trusted field."""
     for source in entry["sources"]:
-        if source["trust"] == "trusted" and source["match"] == Match.EXACT.value and "tool" in source:
+        if source["trust"] == TRUSTED and source["match"] == Match.EXACT.value and "tool" in source:
             yield source["message"]
 
 
