@@ -223,6 +223,8 @@ def test_stamping_twice_is_stamping_once_and_says_the_same(request: Request) -> 
         assert is_ulid(after.id)
         assert before.id == after.id or not is_ulid(before.id)
         assert (before.parent_id is None) == (after.parent_id is None)
+        assert before.created_at in (None, after.created_at)
+        assert before.session_id in (None, after.session_id)
 
 
 @pytest.mark.spec("ID-8")

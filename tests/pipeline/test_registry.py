@@ -380,8 +380,14 @@ def test_what_a_server_says_of_the_tool_is_there_for_policy_as_its_claim() -> No
     )
     registry = Profiles().with_mcp_tools([tool, ToolDefinition(name="plain", extra={"mcp": {"title": 5}})], server="s")
 
+    both = Message(
+        role="assistant",
+        content=[ToolCallPart(name=name, namespace="s", arguments={}) for name in ("look", "plain")],
+    )
+
     judged, _ = known(
-        Request(messages=[called("look", namespace="s"), called("look"), called("plain", namespace="s")]), registry
+        Request(messages=[called("look", namespace="s"), called("look"), called("plain", namespace="s"), both]),
+        registry,
     )
 
     told = judged.messages[0].extensions.mcp.tool
@@ -392,6 +398,7 @@ def test_what_a_server_says_of_the_tool_is_there_for_policy_as_its_claim() -> No
         "Looks.",
     )
     assert judged.messages[1].extensions.mcp is None
+    assert judged.messages[3].extensions.mcp is None  # of which of the two it would be said, nobody could tell
     plain = judged.messages[2].extensions.mcp.tool
     assert (plain.title, plain.output_schema, plain.annotations) == (None, None, {})
 

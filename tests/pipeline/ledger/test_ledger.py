@@ -115,6 +115,18 @@ def test_a_linear_conversation_is_a_chain_of_parents(ledger: Ledger) -> None:
     assert ledger.open("id:bob", "s") != session
 
 
+@pytest.mark.spec("LED-4")
+def test_what_is_appended_to_a_run_follows_what_was_appended_to_it_before(ledger: Ledger) -> None:
+    session = ledger.open("id:ann", "s")
+    run = ledger.begin(session)
+
+    (first,), (second,) = (ledger.append(run, [text("user", words)]) for words in ("M1", "M2"))
+    ledger.commit(run)
+
+    assert (first.parent_id, second.parent_id) == (None, first.id)
+    assert said(ledger, session) == ["M1", "M2"]
+
+
 @pytest.mark.spec("LED-5")
 @pytest.mark.spec("LED-6")
 def test_a_regenerated_answer_takes_the_place_of_all_that_followed_its_fork_point(ledger: Ledger) -> None:
