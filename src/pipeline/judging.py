@@ -207,27 +207,20 @@ class Judge:
             return Judged(views=(), hit=(), new=(), coverage=coverage, labels={}, brought=frozenset())
         origins, trail = yield from self._origins(value, history, fitting, start, asking)
         views = asking.all()
-        results: dict[int, EngineResult] = {}
-        for shared, indexes in _by_context(views, session).items():
-            entrypoints = [self._entrypoints[views[index].kind] for index in indexes]
-            own = [view_bytes(views[index], origins.get(views[index].path)) for index in indexes]
-            answers = yield Batch(entrypoints, shared, own)
-            results.update(zip(indexes, answers, strict=False))
-        decided = [
-            self._decided(view, results[index], origins.get(view.path), law) if index in results else None
-            for index, view in enumerate(views)
-        ]
+        decided: list[ViewDecision | None] = [None] * len(views)
+        for shared, places in _by_context(views, session).items():
+            some = [views[place] for place in places]
+            came = [origins.get(view.path) for view in some]
+            entrypoints = [self._entrypoints[view.kind] for view in some]
+            answers = yield Batch(entrypoints, shared, list(map(view_bytes, some, came)))
+            for place, view, answer, known in zip(places, some, answers, came, strict=False):
+                decided[place] = view_decision(view, law.hits(view, answer, known), self._mode, known)
         skipped = tuple(
             Skipped(path=view.path, reason="engine.no-answer")
             for view, line in zip(views, decided, strict=True)
             if line is None
         )
         return self._judged(value, basis, start, _Lines.of(asking, decided), trail, skipped)
-
-    def _decided(
-        self, view: MessageView, result: EngineResult, origins: Sequence[Origin] | None, law: Law
-    ) -> ViewDecision:
-        return view_decision(view, law.hits(view, result, origins), self._mode, origins)
 
     # -- what is taken over --------------------------------------------------------------------------------------------
 
@@ -437,13 +430,13 @@ def _at(block: Mapping[str, Any], path: Sequence[str]) -> list[Any]:
 def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[bytes, list[int]]:
     """The views' places by the context that they share: those go to the engine together."""
     batches: dict[bytes, list[int]] = {}
-    shared: dict[int, bytes] = {}
+    places: dict[int, list[int]] = {}
     blocks: dict[tuple[bool, bool], bytes] = {}
     for index, view in enumerate(views):
         key = view.scope.context_id  # messages without extensions of their own share those of the run
-        if key not in shared:
-            shared[key] = shared_bytes(view, session, blocks)
-        batches.setdefault(shared[key], []).append(index)
+        if key not in places:
+            places[key] = batches.setdefault(shared_bytes(view, session, blocks), [])
+        places[key].append(index)
     return batches
 
 
