@@ -98,9 +98,9 @@ class Store:
         """The conversations in it; they live as long as the store."""
         return Ledger(self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds)
 
-    def put_on_record(self, record: Record, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def put_on_record(self, record: Record) -> None:
         """Return when the record is durable; StoreError if it may not be."""
-        waited(self.writer.insert(RECORDS, row_of(record)), timeout_seconds)
+        waited(self.writer.insert(RECORDS, row_of(record)), TIMEOUT_SECONDS)
 
     @property
     def audit_state(self) -> AuditState:

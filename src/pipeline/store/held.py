@@ -18,10 +18,9 @@ class SealedContent:
 
     name: Final = "sealed"
 
-    def __init__(self, engine: Engine, writer: Writer, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, engine: Engine, writer: Writer) -> None:
         self._engine = engine
         self._writer = writer
-        self._timeout_seconds = timeout_seconds
 
     def due(self, now: int, limit: int) -> Sequence[str]:
         """See `pipeline.retention.Holder`."""
@@ -35,7 +34,7 @@ class SealedContent:
         def job(connection: Connection) -> None:
             connection.execute(delete(SEALED).where(SEALED.c.approval_id.in_(items)))
 
-        waited(self._writer.call(job), self._timeout_seconds)
+        waited(self._writer.call(job), TIMEOUT_SECONDS)
 
 
 class JudgedContent:

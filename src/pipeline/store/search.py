@@ -29,10 +29,9 @@ class Search:
         engine: what to read with. writer: what the index is written with.
     """
 
-    def __init__(self, engine: Engine, writer: Writer, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, engine: Engine, writer: Writer) -> None:
         self._engine = engine
         self._writer = writer
-        self._timeout_seconds = timeout_seconds
 
     def catch_up(self) -> int:
         """Index the facts of what was recorded since; how many records that were.
@@ -41,7 +40,7 @@ class Search:
             StoreError: the database failed.
         """
         total = 0
-        while done := waited(self._writer.call(_index_some), self._timeout_seconds):
+        while done := waited(self._writer.call(_index_some), TIMEOUT_SECONDS):
             total += done
         return total
 
