@@ -88,7 +88,7 @@ def test_of_64_turns_at_once_none_spends_beyond_the_budget(store: SessionStore) 
     assert 13 <= went <= 20 < WRITERS
 
 
-@pytest.mark.spec("BUD-3")
+@pytest.mark.spec("BUD-2", "BUD-3")
 def test_what_was_not_used_is_free_again_and_what_was_is_counted(store: SessionStore) -> None:
     mine = budgets(store, tokens(200), cost("1"))
     usage = TokenUsage(input_tokens=10, output_tokens=20, cached_input_tokens=5, cache_creation_input_tokens=5)
