@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from importlib.metadata import version
-from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -36,9 +35,6 @@ _ABOUT_THE_CALL: Final = ("call", "before")  # entries of `origins` that are abo
 _LABELS: Final = {"system": "cmf-pipeline", "version": version("cmf-pipeline")}
 _ALLOW: Final = Verdict.ALLOW  # of an enumeration itself, asking takes longer
 _FORWARD: Final = Action.FORWARD
-_SAID: Final = attrgetter("uri", "name", "verdict", "outcome", "hits", "reused", "origins")
-_NOTHING_SAID: Final = (None, None, _ALLOW, _FORWARD, (), False, None)
-_PLACE: Final = attrgetter("path", "kind", "role", "action", "direction")
 _BARE: Final = re.compile(r"(?!data:)[a-z]+://[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_./%-]*)?")  # nothing to take off
 
 SALT_BYTES: Final = 32
@@ -207,8 +203,14 @@ _made: Final = maker(
 def _result(decision: Decision, masked: list[str]) -> dict[str, Any]:
     """What was decided, a line for each view."""
     lines = [
-        _plain_line(*_PLACE(view))
-        if _SAID(view) == _NOTHING_SAID
+        _plain_line(view.path, view.kind, view.role, view.action, view.direction)
+        if view.uri is None
+        and view.name is None
+        and view.verdict is _ALLOW
+        and view.outcome is _FORWARD
+        and not view.hits
+        and not view.reused
+        and view.origins is None
         else dumps(_view(view, f"/result/views/{place}", masked))
         for place, view in enumerate(decision.views)
     ]
