@@ -226,6 +226,9 @@ impl Frozen {
                 let may_be = alike || (by == By::Json && ffi::PyBool_Check(left) == 0 && ffi::PyBool_Check(right) == 0);
                 return if may_be { told(ffi::PyObject_RichCompareBool(left, right, ffi::Py_EQ)) } else { Some(false) };
             }
+            if self.kind(left).zip(self.kind(right)).is_some_and(|(mine, theirs)| mine != theirs) {
+                return Some(false);
+            }
             let none = std::ptr::null_mut::<ffi::PyObject>();
             let asked = if by == By::Json { &self.same_json } else { &self.same_spelling };
             let said = ffi::PyObject_CallFunctionObjArgs(asked.as_ptr(), left, right, none);
@@ -280,6 +283,20 @@ impl Frozen {
                 }
             }
             Some(true)
+        }
+    }
+
+    /// Which of JSON's it is, by number; None if that is not plain.
+    unsafe fn kind(&self, item: Object) -> Option<u8> {
+        unsafe {
+            let kinds = [
+                ffi::PyUnicode_CheckExact(item) != 0,
+                self.is_object(item),
+                self.is_array(item),
+                is_number(item),
+                item == ffi::Py_None(),
+            ];
+            kinds.iter().zip(0..).find(|(is_one, _)| **is_one).map(|(_, kind)| kind)
         }
     }
 

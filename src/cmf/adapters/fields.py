@@ -7,6 +7,7 @@ name of the format. No key can fall between. Spec: docs/spec/adapters.md [ADP-2]
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import methodcaller
 from typing import Any, Final, TypeVar
 
 from cmf.errors import ShapeError
@@ -17,6 +18,9 @@ MARK: Final = "cmf_"
 
 PARTIAL: Final = f"{MARK}partial"
 """True in the body that a stream adds up to, where the stream was cut."""
+
+is_marked: Final = methodcaller("startswith", MARK)
+"""Whether a key is one of these."""
 
 _T = TypeVar("_T")
 
@@ -114,7 +118,9 @@ def object_in(own: Any, key: str) -> dict[str, Any]:
 
 def unmarked(body: Mapping[str, Any]) -> dict[str, Any]:
     """What of a body, or of an `extra`, is not an adapter's own."""
-    return {key: item for key, item in body.items() if not key.startswith(MARK)}
+    if not any(map(is_marked, body)):
+        return dict(body)
+    return {key: item for key, item in body.items() if not is_marked(key)}
 
 
 def count_in(counts: Mapping[str, Any], key: str) -> int:
@@ -139,6 +145,9 @@ def strings_in(value: Any) -> Iterator[str]:
 
 def merge(encoded: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     """`encoded` with what rode along; where both have a key, objects are merged and else `encoded` wins."""
+    if encoded.keys().isdisjoint(extra):
+        encoded.update(extra)
+        return encoded
     for key, value in extra.items():
         mine = encoded.get(key, _ABSENT)
         if mine is _ABSENT:

@@ -178,7 +178,9 @@ def spelled(
 def grouped_as(group: Sequence[Message], *, format_name: str, index: int, shape: FrozenDict) -> tuple[Message, ...]:
     """The messages of one wire message, with the layout that says so and how it was spelled."""
     first = Layout(format=format_name, group=index, size=len(group), shape=shape)
-    others = first if not shape else dataclasses.replace(first, shape=NO_SHAPE)
+    if len(group) == 1 or not shape:
+        return tuple([replace(one, provider_raw=first) for one in group])
+    others = dataclasses.replace(first, shape=NO_SHAPE)
     return tuple([replace(one, provider_raw=others if at else first) for at, one in enumerate(group)])
 
 

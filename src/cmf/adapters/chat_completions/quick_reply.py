@@ -14,7 +14,7 @@ from cmf.adapters.chat_completions.decode import MESSAGE_NULLS
 from cmf.adapters.chat_completions.dialect import THOUGHTS, stop_reason, usage_of, wire_usage
 from cmf.adapters.chat_completions.encode import NO_ID
 from cmf.adapters.chat_completions.quick import calling, is_text, quick_wire
-from cmf.adapters.fields import MARK
+from cmf.adapters.fields import is_marked
 from cmf.content import Part, TextPart
 from cmf.enums import Role
 from cmf.frozen import MAX_DEPTH, FrozenDict, freeze, frozen_mapping
@@ -69,7 +69,7 @@ def quick_reply(body: Any, format_name: str) -> Response | None:
     kept, nulls = _kept(body, _OF_BODY, _BODY_NULLS)
     chosen, choice_nulls = _kept(choice, _OF_CHOICE, _CHOICE_NULLS)
     content, held, message_nulls = read
-    if "id" not in kept or "created" not in kept or "error" in kept or "error" in chosen or any(map(_is_mark, kept)):
+    if "id" not in kept or "created" not in kept or "error" in kept or "error" in chosen or any(map(is_marked, kept)):
         return None
     if not is_text(model) or not is_text(raw_reason or ""):
         return None
@@ -111,10 +111,6 @@ def _kept(raw: dict[str, Any], read: frozenset[str], nulls: frozenset[str]) -> t
         return kept, ()
     empty = tuple([key for key, item in kept.items() if item is None and key in nulls])
     return {key: item for key, item in kept.items() if key not in empty}, empty
-
-
-def _is_mark(key: str) -> bool:
-    return key.startswith(MARK)
 
 
 def _extra(format_name: str, kept: Kept, levels: int) -> FrozenDict | None:
@@ -159,11 +155,9 @@ def quick_wire_reply(response: Response, format_name: str) -> dict[str, Any] | N
         counted = wire_usage(response.usage)
     if counted is not None:
         body["usage"] = counted
-    for key, item in kept.items():
-        if key.startswith(MARK):
-            return None
-        if key not in body:
-            body[key] = item
+    if any(map(is_marked, kept)):
+        return None
+    body |= {key: item for key, item in kept.items() if key not in body}
     layout = response.provider_raw
     if layout is None or layout.format != format_name or not layout.shape:
         return body
