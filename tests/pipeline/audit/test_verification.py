@@ -201,6 +201,18 @@ def test_an_older_copy_put_back_is_found_by_the_exported_heads(kept: Kept) -> No
 
 
 @pytest.mark.spec("AUD-31")
+def test_a_log_that_is_gone_hides_nothing_of_the_others(kept: Kept, tmp_path: Path) -> None:
+    first, *_ = kept.heads.read_text().splitlines()
+    gone = first.replace(read_heads(kept.heads)[0].log, "log_gone")
+    exported = tmp_path / "heads.jsonl"
+    exported.write_text(f"{gone}\n{kept.heads.read_text()}")
+
+    codes = {problem.code for problem in kept.checked(kept.older, exported).problems}
+
+    assert {"log.missing", "log.cut"} <= codes
+
+
+@pytest.mark.spec("AUD-31")
 def test_a_log_rewritten_whole_with_the_right_key_is_found_by_the_exported_heads(kept: Kept, tmp_path: Path) -> None:
     (log,) = {head.log for head in read_heads(kept.heads)[:1]}
     with Store.at(tmp_path / "other.sqlite3", key=kept.key) as store:
