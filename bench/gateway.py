@@ -23,6 +23,7 @@ from bench.gateway_parts import MARK, numbered
 from bench.rounds import OWN_PYTHON, ROOT, TOOLS, Effort, Figure, Ratio, Report
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+PARTS = (OWN_PYTHON, "-m", "bench.gateway_parts")
 CONCURRENT = 64
 SIZES = {"2 KB": 2_000, "40 KB": 40_000}
 MODES = [("2 KB", False), ("40 KB", False), ("2 KB", True)]
@@ -30,7 +31,8 @@ NOTES = (
     "Requests with a reply of 1 KB, or 100 chunks paced by 2 ms; client and upstream run on the same cores. No message "
     "is like one before, so that all are judged anew. "
     "The shipped policies judge request and reply; both are on record, durably, before they go on. "
-    "LiteLLM's proxy judges nothing."
+    "LiteLLM's proxy judges nothing. Two workers: two processes on one socket, for each of the three, started anew; "
+    "memory is that of all processes, a page that several have counted once in all (PSS)."
 )
 
 
@@ -43,17 +45,42 @@ class Side:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """What the process has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """What the process, and those that it has begun, have used."""
+        return sum(map(_cpu_seconds, _family(self.pid)))
 
     def resident_mb(self) -> float:
         """What it holds in memory."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
+    def proportional_mb(self) -> float:
+        """What it and those that it has begun hold, a page of several counted once in all (PSS)."""
+        return sum(map(_proportional_mb, _family(self.pid)))
+
     def descriptors(self) -> int:
         """How many files and sockets it has open."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+
+def _family(pid: int) -> list[int]:
+    begun = [int(one) for task in Path(f"/proc/{pid}/task").glob("*/children") for one in _read(task).split()]
+    return [pid, *(each for one in begun for each in _family(one))]
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split() or ["0"] * 13
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _proportional_mb(pid: int) -> float:
+    lines = _read(Path(f"/proc/{pid}/smaps_rollup")).splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024 / 1e6
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:  # the process or thread has ended since it was named
+        return ""
 
 
 def measure(effort: Effort) -> Report:
@@ -82,7 +109,35 @@ def measure(effort: Effort) -> Report:
     report.figures += [Figure(f"{name}, memory", "MB", (mb,)) for name, mb in resident.items()]
     report.figures.append(Figure("two fsyncs", "ms", (_fsyncs(),)))
     report.ratios += list(_ratios(rates, busy, resident))
+    _two_workers(report)
     return report
+
+
+def _two_workers(report: Report) -> None:
+    """The same load once more, where each side has two processes."""
+    size, stream = MODES[0]
+    rates: dict[str, list[float]] = {}
+    with sides(workers=2) as running:
+        for side in running:
+            _settled(side)
+            asyncio.run(load(side, 64, 16, body(SIZES[size], stream=stream)))  # warm
+        for number in range(3):
+            for side in running if number % 2 else running[::-1]:
+                count = CONCURRENT * (2 if side.name == "LiteLLM's proxy" else 8)
+                seconds = asyncio.run(load(side, count, CONCURRENT, body(SIZES[size], stream=stream)))
+                rates.setdefault(side.name, []).append(count / seconds)
+        for side in running:
+            name = f"{side.name}, two workers"
+            report.figures.append(Figure(f"{name}, {_said(size, stream)}", "requests/s", tuple(rates[side.name])))
+            report.figures.append(Figure(f"{name}, memory of all", "MB", (side.proportional_mb(),)))
+
+
+def _settled(side: Side) -> None:
+    """Return once the side does nothing: its socket may listen before all of its processes serve."""
+    end, used = time.monotonic() + 30, -1.0
+    while time.monotonic() < end and abs((now := side.cpu_seconds()) - used) > 0.2:
+        used = now
+        time.sleep(1)
 
 
 def _ratios(
@@ -108,23 +163,26 @@ def _said(size: str, stream: bool) -> str:
 
 
 @contextmanager
-def sides() -> Iterator[list[Side]]:
-    """The gateway, the pass-through and, where it is installed, LiteLLM's proxy; all before one upstream."""
+def sides(workers: int = 1) -> Iterator[list[Side]]:
+    """The gateway, the pass-through and, where it is installed, LiteLLM's proxy; all before one upstream.
+
+    Each serves with that many processes.
+    """
     with ExitStack() as opened:
         home = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         upstream = free_port()
-        opened.enter_context(process([OWN_PYTHON, "-m", "bench.gateway_parts", "upstream", upstream], upstream))
+        opened.enter_context(process([*PARTS, "upstream", upstream], upstream))
         running = [
-            cmf(opened, home, upstream),
-            _side(opened, "a bare pass-through", [OWN_PYTHON, "-m", "bench.gateway_parts", "pass"], [upstream]),
+            cmf(opened, home, upstream, workers=workers),
+            _side(opened, "a bare pass-through", [*PARTS, "pass"], [upstream, workers]),
         ]
         peer = TOOLS / "litellm_proxy" / "bin" / "litellm"
         if peer.exists():
-            running.append(_litellm(opened, home, peer, upstream))
+            running.append(_litellm(opened, home, peer, upstream, workers))
         yield running
 
 
-def cmf(opened: ExitStack, home: Path, upstream: int, **route: Any) -> Side:
+def cmf(opened: ExitStack, home: Path, upstream: int, *, workers: int = 1, **route: Any) -> Side:
     """The gateway with its store, `cmf.db`, in that folder, before the upstream at that port."""
     port = free_port()
     settings = {
@@ -133,13 +191,14 @@ def cmf(opened: ExitStack, home: Path, upstream: int, **route: Any) -> Side:
         "upstreams": {"up": {"dialect": "openai_chat", "base_url": f"http://127.0.0.1:{upstream}"}},
         "routes": [{"name": "all", "upstream": "up", **route}],
         "store": "cmf.db",
+        "workers": workers,
     }
     (home / "cmf.yaml").write_text(json.dumps(settings))
     command = [OWN_PYTHON.parent / "cmf", "serve", "--config", home / "cmf.yaml", "--quiet"]
     return Side("the gateway", port, opened.enter_context(process(command, port)).pid)
 
 
-def _litellm(opened: ExitStack, home: Path, program: Path, upstream: int) -> Side:
+def _litellm(opened: ExitStack, home: Path, program: Path, upstream: int, workers: int) -> Side:
     parameters = {"model": "openai/m", "api_base": f"http://127.0.0.1:{upstream}/v1", "api_key": "none"}
     settings = {
         "model_list": [{"model_name": "m", "litellm_params": parameters}],
@@ -148,6 +207,7 @@ def _litellm(opened: ExitStack, home: Path, program: Path, upstream: int) -> Sid
     (home / "litellm.yaml").write_text(json.dumps(settings))
     port = free_port()
     command = [program, "--config", home / "litellm.yaml", "--host", "127.0.0.1", "--port", port]
+    command += ["--num_workers", workers]
     return Side("LiteLLM's proxy", port, opened.enter_context(process(command, port)).pid)
 
 
@@ -249,7 +309,7 @@ def long_run(seconds: float) -> None:
     """One run at full concurrency, half of it streamed; prints memory and open files as it goes."""
     with ExitStack() as opened:
         upstream = free_port()
-        opened.enter_context(process([OWN_PYTHON, "-m", "bench.gateway_parts", "upstream", upstream], upstream))
+        opened.enter_context(process([*PARTS, "upstream", upstream], upstream))
         side = cmf(opened, Path(opened.enter_context(tempfile.TemporaryDirectory())), upstream)
         end, served = time.monotonic() + seconds, 0
         while time.monotonic() < end:

@@ -1,6 +1,7 @@
 """The processes around a gateway that is measured: an upstream that answers at once, and one that only passes on.
 
-`python -m bench.gateway_parts upstream PORT [SECONDS]`, which it takes for a whole answer; `pass PORT UPSTREAM_PORT`.
+`python -m bench.gateway_parts upstream PORT [SECONDS]`, which it takes for a whole answer; `pass PORT UPSTREAM_PORT
+[WORKERS]`, processes that share its socket.
 Loopback only.
 """
 
@@ -139,8 +140,14 @@ def main() -> None:
         Upstream.seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
         asyncio.run(_serve_upstream(port))
     else:
-        app: Any = PassThrough(f"http://127.0.0.1:{sys.argv[3]}")
-        uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", http="h11", loop="asyncio", lifespan="off")
+        own: dict[str, Any] = {"http": "h11", "loop": "asyncio", "lifespan": "off", "log_level": "warning"}
+        workers = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+        uvicorn.run("bench.gateway_parts:passing", factory=True, workers=workers, host="127.0.0.1", port=port, **own)
+
+
+def passing() -> PassThrough:
+    """What each process of `pass` serves."""
+    return PassThrough(f"http://127.0.0.1:{sys.argv[3]}")
 
 
 async def _serve_upstream(port: int) -> None:
