@@ -139,11 +139,15 @@ class Guard:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._pipeline.aclose()
+        await self.aclose()
 
     def close(self) -> None:
         """Let go of the engine's connections, if it has any; `with Guard(...) as guard:` does so at its end."""
         self._pipeline.close()
+
+    async def aclose(self) -> None:
+        """The same in a running loop; `async with Guard(...) as guard:` does so at its end."""
+        await self._pipeline.aclose()
 
     def check(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -151,6 +152,25 @@ async def test_a_guard_can_be_awaited_in_a_block_and_tells_what_happens(guarded:
         await guard.acheck(says("hi"))
 
     assert [type(event).__name__ for event in seen] == ["LabelAdded"]
+
+
+@pytest.mark.spec("STG-10")
+async def test_a_guard_that_is_closed_in_a_loop_ends_what_its_stages_still_do(guarded: Rules) -> None:
+    ended = asyncio.Event()
+
+    async def forever(*_: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    guard = Guard(stages=[as_stage("forever", mode="fire_and_forget", timeout_seconds=60)(forever)])
+    await guard.acheck(says("hi"))
+    await asyncio.sleep(0)
+
+    await guard.aclose()
+
+    assert ended.is_set()
 
 
 def test_a_loaded_set_can_be_given_and_names_the_revision() -> None:
