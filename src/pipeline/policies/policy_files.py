@@ -261,7 +261,7 @@ def _unpacked(place: Path) -> Files:
                 left -= len(files[name])
     except (OSError, EOFError, tarfile.TarError) as error:
         raise PolicyError(
-            "this is no bundle", path=str(place), hint="make it with `opa build`", code="policy.bad-bundle"
+            "this is no bundle", path=str(place), hint="make it with `cmf bundle build`", code="policy.bad-bundle"
         ) from error
     return files
 
