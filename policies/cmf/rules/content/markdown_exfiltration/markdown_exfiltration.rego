@@ -24,6 +24,7 @@ redact contains {
 	"spans": scan.spans(scan.content, _carriers),
 	"replacement": _settings.replacement,
 } if {
+	_spoken
 	count(_carriers) > 0
 }
 
@@ -40,14 +41,12 @@ _carriers contains url if {
 }
 
 _pictures contains groups[1] if {
-	_spoken
 	regex.match(`!\[|<[A-Za-z]`, scan.content)
 	some pattern in _picture_shapes
 	some groups in regex.find_all_string_submatch_n(pattern, scan.content, -1)
 }
 
 _links contains groups[1] if {
-	_spoken
 	regex.match(`\](?:\(|:)|(?i)<a[ \t\r\n/]`, scan.content)
 	some pattern in _link_shapes
 	some groups in regex.find_all_string_submatch_n(pattern, scan.content, -1)
