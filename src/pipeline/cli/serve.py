@@ -17,7 +17,6 @@ import typer
 import yaml
 
 from cmf.codec import dumps
-from pipeline.assembly import REDIS
 from pipeline.audit.heads import Signer
 from pipeline.cli.reading import Exit, fail, one_line_errors
 from pipeline.display import counted
@@ -28,9 +27,7 @@ from pipeline.gateway.config_file import Loaded, load
 from pipeline.gateway.identity import hash_of, new_key
 from pipeline.gateway.running import admin_app, log_to_standard_error, run
 from pipeline.gateway.server import address_of, allow_files, listening, server_of
-from pipeline.gateway.service import assembled, built
 from pipeline.gateway.settings import Audit, Settings
-from pipeline.store.engine import file_of
 
 _BINDING: Final = {
     errno.EADDRINUSE: "end what listens there, or give another port (--port, 0 for any)",
@@ -54,6 +51,8 @@ def serve(*, config: Path, demo: bool, port: int | None, quiet: bool) -> None:
             _announce(clients, beside, demo=demo)
             asyncio.run(workers.serve(settings, clients, beside, quiet=quiet, review=review))
             return
+        from pipeline.gateway.service import assembled  # with all that judges: a crew, above, takes 19 MB less without
+
         service = opened.enter_context(assembled(settings))
         _announce(clients, beside, demo=demo)
         asyncio.run(run(service, settings, clients, admin_app(settings, service.operations, review), beside))
@@ -97,6 +96,9 @@ def check_begins(said: Settings) -> None:
     Raises:
         ConfigError, PolicyError: what it could not begin with.
     """
+    from pipeline.assembly import REDIS
+    from pipeline.gateway.service import built
+
     shared = said.sessions.store
     with tempfile.TemporaryDirectory() as scratch:
         audit = said.audit.model_copy(update={"key_file": None, "heads_file": None})
@@ -119,6 +121,8 @@ def served(said: Settings) -> str:
 
 def check_store(place: str | Path, setting: str) -> None:
     """Nothing if this user could open the store, or make it; a server is not asked. ConfigError if not."""
+    from pipeline.store.engine import file_of
+
     if (file := file_of(place)) is not None:
         _can_be_kept(file, setting)
 

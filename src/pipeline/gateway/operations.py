@@ -8,12 +8,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cmf.codec import dumps
 from pipeline.errors import PipelineError
-from pipeline.gateway.metrics import Metrics
-from pipeline.guard import Guard
+
+if TYPE_CHECKING:  # with all that judges: a crew, which has operations too, judges nothing
+    from pipeline.gateway.metrics import Metrics
+    from pipeline.guard import Guard
 
 _log: Final = logging.getLogger("pipeline.gateway")
 

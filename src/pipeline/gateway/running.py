@@ -10,14 +10,16 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cmf.codec import dumps
 from pipeline.gateway.admin import AdminApp, App
 from pipeline.gateway.operations import Operations
 from pipeline.gateway.server import server_of
-from pipeline.gateway.service import Service
 from pipeline.gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.gateway.service import Service  # with all that judges: a crew serves nothing itself
 
 YOUNG: Final = 20_000  # new objects between two looks for cycles, of which requests leave hardly any
 

@@ -43,10 +43,23 @@ import sys
 from pathlib import Path
 from pipeline.cli import serve
 from pipeline.gateway.config_file import load
+from pipeline.gateway.service import assembled
 settings = load(Path(sys.argv[1]), {{}}).settings
-with serve.reviewed(settings), serve.assembled(settings) as service:
+with serve.reviewed(settings), assembled(settings) as service:
     print(service.gateway.is_open, *sorted({UNUSED} & sys.modules.keys()))
 """
+
+JUDGES = {"pipeline.gateway.service", "pipeline.guard", "sqlalchemy"}
+
+
+@pytest.mark.spec("GW-224")
+def test_who_only_begins_workers_imports_nothing_that_judges() -> None:
+    code = f"import sys, pipeline.cli.serve, pipeline.gateway.workers; print(*({JUDGES} & sys.modules.keys()))"
+
+    imported = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    assert imported.split() == []
+    assert all(map(find_spec, JUDGES)), "a name of a module that there is not says nothing"
 
 
 @pytest.mark.spec("GW-224")
