@@ -98,11 +98,14 @@ class Pipeline:
         self._sealer = Sealer(settings.seal_key)
         release = settings.on_record_failure == "release"
         content = _keeping(settings)
+        known = profiles or Profiles()
         self._recording = (
-            None if recorder is None else Recording(recorder, self.events, release=release, content=content)
+            None
+            if recorder is None
+            else Recording(recorder, self.events, release=release, content=content, profiles=known.revision)
         )
         self._histories = Histories(
-            profiles or Profiles(),
+            known,
             self._sessions,
             trusted=settings.history == "trusted",
             noting=content is not None,

@@ -5,6 +5,7 @@ What they say stands in `pipeline.profile`. Rules meet it in what is judged: ori
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -18,7 +19,7 @@ from cmf.facts import entity_keys
 from cmf.security import DataPolicy
 from cmf.tools import ToolDefinition
 from cmf.uris import normalise, segment, tool_uri
-from cmf.value import replace
+from cmf.value import Value, replace
 from pipeline.errors import ConfigError
 from pipeline.policies.metadata import load_yaml, yaml_problem
 from pipeline.profile import (
@@ -234,6 +235,23 @@ class Profiles:
     def data_policies(self) -> dict[str, DataPolicy]:
         """The data policies, by URI: `Context.data`."""
         return {uri: profile.data_policy for uri, profile in self._by_uri.items() if profile.data_policy is not None}
+
+    @property
+    def revision(self) -> str | None:
+        """SHA-256, as hex, of what is said here of entities, servers and their tools; None where nothing is.
+
+        What a function will answer is in no digest.
+        """
+        said: tuple[Mapping[str, Value], ...] = (self._by_uri, self._servers, self._tools)
+        if not any(said):
+            return None
+        digest = hashlib.sha256()
+        for each in said:
+            digest.update(len(each).to_bytes(8, "big"))
+            for key in sorted(each):
+                for text in (key.encode(), each[key].model_dump_json()):
+                    digest.update(len(text).to_bytes(8, "big") + text)
+        return digest.hexdigest()
 
     @property
     def asks(self) -> bool:

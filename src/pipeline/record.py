@@ -79,6 +79,7 @@ class Run:
         model: as it was asked for, or answered, `provider:model` where the provider is known.
         content: what was judged, if it is to be kept; `left_out` is why it is not, where it was to be.
         masked: places in it, as JSON pointers, where stand-ins took the place of secrets.
+        profiles: the revision of what was known of tools and resources (`Profiles.revision`).
     """
 
     timestamp: datetime
@@ -91,6 +92,7 @@ class Run:
     content: Content | None = None
     left_out: str | None = None
     masked: Sequence[str] = ()
+    profiles: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +171,8 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
         "bundles": {"cmf": {"revision": decision.revision}},
         "input_digest": run.input_digest,
     }
+    if run.profiles is not None:
+        body["bundles"]["profiles"] = {"revision": run.profiles}
     if run.output_digest is not None:
         body["output_digest"] = run.output_digest
     body["result"] = _result(decision, masked)

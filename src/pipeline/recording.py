@@ -28,7 +28,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 _run: Final = maker(
     Run,
     *("timestamp", "input_digest", "output_digest", "session_version", "timings", "labels_gained", "model"),
-    *("content", "left_out", "masked"),
+    *("content", "left_out", "masked", "profiles"),
 )
 
 
@@ -47,7 +47,8 @@ class Records(Protocol):
 class Recording:
     """Puts every run on record. `release` says that an outcome is given out though its record could not be kept.
 
-    `content` says what is kept beside it of what was judged; by default nothing.
+    `content` says what is kept beside it of what was judged; by default nothing. `profiles` is the revision of those
+    that runs are judged with.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Recording:
         release: bool,
         clock: Clock = wall_clock,
         content: KeepingContent | None = None,
+        profiles: str | None = None,
     ) -> None:
+        self._profiles = profiles
         self._content = content
         self._records = records
         self._events = events
@@ -110,6 +113,7 @@ class Recording:
             kept.content,
             kept.left_out,
             kept.masked,
+            self._profiles,
         )
         return record_of(outcome.decision, context, run)
 

@@ -528,6 +528,24 @@ def test_rules_meet_what_profiles_say_in_what_is_judged_and_in_no_data(tmp_path:
         assert guard.revision == bare.revision
 
 
+@pytest.mark.spec("PRF-7")
+def test_profiles_that_say_the_same_have_one_revision_and_all_others_another(tmp_path: Path) -> None:
+    said: dict[str, Any] = {"a": {"sink": True, "actions": ["send"]}, "s/b": {}}
+    file = tmp_path / "profiles.yaml"
+    file.write_text("servers: {s: {trusted: true}}\nprofiles:\n  s/b: {}\n  a: {actions: [send], sink: true}\n")
+    known = Profiles.load({"profiles": said, "servers": {"s": {"trusted": True}}})
+    others = [
+        Profiles.load({"profiles": said}),
+        Profiles.load({"profiles": {**said, "a": {"sink": True}}, "servers": {"s": {"trusted": True}}}),
+        Profiles.load({"profiles": {**said, "c": {}}, "servers": {"s": {"trusted": True}}}),
+        known.with_mcp_tools([ToolDefinition(name="b", namespace="s")]),
+    ]
+
+    assert Profiles.load(file).revision == known.revision
+    assert len({each.revision for each in (known, *others)}) == 5
+    assert Profiles().revision is None is Profiles.load(lambda _: None).revision
+
+
 _WORD = st.sampled_from(["sink", "control", "result", "trust", "fields", "a", "trusted", "metadata", "labels", "read"])
 _JSON = st.recursive(
     st.booleans() | st.integers(0, 2) | _WORD | st.none(),

@@ -22,6 +22,7 @@ from pipeline.certificate import digest_of
 from pipeline.decision import Action
 from pipeline.errors import StoreBusy, StoreError
 from pipeline.events import RecordUnavailable
+from pipeline.profiles import Profiles
 from pipeline.record import Record
 from pipeline.recorder import Recorder
 from pipeline.runner import Outcome
@@ -84,6 +85,21 @@ async def test_what_cannot_be_recorded_does_not_go_out(policies: Path, awaited: 
     assert [(hit.rule, hit.code) for hit in outcome.decision.hits] == [("session", "record.unavailable")]
     (event,) = told
     assert event == RecordUnavailable(decision=event.decision, code=error.code, released=False)
+
+
+@pytest.mark.spec("REC-1")
+@pytest.mark.spec("PRF-7")
+@pytest.mark.parametrize("profiles", [PROFILES, Profiles(), None])
+def test_a_record_names_the_profiles_that_a_run_was_judged_with(
+    policies: Path, store: Store, profiles: Profiles | None
+) -> None:
+    pipeline = Pipeline(policies=policies, recorder=Recorder(store), profiles=profiles)
+
+    pipeline.run(says("user", "hi"), HERE)
+
+    (body,) = bodies(store)
+    known = {"profiles": {"revision": PROFILES.revision}} if profiles is PROFILES else {}
+    assert body["bundles"] == {"cmf": {"revision": pipeline.revision}, **known}
 
 
 @pytest.mark.spec("REC-16")
