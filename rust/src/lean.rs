@@ -94,7 +94,7 @@ fn join_members(program: &mut Program, gone: &mut BTreeSet<usize>) {
     }
 }
 
-pub fn starts(info: &RuleInfo) -> impl Iterator<Item = usize> + '_ {
+fn starts(info: &RuleInfo) -> impl Iterator<Item = usize> + '_ {
     let all = info.definitions.iter().flatten().chain(info.destructuring_blocks.iter().flatten());
     all.filter_map(|at| usize::try_from(*at).ok())
 }
@@ -137,7 +137,7 @@ fn uses(program: &Program, body: &RangeInclusive<usize>) -> Option<Uses> {
 }
 
 /// What a step reads and what it writes, at whatever time that happens; None for a step that is not known.
-pub fn registers(step: &Instruction, data: &InstructionData) -> Option<(Vec<u8>, Vec<u8>)> {
+fn registers(step: &Instruction, data: &InstructionData) -> Option<(Vec<u8>, Vec<u8>)> {
     Some(match *step {
         Instruction::Load { dest, .. }
         | Instruction::LoadTrue { dest }

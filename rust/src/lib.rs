@@ -1,7 +1,7 @@
 //! The embedded Rego engine of cmf-pipeline [docs/spec/engines.md].
 //!
 //! `policy_set` and `programs` compile, `batch` evaluates. `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be
-//! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors, `folding` and `ruled_out` evaluate ahead, `literals` says what of, `lean` and `asked_once` leave out steps, `reached` what an entrypoint does not come to, and
+//! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors, `folding` and `ruled_out` evaluate ahead, `literals` says what of, `lean` and `asked_once` leave out steps, and
 //! `dialect` patterns those of OPA `globs` globs and `corrected` other builtins; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
 //! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` writes
 //! what Python holds, `json_text` its texts, `by_type` is what Python said of its types, `fingerprints` tells whether it came again, by the hash of `polynomial` and by `rows` of the same objects; `input`, `template` and `context` write policy inputs from views.
@@ -52,7 +52,6 @@ mod polynomial;
 pub mod prescan;
 pub mod prints;
 pub mod programs;
-pub mod reached;
 pub mod repair;
 #[cfg(feature = "python")]
 mod rows;

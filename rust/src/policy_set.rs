@@ -146,7 +146,6 @@ impl PolicySet {
         set.interpreter = repaired.map_or(engine, |(engine, _)| engine);
         add_guards(&mut set.interpreter)?;
         set.fold();
-        set.part_programs();
         Ok(set)
     }
 
@@ -168,16 +167,6 @@ impl PolicySet {
                 spare = Some(engine);
                 Some(value)
             });
-        }
-    }
-
-    /// Gives each entrypoint a program of what it reaches.
-    fn part_programs(&mut self) {
-        let whole = std::mem::take(&mut self.programs);
-        for entrypoint in &mut self.entrypoints {
-            let Some(program) = entrypoint.program.and_then(|place| whole.get(place)) else { continue };
-            entrypoint.program = Some(self.programs.len());
-            self.programs.push(program.part(&entrypoint.name));
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::failure::PolicyFault;
 use crate::policy_set::{engine_of, prepare, Options};
 use crate::strict::{self, Hardened};
-use crate::{asked_once, folding, lean, reached, ruled_out};
+use crate::{asked_once, folding, lean, ruled_out};
 use regorus::languages::rego::compiler::Compiler;
 use regorus::rvm::RegoVM;
 use regorus::{Engine, Value};
@@ -40,20 +40,12 @@ impl Program {
         ruled_out::leave_out(Arc::make_mut(program), data);
         if let Some((leaner, moved)) = lean::lean(program) {
             *program = Arc::new(leaner);
-            *rules = places(std::mem::take(rules), &moved);
+            let places = std::mem::take(rules).into_iter();
+            *rules = places.filter_map(|(at, name)| Some((*moved.get(at)?, name))).collect();
         }
         for (question, body) in asked_once::ask_once(Arc::make_mut(program)) {
             rules.extend(rules.get(&body).cloned().map(|name| (question, name)));
         }
-    }
-
-    /// What of the program an entrypoint reaches.
-    pub fn part(&self, entrypoint: &str) -> Self {
-        let Hardened { program, rules } = self.hardened.clone();
-        Self::new(match reached::part(&program, entrypoint) {
-            Some((part, moved)) => Hardened { program: Arc::new(part), rules: places(rules, &moved) },
-            None => Hardened { program, rules },
-        })
     }
 
     /// The same program, but that it asks all definitions of a rule: also those behind one that holds with their constant.
@@ -91,11 +83,6 @@ impl Program {
     pub fn rule_at(&self, counter: usize) -> &str {
         self.hardened.rule_at(counter)
     }
-}
-
-/// Where bodies begin, now that steps have moved.
-fn places(rules: BTreeMap<usize, String>, moved: &[usize]) -> BTreeMap<usize, String> {
-    rules.into_iter().filter_map(|(at, name)| Some((*moved.get(at)?, name))).collect()
 }
 
 /// An entrypoint that may be compiled, and the modules that it can reach, by their place in the set.

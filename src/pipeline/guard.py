@@ -126,8 +126,7 @@ class Guard:
         The set is vetted in a process of its own first. Runs that are under way end under the set they began with.
         `by` is the id of whoever wants it so: the event names it.
 
-        Raises:
-            PolicyError: the set is refused, and everything stays as it is.
+        Raises PolicyError: the set is refused, and everything stays as it is.
         """
         return self._pipeline.reload(policies, by=by)
 
@@ -231,9 +230,8 @@ class Guard:
     def session(self, id: str, *, subject: Subject | None = None, context: Context | None = None) -> Block:
         """A block, for `with` or `async with`, in which everything that this guard judges belongs to session `id`.
 
-        Blocks nest: an inner one has the subject of the outer one where it names none. Tasks inherit the block they
-        were made in, and never see each other's; a thread started by hand begins without one. A generator runs in
-        the block of the code that asks it for its first item.
+        Blocks nest: an inner one has the subject of the outer one where it names none. Tasks inherit theirs, a thread
+        begun by hand has none. A generator runs in the block of the code that asks it for its first item.
 
         Args:
             id: the session's id; two subjects with one id share nothing.
@@ -380,8 +378,7 @@ class Guard:
     ) -> Outcome:
         """The outcome for a model's reply that was suspended and is approved now: see `Pipeline.release`.
 
-        Raises:
-            ApprovalError: not approved, used, unknown here, or no reply was kept. StoreError: no store.
+        Raises ApprovalError: not approved, used, unknown here, or no reply was kept. StoreError: no store.
         """
         return self._pipeline.release(approval_id, self._context(context, subject, session))
 
@@ -418,8 +415,7 @@ class Guard:
             capabilities: what a model declares; by default the shipped table.
             name: what to call the model to the user.
 
-        Raises:
-            UnsupportedError: it cannot take what the session holds; nothing changed. Others: as there.
+        Raises UnsupportedError: it cannot take what the session holds; nothing changed. Others: as there.
         """
         known = self._context(None, subject, session)
         own = ModelSession(context=known, messages=messages, sessions=self._sessions, events=self.events)

@@ -6,9 +6,8 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.pipeline.engines.asking import ask, engine_of
 
-from pipeline.engines.base import Decided, Failed, Undefined
+from pipeline.engines.base import Decided, Undefined
 from pipeline.engines.embedded import EmbeddedEngine
 
 SECONDS = 5.0
@@ -57,56 +56,6 @@ def test_what_the_compiler_refuses_does_not_take_the_rest_of_a_large_set_with_it
     assert forms["data.g0.all"] is None
     assert forms["data.g1.all"] is None
     assert forms["data.loops.x"] is not None
-
-
-REACHING = """
-f(v) := v + 1 if v > 1 else := 0
-
-g(v) := f(v) * 2
-
-h(_, v) := [u | some u in v; f(u) > 0]
-
-p if input.a > 1
-
-q contains v if { p; some v in input.list }
-
-q contains f(input.a) if p
-
-r := {"n": g(input.a)} if not p
-
-r := {"n": 1} if p
-
-w := count(q)
-
-x := [q, w]
-
-y := h(input.a, input.list)
-
-z := {"r": r, "y": y, "f": f(input.a)}
-
-default none := "none"
-"""
-
-
-@pytest.mark.spec("ENG-16")
-@pytest.mark.parametrize("names", ["xyz", "zyx", "wrqp"])
-def test_entrypoints_that_reach_different_rules_give_what_the_interpreter_gives(names: str) -> None:
-    compiled, interpreted = (engine_of(REACHING, *names, "none", compiled=form) for form in (True, False))
-
-    assert compiled.form == "compiled"
-    for document in ({}, {"a": 1}, {"a": 2, "list": [1, 2, 3]}, {"list": [2]}, {"a": 3, "list": []}):
-        for name in (*names, "none"):
-            assert ask(compiled, document, name) == ask(interpreted, document, name)
-
-
-@pytest.mark.spec("ENG-16")
-def test_a_failure_names_the_rule_whose_entrypoint_has_a_program_of_its_own() -> None:
-    engine = engine_of("x := input.n / 0\n\ny := z\n\nz := input.n % 0", "x", "y")
-
-    assert [ask(engine, {"n": 1}, name) for name in "xy"] == [
-        Failed("engine.builtin-error", "arithmetic in data.t.x"),
-        Failed("engine.builtin-error", "arithmetic in data.t.z"),
-    ]
 
 
 @pytest.mark.spec("ENG-6")
