@@ -157,7 +157,30 @@ def _in_message(message: Message, prefix: str) -> Iterator[Reference]:
         yield from _files(message.extra, f"{prefix}content[0]")
     for index, part in enumerate(message.content):
         if type(part) not in _SELF_CONTAINED or part.extra:
-            yield from _in_part(part, f"{prefix}content[{index}]")
+            path = f"{prefix}content[{index}]"
+            if isinstance(part, ToolCallPart):
+                yield from _images(part, message.content[index + 1 : index + 2], path)
+            yield from _in_part(part, path)
+
+
+def _images(call: ToolCallPart, behind: Sequence[Part], path: str) -> Iterator[Reference]:
+    """The image that an item of the Responses format has under its id alone: the provider puts it in."""
+    for own in _own_fields(call.extra or {}):
+        if own.get("type") == _GENERATED and not _is_returned(call, behind):
+            named = own.get("id") if call.tool_call_id is None else call.tool_call_id
+            if named is not None:
+                yield Reference(Referred.ITEM, _id(named), path)
+
+
+def _is_returned(call: ToolCallPart, behind: Sequence[Part]) -> bool:
+    """Whether the image that came of a call stands right behind it, with what it shows."""
+    return any(
+        isinstance(inner, MediaPart) and bool(inner.data)
+        for part in behind
+        if isinstance(part, ToolResultPart) and part.tool_call_id == call.tool_call_id
+        if isinstance(part.content, tuple)
+        for inner in part.content
+    )
 
 
 def _in_part(part: Part, path: str) -> Iterator[Reference]:
@@ -218,4 +241,5 @@ _OF_REQUEST: Final = {
 }
 _HELD: Final = {"fileid": Referred.FILE, "fileids": Referred.FILE, "skillid": Referred.SKILL}
 _THEIR_OWN: Final = "anthropic"  # the type of skills that nobody uploaded: the provider's own, like its tools
+_GENERATED: Final = "image_generation_call"
 _SELF_CONTAINED: Final = frozenset({TextPart, ThinkingPart, ToolCallPart})  # but for what rode along on their wire

@@ -127,6 +127,27 @@ def test_the_container_of_a_shell_and_skills_that_were_uploaded_are_references()
 
 
 @pytest.mark.spec("REF-1")
+@pytest.mark.parametrize(
+    ("own", "found"),
+    [
+        ({"id": "ig_1"}, ["ig_1"]),
+        ({"id": "ig_1", "status": "completed", "result": None}, ["ig_1"]),
+        ({"id": "ig_1", "result": ""}, ["ig_1"]),
+        ({"id": "ig_1", "result": ["a"]}, ["ig_1"]),
+        ({"id": 7}, [None]),
+        ({"id": "ig_1", "result": "aGVsbG8="}, []),
+        ({"result": None}, []),
+    ],
+)
+def test_an_image_that_was_generated_is_a_reference_where_its_id_stands_alone(
+    own: dict[str, Any], found: list[str | None]
+) -> None:
+    request = body(input=[{"type": "image_generation_call", **own}, {"role": "user", "content": "make it red"}])
+
+    assert list(references(request)) == [Reference(Referred.ITEM, named, "messages[0].content[0]") for named in found]
+
+
+@pytest.mark.spec("REF-1")
 def test_references_are_found_in_every_part_and_inside_parts() -> None:
     held = ImagePart(type="file_ref", data="f1")
     inner = Message(role="user", content=[held], extra={"own": {"file_id": "f2"}})
