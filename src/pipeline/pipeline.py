@@ -104,12 +104,8 @@ class Pipeline:
             if recorder is None
             else Recording(recorder, self.events, release=release, content=content, profiles=known.revision)
         )
-        self._histories = Histories(
-            known,
-            self._sessions,
-            trusted=settings.history == "trusted",
-            noting=content is not None,
-        )
+        trusted, noting = settings.history == "trusted", content is not None
+        self._histories = Histories(known, self._sessions, trusted=trusted, noting=noting)
 
     def run(self, value: Traffic, context: Context | None = None) -> Outcome:
         """The outcome for a message, request or response; a refusal is a value here, never an exception."""
