@@ -76,7 +76,7 @@ def test_content_is_taken_away_by_somebody_for_a_reason_and_checked_there(
     assert "--as" in cmf("audit", "export", store, whole, "--contents", code=2)
     cmf("audit", "export", store, whole, "--contents", "--query", "wrong", *WHO, code=4)
     assert not whole.exists()
-    assert cmf("audit", "find", store, "kind:reveal") == ""
+    assert cmf("audit", "find", store, "kind:reveal") == "cmf: no record fits\n"
 
     cmf("audit", "export", store, whole, "--contents", *WHO)
     cmf("audit", "export", store, some, "--contents", "--query", f"id:{second}", *WHO, "--second", "bob")

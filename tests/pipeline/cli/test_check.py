@@ -78,10 +78,13 @@ def test_a_finding_names_the_file_from_here(tmp_path: Path, monkeypatch: pytest.
 
     result = check()
 
-    assert result.stdout.splitlines() == [
-        f"policy/{PLACE}:6:57: no view has input.contant; did you mean content? [policy.unknown-field]",
-        "1 error, 0 warnings",
-    ]
+    assert (result.stderr, result.stdout.splitlines()) == (
+        "",
+        [
+            f"policy/{PLACE}:6:57: no view has input.contant; did you mean content? [policy.unknown-field]",
+            "1 error, 0 warnings",
+        ],
+    )
 
 
 @pytest.mark.spec("CLI-32")
