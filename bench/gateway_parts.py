@@ -10,6 +10,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import multiprocessing
+import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -140,14 +143,22 @@ def main() -> None:
         Upstream.seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
         asyncio.run(_serve_upstream(port))
     else:
-        own: dict[str, Any] = {"http": "h11", "loop": "asyncio", "lifespan": "off", "log_level": "warning"}
-        workers = int(sys.argv[4]) if len(sys.argv) > 4 else 1
-        uvicorn.run("bench.gateway_parts:passing", factory=True, workers=workers, host="127.0.0.1", port=port, **own)
+        _pass(port, f"http://127.0.0.1:{sys.argv[3]}", int(sys.argv[4]) if len(sys.argv) > 4 else 1)
 
 
-def passing() -> PassThrough:
-    """What each process of `pass` serves."""
-    return PassThrough(f"http://127.0.0.1:{sys.argv[3]}")
+def _pass(port: int, upstream: str, workers: int) -> None:
+    # With the protocol's number: without it asyncio lets the end of each answer wait for the client's acknowledgement.
+    shared = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    shared.bind(("127.0.0.1", port))
+    shared.listen(1024)
+    own: dict[str, Any] = {"http": "h11", "loop": "asyncio", "lifespan": "off", "log_level": "warning"}
+    server = uvicorn.Server(uvicorn.Config(PassThrough(upstream), **own))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # the others end with this one
+    begun = multiprocessing.get_context("fork")
+    for _ in range(workers - 1):
+        begun.Process(target=server.run, args=([shared],), daemon=True).start()
+    server.run([shared])
 
 
 async def _serve_upstream(port: int) -> None:
