@@ -25,7 +25,8 @@ from cmf.request import Choice, ErrorInfo, Request, Response, Sampling
 from cmf.tools import ToolDefinition
 from cmf.value import replace, trusted
 
-_RESPONSE_NULLS: Final = ("choices", "usage", "error", "service_tier", "system_fingerprint")
+RESPONSE_NULLS: Final = ("choices", "usage", "error", "service_tier", "system_fingerprint")
+CHOICE_NULLS: Final = ("finish_reason", "logprobs", "message")
 _REQUEST_NULLS: Final = (
     "tools", "tool_choice", "response_format", "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens",
     "stop", "seed", "frequency_penalty", "presence_penalty", "reasoning_effort", "stream", "functions", "function_call",
@@ -198,7 +199,7 @@ def decoded_response(raw: Any, dialect: Dialect) -> Response:
         message = raw if isinstance(raw, str) else None
         return trusted(Response, error=trusted(ErrorInfo, message=message), extra=extra)
     fields = Fields(raw, "$")
-    for key in _RESPONSE_NULLS:
+    for key in RESPONSE_NULLS:
         fields.drop(key, None)
     status = MessageStatus.PARTIAL if fields.take(PARTIAL, bool) else MessageStatus.COMPLETE
     listed = fields.take("choices", list)
@@ -219,9 +220,8 @@ def decoded_response(raw: Any, dialect: Dialect) -> Response:
 def _choice(raw: Any, path: str, index: int, dialect: Dialect, status: MessageStatus) -> Choice:
     fields = Fields(raw, path)
     fields.drop("index", index)
-    fields.drop("finish_reason", None)
-    fields.drop("logprobs", None)
-    fields.drop("message", None)
+    for key in CHOICE_NULLS:
+        fields.drop(key, None)
     said = fields.need("message", dict) if "message" in fields else {}
     decoded = decoded_message(said, f"{path}.message", dialect, {}, reply=True)
     if status is not MessageStatus.COMPLETE:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from cmf.adapters.chat_completions.decode import MESSAGE_NULLS
 from cmf.adapters.chat_completions.dialect import THOUGHTS, stop_reason, usage_of, wire_usage
 from cmf.adapters.chat_completions.encode import NO_ID
+from cmf.adapters.chat_completions.envelope import CHOICE_NULLS, RESPONSE_NULLS
 from cmf.adapters.chat_completions.quick import calling, is_text, quick_wire
 from cmf.adapters.fields import is_marked
 from cmf.content import Part, TextPart
@@ -27,8 +28,8 @@ _ASSISTANT: Final = Role.ASSISTANT
 _OF_BODY: Final = frozenset({"object", "model", "choices"})
 _OF_CHOICE: Final = frozenset({"index", "message", "finish_reason"})
 _OF_MESSAGE: Final = frozenset({"role", "content"})
-_BODY_NULLS: Final = frozenset({"usage", "error", "service_tier", "system_fingerprint"})
-_CHOICE_NULLS: Final = frozenset({"logprobs"})
+_BODY_NULLS: Final = frozenset(RESPONSE_NULLS) - _OF_BODY
+_CHOICE_NULLS: Final = frozenset(CHOICE_NULLS) - _OF_CHOICE
 _NO_NULLS: Final[frozenset[str]] = frozenset()
 _LIST: Final[dict[str, Any]] = {}  # nothing is put there: the choices, of which there is one
 _MESSAGE_NULLS: Final = frozenset(MESSAGE_NULLS)
