@@ -46,5 +46,5 @@ filler: Final[Callable[[Callable[[type], Any]], tuple[Any, Any]] | None] = None 
 dict_maker: Final[Callable[[type], Callable[[Any], Any]] | None] = None if _built is None else _built.dict_maker
 """Makes dicts of a type whose constructor does something else; None where there is no native module."""
 
-freezing: Final[Callable[..., tuple[Callable[..., Any], ...]] | None] = getattr(_built, "freezing", None)
+freezing: Final[Callable[..., tuple[Callable[..., Any], ...]] | None] = None if _built is None else _built.freezing
 """Freezes JSON, and tells whether two values are the same; None where there is no native module."""
