@@ -311,12 +311,13 @@ def _entry(field: dataclasses.Field[Any]) -> Entry:
     return Entry(field.name, default, "same" if default is None else "equal")
 
 
+_UNEQUAL: Final = "held is not {default} and (type(held) is not type({default}) or held != {default})"
 _DIFFERS: Final = {
     "never": "True",
     "same": "held is not {default}",
     "empty": "held is not {default} and (held or type(held) is not type({default}))",
-    "equal": "held is not {default} and (type(held) is not type({default}) or held != {default})",
-    "blank": "held is not {default} and (type(held) is not type({default}) or held != {default})",
+    "equal": _UNEQUAL,
+    "blank": _UNEQUAL,  # two that say nothing are equal; the native writer tells so without comparing
 }
 
 
