@@ -66,5 +66,5 @@ def provider_of(text: str) -> str | None:
 
 def wire_name(text: str) -> str:
     """What a model is called on the wire: without the provider's key, verbatim."""
-    key, colon, model = text.partition(":")
-    return model if colon and key in PROVIDERS else text
+    key = provider_of(text)
+    return text if key is None else text[len(key) + 1 :]
