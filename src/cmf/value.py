@@ -317,7 +317,7 @@ _DIFFERS: Final = {
     "same": "held is not {default}",
     "empty": "held is not {default} and (held or type(held) is not type({default}))",
     "equal": _UNEQUAL,
-    "blank": _UNEQUAL,  # two that say nothing are equal; the native writer tells so without comparing
+    "blank": _UNEQUAL,  # both say nothing; the native writer sees that by what it wrote
 }
 
 
