@@ -47,7 +47,7 @@ _UNSIGNED: Final = (
 )
 _HOW_TO: Final = """Evidence of what was decided.
 
-  cmf audit verify FILE [--heads EXPORTED] [--key PUBLIC.pem]
+  cmf audit verify FILE [--heads EXPORTED] [--public-key PUBLIC.pem]
 
 checks it without a network or a server. records.jsonl has a record a line: its row, its bytes as they were stored,
 in a selection the proof that it is in its log, and, where that was asked for, what was judged with its salt.

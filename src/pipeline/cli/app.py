@@ -130,7 +130,8 @@ def evaluate(
         str | None, typer.Option("--entrypoint", help="data.<package>.<rule> of your own Rego.")
     ] = None,
     bundle_key: Annotated[
-        Path | None, typer.Option("--bundle-key", metavar="FILE", help="Who has to have signed the policies.")
+        Path | None,
+        typer.Option("--bundle-key", metavar="FILE", help="The public key of who has to have signed the policies."),
     ] = None,
     algorithm: AlgorithmOption = Algorithm.RS256,
     store: Annotated[
@@ -371,7 +372,7 @@ def show_approval(
 
 @approvals.command("approve")
 def approve(
-    store: auditing.SessionStore, id: ApprovalId, person: auditing.Person, key: auditing.KeyFile = None
+    store: auditing.SessionStore, id: ApprovalId, person: auditing.Person, key: auditing.SigningKey = None
 ) -> None:
     """Let exactly this through, once. Nobody approves a request of their own; who did is on record."""
     from pipeline.cli import people
@@ -380,7 +381,9 @@ def approve(
 
 
 @approvals.command("deny")
-def deny(store: auditing.SessionStore, id: ApprovalId, person: auditing.Person, key: auditing.KeyFile = None) -> None:
+def deny(
+    store: auditing.SessionStore, id: ApprovalId, person: auditing.Person, key: auditing.SigningKey = None
+) -> None:
     """Refuse this until the approval expires. Who did is on record."""
     from pipeline.cli import people
 
@@ -404,7 +407,7 @@ def declassify(
         list[str] | None,
         typer.Option("--source", metavar="EVENT", help="An event that brought it (repeatable); without it, all."),
     ] = None,
-    key: auditing.KeyFile = None,
+    key: auditing.SigningKey = None,
 ) -> None:
     """Lift a label from a session, for what brought it so far and for a time; what brings it later counts.
 

@@ -105,7 +105,7 @@ def export(
             )
     if signer is None:
         typer.echo(
-            "cmf: the manifest is not signed: --key FILE names the key that signs this store's records, and"
+            "cmf: the manifest is not signed: --signing-key FILE names the key that signs this store's records, and"
             " `cmf audit verify` wants --unsigned for it as it is",
             err=True,
         )
@@ -128,7 +128,7 @@ def _signer(store: str, named: Path | None, known: Collection[str]) -> Signer | 
 
 def other_key(store: str) -> ConfigError:
     """The error for a key that does not sign there."""
-    hint = "name the key that signs its records: --key FILE"
+    hint = "name the key that signs its records: --signing-key FILE"
     return ConfigError("this store's records are signed by another key", path=store, hint=hint)
 
 
@@ -254,7 +254,7 @@ def _print_report(report: Report) -> None:
     if not report.anchored:
         typer.echo("not checked: whether the newest records are missing (give the exported heads with --heads)")
     if not report.trusted:
-        typer.echo("not checked: whether somebody wrote all of it anew under another key (give the key with --key)")
+        typer.echo("not checked: whether somebody wrote all of it anew under another key (say which with --public-key)")
     found = f": {counted(len(report.problems), 'problem')}" if report.problems else ""
     typer.echo(f"{'holds' if report.holds else 'does not hold'}: {counted(report.records, 'record')}{found}")
 

@@ -7,13 +7,16 @@ Whoever can open the store is taken to be who they say, with the permission that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Final, TypeVar
 
 import typer
 
+from cmf.codec import dumps
 from pipeline.audit.query import parse
 from pipeline.authority import holder
 from pipeline.cli.audit import looking_through
@@ -25,8 +28,13 @@ from pipeline.policies.overrides import Override
 from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock
 from pipeline.store.acts import PREFIX
-from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
+from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents, Hold
 from pipeline.store.overrides import OVERRIDE
+from pipeline.store.search import shown_subject
+from pipeline.store.second_eyes import Ask, RevealGrant
+
+_MOMENTS: Final = frozenset({"at", "expires_at", "released_at"})
+Listed = TypeVar("Listed", Ask, RevealGrant, Override, Hold)
 
 
 def reveal(place: str, key: Path | None, record: str, *, person: str, second: str | None, reason: str) -> None:
@@ -43,11 +51,11 @@ def ask(place: str, key: Path | None, record: str, *, person: str, reason: str) 
         typer.echo(contents.eyes.ask(record, actor=holder(person, REVEAL), reason=reason).id)
 
 
-def asks(place: str) -> None:
+def asks(place: str, *, as_json: bool) -> None:
     """Print what was asked for and not granted yet."""
     with one_line_errors(), looking_through(place) as store:
-        for one in store.contents().eyes.asks():
-            typer.echo(visible(f"{one.id}  {iso(one.at)}  {one.record}  by {one.actor}: {one.reason}"))
+        found = store.contents().eyes.asks()
+    _print(found, as_json, lambda one: f"{iso(one.at)}  {one.record}  by {one.actor}: {one.reason}", "nobody asks")
 
 
 def grant(place: str, key: Path | None, asked: str, *, person: str, reason: str, lasting: timedelta) -> None:
@@ -57,13 +65,17 @@ def grant(place: str, key: Path | None, asked: str, *, person: str, reason: str,
     typer.echo(visible(f"{made.id}: {made.actor} may see {made.record} until {iso(made.expires_at)}"))
 
 
-def grants(place: str) -> None:
+def grants(place: str, *, as_json: bool) -> None:
     """Print the grants that hold."""
     with one_line_errors(), looking_through(place) as store:
-        for one in store.contents().eyes.grants():
-            scope = [one.record, one.subject and f"subject {one.subject}", one.session and f"session {one.session}"]
-            what = ", ".join(part for part in scope if part)
-            typer.echo(visible(f"{one.id}  until {iso(one.expires_at)}  {one.actor}: {what}  by {one.second}"))
+        found = store.contents().eyes.grants()
+
+    def line(one: RevealGrant) -> str:
+        scope = [one.record, one.subject and f"subject {one.subject}", one.session and f"session {one.session}"]
+        what = ", ".join(part for part in scope if part)
+        return f"until {iso(one.expires_at)}  {one.actor}: {what}  by {one.second}"
+
+    _print(found, as_json, line, "no grant holds")
 
 
 def break_glass(
@@ -127,12 +139,15 @@ def override(
     typer.echo(visible(f"{made.id}: {made.rule} denies nothing for {_scope(made)} until {iso(made.expires_at)}"))
 
 
-def overrides(place: str) -> None:
+def overrides(place: str, *, as_json: bool) -> None:
     """Print the overrides that hold."""
     with one_line_errors(), looking_through(place) as store:
-        for one in store.overrides().read():
-            by = f"by {one.actor} and {one.second}"
-            typer.echo(visible(f"{one.id}  until {iso(one.expires_at)}  {one.rule}: {_scope(one)}  {by}"))
+        found = store.overrides().read()
+
+    def line(one: Override) -> str:
+        return f"until {iso(one.expires_at)}  {one.rule}: {_scope(one)}  by {one.actor} and {one.second}"
+
+    _print(found, as_json, line, "no override holds")
 
 
 def _scope(one: Override) -> str:
@@ -187,13 +202,18 @@ def hold(place: str, key: Path | None, *, person: str, reason: str, subject: str
     typer.echo(made.id)
 
 
-def holds(place: str) -> None:
+def holds(place: str, *, as_json: bool) -> None:
     """Print the holds that hold."""
     with one_line_errors(), looking_through(place) as store:
-        for one in store.contents().holds():
-            whose = "everybody" if one.subject is None else one.subject.removeprefix("id:")
-            which = "all sessions" if one.session is None else f"session {one.session}"
-            typer.echo(visible(f"{one.id}  {iso(one.at)}  {whose}, {which}  by {one.actor}: {one.reason}"))
+        stored = store.contents().holds()
+    found = [replace(one, subject=None if one.subject is None else shown_subject(one.subject)) for one in stored]
+
+    def line(one: Hold) -> str:
+        whose = one.subject or "everybody"
+        which = "all sessions" if one.session is None else f"session {one.session}"
+        return f"{iso(one.at)}  {whose}, {which}  by {one.actor}: {one.reason}"
+
+    _print(found, as_json, line, "nothing is held")
 
 
 def release(place: str, key: Path | None, hold: str, *, person: str, second: str | None, reason: str) -> None:
@@ -210,6 +230,19 @@ def sweep(place: str, key: Path | None) -> None:
         for swept in Sweep(store).run(micros(wall_clock())):
             failed = "" if swept.failed is None else f", failed: {swept.failed}"
             typer.echo(f"{swept.holder}: {swept.erased} erased{failed}")
+
+
+def _print(found: Sequence[Listed], as_json: bool, line: Callable[[Listed], str], nothing: str) -> None:
+    """Print each on a line, or that there is none."""
+    if not found:
+        typer.echo(f"cmf: {nothing}", err=True)
+    for one in found:
+        if as_json:
+            told = asdict(one).items()
+            shown = {name: iso(value) if name in _MOMENTS and value is not None else value for name, value in told}
+            typer.echo(dumps(shown).decode())
+        else:
+            typer.echo(visible(f"{one.id}  {line(one)}"))
 
 
 @contextmanager

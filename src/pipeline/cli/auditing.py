@@ -29,8 +29,15 @@ SessionStore = Annotated[
         metavar="STORE", help="Where sessions are kept: a SQLite file, sqlite:////…, postgresql://… or redis://…"
     ),
 ]
-KeyFile = Annotated[
-    Path | None, typer.Option("--key", metavar="PEM", help="The key that signs; by default beside a SQLite file.")
+SigningKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--signing-key", metavar="PEM", help="What signs the store's records: by default the key beside a SQLite file."
+    ),
+]
+PublicKeys = Annotated[
+    list[Path] | None,
+    typer.Option("--public-key", metavar="PEM", help="Of a key that may have signed (repeatable)."),
 ]
 Person = Annotated[str, typer.Option("--as", metavar="WHO", help="Who you are: an id. It goes on record.")]
 Second = Annotated[str | None, typer.Option("--second", metavar="WHO", help="A second person who agrees.")]
@@ -55,9 +62,7 @@ def verify(
     heads: Annotated[
         Path | None, typer.Option("--heads", help="The heads that were exported to a second place.")
     ] = None,
-    keys: Annotated[
-        list[Path] | None, typer.Option("--key", metavar="PEM", help="Who may have signed (repeatable): public keys.")
-    ] = None,
+    keys: PublicKeys = None,
     unsigned: Annotated[
         bool,
         typer.Option("--unsigned", help="Accept a bundle without a signature: what was taken out of it is not found."),
@@ -92,7 +97,7 @@ def export(
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why. It goes on record.")] = None,
     second: Second = None,
-    key: KeyFile = None,
+    key: SigningKey = None,
 ) -> None:
     """Write records, their proofs, heads and keys into one file, which `cmf audit verify` checks anywhere.
 
@@ -158,7 +163,7 @@ def reveal(
     person: Person,
     reason: Reason,
     second: Second = None,
-    key: KeyFile = None,
+    key: SigningKey = None,
 ) -> None:
     """Print what was judged, as a line of a replay file; first a record says who wanted to see it, and why."""
     from pipeline.cli import audit_content as does
@@ -172,7 +177,7 @@ def ask(
     id: Annotated[str, typer.Argument(metavar="ID", help="Of a decision.")],
     person: Person,
     reason: Reason,
-    key: KeyFile = None,
+    key: SigningKey = None,
 ) -> None:
     """Ask to see what was judged, where that takes two people. Prints the id that somebody else grants."""
     from pipeline.cli import audit_content as does
@@ -181,11 +186,11 @@ def ask(
 
 
 @audit.command("asks")
-def asks(store: Place) -> None:
+def asks(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
     """List what was asked for and not granted yet."""
     from pipeline.cli import audit_content as does
 
-    does.asks(store)
+    does.asks(store, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("grant")
@@ -195,7 +200,7 @@ def grant(
     person: Person,
     reason: Reason,
     minutes: Minutes = 60,
-    key: KeyFile = None,
+    key: SigningKey = None,
 ) -> None:
     """Let whoever asked see what they asked for, for a while. Nobody grants what they asked for themselves."""
     from pipeline.cli import audit_content as does
@@ -204,11 +209,11 @@ def grant(
 
 
 @audit.command("grants")
-def grants(store: Place) -> None:
+def grants(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
     """List the grants that hold: until when, who may see what, by whom."""
     from pipeline.cli import audit_content as does
 
-    does.grants(store)
+    does.grants(store, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("break-glass")
@@ -220,7 +225,7 @@ def break_glass(
     subject: Subject = None,
     session: Session = None,
     minutes: Minutes = 60,
-    key: KeyFile = None,
+    key: SigningKey = None,
 ) -> None:
     """In an emergency let somebody see all that a subject or session was about, for a while. Always takes two."""
     from pipeline.cli import audit_content as does
@@ -243,7 +248,7 @@ def close(
     id: Annotated[str, typer.Argument(metavar="ID", help="As `cmf audit grants` or `cmf audit overrides` lists it.")],
     person: Person,
     reason: Reason,
-    key: KeyFile = None,
+    key: SigningKey = None,
 ) -> None:
     """End a grant or an override before it expires."""
     from pipeline.cli import audit_content as does
@@ -262,7 +267,7 @@ def override(
     session: Annotated[str | None, typer.Option("--session", help="In which session.")] = None,
     uri: Annotated[str | None, typer.Option("--uri", metavar="PATTERN", help="Only for this: tool://_/upload.")] = None,
     minutes: Minutes = 60,
-    key: KeyFile = None,
+    key: SigningKey = None,
 ) -> None:
     """In an emergency let go on what one rule denies to a subject or in a session, for a while. Always takes two."""
     from pipeline.cli import audit_content as does
@@ -282,11 +287,11 @@ def override(
 
 
 @audit.command("overrides")
-def overrides(store: Place) -> None:
+def overrides(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
     """List the overrides that hold: until when, which rule, for what, by whom."""
     from pipeline.cli import audit_content as does
 
-    does.overrides(store)
+    does.overrides(store, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("two-people")
@@ -296,7 +301,7 @@ def two_people(
     person: Person,
     reason: Reason,
     second: Second = None,
-    key: KeyFile = None,
+    key: SigningKey = None,
 ) -> None:
     """Have a store ask for two people before what was judged is shown or taken, or a hold released. `off` takes two."""
     from pipeline.cli import audit_content as does
@@ -314,7 +319,7 @@ def erase(
     before: Annotated[
         str | None, typer.Option("--before", metavar="TIME", help="What is older: 400d, 2026-01-31.")
     ] = None,
-    key: KeyFile = None,
+    key: SigningKey = None,
 ) -> None:
     """Erase what was judged, of a subject, a session or a time. Records stay, and the log still verifies."""
     from pipeline.cli import audit_content as does
@@ -324,7 +329,12 @@ def erase(
 
 @audit.command("hold")
 def hold(
-    store: Place, person: Person, reason: Reason, subject: Subject = None, session: Session = None, key: KeyFile = None
+    store: Place,
+    person: Person,
+    reason: Reason,
+    subject: Subject = None,
+    session: Session = None,
+    key: SigningKey = None,
 ) -> None:
     """Hold what was judged, and what will be: nothing erases it until the hold is released. Prints the hold's id."""
     from pipeline.cli import audit_content as does
@@ -333,11 +343,11 @@ def hold(
 
 
 @audit.command("holds")
-def holds(store: Place) -> None:
+def holds(store: Place, output: OutputAs = WrittenAs.TEXT) -> None:
     """List the holds that hold."""
     from pipeline.cli import audit_content as does
 
-    does.holds(store)
+    does.holds(store, as_json=output is WrittenAs.JSON)
 
 
 @audit.command("release")
@@ -347,7 +357,7 @@ def release(
     person: Person,
     reason: Reason,
     second: Second = None,
-    key: KeyFile = None,
+    key: SigningKey = None,
 ) -> None:
     """Release a hold; what is due is erased by the next sweep."""
     from pipeline.cli import audit_content as does
@@ -356,7 +366,7 @@ def release(
 
 
 @audit.command("sweep")
-def sweep(store: Place, key: KeyFile = None) -> None:
+def sweep(store: Place, key: SigningKey = None) -> None:
     """Erase what may not be kept any longer, and say how much that was."""
     from pipeline.cli import audit_content as does
 

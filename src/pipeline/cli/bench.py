@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,7 +52,9 @@ def run(
         if not total:
             fail(f"{file}: no records; write some with `cmf eval --record`", Exit.USAGE)
         with progress("measuring", total) as told:
-            figures = measure(loaded, _entries(files), rounds=rounds, profiles=known, told=told)
+            figures = measure(
+                loaded, chain.from_iterable(map(replay_file.entries, files)), rounds=rounds, profiles=known, told=told
+            )
     shown = figures.to_json()
     slower: list[str] = []
     if before is not None:
@@ -72,12 +75,6 @@ def _files(place: Path) -> list[Path]:
     if not place.is_dir():
         return [place]
     return sorted(path for name in ("*.jsonl", "*.jsonl.gz") for path in place.rglob(name))
-
-
-def _entries(files: Sequence[Path]) -> Iterator[replay_file.Entry]:
-    for path in files:
-        for line in replay_file.lines(path):
-            yield replay_file.read_entry(line)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -30,7 +30,9 @@ class Algorithm(StrEnum):
 
 
 Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A directory, or a .tar.gz.")]
-PrivateKey = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key in PEM; for HS…, the secret.")]
+SigningKey = Annotated[
+    Path, typer.Option("--signing-key", metavar="FILE", help="The private key in PEM; for HS…, the secret.")
+]
 AlgorithmOption = Annotated[Algorithm, typer.Option("--algorithm", help="Of the key, as OPA names it.")]
 KeyId = Annotated[str, typer.Option("--key-id", help="What OPA's configuration calls the key.")]
 Scope = Annotated[str, typer.Option("--scope", help="What the signature is for.")]
@@ -43,7 +45,8 @@ def build(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new directory, or a new .tar.gz.")],
     policies: PolicyOption = None,
     key: Annotated[
-        Path | None, typer.Option("--key", metavar="FILE", help="Sign it: the private key in PEM; for HS…, the secret.")
+        Path | None,
+        typer.Option("--signing-key", metavar="FILE", help="Sign it: the private key in PEM; for HS…, the secret."),
     ] = None,
     algorithm: AlgorithmOption = Algorithm.RS256,
     key_id: KeyId = "",
@@ -62,7 +65,7 @@ def build(
 @bundle.command("sign")
 def sign(
     bundle: Bundle,
-    key: PrivateKey,
+    key: SigningKey,
     algorithm: AlgorithmOption = Algorithm.RS256,
     key_id: KeyId = "",
     scope: Scope = "",
@@ -80,7 +83,8 @@ def sign(
 def verify(
     bundle: Bundle,
     key: Annotated[
-        Path, typer.Option("--key", metavar="FILE", help="The public key or certificate in PEM; for HS…, the secret.")
+        Path,
+        typer.Option("--public-key", metavar="FILE", help="The public key or certificate in PEM; for HS…, the secret."),
     ],
     algorithm: AlgorithmOption = Algorithm.RS256,
     scope: Scope = "",

@@ -45,10 +45,10 @@ EXAMPLES: Final = {
     "bundle": ("cmf bundle build policy.tar.gz -p policy", "cmf bundle inspect policy.tar.gz"),
     "bundle build": (
         "cmf bundle build policy.tar.gz -p policy",
-        "cmf bundle build policy.tar.gz -p policy --key signer.pem --algorithm ES256",
+        "cmf bundle build policy.tar.gz -p policy --signing-key signer.pem --algorithm ES256",
     ),
-    "bundle sign": ("cmf bundle sign policy.tar.gz --key signer.pem --algorithm ES256",),
-    "bundle verify": ("cmf bundle verify policy.tar.gz --key public.pem --algorithm ES256",),
+    "bundle sign": ("cmf bundle sign policy.tar.gz --signing-key signer.pem --algorithm ES256",),
+    "bundle verify": ("cmf bundle verify policy.tar.gz --public-key public.pem --algorithm ES256",),
     "bundle inspect": ("cmf bundle inspect policy.tar.gz",),
     "approvals": ("cmf approvals list cmf.db", "cmf approvals approve cmf.db apr_… --as bob"),
     "approvals list": ("cmf approvals list cmf.db", "cmf approvals list redis://localhost/0 --format json"),
@@ -62,7 +62,7 @@ EXAMPLES: Final = {
     "review": ("cmf review cmf.db --as alice --role signer", "cmf review cmf.db --proxy-secret proxy-secret.txt"),
     "audit": ('cmf audit find cmf.db "verdict:deny since:1d"', "cmf audit verify cmf.db --heads heads.jsonl"),
     "audit verify": (
-        "cmf audit verify cmf.db --heads heads.jsonl --key signer.pem",
+        "cmf audit verify cmf.db --heads heads.jsonl --public-key public.pem",
         "cmf audit verify evidence.zip",
     ),
     "audit export": (
@@ -96,7 +96,7 @@ EXAMPLES: Final = {
     ),
     "audit hold": ('cmf audit hold cmf.db --session s1 --as carol --reason "a court asks"',),
     "audit holds": ("cmf audit holds cmf.db",),
-    "audit release": ('cmf audit release cmf.db hld_… --as carol --reason "the court is done"',),
+    "audit release": ('cmf audit release cmf.db hold_… --as carol --reason "the court is done"',),
     "audit sweep": ("cmf audit sweep cmf.db",),
     "ledger": ("cmf ledger list cmf.db", "cmf ledger export cmf.db sess_… --to openai_chat"),
     "ledger list": ("cmf ledger list cmf.db",),

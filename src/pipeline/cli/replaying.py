@@ -49,7 +49,7 @@ def policy_place(text: str) -> Path:
 Records = Annotated[
     str, typer.Option("--records", help="Judged inputs, from `cmf eval --record` (.gz too), or a store.")
 ]
-KeyOption = Annotated[Path | None, typer.Option("--key", metavar="PEM", help="The key that signs a store's records.")]
+SigningKey = Annotated[Path | None, typer.Option("--signing-key", metavar="PEM", help="What signs a store's records.")]
 ProfilesOption = Annotated[Path | None, typer.Option("--profiles", help="What is known of tools: JSON or YAML.")]
 PolicyOption = Annotated[
     list[Path] | None,
@@ -74,7 +74,7 @@ def impact(
     ] = None,
     output: Annotated[ReportAs, typer.Option("--format", help="How to write the result.")] = ReportAs.TEXT,
     profiles: ProfilesOption = None,
-    key: KeyOption = None,
+    key: SigningKey = None,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; by default one a core.")] = None,
     ray: Annotated[bool, typer.Option("--ray", help="On a Ray cluster: the one there is, or a local one.")] = False,
 ) -> None:
@@ -110,7 +110,7 @@ def from_record(
         str | None, typer.Option("--as", metavar="WHO", help="Who you are, of a store: it is recorded.")
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why, of a store.")] = None,
-    key: KeyOption = None,
+    key: SigningKey = None,
 ) -> None:
     """Print a record as a test case for `cmf test`: what was judged, and what was decided.
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.auditing import Place
+from pipeline.cli.auditing import Place, PublicKeys, SigningKey
 
 
 class RoleChoice(StrEnum):
@@ -39,12 +39,8 @@ def review(
     heads: Annotated[
         Path | None, typer.Option("--heads", help="The heads that were exported to a second place.")
     ] = None,
-    keys: Annotated[
-        list[Path] | None, typer.Option("--key", metavar="PEM", help="Who may have signed (repeatable): public keys.")
-    ] = None,
-    signing_key: Annotated[
-        Path | None, typer.Option("--signing-key", help="What signs the records made here; by default the database's.")
-    ] = None,
+    keys: PublicKeys = None,
+    signing_key: SigningKey = None,
     seal_key: Annotated[
         Path | None, typer.Option("--seal-key", help="A file with the key that opens what approvals are about.")
     ] = None,

@@ -245,6 +245,28 @@ def append(path: Path, entry: Entry) -> None:
 def lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, compressed or not; empty ones are left out. One that is too long is given cut, unreadable.
 
+    Raises: as `numbered`.
+    """
+    return (line for _, line in numbered(path))
+
+
+def entries(path: Path) -> Iterator[Entry]:
+    """The entries of a file, in their order.
+
+    Raises:
+        ReplayError: as `numbered`, and as `read_entry`, with the file and the line that it is.
+    """
+    for number, line in numbered(path):
+        try:
+            yield read_entry(line)
+        except ReplayError as error:
+            error.path = f"{path}:{number}" + (f" {error.path}" if error.path else "")
+            raise
+
+
+def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file as `lines` gives them, each with its number, from 1.
+
     Raises:
         ReplayError: the file cannot be read, or ends in the midst of what was compressed (`replay.unreadable`).
     """
@@ -253,9 +275,9 @@ def lines(path: Path) -> Iterator[bytes]:
             packed = raw.read(len(_GZIP)) == _GZIP
             raw.seek(0)
             with cast("IO[bytes]", gzip.open(raw)) if packed else raw as stream:
-                while line := stream.readline(MAX_BYTES + 1):
+                for number, line in enumerate(iter(lambda: stream.readline(MAX_BYTES + 1), b""), 1):
                     if line.strip():
-                        yield line
+                        yield number, line
     except (OSError, EOFError) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or 'what was compressed is not whole'}"
         raise ReplayError(message, path=str(path), hint="check the file", code="replay.unreadable") from None
@@ -276,4 +298,4 @@ def find(path: Path, id: str) -> Entry:
     raise ReplayError("no line has this id", path=str(path), hint="`cmf impact` names ids", code="replay.unknown-id")
 
 
-__all__ = ["KINDS", "VERSION", "Entry", "append", "entry_of", "find", "lines", "read_entry", "summary_of"]
+__all__ = ["KINDS", "VERSION", "Entry", "append", "entries", "entry_of", "find", "lines", "read_entry", "summary_of"]

@@ -64,7 +64,7 @@ def kept(tmp_path: Path) -> Kept:
 def test_what_is_wrong_is_named_and_has_its_own_exit_code(kept: Kept, statement: str, code: int, named: str) -> None:
     kept.change(statement)
 
-    result = cmf("verify", kept.store, "--key", kept.public)
+    result = cmf("verify", kept.store, "--public-key", kept.public)
     as_json = cmf("verify", kept.store, "--format", "json")
 
     assert result.exit_code == as_json.exit_code == code
@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_one_line(kept: Kept, tmp_path: Path) -> None:
         ["find", missing, ""],
         ["show", missing, "x"],
         ["verify", kept.store, "--heads", missing],
-        ["verify", kept.store, "--key", tmp_path / "no.pem"],
+        ["verify", kept.store, "--public-key", tmp_path / "no.pem"],
         ["find", kept.store, "wrong"],
         ["find", kept.store, "wrong:1"],
         ["find", kept.store, "since:soon"],
@@ -110,7 +110,7 @@ def test_what_cannot_be_read_is_one_line(kept: Kept, tmp_path: Path) -> None:
 def test_a_store_that_nobody_touched_holds_and_is_not_touched_by_looking(kept: Kept) -> None:
     before = kept.store.read_bytes()
 
-    result = cmf("verify", kept.store, "--heads", kept.heads, "--key", kept.public)
+    result = cmf("verify", kept.store, "--heads", kept.heads, "--public-key", kept.public)
 
     assert result.exit_code == 0, result.output
     assert "4 records, 3 heads, 0 beyond the last exported head" in result.output
@@ -158,7 +158,7 @@ def test_decisions_are_found_by_what_people_said_of_them(kept: Kept, tmp_path: P
     assert ids("reviewed:no", "-n", 1) == ids("reviewed:no subject:ann") == [third]
     assert ids("disposition:incident") == ids("reviewed:maybe") == []
     some = tmp_path / "some.zip"
-    found = cmf("export", kept.store, some, "--query", "reviewed:yes", "--key", kept.key)
+    found = cmf("export", kept.store, some, "--query", "reviewed:yes", "--signing-key", kept.key)
     assert found.stdout.startswith("2 records written")
     assert cmf("verify", some).exit_code == 0
     with Store.at(kept.store, key=kept.key) as store, pytest.raises(AuditError):
@@ -213,11 +213,13 @@ def test_the_newest_records_are_followed(kept: Kept) -> None:
 @pytest.mark.spec("CLI-82")
 def test_what_was_exported_is_verified_anywhere(kept: Kept, tmp_path: Path) -> None:
     whole, some = tmp_path / "whole.zip", tmp_path / "some.zip"
-    assert cmf("export", kept.store, whole, "--key", kept.key).stdout == f"4 records written to {whole}\n"
-    told = cmf("export", kept.store, some, "--query", "subject:ann", "--heads", kept.heads, "--key", kept.key).stdout
+    assert cmf("export", kept.store, whole, "--signing-key", kept.key).stdout == f"4 records written to {whole}\n"
+    told = cmf(
+        "export", kept.store, some, "--query", "subject:ann", "--heads", kept.heads, "--signing-key", kept.key
+    ).stdout
     assert told == f"3 records written to {some}\n"
     for bundle in (whole, some):
-        result = cmf("verify", bundle, "--heads", kept.heads, "--key", kept.public)
+        result = cmf("verify", bundle, "--heads", kept.heads, "--public-key", kept.public)
         assert result.exit_code == 0, result.output
     content = whole.read_bytes().replace(b'"verdict":"deny"', b'"verdict":"DENY"')
     whole.write_bytes(content)
@@ -233,10 +235,10 @@ def test_the_key_that_signs_there_signs_what_is_exported_and_no_other_is_made(ke
     usual = Path(f"{kept.store}.key")
     signer = json.loads(cmf("head", kept.store).stdout)["key"]
 
-    told = cmf("export", kept.store, tmp_path / "a.zip", *query, "--key", kept.key)
+    told = cmf("export", kept.store, tmp_path / "a.zip", *query, "--signing-key", kept.key)
     assert told.stderr == ""
     for name, file in (("b.zip", other), ("b.zip", tmp_path / "missing.pem"), ("b.zip", kept.public)):
-        refused = cmf("export", kept.store, tmp_path / name, "--key", file)
+        refused = cmf("export", kept.store, tmp_path / name, "--signing-key", file)
         assert refused.exit_code == 2, refused.output
         assert not (tmp_path / name).exists()
     for number, found in enumerate((None, other.read_bytes(), b"no key")):
@@ -248,13 +250,13 @@ def test_the_key_that_signs_there_signs_what_is_exported_and_no_other_is_made(ke
     assert cmf("export", kept.store, tmp_path / "c.zip", *query).stderr == ""
 
     for name in ("a.zip", "c.zip"):
-        said = cmf("verify", tmp_path / name, "--key", kept.public, "--heads", kept.heads).stdout
+        said = cmf("verify", tmp_path / name, "--public-key", kept.public, "--heads", kept.heads).stdout
         assert "bundle  what was asked for: subject:ann  3 records, made 20" in said
         assert f", signed by {signer}\n" in said
         assert "not checked" not in said
-    refused = cmf("verify", tmp_path / "0.zip", "--key", kept.public, "--heads", kept.heads)
+    refused = cmf("verify", tmp_path / "0.zip", "--public-key", kept.public, "--heads", kept.heads)
     assert (refused.exit_code, "nobody signed the manifest" in refused.stdout) == (3, True)
-    accepted = cmf("verify", tmp_path / "0.zip", "--key", kept.public, "--heads", kept.heads, "--unsigned")
+    accepted = cmf("verify", tmp_path / "0.zip", "--public-key", kept.public, "--heads", kept.heads, "--unsigned")
     assert accepted.exit_code == 0
     said = accepted.stdout
     assert ", not signed\nnot checked: what was asked for, and whether records, policies or reviews" in said
@@ -262,7 +264,7 @@ def test_the_key_that_signs_there_signs_what_is_exported_and_no_other_is_made(ke
         cmf("export", kept.store, tmp_path / "d.zip").stdout + cmf("verify", tmp_path / "d.zip").stdout
     )
     Path(tmp_path / "public.other").write_text(cmf("key", other).stdout)
-    refused = cmf("verify", tmp_path / "a.zip", "--key", tmp_path / "public.other", "--format", "json")
+    refused = cmf("verify", tmp_path / "a.zip", "--public-key", tmp_path / "public.other", "--format", "json")
     assert "bundle.signature" in {one["code"] for one in json.loads(refused.stdout)["problems"]}
 
 

@@ -57,7 +57,7 @@ def test_content_is_shown_held_and_erased(kept: Callable[..., tuple[Path, list[s
     assert "0 contents erased, 2 stay" in cmf("audit", "erase", store, *WHO, "--session", "s")
     assert "contents: 0 erased" in cmf("audit", "sweep", store)
     cmf("audit", "release", store, held, *WHO, "--second", "bob")
-    assert cmf("audit", "holds", store) == ""
+    assert cmf("audit", "holds", store) == "cmf: nothing is held\n"
     assert "2 contents erased" in cmf("audit", "erase", store, *WHO, "--before", "2999-01-01")
     assert "content.none" in cmf("audit", "reveal", store, first, *WHO, "--second", "bob", code=4)
     assert "holds" in cmf("audit", "verify", store)
@@ -92,6 +92,22 @@ def test_content_is_taken_away_by_somebody_for_a_reason_and_checked_there(
     assert first in missing
 
 
+@pytest.mark.spec("CLI-97")
+def test_lists_are_told_as_json_too_and_empty_ones_in_a_line_apart(kept: Callable[..., tuple[Path, list[str]]]) -> None:
+    store, (first,) = kept("hello")
+
+    for words in ("asks", "grants", "holds", "overrides"):
+        empty = CliRunner().invoke(app, ["audit", words, str(store), "--format", "json"])
+        assert (empty.exit_code, empty.stdout, empty.stderr.count("\n")) == (0, "", 1)
+    asked = cmf("audit", "ask", store, first, *WHO).strip()
+    cmf("audit", "hold", store, *WHO, "--subject", "ann")
+    (told,) = cmf("audit", "asks", store, "--format", "json").splitlines()
+    (held,) = cmf("audit", "holds", store, "--format", "json").splitlines()
+
+    assert (json.loads(told)["id"], json.loads(told)["at"][-1]) == (asked, "Z")
+    assert (json.loads(held)["subject"], json.loads(held)["released_at"]) == ("ann", None)
+
+
 @pytest.mark.spec("CLI-88")
 def test_a_store_that_asks_for_two_shows_nothing_to_one(kept: Callable[..., tuple[Path, list[str]]]) -> None:
     store, (first, _) = kept("hello", "goodbye")
@@ -103,7 +119,7 @@ def test_a_store_that_asks_for_two_shows_nothing_to_one(kept: Callable[..., tupl
     assert f"{asked}  " in cmf("audit", "asks", store)
     assert "audit.four-eyes" in cmf("audit", "grant", store, asked, *WHO, code=4)
     assert f"eve may see {first} until" in cmf("audit", "grant", store, asked, *bob, "--minutes", 5)
-    assert cmf("audit", "asks", store) == ""
+    assert cmf("audit", "asks", store) == "cmf: nobody asks\n"
     assert json.loads(cmf("audit", "reveal", store, first, *WHO))["id"] == first
     assert f"eve: {first}  by bob" in cmf("audit", "grants", store)
     assert "audit.four-eyes" in cmf("audit", "reveal", store, first, *bob, code=4)
@@ -126,8 +142,8 @@ def test_nothing_is_signed_by_a_new_key_and_no_store_is_made(
     key = tmp_path / "elsewhere.pem"
     store, (first,) = kept("hello", key=key)
 
-    assert "--key" in cmf("audit", "reveal", store, first, *WHO, code=2)
-    assert first in cmf("audit", "reveal", store, first, *WHO, "--key", key)
+    assert "--signing-key" in cmf("audit", "reveal", store, first, *WHO, code=2)
+    assert first in cmf("audit", "reveal", store, first, *WHO, "--signing-key", key)
     cmf("audit", "erase", tmp_path / "none.db", *WHO, "--session", "s", code=5)
     assert not (tmp_path / "none.db").exists()
 
@@ -165,7 +181,7 @@ def test_two_people_override_a_rule_and_one_ends_it(
     first = said.split(":")[0]
     assert f"{first}  until" in cmf("audit", "overrides", store)
     cmf("audit", "close", store, first, *WHO)
-    assert cmf("audit", "overrides", store) == ""
+    assert cmf("audit", "overrides", store) == "cmf: no override holds\n"
     assert "override.unknown" in cmf("audit", "close", store, first, *WHO, code=4)
 
     cmf(*asked, "--second", "bob", "--session", "s")
@@ -197,5 +213,5 @@ def test_a_bundle_without_a_part_or_an_end_says_so(
     assert "not whole at" in cmf("audit", "verify", cut, code=4)
     assert "no store here at" in cmf("audit", "verify", tmp_path / "none", code=4)
     assert "No such file" in cmf("audit", "export", store, tmp_path / "no" / "b.zip", code=4)
-    assert "none.pem" in cmf("audit", "verify", whole, "--key", tmp_path / "none.pem", code=2)
+    assert "none.pem" in cmf("audit", "verify", whole, "--public-key", tmp_path / "none.pem", code=2)
     assert "none.jsonl" in cmf("audit", "verify", whole, "--heads", tmp_path / "none.jsonl", code=2)

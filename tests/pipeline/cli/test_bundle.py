@@ -53,11 +53,11 @@ def keys(folder: Path, algorithm: str) -> tuple[Path, Path]:
 @pytest.mark.spec("CLI-70")
 def test_what_was_changed_after_it_was_signed_is_refused(tmp_path: Path) -> None:
     private, public = keys(tmp_path, "ES256")
-    bundle = made(tmp_path / "b", "--key", private, "--algorithm", "ES256")
+    bundle = made(tmp_path / "b", "--signing-key", private, "--algorithm", "ES256")
     module = next(bundle.rglob("*.rego"))
     module.write_text(module.read_text(encoding="utf-8") + "\n", encoding="utf-8")
 
-    result = cmf("verify", bundle, "--key", public, "--algorithm", "ES256")
+    result = cmf("verify", bundle, "--public-key", public, "--algorithm", "ES256")
 
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
 
@@ -67,11 +67,11 @@ def test_another_key_another_scope_and_no_signature_are_refused(tmp_path: Path) 
     private, public = keys(tmp_path, "ES256")
     (tmp_path / "other").mkdir()
     _, foreign = keys(tmp_path / "other", "ES256")
-    signed = made(tmp_path / "b.tar.gz", "--key", private, "--algorithm", "ES256", "--scope", "write")
+    signed = made(tmp_path / "b.tar.gz", "--signing-key", private, "--algorithm", "ES256", "--scope", "write")
     plain = made(tmp_path / "plain")
 
     def verified(bundle: Path, key: Path, *options: str) -> int:
-        return cmf("verify", bundle, "--key", key, "--algorithm", "ES256", *options).exit_code
+        return cmf("verify", bundle, "--public-key", key, "--algorithm", "ES256", *options).exit_code
 
     assert verified(signed, public, "--scope", "write") == 0
     assert verified(signed, public) == 1
@@ -88,13 +88,13 @@ def test_what_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.tar.gz").write_bytes(b"x")
 
     for arguments, code in (
-        (("sign", folder, "--key", private, "--algorithm", "ES256"), 2),
-        (("sign", bundle, "--key", tmp_path / "none"), 2),
-        (("sign", bundle, "--key", private), 3),
-        (("sign", bundle, "--key", private, "--algorithm", "ES512"), 3),
-        (("sign", bundle, "--key", public, "--algorithm", "ES256"), 3),
-        (("sign", tmp_path / "bad.tar.gz", "--key", private), 3),
-        (("verify", bundle / "none", "--key", public), 3),
+        (("sign", folder, "--signing-key", private, "--algorithm", "ES256"), 2),
+        (("sign", bundle, "--signing-key", tmp_path / "none"), 2),
+        (("sign", bundle, "--signing-key", private), 3),
+        (("sign", bundle, "--signing-key", private, "--algorithm", "ES512"), 3),
+        (("sign", bundle, "--signing-key", public, "--algorithm", "ES256"), 3),
+        (("sign", tmp_path / "bad.tar.gz", "--signing-key", private), 3),
+        (("verify", bundle / "none", "--public-key", public), 3),
         (("inspect", tmp_path / "bad.tar.gz"), 3),
         (("build", tmp_path / "bad.tar.gz"), 2),
         (("build", bundle), 2),
@@ -110,7 +110,7 @@ def test_a_file_is_judged_by_signed_policies_only_where_a_key_is_given(tmp_path:
     private, public = keys(tmp_path, "ES256")
     (tmp_path / "other").mkdir()
     _, foreign = keys(tmp_path / "other", "ES256")
-    signed = made(tmp_path / "b.tar.gz", "--key", private, "--algorithm", "ES256")
+    signed = made(tmp_path / "b.tar.gz", "--signing-key", private, "--algorithm", "ES256")
     file = tmp_path / "message.json"
     file.write_text('{"role": "user", "content": [{"content_type": "text", "text": "hello"}]}', encoding="utf-8")
 
@@ -133,8 +133,8 @@ def test_what_is_signed_here_is_verified_here(tmp_path: Path, algorithm: str) ->
     private, public = keys(tmp_path, algorithm)
     bundle = made(tmp_path / "b")
 
-    assert cmf("sign", bundle, "--key", private, "--algorithm", algorithm, "--key-id", "k").exit_code == 0
-    result = cmf("verify", bundle, "--key", public, "--algorithm", algorithm)
+    assert cmf("sign", bundle, "--signing-key", private, "--algorithm", algorithm, "--key-id", "k").exit_code == 0
+    result = cmf("verify", bundle, "--public-key", public, "--algorithm", algorithm)
 
     assert result.exit_code == 0, result.output
     assert load_policies(POLICIES).revision in result.stdout
@@ -146,7 +146,7 @@ def test_what_is_signed_here_is_verified_here(tmp_path: Path, algorithm: str) ->
 def test_opa_verifies_it_too(tmp_path: Path, algorithm: str, opa_binary: Path) -> None:
     private, public = keys(tmp_path, algorithm)
     given = private.read_text(encoding="utf-8").strip() if algorithm.startswith("HS") else public
-    options = ("--key", private, "--algorithm", algorithm, "--key-id", "k", "--scope", "read")
+    options = ("--signing-key", private, "--algorithm", algorithm, "--key-id", "k", "--scope", "read")
     bundle = made(tmp_path / "b.tar.gz", *options)
     command = [opa_binary, "build", "--bundle", bundle, "--verification-key", given, "--verification-key-id", "k"]
     command += ["--signing-key", private, "--signing-alg", algorithm, "--scope", "read"]
@@ -171,7 +171,7 @@ def test_an_archive_of_the_same_policies_is_the_same_bytes(tmp_path: Path) -> No
 @pytest.mark.spec("CLI-70")
 def test_a_look_into_a_bundle_says_what_it_is(tmp_path: Path) -> None:
     private, _ = keys(tmp_path, "ES256")
-    bundle = made(tmp_path / "b.tar.gz", "--key", private, "--algorithm", "ES256", "--key-id", "main")
+    bundle = made(tmp_path / "b.tar.gz", "--signing-key", private, "--algorithm", "ES256", "--key-id", "main")
 
     text = cmf("inspect", bundle).stdout
     document = json.loads(cmf("inspect", bundle, "--format", "json").stdout)

@@ -107,6 +107,19 @@ def test_one_word_names_who_acts_and_stores_come_first_wherever_they_are_what_it
         assert f"{name} [OPTIONS] {{STORE" in RUN.invoke(app, [*name.split(), "--help"]).stdout.splitlines()[0]
 
 
+@pytest.mark.spec("CLI-96")
+def test_a_key_that_signs_and_one_that_checks_have_names_of_their_own_everywhere() -> None:
+    options = {
+        name: {word for one in command.params for word in one.opts} for name, command in _every_command().items()
+    }
+
+    assert [name for name, words in options.items() if "--key" in words] == []
+    assert {"audit verify", "bundle verify", "review"} == {name for name, w in options.items() if "--public-key" in w}
+    assert {"approvals approve", "audit export", "audit hold", "bundle sign", "declassify", "impact", "review"} <= {
+        name for name, words in options.items() if "--signing-key" in words
+    }
+
+
 @pytest.mark.spec("CLI-94")
 @pytest.mark.parametrize(
     ("before", "now"),

@@ -214,7 +214,7 @@ def test_a_label_is_not_lifted_under_a_key_that_does_not_sign_there(tmp_path: Pa
         opened.sessions().commit(who("ann", "s"), None, taint("secret", "e1"))
         opened.contents().eyes.need_two(False, actor=holder("bob", TWO_PEOPLE), reason="so that there is a log")
     lift = ("declassify", store, "secret", "--subject", "ann", "--session", "s", "--as", "eve")
-    given = (*lift, "--reason", "reviewed", "--for", "1h", "--key", str(tmp_path / "other.pem"))
+    given = (*lift, "--reason", "reviewed", "--for", "1h", "--signing-key", str(tmp_path / "other.pem"))
 
     refuses(cmf(*given), 2, "signed by another key")
     with Store.at(tmp_path / "store.sqlite3") as opened:

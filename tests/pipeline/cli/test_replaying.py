@@ -379,6 +379,7 @@ def test_what_does_not_come_out_as_on_record_is_said(records: Path, new: Path) -
 @pytest.mark.spec("CLI-55")
 def test_bad_figures_and_no_records_are_one_line_each(tmp_path: Path, records: Path, old: Path) -> None:
     (tmp_path / "bad.json").write_text("[]", encoding="utf-8")
+    (tmp_path / "bad.jsonl").write_bytes(b"\n" + records.read_bytes().splitlines(keepends=True)[0] + b"{}\n")
     (tmp_path / "nothing").mkdir()
     given = ("bench", records, "--policies", old, "--rounds", 1)
 
@@ -391,6 +392,8 @@ def test_bad_figures_and_no_records_are_one_line_each(tmp_path: Path, records: P
 
     for code, result in refusals:
         assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1), result.stderr
+    bad = cmf("bench", tmp_path / "bad.jsonl", "--policies", old, "--rounds", 1)
+    assert (bad.exit_code, f"{tmp_path / 'bad.jsonl'}:3" in bad.stderr) == (4, True)
 
 
 @pytest.mark.spec("CLI-55")

@@ -52,7 +52,7 @@ def run(store: Path, *options: str) -> Result:
         ("--proxy-secret", None, "the proxy's secret cannot be read"),
         ("--proxy-secret", b"\xff\xfe", "the proxy's secret cannot be read"),
         ("--proxy-secret", b"short\n", "the proxy's secret is too short"),
-        ("--key", b"no key", "this is no public key"),
+        ("--public-key", b"no key", "this is no public key"),
         ("--seal-key", b"no key", "the seal key cannot be read"),
         ("--policies", b"no directory", ""),
     ],
