@@ -15,6 +15,8 @@ from pipeline.approval_ref import ApprovalStatus
 from pipeline.context import Context
 from pipeline.errors import ApprovalError
 
+_NOBODY: Final = "anonymous"
+
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
@@ -31,7 +33,17 @@ def session_key(context: Context) -> SessionKey:
 
 def subject_key(subject: str | None) -> str:
     """A subject by its id, as keys and rows name it: `id:<subject id>`, or `anonymous`, which is nobody's."""
-    return "anonymous" if subject is None else f"id:{subject}"
+    return _NOBODY if subject is None else f"id:{subject}"
+
+
+def stored_subject(subject: str) -> str:
+    """A subject as rows name it, of what people write: its id, or `anonymous`."""
+    return subject if subject == _NOBODY else subject_key(subject)
+
+
+def shown_subject(key: str) -> str:
+    """A subject as people write it, of what rows have."""
+    return key.removeprefix("id:")
 
 
 _key: Final = maker(SessionKey, "subject", "session")

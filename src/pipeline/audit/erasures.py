@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from cmf.codec import loads
+from pipeline.approval_state import stored_subject
 from pipeline.audit.evidence import Committed, Evidence, Held, Leaf, committed_in
 
 ERASURE: Final = "erasure"  # the kind of record that says whose bytes are gone
@@ -114,7 +115,7 @@ class Erasures:
             self._released.setdefault(said["hold"], seq)
             return
         subject = said["subject"]
-        whose = subject if subject in (None, "anonymous") else f"id:{subject}"
+        whose = None if subject is None else stored_subject(subject)
         held = Held(said["hold"], whose, said["session"], said["actor"], said["reason"])
         self._holds[held.id] = _Holding(held, seq)
 

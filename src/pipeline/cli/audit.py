@@ -14,6 +14,7 @@ from typing import Any, Final
 import typer
 
 from cmf.codec import dumps, loads
+from pipeline.approval_state import shown_subject
 from pipeline.audit.bundle import Selection, write_bundle
 from pipeline.audit.checking import check_bundle, check_store
 from pipeline.audit.evidence import Evidence
@@ -32,7 +33,7 @@ from pipeline.store.engine import check_is_store, file_of, open_to_read
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed, newest, rows_after
 from pipeline.store.records import stored_record
-from pipeline.store.search import Search, shown_subject
+from pipeline.store.search import Search
 
 _GAPS: Final = frozenset({"record.missing", "content.missing", "log.cut", "log.missing"})
 _HEADS: Final = frozenset({"head.signature", "head.key", "head.missing", "bundle.signature", "bundle.unsigned"})

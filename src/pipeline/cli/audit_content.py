@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import typer
 
 from cmf.codec import dumps
+from pipeline.approval_state import shown_subject
 from pipeline.audit.query import parse
 from pipeline.authority import holder
 from pipeline.cli.audit import looking_through
@@ -30,7 +31,6 @@ from pipeline.sessions import wall_clock
 from pipeline.store.acts import PREFIX
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents, Hold
 from pipeline.store.overrides import OVERRIDE
-from pipeline.store.search import shown_subject
 from pipeline.store.second_eyes import Ask, RevealGrant
 
 _MOMENTS: Final = frozenset({"at", "expires_at", "released_at"})

@@ -13,7 +13,7 @@ import typer
 from cmf.adapters import loss
 from cmf.codec import dumps
 from cmf.pricing import PriceTable, parse_table
-from pipeline.approval_state import subject_key
+from pipeline.approval_state import shown_subject, subject_key
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_bytes
 from pipeline.display import counted, visible
 from pipeline.errors import ConfigError
@@ -37,7 +37,7 @@ def list_sessions(store: str, *, limit: int, as_json: bool) -> None:
             typer.echo(dumps(asdict(one)).decode())
             continue
         at = instant_of(one.updated_at).strftime("%Y-%m-%d %H:%M:%S")
-        typer.echo(visible(f"{one.id}  {at}  {(one.subject or '-').removeprefix('id:')}  {one.session or '-'}"))
+        typer.echo(visible(f"{one.id}  {at}  {shown_subject(one.subject or '-')}  {one.session or '-'}"))
 
 
 def read(store: str, file: str, *, source: str, session: str, subject: str | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pipeline.approval_ref import ApprovalStatus
-from pipeline.approval_state import Approval
+from pipeline.approval_state import Approval, shown_subject, subject_key
 from pipeline.errors import ApprovalError
 from pipeline.moments import iso, micros
 from pipeline.policies.overrides import Override
@@ -16,7 +16,6 @@ from pipeline.review.lists import decision_row
 from pipeline.review.site import Answer, Page, Redirect, Refused, Site, Visit, need, words
 from pipeline.review.telling import Json
 from pipeline.store.overview import Placed
-from pipeline.store.search import shown_subject
 
 LATELY: Final = 50  # decisions that asked: the newest
 _OF_SESSION: Final = 200  # decisions of a session that are looked through
@@ -102,7 +101,7 @@ def _told(site: Site, visit: Visit, one: Approval) -> Json:
         "approver": one.approver,
         "decided": None if one.decided_at is None else iso(one.decided_at),
         "used": None if one.used_at is None else iso(one.used_at),
-        "own": one.key.subject == f"id:{visit.person.name}",
+        "own": one.key.subject == subject_key(visit.person.name),
     }
 
 

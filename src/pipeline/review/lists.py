@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
+from pipeline.approval_state import shown_subject
 from pipeline.audit.query import plain
 from pipeline.moments import iso
 from pipeline.review.catalog import SEVERITIES, Session
 from pipeline.review.site import PAGE, Page, Refused, Site, Visit
 from pipeline.review.telling import Json, hits, not_judged
 from pipeline.store.overview import Placed
-from pipeline.store.search import shown_subject
 
 FACETS: Final = (
     "verdict", "rule", "severity", "tool", "subject", "mode", "covered", "disposition", "environment", "revision"

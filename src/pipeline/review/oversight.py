@@ -6,6 +6,7 @@ import time
 from collections import deque
 from typing import Final
 
+from pipeline.approval_state import shown_subject
 from pipeline.audit.checking import check_store
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.verification import Report
@@ -17,7 +18,6 @@ from pipeline.review.telling import Json
 from pipeline.review.words import Word, needs_second, set_hash
 from pipeline.store.evidence import StoreEvidence
 from pipeline.store.overview import Placed
-from pipeline.store.search import shown_subject
 
 _MEASURED: Final = 500  # decisions whose latency is read: the newest
 _PROBLEMS: Final = 50

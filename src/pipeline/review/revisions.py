@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from cmf.codec import dumps
+from pipeline.approval_state import subject_key
 from pipeline.audit.query import exactly
 from pipeline.moments import iso
 from pipeline.policies.entrypoints import is_generated
@@ -90,7 +91,7 @@ def _files(policies: PolicySet) -> dict[str, list[str]]:
 def put_in_force(site: Site, person: str, rows: Iterable[Placed]) -> str | None:
     """A revision that the log says this person put in force, and that first ran among `rows`; None without [REV-43]."""
     changes = site.catalog.having("kind", "policy") & site.catalog.having("action", "change")
-    brought = {row.revision for row in site.catalog.all_of(changes) if row.subject == f"id:{person}"}
+    brought = {row.revision for row in site.catalog.all_of(changes) if row.subject == subject_key(person)}
     ids = {row.id for row in rows} if brought else set()
     for revision in sorted(brought):
         ran = site.catalog.select(site.query(exactly("revision", revision)))

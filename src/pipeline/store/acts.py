@@ -11,7 +11,6 @@ from sqlalchemy import Connection, func, select
 
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
-from pipeline.approval_state import subject_key
 from pipeline.authority import MAX_REASON, Authorise, holding, name_of
 from pipeline.errors import AuditError
 from pipeline.moments import micros
@@ -89,11 +88,6 @@ def act_row(kind: str, action: str, said: Mapping[str, Any], now: datetime) -> d
     return row_of(act_of(kind, PREFIX[kind], action, said, now, subject=said["actor"]))
 
 
-def stored_subject(subject: str) -> str:
-    """A subject as rows name it: `id:<subject id>`; `anonymous` is nobody."""
-    return subject if subject == subject_key(None) else subject_key(subject)
-
-
 def two_needed() -> AuditError:
     """The error where somebody else has to agree."""
     hint = "name a second person, or have somebody grant it: `cmf audit ask`, `cmf audit grant`"
@@ -120,6 +114,5 @@ __all__ = [
     "check_time",
     "moment_in",
     "said_by",
-    "stored_subject",
     "two_needed",
 ]

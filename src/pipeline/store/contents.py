@@ -15,6 +15,7 @@ from ulid import ULID
 
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
+from pipeline.approval_state import stored_subject
 from pipeline.audit.evidence import Kept, committed_in
 from pipeline.errors import AuditError
 from pipeline.moments import micros
@@ -27,7 +28,6 @@ from pipeline.store.acts import (
     ContentRules,
     act_row,
     said_by,
-    stored_subject,
 )
 from pipeline.store.engine import scrub, snapshot
 from pipeline.store.second_eyes import Ask, RevealGrant, SecondEyes, is_kept, none_kept

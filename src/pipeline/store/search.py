@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, delete, func, insert, not_, or_, select
 
+from pipeline.approval_state import shown_subject, stored_subject, subject_key
 from pipeline.audit.facts import facts_of
 from pipeline.audit.query import COLUMNS, Query, Term, Value
 from pipeline.errors import AuditError
@@ -80,12 +81,7 @@ class Search:
 
 def stored_value(subject: Value) -> Value:
     """A subject that is looked for, as rows name it."""
-    return subject if subject == Value("anonymous") else Value(f"id:{subject.text}", subject.begins)
-
-
-def shown_subject(subject: str) -> str:
-    """A subject as people write it: an id, or `anonymous`."""
-    return subject.removeprefix("id:")
+    return Value(subject_key(subject.text) if subject.begins else stored_subject(subject.text), subject.begins)
 
 
 def _wanted(statement: Select[Any], query: Query) -> Select[Any]:
@@ -169,4 +165,4 @@ def _index_some(connection: Connection) -> int:
     return len(rows)
 
 
-__all__ = ["Search", "misindexed", "shown_subject", "stored_value"]
+__all__ = ["Search", "misindexed", "stored_value"]

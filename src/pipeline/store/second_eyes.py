@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine, exists, select
 from cmf.codec import loads
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
+from pipeline.approval_state import stored_subject
 from pipeline.authority import name_of
 from pipeline.errors import AuditError
 from pipeline.moments import MICROSECOND, instant_of, micros
@@ -29,7 +30,6 @@ from pipeline.store.acts import (
     check_time,
     moment_in,
     said_by,
-    stored_subject,
     two_needed,
 )
 from pipeline.store.engine import snapshot
