@@ -20,7 +20,7 @@ from pipeline.assembly import Config, build_engine
 from pipeline.cases.case import Case, read_cases
 from pipeline.cases.run import CaseRunner
 from pipeline.checks import members, nameless, portability, unused
-from pipeline.checks.portability import Finding
+from pipeline.checks.portability import Finding, warning
 from pipeline.decision import Mode
 from pipeline.display import meant
 from pipeline.engines.base import Decided, Engine
@@ -126,15 +126,7 @@ def _is_own(job: Job, module: str) -> bool:
 
 
 def _of(error: PolicyError) -> Finding:
-    return _error(error.code, Place(error.path, error.line, error.column), error.message, error.hint)
-
-
-def _error(code: str, place: Place, message: str, hint: str) -> Finding:
-    return Finding(code=code, message=message, hint=hint, place=place, refuses=True)
-
-
-def _warning(code: str, place: Place, message: str, hint: str) -> Finding:
-    return Finding(code=code, message=message, hint=hint, place=place, refuses=False)
+    return Finding(error.code, Place(error.path, error.line, error.column), error.message, error.hint)
 
 
 def _news(error: PolicyError, found: Sequence[Finding]) -> Iterator[Finding]:
@@ -187,7 +179,7 @@ def _banned(survey: Survey) -> Iterator[Finding]:
             code, message = "policy.banned-builtin", f"{call.name} is not evaluated by the embedded engine"
             if is_own or ("." not in call.name and call.name not in _OF_OPA):
                 code, message = "policy.unknown-function", f"no function {call.name}"
-            yield _error(code, call.place, message, meant(call.name, known, HINTS[code]))
+            yield Finding(code, call.place, message, meant(call.name, known, HINTS[code]))
 
 
 _OF_OPA: Final = frozenset({"cast_array", "print", "re_match", "set_diff", "trace"})
@@ -208,7 +200,7 @@ def _in_their_modes(rules: Sequence[Rule], sources: Sources) -> Sequence[Rule]:
 
 def _off(rule: Rule) -> Finding:
     hint = "give it mode observe, or take it out"
-    return _warning("check.rule-off", Place(rule.path, 1, 1), f"{rule.id} is off: nothing asks it", hint)
+    return warning("check.rule-off", Place(rule.path, 1, 1), f"{rule.id} is off: nothing asks it", hint)
 
 
 def _exceptions(job: Job, sources: Sources, rules: Sequence[Rule]) -> Iterator[Finding]:
@@ -219,11 +211,11 @@ def _exceptions(job: Job, sources: Sources, rules: Sequence[Rule]) -> Iterator[F
     bad = rule_exceptions.problems(sources.data, ids)
     for error in bad:
         where = f"{error.path.removeprefix('data.cmf.')}: {error.message}"
-        yield _error(error.code, place, where, error.hint)
+        yield Finding(error.code, place, where, error.hint)
     for one in rule_exceptions.read(sources.data, ids) if not bad else ():
         if one.until < job.today:
             message = f"the exception from {one.rule} that {one.owner} answers for ended on {one.until}"
-            yield _warning("check.exception-expired", place, message, "take it out, or decide anew")
+            yield warning("check.exception-expired", place, message, "take it out, or decide anew")
 
 
 def _said(places: Sequence[Path], path: DataPath) -> Place:
@@ -263,7 +255,9 @@ def _cases(files: Iterable[Path]) -> tuple[list[Case], list[Finding]]:
             where, _, inside = error.path.partition(": ")
             spot = _SPOT.fullmatch(where)
             place = Place(where, 0, 0) if spot is None else Place(spot[1], int(spot[2]), int(spot[3]))
-            bad.append(_error(error.code, place, f"{inside}: {error.message}" if inside else error.message, error.hint))
+            bad.append(
+                Finding(error.code, place, f"{inside}: {error.message}" if inside else error.message, error.hint)
+            )
     return cases, bad
 
 
@@ -276,13 +270,13 @@ def _never_hit(job: Job, policies: PolicySet, cases: Sequence[Case]) -> Iterator
         try:
             hit |= runner.run(case).rules
         except (CmfError, PipelineError) as error:
-            yield _error("case.invalid", Place(case.file, 0, 0), f"{case.name}: {error}", "")
+            yield Finding("case.invalid", Place(case.file, 0, 0), f"{case.name}: {error}", "")
     runner.close()
     hit |= _hit_by_samples(job.own, policies, [rule for rule in own if rule.id not in hit])
     for rule in own:
         if rule.id not in hit:
             message = f"{rule.id} hits in no case and on no sample"
-            yield _warning("check.never-hit", Place(rule.path, 1, 1), message, "write a case that it hits")
+            yield warning("check.never-hit", Place(rule.path, 1, 1), message, "write a case that it hits")
 
 
 def _hit_by_samples(places: Sequence[Path], policies: PolicySet, rules: Sequence[Rule]) -> set[str]:

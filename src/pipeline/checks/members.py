@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from pipeline.checks.portability import Finding, effect_paths
+from pipeline.checks.portability import Finding, effect_paths, warning
 from pipeline.engines.survey import Definition, Path, Place, Survey
 from pipeline.policies.metadata import Module, Rule
 
@@ -32,17 +32,17 @@ def _members(survey: Survey, path: Path, texts: Mapping[str, bytes]) -> Iterator
         missing = [name for name in ("code", "reason", *_NEEDED.get(path[-1], ())) if name not in (keys or ())]
         if path[-1] == "redact" and keys is not None and len(keys & {"spans", "pointer"}) != 1:
             hint = 'write `"spans": [[begin, end]]`, of the content, or `"pointer": "/arguments/…"`'
-            yield _error(definition.place, "a member of `redact` says one of spans and pointer", hint)
+            yield _bad_effect(definition.place, "a member of `redact` says one of spans and pointer", hint)
         if text[:1] in ('"', "`") or text.startswith("sprintf("):
             message = f"a member of `{path[-1]}` is an object, no text"
-            yield _error(definition.place, message, 'write {"code": …, "reason": …}')
+            yield _bad_effect(definition.place, message, 'write {"code": …, "reason": …}')
         elif keys is not None and missing:
             message = f"a member of `{path[-1]}` has no {' and no '.join(missing)}"
-            yield _error(definition.place, message, f"write {', '.join(f'`{name}: …`' for name in missing)}")
+            yield _bad_effect(definition.place, message, f"write {', '.join(f'`{name}: …`' for name in missing)}")
 
 
-def _error(place: Place, message: str, hint: str) -> Finding:
-    return Finding(code="policy.bad-effect", message=message, hint=hint, place=place, refuses=False)
+def _bad_effect(place: Place, message: str, hint: str) -> Finding:
+    return warning("policy.bad-effect", place, message, hint)
 
 
 def _written(definition: Definition, texts: Mapping[str, bytes]) -> str:

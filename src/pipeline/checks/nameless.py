@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.checks.portability import DEFAULTS, Finding
+from pipeline.checks.portability import DEFAULTS, Finding, warning
 from pipeline.display import meant
 from pipeline.engines.survey import Definition, Path, Read, Survey, data_at, offset_of
 from pipeline.policies.metadata import Module
@@ -47,7 +47,7 @@ def _of(
         known = {rule.path[len(package)] for rule in survey.rules if rule.path[: len(package)] == package}
         hint = meant(name, known, f"give it a value: `{name} := …`, or `some {name} in …`")
         message = f"nothing gives {name} a value"
-        yield Finding(code="policy.unknown-name", message=message, hint=hint, place=read.place, refuses=True)
+        yield Finding("policy.unknown-name", read.place, message, hint)
 
 
 def _is_something(survey: Survey, data: Mapping[str, Any], path: Path) -> bool:
@@ -88,7 +88,7 @@ def _nowhere(survey: Survey, data: Mapping[str, Any], read: Read) -> Finding:
     here = data_at(data, above[1:])
     hint = meant(name, {*known, *(here if isinstance(here, Mapping) else ())}, "define it, or take it out")
     message = f"neither a rule nor data is {'.'.join(path[:length])}"
-    return Finding(code="policy.unknown-data", message=message, hint=hint, place=read.place, refuses=False)
+    return warning("policy.unknown-data", read.place, message, hint)
 
 
 __all__ = ["findings"]

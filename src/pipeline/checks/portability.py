@@ -92,15 +92,20 @@ _OF_SESSION: Final[tuple[Path, ...]] = (
 """Of these, what only a session changes. A key holds all of it, so that where none is there it stays what it was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something in a policy that is not as it looks. `refuses` says that the set cannot be loaded with it."""
 
     code: str
+    place: Place
     message: str
     hint: str
-    place: Place
-    refuses: bool
+    refuses: bool = True
+
+
+def warning(code: str, place: Place, message: str, hint: str) -> Finding:
+    """A finding with which the set can be loaded."""
+    return Finding(code, place, message, hint, refuses=False)
 
 
 def findings(survey: Survey, data: Mapping[str, Any], rules: Sequence[Rule], *, strict: bool) -> list[Finding]:
@@ -173,7 +178,7 @@ def effect_paths(rule: Rule) -> list[Path]:
 def _dialect(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
     for definition in survey.definitions():
         for place in definition.long_numbers:
-            yield _finding(
+            yield Finding(
                 "policy.big-integer", place, "a number is beyond ±2^53, where engines disagree", "write it as text"
             )
         for call in definition.calls:
@@ -183,7 +188,7 @@ def _dialect(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
             if problem is not None:
                 what, instead = problem
                 message = f"the pattern has {what}" if what.startswith(("a ", "an ")) else f"the pattern is {what}"
-                yield _finding("policy.regex-dialect", call.place, message, instead)
+                yield Finding("policy.regex-dialect", call.place, message, instead)
 
 
 def _negations(survey: Survey, data: Mapping[str, Any], *, refuses: bool, strict: bool) -> Iterator[Finding]:
@@ -204,7 +209,7 @@ def _negations(survey: Survey, data: Mapping[str, Any], *, refuses: bool, strict
                 continue
             else:
                 what = f"{'.'.join(path)} is missing"
-            yield _finding(
+            yield Finding(
                 "policy.negated-reference",
                 place,
                 f"OPA does not negate this where {what}",
@@ -234,7 +239,7 @@ def _vanishing(survey: Survey) -> Iterator[Finding]:
                 if call.name in can_fail:
                     message = f"{'.'.join(rule.path[1:])} says nothing where {call.name} fails"
                     hint = "check types first, or load the set with strict builtin errors"
-                    yield _finding("policy.may-vanish", call.place, message, hint, refuses=False)
+                    yield warning("policy.may-vanish", call.place, message, hint)
 
 
 _BUILTINS: Final = frozenset(allowed_builtins())
@@ -253,7 +258,7 @@ def _settings(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
         for read in definition.reads:
             path = survey.resolved(read.path)
             if path[:3] == DEFAULTS and len(path) > 3 and data_at(data, path[1:]) is None:
-                yield _finding(
+                yield Finding(
                     "policy.no-setting",
                     read.place,
                     f"{'.'.join(path)} is not set",
@@ -274,7 +279,7 @@ def _misnamed(survey: Survey, rules: Sequence[Rule]) -> Iterator[Finding]:
         first = surveyed.definitions[0]
         if near and first.raw["kind"] == "set":
             hint = f"did you mean {near[0]}?"
-            yield _finding("policy.unknown-effect", first.place, f"{name} is no effect, and nothing asks for it", hint)
+            yield Finding("policy.unknown-effect", first.place, f"{name} is no effect, and nothing asks for it", hint)
 
 
 _LIKE: Final = 0.6  # so much are `denied`, `warnings` and `redactions` like an effect, and `hosts` and `errors` are not
@@ -289,7 +294,7 @@ def _unknown_fields(survey: Survey, *, refuses: bool) -> Iterator[Finding]:
                 name, near = problem
                 hint = f"did you mean {near}?" if near else "see `cmf schema view`"
                 message = f"no view has {'.'.join(read.path[: read.path.index(name) + 1])}"
-                yield _finding("policy.unknown-field", read.place, message, hint, refuses=refuses)
+                yield Finding("policy.unknown-field", read.place, message, hint, refuses=refuses)
 
 
 def field_schema(path: Path) -> Mapping[str, Any] | None:
@@ -356,17 +361,17 @@ def _unseen_by(rule: Rule, definition: Definition, *, own: bool) -> Iterator[Fin
         for gate in gates_of(path) - _held(rule):
             message = f"{rule.id} reads input.{'.'.join(path)} and has no {gate}"
             hint = f"add {gate} to the rule's capabilities"
-            yield _finding("policy.no-capability", read.place, message, hint)
+            yield Finding("policy.no-capability", read.place, message, hint)
         parts = {needs for gate, needs in _GATES.items() if gate[: len(path)] == path}
         if path in _GATED_THROUGHOUT and not parts & _held(rule):
             message = f"{rule.id} reads input.{'.'.join(path)} and has no capability for any part of it"
             hint = f"add those for what it reads there: {', '.join(sorted(parts))}"
-            yield _finding("policy.no-capability", read.place, message, hint)
+            yield Finding("policy.no-capability", read.place, message, hint)
         kinds = next((kinds for field, kinds in KINDS_WITH.items() if path[: len(field)] == field), None)
         if own and kinds is not None and not kinds & rule.kinds:
             message = f"no view of kind {' or '.join(sorted(rule.kinds))} has input.{'.'.join(path)}"
             hint = f"it is there for {', '.join(sorted(kinds))}"
-            yield _finding("policy.field-of-no-kind", read.place, message, hint)
+            yield Finding("policy.field-of-no-kind", read.place, message, hint)
 
 
 def _held(rule: Rule) -> frozenset[Capability]:
@@ -377,7 +382,3 @@ def _held(rule: Rule) -> frozenset[Capability]:
 def gates_of(path: Path) -> frozenset[Capability]:
     """What must be held to see `path` at all; of something whose parts have gates of their own, none is."""
     return frozenset(needs for gate, needs in _GATES.items() if path[: len(gate)] == gate)
-
-
-def _finding(code: str, place: Place, message: str, hint: str, *, refuses: bool = True) -> Finding:
-    return Finding(code=code, message=message, hint=hint, place=place, refuses=refuses)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cmf.enums import Capability
-from pipeline.checks.portability import DEFAULTS, Finding, effect_paths, field_schema, needed
+from pipeline.checks.portability import DEFAULTS, Finding, effect_paths, field_schema, needed, warning
 from pipeline.decision import Effect
 from pipeline.display import meant
 from pipeline.engines.base import Decided
@@ -45,10 +45,6 @@ def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Lo
     return sorted(found, key=lambda one: (one.place, one.code))
 
 
-def _finding(code: str, place: Place, message: str, hint: str) -> Finding:
-    return Finding(code=code, message=message, hint=hint, place=place, refuses=False)
-
-
 def callee(package: Path, call: Call) -> Path:
     """The path of the function that a call means, if it is one of the set: a bare name is of its own package."""
     steps = tuple(call.name.split("."))
@@ -72,7 +68,7 @@ def _settings(survey: Survey, data: Mapping[str, Any], locate: Locate) -> Iterat
     for path in _unread(DEFAULTS, value, read) if isinstance(value, Mapping) else ():
         siblings = {one[: len(path)] for one in read if one[: len(path) - 1] == path[:-1] and len(one) >= len(path)}
         hint = meant(path[-1], (one[-1] for one in siblings), "take it out, or read it")
-        yield _finding("check.unused-setting", locate(path), f"no rule reads {'.'.join(path)}", hint)
+        yield warning("check.unused-setting", locate(path), f"no rule reads {'.'.join(path)}", hint)
 
 
 def _unread(path: Path, value: Any, read: set[Path]) -> Iterator[Path]:
@@ -90,7 +86,7 @@ def _capabilities(survey: Survey, rule: Rule) -> Iterator[Finding]:
     needs = frozenset[Capability]().union(*(needed(survey, path) for path in effect_paths(rule)))
     for capability in sorted(rule.capabilities - needs - {Capability.WRITE_HEADERS}):
         message, hint = f"{rule.id} does not need {capability}", "take it out of the rule's capabilities"
-        yield _finding("check.unused-capability", Place(rule.path, 1, 1), message, hint)
+        yield warning("check.unused-capability", Place(rule.path, 1, 1), message, hint)
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -107,7 +103,7 @@ def _helpers(survey: Survey, tests: Sequence[Module], rules: Sequence[Rule]) -> 
             continue
         if not any(re.search(rf"\b{re.escape(name)}\b", test.text) for test in tests):
             hint = "take it out" if name.startswith("_") else f"take it out; the sets of a rule are {', '.join(Effect)}"
-            yield _finding("check.unused-helper", rule.definitions[0].place, f"nothing asks for {name}", hint)
+            yield warning("check.unused-helper", rule.definitions[0].place, f"nothing asks for {name}", hint)
 
 
 def _imports(module: Mapping[str, Any], text: str) -> Iterator[Finding]:
@@ -120,7 +116,7 @@ def _imports(module: Mapping[str, Any], text: str) -> Iterator[Finding]:
             continue
         line = next((number for number, one in enumerate(code.splitlines(), 1) if one.strip() == spelled), 1)
         place = Place(module["path"], line, 1)
-        yield _finding("check.unused-import", place, f"{name} is imported and not used", "take it out")
+        yield warning("check.unused-import", place, f"{name} is imported and not used", "take it out")
 
 
 def _variables(definition: Definition, texts: Mapping[str, str]) -> Iterator[Finding]:
@@ -138,7 +134,7 @@ def _variables(definition: Definition, texts: Mapping[str, str]) -> Iterator[Fin
                 if declared and len(re.findall(rf"(?<![\w.]){shown}(?!\w)", whole)) == 1:
                     place = Place(definition.place.module, statement["line"], statement["column"])
                     hint = "write `_`, or take it out"
-                    yield _finding("check.unused-variable", place, f"{name} is given a value and not used", hint)
+                    yield warning("check.unused-variable", place, f"{name} is given a value and not used", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +190,7 @@ def _comparisons(definition: Definition, texts: Mapping[str, str]) -> Iterator[F
             for constant in re.findall(_CONSTANT, spelled):
                 hint = _unlike(schema, json.loads(constant)) or _unsaid(field, schema, json.loads(constant))
                 if hint is not None:
-                    yield _finding("check.wrong-value", place, f"{field} is never {constant}", hint)
+                    yield warning("check.wrong-value", place, f"{field} is never {constant}", hint)
 
 
 def _unlike(schema: Mapping[str, Any], value: Any) -> str | None:
@@ -245,7 +241,7 @@ def _conditions(survey: Survey, sources: Sources, texts: Mapping[str, str]) -> I
         if not holds and (probe.place.module, probe.body) not in silent:
             silent.add((probe.place.module, probe.body))
             hint = "correct it, or take it out with what it is in"
-            yield _finding("check.never-true", probe.place, "this never holds, whatever the input is", hint)
+            yield warning("check.never-true", probe.place, "this never holds, whatever the input is", hint)
 
 
 def _probes(
