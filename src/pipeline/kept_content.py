@@ -14,7 +14,7 @@ from pipeline.claims import HistoryTrust
 from pipeline.context import Context
 from pipeline.decision import Decision
 from pipeline.errors import PipelineError
-from pipeline.moments import SECOND
+from pipeline.moments import LAST, SECOND
 from pipeline.outcome import Basis
 from pipeline.record import Content
 from pipeline.replay.file import Entry, entry_of
@@ -22,7 +22,6 @@ from pipeline.stage import Traffic
 
 ContentMode: TypeAlias = Literal["none", "masked", "whole"]
 Mask: TypeAlias = Callable[[Entry], Entry]
-_FOREVER: Final = 2**63 - 1
 _DAY: Final = 86_400 * SECOND
 # Names of ours in such a line. Others are the traffic's own words, and end the place that a record tells.
 _OURS: Final = frozenset(
@@ -83,7 +82,7 @@ class KeepingContent:
             entry = clean
         ends = [basis.keep.until] + ([] if self._days is None else [now + int(self._days * _DAY)])
         until = min(ends)
-        return Kept(Content.of(dumps(entry.to_json()), None if until >= _FOREVER else until), masked=masked)
+        return Kept(Content.of(dumps(entry.to_json()), None if until >= LAST else until), masked=masked)
 
 
 def _differing(before: Any, after: Any, place: str = "") -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Final
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = _EPOCH.resolution
 SECOND: Final = 1_000_000  # as moments count
+LAST: Final = 2**63 - 1  # the last moment that a store can hold
 
 
 def micros(instant: datetime) -> int:
@@ -30,4 +31,4 @@ def iso(at: int) -> str:
     return instant_of(at).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-__all__ = ["MICROSECOND", "SECOND", "instant_of", "iso", "micros"]
+__all__ = ["LAST", "MICROSECOND", "SECOND", "instant_of", "iso", "micros"]

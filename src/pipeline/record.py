@@ -270,8 +270,11 @@ def _add_asker(body: dict[str, Any], context: Context, run: Run, masked: list[st
         body["llm"] = _llm(run.model, masked)
     if context.recorded:
         body["host"] = dict(context.recorded)
-    if run.content is not None or run.left_out is not None:
-        body["content"] = _content(run)
+    if run.content is not None:
+        kept = run.content
+        body["content"] = {"commitment": kept.commitment, "bytes": len(kept.body), "expires_at": kept.expires_at}
+    elif run.left_out is not None:
+        body["content"] = {"left_out": run.left_out}
     if context.released is not None:
         body["released_characters"] = context.released
     if subject is not None and subject.id is not None:
@@ -285,14 +288,6 @@ def _add_asker(body: dict[str, Any], context: Context, run: Run, masked: list[st
             body["trace_id"] = request.trace_id
         if request.span_id is not None:
             body["span_id"] = request.span_id
-
-
-def _content(run: Run) -> dict[str, Any] | None:
-    """What the record says of what is kept apart."""
-    if run.content is not None:
-        kept = run.content
-        return {"commitment": kept.commitment, "bytes": len(kept.body), "expires_at": kept.expires_at}
-    return None if run.left_out is None else {"left_out": run.left_out}
 
 
 def plain(name: str) -> str:

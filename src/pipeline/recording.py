@@ -6,7 +6,6 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from cmf.identity import Clock
 from cmf.message import Message
 from cmf.value import maker
 from pipeline.aside import OF_THE_PROCESS, is_given_up
@@ -57,7 +56,6 @@ class Recording:
         events: Events,
         *,
         release: bool,
-        clock: Clock = wall_clock,
         content: KeepingContent | None = None,
         profiles: str | None = None,
     ) -> None:
@@ -66,7 +64,6 @@ class Recording:
         self._records = records
         self._events = events
         self._release = release
-        self._clock = clock
 
     def keep(self, value: Traffic, context: Context, ran: Ran, run_ns: int) -> bool:
         """Whether the outcome of the run on `value` may be given out: its record is durable, or need not be."""
@@ -97,7 +94,7 @@ class Recording:
     def _record(self, value: Traffic, context: Context, ran: Ran, run_ns: int) -> Record:
         outcome, basis = ran.outcome, ran.basis
         certificate = outcome.certificate
-        now = self._clock()
+        now = wall_clock()
         kept = NOTHING
         if self._content is not None:
             at = micros(now)

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from cmf.errors import CmfError
 from cmf.security import RetentionPolicy
 from pipeline.errors import StoreError
-from pipeline.moments import SECOND, instant_of, micros
+from pipeline.moments import LAST, SECOND, instant_of, micros
 from pipeline.record import act_of
 
 if TYPE_CHECKING:
     from pipeline.store.database import Store
 
 MAX_AT_ONCE: Final = 500  # items erased between two records
-_NEVER_ENDS: Final = 2**63 - 1  # the last moment that a store can hold
 
 
 class Span(IntEnum):
@@ -41,22 +40,12 @@ class Keep:
     """What may be done with data: how long, and until when; `until` is the first moment at which it must be gone."""
 
     span: Span
-    until: int = _NEVER_ENDS
-
-    @property
-    def within_run(self) -> bool:
-        """Whether it may be held while the run lasts, in memory."""
-        return self.span is not Span.NONE
+    until: int = LAST
 
     @property
     def after_run(self) -> bool:
         """Whether it may be held when the run is over: written to a store, or kept for the session's next run."""
         return self.span >= Span.SESSION
-
-    @property
-    def after_session(self) -> bool:
-        """Whether it may be held when its session is over."""
-        return self.span is Span.PERSISTENT
 
     def over(self, now: int) -> bool:
         """Whether its time is up, whatever else."""
@@ -76,7 +65,7 @@ def keep(policy: object, now: int) -> Keep:
         return FOREVER
     try:
         told = policy if isinstance(policy, RetentionPolicy) else RetentionPolicy.model_validate(policy)
-        ends = [_NEVER_ENDS]
+        ends = [LAST]
         if told.max_age_seconds is not None:
             ends.append(now + told.max_age_seconds * SECOND)
         if told.delete_after is not None:

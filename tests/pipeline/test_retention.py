@@ -56,18 +56,18 @@ MOMENT = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=NOW)
 )
 def test_what_is_over_or_cannot_be_read_is_never_kept(policy: object) -> None:
     assert keep(policy, NOW) == NEVER
-    assert (NEVER.within_run, NEVER.after_run, NEVER.after_session, NEVER.over(0)) == (False, False, False, True)
+    assert (NEVER.span, NEVER.after_run, NEVER.over(0)) == (Span.NONE, False, True)
 
 
 @pytest.mark.spec("RET-1")
 @pytest.mark.parametrize(
-    ("word", "within_run", "after_run", "after_session"),
-    [("transient", True, False, False), ("session", True, True, False), ("persistent", True, True, True)],
+    ("word", "span", "after_run"),
+    [("transient", Span.TRANSIENT, False), ("session", Span.SESSION, True), ("persistent", Span.PERSISTENT, True)],
 )
-def test_each_word_bounds_the_keeping(word: Any, within_run: bool, after_run: bool, after_session: bool) -> None:
+def test_each_word_bounds_the_keeping(word: Any, span: Span, after_run: bool) -> None:
     kept = keep(RetentionPolicy(policy=word), NOW)
 
-    assert (kept.within_run, kept.after_run, kept.after_session) == (within_run, after_run, after_session)
+    assert (kept.span, kept.after_run) == (span, after_run)
     assert not kept.over(NOW * 1_000)
 
 

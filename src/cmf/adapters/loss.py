@@ -66,14 +66,14 @@ def collecting() -> Iterator[list[Loss]]:
         _collector.reset(token)
 
 
-def drop(adapter: str, block_type: str, reason: str, *, message: Message | None = None, critical: bool = False) -> None:
+def drop(adapter: str, block_type: str, reason: str, *, message: Message | None = None) -> None:
     """Record that a block is not carried over.
 
     Raises:
-        LossyProjectionError: `critical`, or the message says so in `extensions.meta.properties["critical"]`, or the
-            request in `critical_kinds`.
+        LossyProjectionError: the message says in `extensions.meta.properties["critical"]` that it is critical, or the
+            request in `critical_kinds` that blocks of the kind are.
     """
-    if critical or block_type in _critical.get() or (message is not None and is_critical(message)):
+    if block_type in _critical.get() or (message is not None and is_critical(message)):
         raise LossyProjectionError(
             f"{adapter} cannot express a critical {block_type} block: {reason}",
             hint="route to a target that can, or lift the mark",

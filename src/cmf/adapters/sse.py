@@ -145,8 +145,8 @@ class NdjsonReader:
 
     __slots__ = ("_lines",)
 
-    def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES, max_stream_bytes: int = MAX_STREAM_BYTES) -> None:
-        self._lines = _Lines(max_event_bytes, max_stream_bytes)
+    def __init__(self, *, max_stream_bytes: int = MAX_STREAM_BYTES) -> None:
+        self._lines = _Lines(MAX_EVENT_BYTES, max_stream_bytes)
 
     def feed(self, chunk: bytes) -> list[WireEvent]:
         """The events that these bytes complete."""

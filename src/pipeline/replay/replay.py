@@ -12,6 +12,7 @@ from pipeline.context import Context
 from pipeline.decision import ENGINE_RULE, SESSION_RULE, Decision, Hit
 from pipeline.engines.base import Engine
 from pipeline.errors import ReplayError
+from pipeline.moments import LAST
 from pipeline.outcome import Outcome
 from pipeline.pipeline import Pipeline
 from pipeline.policy_input import SessionFacts
@@ -22,7 +23,6 @@ from pipeline.sessions import MemorySessions
 
 TIMEOUT_SECONDS: Final = 10.0  # nobody waits for a replay, and one that is cut off says nothing
 _UNDEFINED: Final = "engine.undefined"  # an answer of the policies, unlike an engine that fails
-_END_OF_TIME: Final = 2**63 - 1
 
 
 class Replay:
@@ -80,7 +80,7 @@ class Replay:
         outcome = pipeline.run(entry.traffic, entry.context)
         # What this process remembers of a conversation is no fact of the next entry.
         remembered = pipeline.conversations
-        remembered.erase(remembered.due(_END_OF_TIME, 2))
+        remembered.erase(remembered.due(LAST, 2))
         if any(map(_is_outage, outcome.decision.hits)):
             raise ReplayError(
                 "policy could not be asked", code="replay.failed", hint="look whether the engine answers, and try again"

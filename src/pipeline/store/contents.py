@@ -32,7 +32,7 @@ from pipeline.store.acts import (
 from pipeline.store.engine import scrub, snapshot
 from pipeline.store.second_eyes import Ask, RevealGrant, SecondEyes, is_kept, none_kept
 from pipeline.store.tables import CONTENTS, HOLDS, RECORDS
-from pipeline.store.writer import TIMEOUT_SECONDS, Recorded, Writer, waited
+from pipeline.store.writer import Recorded, Writer, waited
 
 MAX_ERASED: Final = 1_000  # contents that one record of an erasure names
 _AT_ONCE: Final = 200  # contents read together
@@ -75,14 +75,12 @@ class Contents:
         *,
         clock: Clock,
         rules: ContentRules | None = None,
-        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self._engine = engine
         self._writer = writer
         self._clock = clock
         self._rules = rules or ContentRules()
-        self._timeout_seconds = timeout_seconds
-        self.eyes: Final = SecondEyes(engine, writer, clock=clock, rules=self._rules, timeout_seconds=timeout_seconds)
+        self.eyes: Final = SecondEyes(engine, writer, clock=clock, rules=self._rules)
 
     def has(self, record: str) -> bool:
         """Whether there is content to that record. Nothing of it is read."""
@@ -109,7 +107,7 @@ class Contents:
         if not self.has(record):
             raise none_kept()
         asked = self._row("reveal", "reveal", said | {"contents": [record]})
-        waited(self._writer.insert(RECORDS, asked), self._timeout_seconds)
+        waited(self._writer.insert(RECORDS, asked))
         with snapshot(self._engine) as connection:
             row = connection.execute(_WITH_RECORD.where(CONTENTS.c.record == record)).first()
         if row is None:
@@ -128,7 +126,7 @@ class Contents:
             count = connection.execute(select(func.count()).select_from(CONTENTS)).scalar_one()
             return Recorded(None, [self._row("reveal", "read-all", said | {"count": count})])
 
-        waited(self._writer.recorded(job), self._timeout_seconds)
+        waited(self._writer.recorded(job))
         return lambda: (_checked(row) for row in self._pages())
 
     def taken(
@@ -141,7 +139,7 @@ class Contents:
         """
         said = said_by(self._rules.reveal, actor, reason, seconder, second=self.eyes.needed)
         asked = self._row("reveal", "export", said | {"asked": query})
-        waited(self._writer.insert(RECORDS, asked), self._timeout_seconds)
+        waited(self._writer.insert(RECORDS, asked))
 
     def erase(
         self,
@@ -176,7 +174,7 @@ class Contents:
         total = 0
         while True:
             job = self._erasing(and_(*wanted), said)
-            done = waited(self._writer.recorded(job), self._timeout_seconds)
+            done = waited(self._writer.recorded(job))
             total += done.erased
             if done.erased < MAX_ERASED:
                 scrub(self._engine)
@@ -222,7 +220,7 @@ class Contents:
             record = self._row("hold", "hold", said | {"hold": held.id, "subject": subject, "session": session})
             return Recorded(held, [record])
 
-        return waited(self._writer.recorded(job), self._timeout_seconds)
+        return waited(self._writer.recorded(job))
 
     def release(
         self, hold: str, *, actor: SubjectExtension, reason: str, seconder: SubjectExtension | None = None
@@ -241,7 +239,7 @@ class Contents:
                 raise AuditError("no such hold holds", code="hold.unknown", hint="`cmf audit holds` lists them")
             return Recorded(None, [self._row("hold", "release", said | {"hold": hold})])
 
-        waited(self._writer.recorded(job), self._timeout_seconds)
+        waited(self._writer.recorded(job))
 
     def holds(self) -> tuple[Hold, ...]:
         """Those that hold, the oldest first."""
@@ -260,7 +258,7 @@ class Contents:
         """Erase those of the items that are not held, and name them on record."""
         said = {"actor": None, "reason": "retention"}
         wanted = CONTENTS.c.record.in_(items)
-        waited(self._writer.recorded(self._erasing(wanted, said)), self._timeout_seconds)
+        waited(self._writer.recorded(self._erasing(wanted, said)))
         scrub(self._engine)
 
     def _row(self, kind: str, action: str, said: Mapping[str, Any]) -> dict[str, Any]:

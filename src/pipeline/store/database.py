@@ -22,7 +22,7 @@ from pipeline.store.overrides import MAY, StoreOverrides
 from pipeline.store.records import row_of
 from pipeline.store.sessions import SqlSessions
 from pipeline.store.tables import RECORDS
-from pipeline.store.writer import MAX_BATCH, MAX_WAITING, TIMEOUT_SECONDS, Writer, waited
+from pipeline.store.writer import MAX_WAITING, TIMEOUT_SECONDS, Writer, waited
 
 
 class AuditState(NamedTuple):
@@ -39,7 +39,7 @@ class Store:
     Args:
         url: see `open_engine`; or `Store.at(path)` for a SQLite file, `Store.named(place)` for what a user names.
         busy_seconds: how long one transaction waits for another process' (SQLite).
-        max_waiting: writes that may wait before StoreBusy. max_batch: writes that share one commit, at most.
+        max_waiting: writes that may wait before StoreBusy.
         key: the file of the Ed25519 key that signs the heads of the log of records; by default beside the database,
             made when the first record is kept. Better on a disk that who writes the database cannot read.
         heads: where the heads are exported to; without it nobody finds that the newest records were cut off.
@@ -54,7 +54,6 @@ class Store:
         *,
         busy_seconds: float = BUSY_SECONDS,
         max_waiting: int = MAX_WAITING,
-        max_batch: int = MAX_BATCH,
         key: Path | None = None,
         keyless: bool = False,
         heads: HeadSink | None = None,
@@ -70,7 +69,7 @@ class Store:
         self.exporter = None if heads is None else Exporter(heads, every_seconds=heads_seconds)
         offer = _nobody if self.exporter is None else self.exporter.offer
         log = self._log = Log(self.signer, clock=clock, offer=offer)
-        self.writer = Writer(self.engine, log, max_waiting=max_waiting, max_batch=max_batch)
+        self.writer = Writer(self.engine, log, max_waiting=max_waiting)
 
     @classmethod
     def at(cls, file: str | Path, *, key: Path | None = None, heads: HeadSink | None = None) -> Store:
@@ -94,13 +93,13 @@ class Store:
         """The sessions in it; they live as long as the store."""
         return SqlSessions(self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds)
 
-    def ledger(self, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS) -> Ledger:
+    def ledger(self) -> Ledger:
         """The conversations in it; they live as long as the store."""
-        return Ledger(self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds)
+        return Ledger(self.engine, self.writer)
 
     def put_on_record(self, record: Record) -> None:
         """Return when the record is durable; StoreError if it may not be."""
-        waited(self.writer.insert(RECORDS, row_of(record)), TIMEOUT_SECONDS)
+        waited(self.writer.insert(RECORDS, row_of(record)))
 
     @property
     def audit_state(self) -> AuditState:
@@ -129,17 +128,13 @@ class Store:
             raise _no_key()
         return Signer.at(self._key)
 
-    def contents(
-        self, *, rules: ContentRules | None = None, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> Contents:
+    def contents(self, *, rules: ContentRules | None = None, clock: Clock = wall_clock) -> Contents:
         """What was judged, as far as it is kept; it lives as long as the store."""
-        return Contents(self.engine, self.writer, clock=clock, rules=rules, timeout_seconds=timeout_seconds)
+        return Contents(self.engine, self.writer, clock=clock, rules=rules)
 
-    def overrides(
-        self, *, may: Authorise = MAY, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> StoreOverrides:
+    def overrides(self, *, may: Authorise = MAY, clock: Clock = wall_clock) -> StoreOverrides:
         """What two people let go on although policy denies it; it lives as long as the store."""
-        return StoreOverrides(self.engine, self.writer, clock=clock, may=may, timeout_seconds=timeout_seconds)
+        return StoreOverrides(self.engine, self.writer, clock=clock, may=may)
 
     def close(self) -> None:
         """Finish what waits, and let go of all connections."""

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, delete, select
 from pipeline.store.contents import Contents
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import SEALED
-from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
+from pipeline.store.writer import Writer, waited
 
 
 class SealedContent:
@@ -34,7 +34,7 @@ class SealedContent:
         def job(connection: Connection) -> None:
             connection.execute(delete(SEALED).where(SEALED.c.approval_id.in_(items)))
 
-        waited(self._writer.call(job), TIMEOUT_SECONDS)
+        waited(self._writer.call(job))
 
 
 class JudgedContent:

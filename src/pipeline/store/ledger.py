@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Connection, Engine, Select, delete, func, insert, or_, select, update
 
 from cmf.content import Part, ToolResultPart
-from cmf.identity import TOOL_PREFIX, Clock, IdMap, Ids, is_ulid, stamp
+from cmf.identity import TOOL_PREFIX, IdMap, Ids, is_ulid, stamp
 from cmf.message import Message
 from cmf.pricing import PriceTable
 from cmf.threads import linearise
@@ -31,7 +31,7 @@ from pipeline.moments import micros
 from pipeline.sessions import wall_clock
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import MESSAGES, RUNS, SESSION_NAMES, SESSIONS, TOOL_CALLS
-from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
+from pipeline.store.writer import Writer, waited
 
 OPEN, COMMITTED, SUPERSEDED, ABORTED = "open", "committed", "superseded", "aborted"
 PENDING, SUCCEEDED, FAILED = "pending", "succeeded", "failed"
@@ -46,17 +46,12 @@ class Ledger:
 
     Args:
         engine, writer: of the store.
-        clock: the time of what has none.
     """
 
-    def __init__(
-        self, engine: Engine, writer: Writer, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> None:
+    def __init__(self, engine: Engine, writer: Writer) -> None:
         self._engine = engine
         self._writer = writer
-        self._clock = clock
-        self._ids = Ids(clock)
-        self._timeout_seconds = timeout_seconds
+        self._ids = Ids(wall_clock)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -143,7 +138,7 @@ class Ledger:
             stamped = stamp(
                 _paired(connection, message, run.session_id),
                 self._ids,
-                self._clock,
+                wall_clock,
                 names,
                 provider=provider or "unknown",
                 session_id=run.session_id,
@@ -281,10 +276,10 @@ class Ledger:
     # -- within --------------------------------------------------------------------------------------------------------
 
     def _change(self, job: Callable[[Connection], _T]) -> _T:
-        return waited(self._writer.call(job), self._timeout_seconds)
+        return waited(self._writer.call(job))
 
     def _now(self) -> int:
-        return micros(self._clock())
+        return micros(wall_clock())
 
     def _open_run(self, connection: Connection, run_id: str) -> LedgerRun:
         row = connection.execute(select(RUNS).where(RUNS.c.id == run_id)).first()

@@ -47,14 +47,11 @@ class StoreOverrides:
         may: who may open and close one; by default whoever has the permission `cmf:override`.
     """
 
-    def __init__(
-        self, engine: Engine, writer: Writer, *, clock: Clock, may: Authorise = MAY, timeout_seconds: float
-    ) -> None:
+    def __init__(self, engine: Engine, writer: Writer, *, clock: Clock, may: Authorise = MAY) -> None:
         self._engine = engine
         self._writer = writer
         self._clock = clock
         self._may = may
-        self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()
         self._held: tuple[Override, ...] = ()
         self._latest = 0  # what its clock said, at most
@@ -158,7 +155,7 @@ class StoreOverrides:
     def _put(self, action: str, said: Mapping[str, Any]) -> str:
         # What ends an override is looked for among what came since: its time may not be before that.
         row = act_row(KIND, action, said, instant_of(self._now()))
-        waited(self._writer.insert(RECORDS, row), self._timeout_seconds)
+        waited(self._writer.insert(RECORDS, row))
         self._read_again = 0.0
         return str(row["id"])
 

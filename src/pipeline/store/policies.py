@@ -11,7 +11,7 @@ from pipeline.record import Record
 from pipeline.store.records import row_of
 from pipeline.store.sessions import insert_missing
 from pipeline.store.tables import POLICY_SETS
-from pipeline.store.writer import TIMEOUT_SECONDS, Recorded, waited
+from pipeline.store.writer import Recorded, waited
 
 if TYPE_CHECKING:
     from pipeline.store.database import Store
@@ -29,7 +29,7 @@ def keep_policies(store: Store, revision: str, bundle: bytes, record: Record) ->
         insert_missing(connection, POLICY_SETS, [row])
         return Recorded(None, [row_of(record)])
 
-    waited(store.writer.recorded(job), TIMEOUT_SECONDS)
+    waited(store.writer.recorded(job))
 
 
 __all__ = ["keep_policies"]

@@ -17,7 +17,7 @@ from pipeline.errors import AuditError
 from pipeline.store.engine import snapshot
 from pipeline.store.overview import PLACED, Placed
 from pipeline.store.tables import RECORD_FACTS, RECORD_FACTS_DONE, RECORDS
-from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
+from pipeline.store.writer import Writer, waited
 
 _AT_ONCE: Final = 2_000  # records indexed in one transaction: others wait for the writer no longer than that takes
 _LAST: Final = "\U0010ffff"
@@ -41,7 +41,7 @@ class Search:
             StoreError: the database failed.
         """
         total = 0
-        while done := waited(self._writer.call(_index_some), TIMEOUT_SECONDS):
+        while done := waited(self._writer.call(_index_some)):
             total += done
         return total
 

@@ -93,14 +93,11 @@ class SecondEyes:
         rules: who may do what.
     """
 
-    def __init__(
-        self, engine: Engine, writer: Writer, *, clock: Clock, rules: ContentRules, timeout_seconds: float
-    ) -> None:
+    def __init__(self, engine: Engine, writer: Writer, *, clock: Clock, rules: ContentRules) -> None:
         self._engine = engine
         self._writer = writer
         self._clock = clock
         self._rules = rules
-        self._timeout_seconds = timeout_seconds
 
     @property
     def needed(self) -> bool:
@@ -222,7 +219,7 @@ class SecondEyes:
             # What ends a grant is looked for among what came since: its time may not be before that of the grant.
             now = instant_of(self._moment(connection))
         row = act_row(kind, action, said, now)
-        waited(self._writer.insert(RECORDS, row), self._timeout_seconds)
+        waited(self._writer.insert(RECORDS, row))
         return row
 
 

@@ -310,7 +310,7 @@ def _unstorable() -> StoreError:
     return StoreError("a value cannot be kept here", code="store.unstorable", hint="a name with NUL in it, say")
 
 
-def waited(future: Future[_T], timeout_seconds: float) -> _T:
+def waited(future: Future[_T], timeout_seconds: float = TIMEOUT_SECONDS) -> _T:
     """The future's result.
 
     Raises:
