@@ -170,6 +170,16 @@ class _Lines:
         return cls(head, again, [[next(each) for _ in views] for views in asking.fresh])
 
 
+class _Pass(NamedTuple):
+    """One pass: over what, by what, what it takes over, what was decided, and where the values of calls came from."""
+
+    value: Traffic
+    basis: PassBasis
+    start: Start
+    lines: _Lines
+    trail: Trail | None
+
+
 class Judge:
     """Judges traffic under one policy set; it asks no engine itself, but yields what to ask and is sent the answers."""
 
@@ -220,7 +230,7 @@ class Judge:
             for view, line in zip(views, decided, strict=True)
             if line is None
         )
-        return self._judged(value, basis, start, _Lines.of(asking, decided), trail, skipped)
+        return self._judged(_Pass(value, basis, start, _Lines.of(asking, decided), trail), skipped)
 
     # -- what is taken over --------------------------------------------------------------------------------------------
 
@@ -303,15 +313,8 @@ class Judge:
 
     # -- what came of it -----------------------------------------------------------------------------------------------
 
-    def _judged(
-        self,
-        value: Traffic,
-        basis: PassBasis,
-        start: Start,
-        lines: _Lines,
-        trail: Trail | None,
-        skipped: tuple[Skipped, ...],
-    ) -> Judged:
+    def _judged(self, made: _Pass, skipped: tuple[Skipped, ...]) -> Judged:
+        value, basis, start, lines, _ = made
         head, fresh = _given(lines.head), _given(chain.from_iterable(lines.fresh))
         old, before = start.messages.lines, start.messages.hit()
         if lines.again:
@@ -343,9 +346,7 @@ class Judge:
             ),
             labels={**labels, **others},
             brought=brought | brought_others,
-            settle=partial(self._settled, value, basis, start, lines, trail, (labels, brought))
-            if isinstance(value, Request)
-            else None,
+            settle=partial(self._settled, made, value, labels, brought) if isinstance(value, Request) else None,
         )
 
     def _labels(
@@ -358,29 +359,22 @@ class Judge:
         return added_labels(hit, value, basis.lifted)
 
     def _settled(
-        self,
-        value: Request,
-        basis: PassBasis,
-        start: Start,
-        lines: _Lines,
-        trail: Trail | None,
-        labels: tuple[Labels, Brought],
-        edited: Request,
-        gone: Sequence[str],
+        self, made: _Pass, value: Request, labels: Labels, brought: Brought, edited: Request, gone: Sequence[str]
     ) -> Settled:
-        """What is kept of the pass, for the next turn."""
+        """What is kept of the pass over a request, for the next turn."""
+        start, lines = made.start, made.lines
         tools = start.tools.then(tuple(value.tools), [[line] for line in _taken(lines.head[1:])], self._watched)
         again = dict(zip(lines.again, _taken(lines.again.values()), strict=True))
         messages = start.messages.patched(again) if again else start.messages
         messages = messages.then(tuple(value.messages), list(map(_taken, lines.fresh)), self._watched)
         counted = any(depends_on_later(line.hits) for line in messages.hit())
         return Settled(
-            basis=basis,
+            basis=made.basis,
             tools=tools,
             messages=messages,
-            trail=trail,
-            labels=labels[0],
-            brought=labels[1],
+            trail=made.trail,
+            labels=labels,
+            brought=brought,
             edited=None if counted else tuple(edited.messages),
             gone=tuple(path for path in gone if path.startswith("messages[")),
         )
