@@ -1,4 +1,4 @@
-//! Values filled at once: what the functions of `cmf.making` do that are written in Python, in a fifth of the time.
+//! Values filled at once: what the functions of `cmf.making` do that are written in Python.
 //!
 //! Python tells a shape once: the types, and what goes into each of their slots. What is made of it was looked at there:
 //! here nothing is known of what a value means.

@@ -155,7 +155,7 @@ _new_list: Final = list.__new__
 _extend: Final = list.extend
 
 
-def written_freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
+def py_freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
     """`value` as a frozen JSON value; a frozen one is returned as it is.
 
     Raises:
@@ -175,13 +175,13 @@ def written_freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
     if _depth == 0:
         raise too_deep()
     if isinstance(value, dict):
-        return frozen_mapping({_checked_key(key): written_freeze(item, _depth - 1) for key, item in value.items()})
+        return frozen_mapping({_checked_key(key): py_freeze(item, _depth - 1) for key, item in value.items()})
     if isinstance(value, list | tuple):
         array = list.__new__(FrozenList)
-        list.extend(array, [written_freeze(item, _depth - 1) for item in value])
+        list.extend(array, [py_freeze(item, _depth - 1) for item in value])
         return array
     if isinstance(value, str):
-        return written_freeze(str.__str__(value))
+        return py_freeze(str.__str__(value))
     raise ShapeError(
         f"{kind.__name__} is not a JSON type",
         code="shape.not-json",
@@ -227,7 +227,7 @@ def freeze_parsed(value: Any, _depth: int = MAX_DEPTH) -> Any:
     return value
 
 
-def written_sealed(value: dict[str, Any]) -> FrozenDict:
+def py_sealed(value: dict[str, Any]) -> FrozenDict:
     """`sealed`, written in Python."""
     made = _new_dict(SealedDict)
     _fill(made, value)
@@ -235,7 +235,7 @@ def written_sealed(value: dict[str, Any]) -> FrozenDict:
 
 
 sealed: Final[Callable[[dict[str, Any]], FrozenDict]] = (
-    written_sealed if native.dict_maker is None else native.dict_maker(SealedDict)
+    py_sealed if native.dict_maker is None else native.dict_maker(SealedDict)
 )
 """`freeze_parsed` of an object when it is looked into, and not before: a tenth of the time until then.
 
@@ -259,26 +259,26 @@ def thaw(value: Any) -> Any:
     return value
 
 
-def written_same_json(left: Any, right: Any) -> bool:
+def py_same_json(left: Any, right: Any) -> bool:
     """Whether two JSON values are equal as JSON: true is not 1, but 1 is 1.0 (both are the number one)."""
     if isinstance(left, dict):
         return (
             isinstance(right, dict)
             and len(left) == len(right)
-            and all(key in right and written_same_json(item, right[key]) for key, item in left.items())
+            and all(key in right and py_same_json(item, right[key]) for key, item in left.items())
         )
     if isinstance(left, list | tuple):
         return (
             isinstance(right, list | tuple)
             and len(left) == len(right)
-            and all(written_same_json(a, b) for a, b in zip(left, right, strict=True))
+            and all(py_same_json(a, b) for a, b in zip(left, right, strict=True))
         )
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     return bool(left == right)
 
 
-def written_same_spelling(left: Any, right: Any) -> bool:
+def py_same_spelling(left: Any, right: Any) -> bool:
     """`same_json`, and numbers are spelled alike too: 1 is not 1.0. Key order does not count."""
     if left is right:
         return True
@@ -286,13 +286,13 @@ def written_same_spelling(left: Any, right: Any) -> bool:
         return (
             isinstance(right, dict)
             and len(left) == len(right)
-            and all(key in right and written_same_spelling(item, right[key]) for key, item in left.items())
+            and all(key in right and py_same_spelling(item, right[key]) for key, item in left.items())
         )
     if isinstance(left, list | tuple):
         return (
             isinstance(right, list | tuple)
             and len(left) == len(right)
-            and all(written_same_spelling(a, b) for a, b in zip(left, right, strict=True))
+            and all(py_same_spelling(a, b) for a, b in zip(left, right, strict=True))
         )
     if isinstance(left, str):
         return isinstance(right, str) and left == right
@@ -301,10 +301,10 @@ def written_same_spelling(left: Any, right: Any) -> bool:
 
 # Every adapter asks these of whole bodies: the native module does the same in a tenth of the time.
 if TYPE_CHECKING or native.freezing is None:
-    freeze, same_json, same_spelling = written_freeze, written_same_json, written_same_spelling
+    freeze, same_json, same_spelling = py_freeze, py_same_json, py_same_spelling
 else:
     freeze, same_json, same_spelling = native.freezing(
-        *(FrozenDict, SealedDict, FrozenList, written_freeze, written_same_json, written_same_spelling, MAX_DEPTH)
+        *(FrozenDict, SealedDict, FrozenList, py_freeze, py_same_json, py_same_spelling, MAX_DEPTH)
     )
 
 

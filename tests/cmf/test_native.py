@@ -28,18 +28,18 @@ from cmf.frozen import (
     FrozenList,
     SealedDict,
     freeze,
+    py_freeze,
+    py_same_json,
+    py_same_spelling,
+    py_sealed,
     same_json,
     same_spelling,
     sealed,
-    written_freeze,
-    written_same_json,
-    written_same_spelling,
-    written_sealed,
 )
-from cmf.making import Shape, written_shape_maker
+from cmf.making import Shape, py_shape_maker
 from cmf.making import shape_maker as maker_of_shapes
 from cmf.message import Layout, Message
-from cmf.value import maker, replace, trusted, written_maker, written_replace, written_trusted
+from cmf.value import maker, py_maker, py_replace, py_trusted, replace, trusted
 
 pytestmark = pytest.mark.native
 
@@ -176,12 +176,12 @@ NAMES = ("role", "name", "given", "text")
 def test_a_shape_is_filled_as_python_fills_it() -> None:
     given_arguments = (Role.ASSISTANT, "f", FrozenDict(a=1), "t")
 
-    made, written = (make(SHAPE, *NAMES)(*given_arguments) for make in (maker_of_shapes, written_shape_maker))
+    made, written = (make(SHAPE, *NAMES)(*given_arguments) for make in (maker_of_shapes, py_shape_maker))
 
     assert repr(made) == repr(written)
     assert made == written
     assert made.provider_raw == written.provider_raw
-    assert repr(maker(TextPart, "text")("x")) == repr(written_maker(TextPart, "text")("x"))
+    assert repr(maker(TextPart, "text")("x")) == repr(py_maker(TextPart, "text")("x"))
     with pytest.raises(AttributeError):
         made.role = Role.USER  # type: ignore[misc]
 
@@ -193,8 +193,8 @@ def test_fields_are_filled_by_name_as_python_fills_them(names: tuple[str, ...]) 
     spelt = {"".join(list(name)): item for name, item in fields.items()}  # names that are not interned
     part = TextPart(text="before", extra={"b": 2})
 
-    assert repr(trusted(TextPart, **spelt)) == repr(written_trusted(TextPart, **fields))
-    assert repr(replace(part, **spelt)) == repr(written_replace(part, **fields))
+    assert repr(trusted(TextPart, **spelt)) == repr(py_trusted(TextPart, **fields))
+    assert repr(replace(part, **spelt)) == repr(py_replace(part, **fields))
     assert (type(replace(part, **spelt)), part) == (TextPart, TextPart(text="before", extra={"b": 2}))
     with pytest.raises(AttributeError):
         trusted(TextPart, **fields).text = "x"  # type: ignore[misc]
@@ -254,7 +254,7 @@ def test_a_shape_takes_its_arguments_and_dicts_are_made_of_types_of_dicts() -> N
 
 @pytest.mark.spec("MSG-4")
 def test_an_object_is_sealed_as_python_seals_it() -> None:
-    made, written = sealed({"a": [1]}), written_sealed({"a": [1]})
+    made, written = sealed({"a": [1]}), py_sealed({"a": [1]})
 
     assert (type(made), type(written)) == (SealedDict, SealedDict)
     assert (made, type(made["a"])) == (written, type(written["a"]))
@@ -304,7 +304,7 @@ def _typed(item: Any) -> Any:
 @pytest.mark.spec("MSG-4")
 @given(ANY, st.sampled_from([64, 2, 1, 0]))
 def test_a_value_is_frozen_as_python_freezes_it(value: Any, levels: int) -> None:
-    assert _told(freeze, value, levels) == _told(written_freeze, value, levels)
+    assert _told(freeze, value, levels) == _told(py_freeze, value, levels)
 
 
 @pytest.mark.spec("MSG-4")
@@ -313,7 +313,7 @@ def test_no_level_too_many_is_frozen_and_what_was_frozen_is_not_what_was_given()
     for _ in range(63):
         deep = [deep]
 
-    assert _typed(freeze(deep)) == _typed(written_freeze(deep))
+    assert _typed(freeze(deep)) == _typed(py_freeze(deep))
     with pytest.raises(ShapeError, match="nested deeper than 64 levels"):
         freeze({"a": deep})
     given_object = {"a": [1]}
@@ -326,7 +326,7 @@ def test_no_level_too_many_is_frozen_and_what_was_frozen_is_not_what_was_given()
 @given(ANY, ANY)
 def test_values_are_spelled_alike_if_python_says_so(left: Any, right: Any) -> None:
     for given_pair in ((left, right), (left, copy.copy(left)), ([left], [left, right]), ({"a": left}, {"a": left})):
-        assert same_spelling(*given_pair) is bool(written_same_spelling(*copy.copy(given_pair)))
+        assert same_spelling(*given_pair) is bool(py_same_spelling(*copy.copy(given_pair)))
 
 
 @pytest.mark.spec("MSG-4")
@@ -334,7 +334,7 @@ def test_values_are_spelled_alike_if_python_says_so(left: Any, right: Any) -> No
 def test_values_are_the_same_json_if_python_says_so(left: Any, right: Any) -> None:
     for given_pair in ((left, right), (left, copy.deepcopy(left)), ([left], [left, right]), ({"a": 1}, {"a": 1.0})):
         if "nan" not in repr(given_pair):  # JSON has no such number, which is not even the same as itself
-            assert same_json(*given_pair) is bool(written_same_json(*given_pair))
+            assert same_json(*given_pair) is bool(py_same_json(*given_pair))
 
 
 @pytest.mark.spec("ADP-6")
@@ -359,7 +359,7 @@ def test_functions_that_are_called_wrongly_say_so() -> None:
         with pytest.raises((TypeError, OverflowError)):
             wrong()
     with pytest.raises(ValueError, match="no types of dicts"):
-        freezing(TextPart, SealedDict, FrozenList, written_freeze, written_same_json, written_same_spelling, 64)
+        freezing(TextPart, SealedDict, FrozenList, py_freeze, py_same_json, py_same_spelling, 64)
 
 
 WITHOUT = """
