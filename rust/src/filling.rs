@@ -1,5 +1,5 @@
-//! Values made by the names of their fields, and copied with some of them replaced: what `trusted` and `replace` of
-//! `cmf.value` do that are written in Python, in a fifth of the time.
+//! Values made by the names of their fields, and copied with some of them replaced: what `py_trusted` and `py_replace` of
+//! `cmf.value` do.
 //!
 //! Python tells the fields of a type once, when it is first met. What goes into them was looked at there.
 

@@ -1,5 +1,5 @@
-//! JSON as Python holds it, frozen, and held against other JSON: what `freeze`, `same_json` and `same_spelling` of
-//! `cmf.frozen` do that are written in Python, in a tenth of the time.
+//! JSON as Python holds it, frozen, and held against other JSON: what `py_freeze`, `py_same_json` and `py_same_spelling` of
+//! `cmf.frozen` do, in a tenth of the time.
 //!
 //! What is not of the plainest types goes to those functions, which also have the words for what is refused.
 

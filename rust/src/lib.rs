@@ -1,11 +1,23 @@
 //! The embedded Rego engine of cmf-pipeline [docs/spec/engines.md].
 //!
-//! `policy_set` and `programs` compile, `batch` evaluates. `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be
-//! loaded, `survey` tells what it reads; `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors, `folding` and `ruled_out` evaluate ahead, `literals` says what of, `lean` and `asked_once` leave out steps, and
-//! `dialect` patterns those of OPA `globs` globs and `corrected` other builtins; `builtins`, `patterns`, `watch` and `stack` bound what runs. `json` is the only way in
-//! and `written` the only way out; `tooling` is for authors, `python` the binding; `value_bytes` writes
-//! what Python holds, `json_text` its texts, `by_type` is what Python said of its types, `fingerprints` tells whether it came again, by the hash of `polynomial` and by `rows` of the same objects; `input`, `template` and `context` write policy inputs from views.
-//! For who reads requests, `picking` finds members, `spelling` tells how a text is spelled, `copying` copies plain JSON, `making` and `filling` fill values, `freezing` freezes JSON and compares it; `bare` is for functions that are called as they stand.
+//! Loading a set:
+//! - `policy_set` and `programs` compile; `failure` is what can go wrong, here and later;
+//! - `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be loaded, `survey` tells what it reads;
+//! - `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors;
+//! - `folding` and `ruled_out` evaluate ahead what `known` and `literals` allow, `lean` and `asked_once` leave out steps.
+//!
+//! Evaluating a view:
+//! - `batch` evaluates; `json` is the only way in, `written` the only way out;
+//! - `builtins`, `patterns`, `watch` and `stack` bound what runs;
+//! - `dialect` spells patterns as OPA reads them, `globs` globs, and `corrected` answers other builtins as OPA does;
+//! - `tooling` is for authors.
+//!
+//! What Python holds, for Python; `python` is the binding, `bare` for functions that are called as they stand:
+//! - `value_bytes` writes it, `json_text` its texts; `by_type` is what Python said of its types;
+//! - `input`, `template` and `context` write policy inputs from views;
+//! - `fingerprints` tells whether it came again, by the hash of `polynomial` and by `rows` of the same objects;
+//! - `picking` finds members, `spelling` tells how a text is spelled, `copying` copies plain JSON, `making` and `filling`
+//!   fill values, `freezing` freezes JSON and compares it.
 
 pub mod asked_once;
 #[cfg(feature = "python")]

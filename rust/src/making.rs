@@ -1,4 +1,4 @@
-//! Values filled at once: what the functions of `cmf.making` do that are written in Python.
+//! Values filled at once: what `py_shape_maker` of `cmf.making` does.
 //!
 //! Python tells a shape once: the types, and what goes into each of their slots. What is made of it was looked at there:
 //! here nothing is known of what a value means.
