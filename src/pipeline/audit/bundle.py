@@ -12,6 +12,7 @@ import re
 import zipfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -100,7 +101,8 @@ def write_bundle(
     except FileExistsError:
         raise AuditError("there is such a file already", path=str(file), hint="choose another name") from None
     except OSError as error:
-        file.unlink(missing_ok=True)
+        with suppress(OSError):  # where none could be made, none can be taken away
+            file.unlink()
         why = f"the bundle cannot be written: {error.strerror}"
         raise AuditError(why, path=str(file), hint="choose another place") from None
     except (DecodeError, AttributeError, TypeError):  # a database without types of its own may hold anything

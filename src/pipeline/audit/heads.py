@@ -107,8 +107,9 @@ class Signer:
             ConfigError: the file cannot be read or made, or holds no Ed25519 key.
         """
         try:
-            with contextlib.suppress(FileExistsError):
-                _make(file)
+            if not file.exists():  # one that is there is read where nothing can be written, too
+                with contextlib.suppress(FileExistsError):
+                    _make(file)
             private = load_pem_private_key(file.read_bytes(), password=None)
         except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise _unusable(file, error) from None
@@ -195,7 +196,10 @@ def _make(file: Path) -> None:
 
 
 def _unusable(file: Path, error: Exception | None) -> ConfigError:
-    why = "it is no Ed25519 key" if error is None else f"reading it gave {type(error).__name__}"
+    if isinstance(error, OSError):
+        why = f"it cannot be read or made: {error.strerror}"
+    else:
+        why = "it is no Ed25519 key" if error is None else "it is no private key in PEM without a password"
     return ConfigError(
         f"the audit key cannot be used: {why}", path=str(file), hint="`cmf audit key FILE` makes one; PEM, Ed25519"
     )

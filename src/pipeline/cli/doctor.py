@@ -305,7 +305,7 @@ def _store(place: str | Path, setting: str, told: _Told) -> Iterator[Checked]:
 def _other_schema(setting: str, found: Condition, known: str) -> Checked:
     both = f"the store has schema {found.schema}, this version knows {known}"
     if found.schema > known:
-        hint = "install the version that wrote it"
+        hint = "install the version that wrote it, or go back to a copy from before"
         return Checked(check=setting, status=Status.PROBLEM, said=both, hint=hint, code="store.newer-schema")
     hint = "the gateway brings it up to date when it starts; copy it first"
     return Checked(check=setting, status=Status.WARNING, said=both, hint=hint, code="store.other-schema")

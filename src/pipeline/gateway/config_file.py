@@ -228,7 +228,7 @@ def _spelt(steps: tuple[int | str, ...]) -> str:
 
 def _source(path: str, sources: Mapping[str, str]) -> str:
     """Where the value at `path`, or something in it, or what holds it, was said."""
-    within = next((source for known, source in sources.items() if known.startswith(f"{path}.")), None)
+    within = next((source for known, source in sources.items() if known.startswith((f"{path}.", f"{path}["))), None)
     if within is not None:
         return within
     while path:
@@ -262,11 +262,11 @@ def _shown(value: Any, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, dict) and value:
         for key, item in value.items():
             yield from _shown(item, f"{path}.{key}")
-    elif isinstance(value, tuple) and value:
+    elif isinstance(value, tuple | list) and value:
         for index, item in enumerate(value):
             yield from _shown(item, f"{path}[{index}]")
     else:
-        yield path, "-" if value is None or value == () else str(value)
+        yield path, "-" if value in (None, (), []) else str(value)
 
 
 __all__ = ["MAX_FILE_BYTES", "PREFIX", "Loaded", "load", "secret_of"]

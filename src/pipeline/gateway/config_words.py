@@ -71,7 +71,7 @@ def said_of(finding: Mapping[str, Any], steps: Sequence[Step], value: Any) -> tu
         return f"{why} ({error.path.removeprefix('$.')})", _SUBJECT
     if kind in ("value_error", "assertion_error"):
         why = str(finding["msg"]).removeprefix("Value error, ")
-        return why[:1].lower() + why[1:], ELSE
+        return why[:1].lower() + why[1:], ELSE if steps else ""  # what is said of all settings says what to write
     words = _WORDS.get(kind) or _WORDS.get(kind.split("_")[0])
     if words is not None:
         return words

@@ -22,6 +22,7 @@ from cmf.models import FORMAT_PROVIDERS
 from cmf.request import Request, Response
 from pipeline.emission import with_wire_model
 from pipeline.gateway.dialects import NDJSON, SSE
+from pipeline.gateway.reaching import unreached
 from pipeline.gateway.settings import Upstream as UpstreamSettings
 from pipeline.gateway.upstream import Live, UpstreamError, client_status, error_of
 
@@ -30,6 +31,8 @@ MAX_ERROR_BYTES: Final = 256 * 1024
 _USAGE_ON_REQUEST: Final = frozenset({"openai_chat", "openrouter"})  # these say in a stream what was used if asked to
 _DROPPED: Final = {"gemini": "models/"}  # what these take off the name of a model
 _KEY_HEADERS: Final = {"anthropic_messages": "x-api-key", "gemini": "x-goog-api-key"}
+
+_OF_KEYS: Final = {401: ": it does not take the key it is asked with", 403: ": its key may not do that"}
 
 
 class HttpUpstream:
@@ -102,8 +105,14 @@ class HttpUpstream:
             self._note("upstream.timeout", type(error).__name__)
             raise UpstreamError(504, "upstream.timeout", "The upstream did not answer in time.") from None
         except (aiohttp.ClientError, OSError) as error:
-            self._note("upstream.unreachable", type(error).__name__)
+            self._note("upstream.unreachable", self._why(error))
             raise UpstreamError(502, "upstream.unreachable", "The upstream cannot be reached, or broke off.") from None
+
+    def _why(self, error: Exception) -> str:
+        """The type of the error, and in words why no connection came about where it is that."""
+        cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
+        what = type(error).__name__
+        return what if cause is None else f"{what}: {unreached(cause, self._settings.connect_seconds).said}"
 
     def _note(self, event: str, why: str) -> None:
         """Tell whoever runs the gateway what the client is not told. No word of the upstream's is in it."""
@@ -171,7 +180,7 @@ class HttpUpstream:
         if reply.status < 400:
             raise _unreadable(f"status {reply.status}")
         if client_status(reply.status) >= 500 or reply.status == 429:  # its own trouble, or what it thinks of our key
-            self._note("upstream.error", f"status {reply.status}")
+            self._note("upstream.error", f"status {reply.status}{_OF_KEYS.get(reply.status, '')}")
         try:
             said = self._adapter.from_wire_response(loads(await _bounded(reply, MAX_ERROR_BYTES))).error
         except (CmfError, UpstreamError):

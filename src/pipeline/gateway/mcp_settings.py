@@ -23,10 +23,13 @@ def endpoint(url: str) -> str:
     return url
 
 
+Endpoint = Annotated[str, AfterValidator(endpoint)]
+
+
 class McpServer(Section):
     """A server over streamable HTTP, served at `/mcp/<its name>`."""
 
-    url: Annotated[str, AfterValidator(endpoint)]
+    url: Endpoint
     key: Secret | None = None
     policies: tuple[Path, ...] | None = None
     mode: Mode | None = None
@@ -39,4 +42,4 @@ class McpServer(Section):
     subject_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256  # of them, of one subject
 
 
-__all__ = ["PATH", "McpServer", "endpoint"]
+__all__ = ["PATH", "Endpoint", "McpServer", "endpoint"]

@@ -23,6 +23,29 @@ _RULE: Final = re.compile(rb'"rule":"([A-Za-z0-9_./-]+)"')
 _OVERRIDDEN: Final = b'"override":"'
 _FORWARDED: Final = frozenset({Action.FORWARD.value, Action.FORWARD_MODIFIED.value})
 
+_HELP: Final = {
+    "cmf_gateway_requests_total": "Requests that came, by route, dialect and what became of them.",
+    "cmf_gateway_refusals_total": "Requests that were refused, by the code that the client was told.",
+    "cmf_gateway_in_flight": "Requests in work.",
+    "cmf_gateway_unrecorded_total": "Decisions that could not be put on record: refused, or released all the same.",
+    "cmf_audit_records": "Records that this process has written.",
+    "cmf_audit_unprotected_records": "Records of them that no exported head covers yet.",
+    "cmf_audit_head_export_failures_total": "Heads that did not get to the second place.",
+    "cmf_audit_own_record_failures_total": "Records of the gateway's own acts that could not be kept.",
+    "cmf_audit_overrides": "Overrides of rules that hold now.",
+    "cmf_policy_info": "1, with the revision of the policies that each route has.",
+    "cmf_policy_reloads_total": "Policies read again: done, or refused and the old ones kept.",
+    "cmf_policy_reload_failed": "1 while the newest policies were refused and older ones serve.",
+    "cmf_decisions_total": "Decisions on record, by verdict (what policy said) and action (what was done).",
+    "cmf_rule_hits_total": "Decisions in which a rule spoke, by rule.",
+    "cmf_forwarded_on_failure_total": "Decisions that let go on though policy could not be asked.",
+    "cmf_forwarded_unevaluated_total": "Parts that went on without having been evaluated.",
+    "cmf_decisions_overridden_total": "Decisions in which an override let go on what a rule denied.",
+    "cmf_upstream_up": "1 where an upstream is asked, 0 while it is left alone.",
+    "cmf_decision_seconds": "What a decision took.",
+    "cmf_gateway_seconds": "What a request took from its head to the end of its answer, upstream and all.",
+}
+
 
 class Counted(Records):
     """Records that are told to somebody once they are durable.
@@ -158,7 +181,7 @@ class _Histogram:
         self._total += seconds
 
     def lines(self, name: str) -> Iterator[str]:
-        yield f"# TYPE {name} histogram"
+        yield from _head(name, "histogram")
         passed = 0
         for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
             passed += count
@@ -184,8 +207,13 @@ def outcome_of(status: int) -> str:
     return "refused" if status < 500 else "failed"
 
 
-def _family(name: str, kind: str, rows: Iterable[tuple[Mapping[str, str], int]]) -> Iterator[str]:
+def _head(name: str, kind: str) -> Iterator[str]:
+    yield f"# HELP {name} {_HELP[name]}"
     yield f"# TYPE {name} {kind}"
+
+
+def _family(name: str, kind: str, rows: Iterable[tuple[Mapping[str, str], int]]) -> Iterator[str]:
+    yield from _head(name, kind)
     for labels, value in rows:
         said = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
         yield f"{name}{{{said}}} {value}" if said else f"{name} {value}"

@@ -31,14 +31,15 @@ async def reached(url: str, *, seconds: float) -> Reached:
             host, port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except (OSError, UnicodeError) as error:  # TimeoutError and those of TLS are among them
-        return _unreached(error, seconds)
+        return unreached(error, seconds)
     secured = writer.get_extra_info("ssl_object")
     writer.transport.abort()
     version = "no TLS" if secured is None else secured.version()
     return Reached(f"connected in {(time.monotonic() - began) * 1000:.0f} ms, {version}")
 
 
-def _unreached(error: Exception, seconds: float) -> Reached:
+def unreached(error: Exception, seconds: float) -> Reached:
+    """Why no connection came about within `seconds`, and what to look at."""
     match error:
         case TimeoutError():
             return Reached(f"no connection within {seconds:g} seconds", "look at firewalls on the way there")
@@ -55,4 +56,4 @@ def _unreached(error: Exception, seconds: float) -> Reached:
             return Reached(f"it cannot be reached ({type(error).__name__})", "look at the address and the network")
 
 
-__all__ = ["Reached", "reached"]
+__all__ = ["Reached", "reached", "unreached"]

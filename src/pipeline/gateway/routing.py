@@ -7,6 +7,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from pipeline.display import meant
 from pipeline.gateway.sections import Name, Seconds, Section
 
 Target = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}(/[A-Za-z0-9._@:/-]{1,200})?$")]
@@ -87,7 +88,9 @@ def _check(what: str, candidates: Collection[Candidate], upstreams: Collection[s
         raise ValueError(f"{what} leads nowhere")
     for one in candidates:
         if one.upstream not in upstreams:
-            raise ValueError(f"{what} names no upstream or alias there is: {one.upstream}")
+            known = ", ".join(sorted(upstreams))
+            hint = meant(one.upstream, upstreams, f"there are {known}" if known else "there is none")
+            raise ValueError(f"{what} names no upstream or alias there is: {one.upstream}; {hint}")
 
 
 def _resolved(target: str, aliases: Aliases, on_the_way: tuple[str, ...]) -> Iterator[Candidate]:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pipeline.claims import HistoryTrust
 from pipeline.decision import Mode
 from pipeline.gateway.access import Issuer, Key, KeyHash, Proxy
-from pipeline.gateway.mcp_settings import McpServer
+from pipeline.gateway.mcp_settings import Endpoint, McpServer
 from pipeline.gateway.routing import Chain, Destinations, HealthSettings, check_routing
 from pipeline.gateway.sections import Name, Seconds, Secret, Section, address
 from pipeline.kept_content import ContentMode
@@ -169,7 +169,7 @@ class Review(Section):
 class Telemetry(Section):
     """Where spans and metrics go (OpenTelemetry, extra `otel`); what the environment's `OTEL_…` says holds besides."""
 
-    endpoint: str | None = None  # OTLP over HTTP, http://host:4318; by default as the environment says
+    endpoint: Endpoint | None = None  # OTLP over HTTP, http://host:4318; by default as the environment says
     genai_names: bool = False  # also the names of the draft conventions for guardrails
 
 

@@ -136,8 +136,13 @@ class Crew(Operations):
         """See `Operations`; what each one counted has its number as `worker`."""
         told = await self._ask_all("GET", "/metrics", ASKED_SECONDS)
         texts = {str(number): body.decode() for number, (_, body) in told.items()}
-        own = f"# TYPE cmf_gateway_workers gauge\ncmf_gateway_workers {len(self.pids)}\n"
-        own += f"# TYPE cmf_gateway_worker_restarts_total counter\ncmf_gateway_worker_restarts_total {self._restarts}\n"
+        own = (
+            f"# HELP cmf_gateway_workers Processes that serve.\n# TYPE cmf_gateway_workers gauge\n"
+            f"cmf_gateway_workers {len(self.pids)}\n"
+            f"# HELP cmf_gateway_worker_restarts_total Processes that died and were begun again.\n"
+            f"# TYPE cmf_gateway_worker_restarts_total counter\n"
+            f"cmf_gateway_worker_restarts_total {self._restarts}\n"
+        )
         return merged(texts) + own
 
     async def ready(self) -> tuple[bool, dict[str, Any]]:

@@ -104,15 +104,15 @@ def open_to_read(place: str | Path) -> Engine:
     `place` is a path or URL, as `address_of` takes it.
 
     Raises:
-        ConfigError: a URL of another kind. StoreError: there is no such database, or it has another schema than this
-            code knows (`store.other-schema`).
+        ConfigError: a URL of another kind. StoreError: there is no such database, or it has a newer schema than this
+            code knows (`store.newer-schema`), or an older one (`store.other-schema`).
     """
     engine, found = looked_into(place)
+    if found > SCHEMA:
+        raise _newer(found, str(place))
     if found != SCHEMA:
-        newer = found > SCHEMA
-        hint = "use the version that wrote it" if newer else "`cmf ledger list` brings it up to this one"
-        both = f"the store has schema {found}, this code knows {SCHEMA}"
-        raise StoreError(both, path=str(place), code="store.other-schema", hint=hint)
+        hint = "`cmf ledger list` brings it up to this one"
+        raise StoreError(_schemas(found), path=str(place), code="store.other-schema", hint=hint)
     return engine
 
 
@@ -185,7 +185,7 @@ def check_is_there(place: str | Path) -> None:
         ConfigError: a URL of another kind. StoreError: there is no such file.
     """
     file = file_of(place)
-    if file is not None and not file.exists():
+    if file is not None and not file.is_file():
         hint = "check the name; what keeps records makes a store, `cmf serve` say"
         raise StoreError("there is no store here", path=str(place), hint=hint)
 
@@ -361,6 +361,9 @@ _REPORTED: Final[Mapping[object, str]] = {
     "SQLITE_BUSY": "another process holds it",
     "No such file or directory": "make its directory first, with mkdir -p",
     "Permission denied": "its directory may not be written by this user",
+    "Read-only file system": "name one that can be written, or a copy of it",
+    "Is a directory": "name a file",
+    "OperationalError": "does the server run, and may this user connect? `psql` with the same URL says more",
 }
 
 
@@ -370,7 +373,8 @@ def unavailable(what: str, error: Exception, place: str = "") -> StoreError:
     said = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None)
     if said is None and isinstance(cause, OSError):
         said = cause.strerror
-    hint = f"the database reported {said or type(error).__name__}"
+    said = said or type(error).__name__
+    hint = f"the database reported {said}"
     return StoreError(what, path=place, hint=f"{hint}: {_REPORTED[said]}" if said in _REPORTED else hint)
 
 
@@ -385,9 +389,7 @@ def migrate(engine: Engine) -> None:
     if found == SCHEMA:
         return
     if found is not None and found > SCHEMA:
-        hint = "install the version that migrated it"
-        both = f"the store has schema {found}, this code knows {SCHEMA}"
-        raise StoreError(both, code="store.newer-schema", hint=hint)
+        raise _newer(found, _named(engine.url))
     with engine.connect() as connection:
         connection = writing(connection)
         with connection.begin():
@@ -395,6 +397,15 @@ def migrate(engine: Engine) -> None:
                 _make(connection)
             else:
                 upgrade(connection)
+
+
+def _newer(found: str, place: str) -> StoreError:
+    hint = "install the version that wrote it, or go back to a copy from before"
+    return StoreError(_schemas(found), path=place, code="store.newer-schema", hint=hint)
+
+
+def _schemas(found: str) -> str:
+    return f"the store has schema {found}, this code knows {SCHEMA}"
 
 
 def _is_new(connection: Connection) -> bool:

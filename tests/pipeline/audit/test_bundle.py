@@ -240,6 +240,14 @@ def test_bytes_that_are_gone_from_a_selection_need_an_erasure_too(tmp_path: Path
     assert verify_bundle(tmp_path / "said.zip").holds
 
 
+@pytest.mark.spec("AUD-50")
+def test_where_no_file_can_be_made_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with Store.at(tmp_path / "s.sqlite3") as store, pytest.raises(AuditError, match="Not a directory"):
+        write_bundle(tmp_path / "file" / "b.zip", StoreEvidence(store.engine))
+
+
 @pytest.mark.spec("AUD-54")
 def test_a_selection_is_held_against_an_older_exported_head(tmp_path: Path) -> None:
     heads, some, bare = tmp_path / "heads", tmp_path / "some.zip", tmp_path / "bare.zip"

@@ -55,7 +55,9 @@ def loaded(home: Path, body: object, environment: dict[str, str] | None = None) 
         ({"zzz": 1}, "config.unknown-key", "zzz", "there are listen, upstreams"),
         ({"listen": {"port": 70000}}, "config.invalid", "listen.port", "less than or equal"),
         ({"routes": []}, "config.invalid", "", "nothing is served: give `routes`, `mcp` or `check`"),
-        ({"routes": [{"name": "a", "upstream": "nowhere"}]}, "config.invalid", "", "names no upstream"),
+        ({"routes": [{"name": "a", "upstream": "nowhere"}]}, "config.invalid", "", "nowhere; there are up"),
+        ({"routes": [{"name": "a", "upstream": "upp"}]}, "config.invalid", "", "upp; did you mean up?"),
+        ({"telemetry": {"endpoint": "collector:4318"}}, "config.invalid", "telemetry.endpoint", "write http://"),
         ({"routes": [{"name": "a", "upstream": "up"}] * 2}, "config.invalid", "", "a route is there twice"),
         ({"listen": {"port": "many"}}, "config.invalid", "listen.port", "no whole number"),
         ({"grace_seconds": "20s"}, "config.invalid", "grace_seconds", "20, not 20s"),
@@ -165,8 +167,9 @@ def test_the_environment_stands_over_the_file_and_both_are_named(tmp_path: Path)
         "CMF_POLICIES": "[p1, /p2]",
         "OTHER": "x",
     }
+    key = {"name": "a", "hash": f"sha256:{'0' * 64}", "subject": {"id": "a", "roles": ["agent"]}}
 
-    found = loaded(tmp_path, WHOLE | {"listen": {"port": 1, "host": "::1"}, "policies": ["old"]}, own)
+    found = loaded(tmp_path, WHOLE | {"listen": {"port": 1, "host": "::1"}, "policies": ["old"], "keys": [key]}, own)
 
     assert found.settings.listen.port == 9000
     assert found.settings.upstreams["up"].base_url == "http://other:2"
@@ -176,6 +179,7 @@ def test_the_environment_stands_over_the_file_and_both_are_named(tmp_path: Path)
     assert rows["listen.host"] == ("::1", "file")
     assert rows["policies[0]"] == (str(tmp_path / "p1"), "CMF_POLICIES")
     assert rows["upstreams.up.dialect"] == ("ollama", "file")
+    assert rows["keys[0].subject.roles[0]"] == ("agent", "file")
     assert rows["limits.concurrent"] == ("256", "default")
     assert rows["store"] == (str(tmp_path / "cmf.db"), "default")
 

@@ -68,6 +68,8 @@ def test_every_request_is_counted_once_under_what_became_of_it(tmp_path: Path) -
         until(lambda: "cmf_gateway_seconds_count 6" in get(url, "/metrics")[1])
         text = get(url, "/metrics")[1]
 
+    heads = [line.split()[1:3] for line in text.splitlines() if line.startswith("#")]
+    assert [name for word, name in heads if word == "HELP"] == [name for word, name in heads if word == "TYPE"]
     own = 'route="all",dialect="openai_chat",outcome='
     assert f'cmf_gateway_requests_total{{{own}"answered"}} 2' in text
     assert f'cmf_gateway_requests_total{{{own}"denied"}} 1' in text

@@ -51,9 +51,13 @@ def test_a_database_of_newer_code_is_refused_with_both_numbers(tmp_path: Path) -
     with pytest.raises(StoreError) as refused:
         open_engine(url(file))
 
-    assert refused.value.code == "store.newer-schema"
-    assert "9999" in str(refused.value)
-    assert SCHEMA in str(refused.value)
+    with pytest.raises(StoreError) as unread:
+        open_to_read(file)
+
+    for one in (refused.value, unread.value):
+        assert (one.code, one.path) == ("store.newer-schema", str(file))
+        assert "9999" in str(one)
+        assert SCHEMA in str(one)
 
 
 @pytest.mark.spec("REC-15")
