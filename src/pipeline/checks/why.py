@@ -316,7 +316,9 @@ class _Asking:
             found, error = self._ask(package, f"{body.name}_{count}", arguments)
             if not found:
                 step = body.steps[count - 1]
-                failing = tuple(self._failing(body, step, package, count - 1, ways, arguments, error, depth))
+                asked = self._ask(package, f"{body.name}_{count - 1}_operands", arguments)[0] if step.operands else []
+                rows = asked or [{"bound": way, "values": []} for way in ways]
+                failing = tuple(self._failing(body, step, row, error, depth) for row in rows[:MAX_WAYS])
                 return Body(
                     name=body.shown, place=body.place, ways=(), held=count - 1, of=len(body.steps), failing=failing
                 )
@@ -344,35 +346,20 @@ class _Asking:
         value = answer["result"][0]["expressions"][0]["value"]
         return (value if isinstance(value, list) else []), ""
 
-    def _failing(
-        self,
-        body: _Generated,
-        step: _Step,
-        package: str,
-        count: int,
-        ways: Sequence[Bindings],
-        arguments: Sequence[Any],
-        error: str,
-        depth: int,
-    ) -> Iterator[Failing]:
-        shown = step.text.removeprefix(f"{_VALUE} := ")
-        asked: list[Any] = []
-        if step.operands:
-            asked, _ = self._ask(package, f"{body.name}_{count}_operands", arguments)
-        rows = asked or [{"bound": way, "values": []} for way in ways]
-        for row in rows[:MAX_WAYS]:
-            operands = tuple(
-                Operand(text=text, known=bool(values), value=values[0] if values else None)
-                for text, values in zip(step.operands, row["values"], strict=False)
-            )
-            yield Failing(
-                text=shown,
-                place=step.place,
-                operands=operands,
-                bindings=row["bound"],
-                error=error,
-                behind=tuple(self._behind(body, step, operands, depth)),
-            )
+    def _failing(self, body: _Generated, step: _Step, row: Mapping[str, Any], error: str, depth: int) -> Failing:
+        """The step in one way in which all before it hold: `row` has the variables and the values of its operands."""
+        operands = tuple(
+            Operand(text=text, known=bool(values), value=values[0] if values else None)
+            for text, values in zip(step.operands, row["values"], strict=False)
+        )
+        return Failing(
+            text=step.text.removeprefix(f"{_VALUE} := "),
+            place=step.place,
+            operands=operands,
+            bindings=row["bound"],
+            error=error,
+            behind=tuple(self._behind(body, step, operands, depth)),
+        )
 
     def _behind(self, body: _Generated, step: _Step, operands: Sequence[Operand], depth: int) -> Iterator[Body]:
         """The bodies of the rules that the expression asks for by name, and of the function that it calls."""
