@@ -6,14 +6,13 @@ label that makes a later call be denied.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from rich.rule import Rule
-
+from cmf import adapters
 from cmf.adapters import loss
-from pipeline import Guard, emit
-from pipeline.cli.reading import read_context, read_traffic
-from pipeline.cli.rendering import console, show_outcome
+from cmf.codec import loads
+from pipeline import Context, Guard, Outcome, emit
 
 HERE = Path(__file__).parent
 STEPS = (
@@ -27,18 +26,32 @@ STEPS = (
 def main() -> None:
     """Judge each request under the shipped policies with the settings in `examples/policies`."""
     guard = Guard(HERE / "policies")
-    context = read_context(HERE / "context.json", None)
-    out = console()
+    context = Context.model_validate_json((HERE / "context.json").read_bytes())
     for number, (title, name, source, target) in enumerate(STEPS, start=1):
-        out.print(Rule(f"{number}. {title}", align="left"))
-        out.print(f"{name}: {source} in, {target} out")
-        out.print()
-        request = read_traffic(str(HERE / "requests" / name), source, "request")
-        outcome = guard.run(request, context=context)
-        with loss.collecting() as losses:
-            wire = emit(outcome, target) if outcome.value is not None else None
-        show_outcome(outcome, wire, target, losses)
-        out.print()
+        print(f"{number}. {title}\n{name}: {source} in, {target} out\n")
+        body = loads((HERE / "requests" / name).read_bytes())
+        show(guard.run(adapters.get(source).from_wire_request(body), context=context), target)
+        print()
+
+
+def show(outcome: Outcome, target: str) -> None:
+    """Print what was judged, what policy said of it, and what goes out."""
+    decision = outcome.decision
+    for view in decision.views:
+        print(f"{view.verdict:<17} {view.path}  {view.kind}  {view.action}  {view.direction}")
+        for hit in view.hits:
+            print(f"{hit.effect:>24}  {hit.rule}  {hit.reason} [{hit.code}]")
+    coverage = decision.coverage
+    print(f"\nverdict   {decision.verdict}   action {decision.action}")
+    print(f"coverage  {coverage.evaluated} of {coverage.produced} views evaluated")
+    if outcome.value is None:
+        print("nothing goes out")
+        return
+    with loss.collecting() as losses:
+        wire = emit(outcome, target)
+    for one in losses:
+        print(f"dropped   {one.block_type}: {one.reason}")
+    print(f"goes out  {target}\n{json.dumps(wire, indent=2)}")
 
 
 if __name__ == "__main__":
