@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from pipeline.gateway.service import Service  # with all that judges: a crew serves nothing itself
 
 YOUNG: Final = 20_000  # new objects between two looks for cycles, of which requests leave hardly any
+LARGE: Final = 128 * 1024  # bytes; what glibc begins with
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
 
 
 async def run(
@@ -43,6 +48,7 @@ async def run(
     gc.collect()
     gc.freeze()  # what is there by now stays: no collection needs to look at it again
     gc.set_threshold(YOUNG)
+    give_memory_back()
     server = server_of(service.application, settings.limits, grace_seconds=settings.grace_seconds)
     with hanging_up(service.operations):
         if operators is None or beside is None:
@@ -55,6 +61,17 @@ async def run(
         finally:
             other.should_exit = True
             await work
+
+
+def give_memory_back() -> None:
+    """Have large pieces of memory go back to the machine once they are free, where libc is glibc.
+
+    Left alone it raises both thresholds to the largest piece it has seen freed, and keeps what it gets below that.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            mallopt(parameter, LARGE)
 
 
 @contextlib.contextmanager

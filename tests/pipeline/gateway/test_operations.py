@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import platform
 import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +27,7 @@ from pipeline.gateway.admin import BY, AdminApp
 from pipeline.gateway.identity import hash_of
 from pipeline.gateway.intake import Receive
 from pipeline.gateway.operations import Operations, merged
+from pipeline.gateway.running import give_memory_back
 
 ADMIN = "cmf_an-admin-of-a-test"
 OPERATIONS = {"port": 0, "keys": [{"name": "ops", "hash": hash_of(ADMIN)}]}
@@ -317,3 +322,45 @@ def test_a_port_that_is_taken_is_said_before_anything_begins(home: Path) -> None
         body = settings(home, admin={"port": taken.getsockname()[1]})
         with pytest.raises(AssertionError), serving_process(home, body):
             pass
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+PIECES = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+def taken(size):
+    at = libc.malloc(size)
+    ctypes.memset(at, 1, size)
+    return at
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+if sys.argv[1] == "given":
+    from pipeline.gateway.running import give_memory_back
+    give_memory_back()
+libc.free(taken(24 << 20))  # from here on glibc keeps all below 24 MB, left alone
+before = resident()
+for piece in [(taken(1 << 20), libc.malloc(1 << 10))[0] for _ in range(20)]:
+    libc.free(piece)
+print(resident() - before >> 20)
+"""
+
+
+@pytest.mark.spec("GW-157")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library gives memory back in its own way")
+def test_the_memory_of_large_bodies_goes_back() -> None:
+    def kept(how: str) -> int:
+        return int(
+            subprocess.run([sys.executable, "-c", PIECES, how], capture_output=True, check=True, timeout=60).stdout
+        )
+
+    assert kept("left alone") >= 16
+    assert kept("given") <= 1
+
+
+@pytest.mark.spec("GW-157")
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    give_memory_back()
