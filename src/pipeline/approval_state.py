@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cmf.value import maker
+from cmf.value import trusted
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.context import Context
 from pipeline.errors import ApprovalError
@@ -28,7 +28,8 @@ class SessionKey:
 
 def session_key(context: Context) -> SessionKey:
     """The key of the context's session; equal session ids of two subjects give two keys."""
-    return _key(subject_key(None if context.subject is None else context.subject.id), context.session)
+    subject = subject_key(None if context.subject is None else context.subject.id)
+    return trusted(SessionKey, subject=subject, session=context.session)
 
 
 def subject_key(subject: str | None) -> str:
@@ -44,9 +45,6 @@ def stored_subject(subject: str) -> str:
 def shown_subject(key: str) -> str:
     """A subject as people write it, of what rows have."""
     return key.removeprefix("id:")
-
-
-_key: Final = maker(SessionKey, "subject", "session")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

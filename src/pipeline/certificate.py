@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from cmf.codec import dumps
 from cmf.message import Message
 from cmf.request import Request, Response
-from cmf.value import fields_of, maker
+from cmf.value import fields_of, trusted
 from pipeline.policy_input import json_bytes
 from pipeline.unchanged import same_start
 
@@ -47,9 +47,6 @@ class Certificate:
     digest: str
     complete: bool
     seal: str = field(repr=False)
-
-
-_certificate: Final = maker(Certificate, "bound", "digest", "complete", "seal")
 
 
 def digest_of(value: Message | Request | Response) -> str:
@@ -118,7 +115,8 @@ def mint(
     _unspent[bound.run] = time.monotonic()
     while len(_unspent) > MAX_UNSPENT:
         _unspent.pop(next(iter(_unspent)), None)
-    return _certificate(bound, digest, complete, _seal(bound, digest, complete))
+    seal = _seal(bound, digest, complete)
+    return trusted(Certificate, bound=bound, digest=digest, complete=complete, seal=seal)
 
 
 def problem_with(certificate: Certificate | None, bound: Bound, value: Message | Request | Response) -> str:

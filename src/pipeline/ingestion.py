@@ -8,13 +8,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.security import RetentionPolicy
 from cmf.tools import ToolDefinition
-from cmf.value import maker, replace, to_bytes
+from cmf.value import replace, to_bytes, trusted
 from pipeline.context import Context, carried_labels, ingest, labelled
 from pipeline.data_policy import DataRule
 from pipeline.draft import labels_of, messages_of, with_messages
@@ -114,7 +113,7 @@ def take_in(
     given = map(labels_of, so_far if context.history is not None else ())
     earlier = frozenset[str]().union(*given, *(one.stamped(session.lifted) for one in found.earlier))
     value = ingest(traffic, context, session.labels, found.known, before=earlier)
-    return _ingested(value, registry, found, session, so_far, None)
+    return trusted(Ingested, value=value, registry=registry, found=found, session=session, before=so_far)
 
 
 def _request_taken_in(
@@ -143,10 +142,7 @@ def _request_taken_in(
         facts=facts,
         same=same,
     )
-    return _ingested(value, registry, found, session, (), taken)
-
-
-_ingested: Final = maker(Ingested, "value", "registry", "found", "session", "before", "taken")
+    return trusted(Ingested, value=value, registry=registry, found=found, session=session, taken=taken)
 
 
 __all__ = ["Ingested", "TakenIn", "take_in"]

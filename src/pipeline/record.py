@@ -21,7 +21,7 @@ from ulid import ULID
 
 from cmf.codec import dumps, ready
 from cmf.models import provider_of, wire_name
-from cmf.value import maker
+from cmf.value import trusted
 from pipeline.audit.evidence import commitment_of
 from pipeline.context import Context
 from pipeline.decision import Action, Decision, Effect, Hit, StageRecord, Verdict, ViewDecision
@@ -181,27 +181,21 @@ def record_of(decision: Decision, context: Context, run: Run) -> Record:
     body["masked"] = [*masked, *run.masked]
     body["erased"] = ERASED
     subject = context.subject
-    return _made(
-        decision.id,
-        run.timestamp,
-        subject.id if subject is not None else None,
-        context.session,
-        decision.verdict._value_,
-        decision.action._value_,
-        decision.revision,
-        dumps(body),
-        run.content,
-        context.request.request_id if context.request is not None else None,
-        run.timings.get("run_ns"),
-        decision.coverage.produced - decision.coverage.evaluated,
+    return trusted(
+        Record,
+        id=decision.id,
+        timestamp=run.timestamp,
+        subject=subject.id if subject is not None else None,
+        session=context.session,
+        verdict=decision.verdict._value_,
+        action=decision.action._value_,
+        revision=decision.revision,
+        body=dumps(body),
+        content=run.content,
+        request_id=context.request.request_id if context.request is not None else None,
+        run_ns=run.timings.get("run_ns"),
+        unevaluated=decision.coverage.produced - decision.coverage.evaluated,
     )
-
-
-_made: Final = maker(
-    Record,
-    *("id", "timestamp", "subject", "session", "verdict", "action", "revision", "body", "content"),
-    *("request_id", "run_ns", "unevaluated"),
-)
 
 
 def _result(decision: Decision, masked: list[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import logging
 from typing import Final, Protocol
 
 from cmf.message import Message
-from cmf.value import maker
+from cmf.value import trusted
 from pipeline.aside import OF_THE_PROCESS, is_given_up
 from pipeline.certificate import digest_of
 from pipeline.context import Context
@@ -24,11 +24,6 @@ _log: Final = logging.getLogger("pipeline.recording")
 UNRECORDED: Final = "record.unavailable"
 NOT_ON_RECORD: Final = "What was decided could not be put on record."
 _NONE: Final[frozenset[str]] = frozenset()
-_run: Final = maker(
-    Run,
-    *("timestamp", "input_digest", "output_digest", "session_version", "timings", "labels_gained", "model"),
-    *("content", "left_out", "masked", "profiles"),
-)
 
 
 class Records(Protocol):
@@ -99,18 +94,19 @@ class Recording:
         if self._content is not None:
             at = micros(now)
             kept = self._content.of(value, context, outcome.decision, basis, at)
-        run = _run(
-            now,
-            digest_of(value),
-            None if certificate is None else certificate.digest,
-            outcome.session_version,
-            {**outcome.timings, "run_ns": run_ns},
-            _NONE if basis is None else outcome.labels - basis.session.labels,
-            None if isinstance(value, Message) else value.model,
-            kept.content,
-            kept.left_out,
-            kept.masked,
-            self._profiles,
+        run = trusted(
+            Run,
+            timestamp=now,
+            input_digest=digest_of(value),
+            output_digest=None if certificate is None else certificate.digest,
+            session_version=outcome.session_version,
+            timings={**outcome.timings, "run_ns": run_ns},
+            labels_gained=_NONE if basis is None else outcome.labels - basis.session.labels,
+            model=None if isinstance(value, Message) else value.model,
+            content=kept.content,
+            left_out=kept.left_out,
+            masked=kept.masked,
+            profiles=self._profiles,
         )
         return record_of(outcome.decision, context, run)
 

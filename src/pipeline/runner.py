@@ -16,7 +16,7 @@ from ulid import ULID
 
 from cmf.decomposition import iter_views
 from cmf.errors import CmfError
-from cmf.value import maker, replace
+from cmf.value import replace, trusted
 from pipeline.aside import OF_THE_PROCESS, Aside, is_given_up
 from pipeline.asking import PERSON_SAID_NO, Answer, Wish, asks, fulfilled, settle, wishes
 from pipeline.certificate import mint
@@ -60,11 +60,6 @@ from pipeline.stages import Staged, Stages
 from pipeline.stamping import Brought, stamp
 
 _log: Final = logging.getLogger("pipeline.runner")
-_decision: Final = maker(
-    Decision,
-    *("id", "verdict", "action", "mode", "revision", "views", "coverage", "stages", "approvals", "marked"),
-)
-_came: Final = maker(Outcome, "decision", "value", "labels", "answer", "timings")
 APPROVAL_SECONDS: Final = 3_600.0  # how long an approval holds, from when it was asked for
 MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is refused
 
@@ -315,19 +310,20 @@ class Runner:
         marked = tuple(line for line in record if line.hits) if hit is None else hit
         approved = answer is not None and answer.action is Action.FORWARD
         verdict, action = with_stages(*overall(marked or record[:1], coverage), stages, self._mode, approved=approved)
-        decision = _decision(
-            f"dec_{ULID()}",
-            verdict,
-            action,
-            self._mode,
-            self.policies.revision,
-            record,
-            coverage,
-            stages,
-            () if answer is None else answer.refs,
-            marked,
+        decision = trusted(
+            Decision,
+            id=f"dec_{ULID()}",
+            verdict=verdict,
+            action=action,
+            mode=self._mode,
+            revision=self.policies.revision,
+            views=record,
+            coverage=coverage,
+            stages=stages,
+            approvals=() if answer is None else answer.refs,
+            marked=marked,
         )
-        return _came(decision, value, labels, answer, {})
+        return trusted(Outcome, decision=decision, value=value, labels=labels, answer=answer, timings={})
 
     def closed(
         self, value: Traffic, code: str, *, rule: str = SESSION_RULE, reason: str = "Policy could not be asked."

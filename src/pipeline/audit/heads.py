@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cmf.codec import dumps
-from cmf.value import maker
+from cmf.value import trusted
 from pipeline.errors import ConfigError
 
 _CONTEXT: Final = b"cmf tree head 1\n"  # no other thing that this key may ever sign begins so
@@ -78,7 +78,6 @@ _TYPES: Final = {"log": str, "size": int, "root": str, "first": int, "batch": st
     "signature": str
 }
 _FIELDS: Final = attrgetter(*_TYPES)
-_head: Final = maker(Head, *_TYPES)
 
 
 def _to_sign(said: dict[str, Any]) -> bytes:
@@ -121,7 +120,7 @@ class Signer:
         """The head with its signature, under this key's id."""
         said = head.to_json() | {"key": self.public_key.id}
         said["signature"] = self.signature(_to_sign(said))
-        return _head(*said.values())
+        return trusted(Head, **said)
 
     def signature(self, said: bytes) -> str:
         """The signature over bytes that begin with a context of their own, as base64."""

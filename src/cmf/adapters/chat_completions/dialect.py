@@ -16,7 +16,7 @@ from cmf.enums import Role, StopReason
 from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.request import ToolChoice, ToolChoiceMode
-from cmf.value import maker
+from cmf.value import trusted
 
 THOUGHTS: Final = ("reasoning_content", "reasoning", "reasoning_text")
 """Keys of a message whose text is thinking."""
@@ -145,21 +145,24 @@ def usage_of(raw: Any) -> TokenUsage | None:
     prompt, output = count_in(raw, "prompt_tokens"), count_in(raw, "completion_tokens")
     total = count_in(raw, "total_tokens") or prompt + output
     if raw.keys() <= _PLAIN_COUNTS:
-        return _counted(prompt, output, total, 0, 0)
+        return trusted(TokenUsage, input_tokens=prompt, output_tokens=output, total_tokens=total)
     details = raw.get("prompt_tokens_details")
     inner: Mapping[str, Any] = details if isinstance(details, dict) else {}
     cached = (
         count_in(inner, "cached_tokens") or count_in(raw, "prompt_cache_hit_tokens") or count_in(raw, "cached_tokens")
     )
     written = count_in(inner, "cache_write_tokens") or count_in(raw, "cache_creation_input_tokens")
-    return _counted(max(0, prompt - cached - written), output, total, cached, written)
+    return trusted(
+        TokenUsage,
+        input_tokens=max(0, prompt - cached - written),
+        output_tokens=output,
+        total_tokens=total,
+        cached_input_tokens=cached,
+        cache_creation_input_tokens=written,
+    )
 
 
 _PLAIN_COUNTS: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
-_counted: Final = maker(
-    TokenUsage,
-    *("input_tokens", "output_tokens", "total_tokens", "cached_input_tokens", "cache_creation_input_tokens"),
-)
 
 
 def wire_usage(usage: TokenUsage) -> dict[str, Any]:
