@@ -22,10 +22,10 @@ from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
 from pipeline.gateway.mcp_settings import PATH as MCP_PATH
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.operations import Operations
-from pipeline.gateway.patience import Patience
 from pipeline.gateway.refusal import Refusal, later
 from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import CHECK_ROUTE, Limits
+from pipeline.gateway.timeouts import SharedTimeout
 from pipeline.gateway.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Gateway:
         self._roads = tuple(roads)
         self._identities = identities
         self._limits = limits
-        self._sending, self._taking = Patience(limits.body_seconds), Patience(limits.stalled_seconds)
+        self._sending, self._taking = SharedTimeout(limits.body_seconds), SharedTimeout(limits.stalled_seconds)
         self._metrics = metrics
         self._operations = operations
         self._environment = environment
@@ -137,13 +137,13 @@ class Gateway:
             await self._mcp(scope, path, receive, send)
             return
         if path in self._probes:
-            probed = Reply(send, {}, patience=self._taking)
+            probed = Reply(send, {}, timeout=self._taking)
             await probed.whole(await self._probe(path, scope["method"]))
             return
         made = str(ULID())  # spelled once, which takes longer than making it
         request_id = f"req_{made}"
         ids = {"x-request-id": request_id, "request-id": request_id}
-        reply = Reply(send, ids, patience=self._taking)
+        reply = Reply(send, ids, timeout=self._taking)
         told = _Told()
         self._metrics.in_flight += 1
         self._metrics.tally.begun(request_id)

@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from pipeline.gateway.dialects import Endpoint
-from pipeline.gateway.patience import Patience
 from pipeline.gateway.refusal import Refusal, of_unreadable
 from pipeline.gateway.settings import Limits
+from pipeline.gateway.timeouts import SharedTimeout
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -96,13 +96,13 @@ def check_uncut(headers: Mapping[str, str]) -> None:
         raise Refusal(400, "envoy.no-body", message)
 
 
-async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits, patience: Patience) -> Any:
+async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits, in_time: SharedTimeout) -> Any:
     """The JSON value of the body; raises as `bytes_of` and `json_of`."""
-    return json_of(await bytes_of(headers, receive, limits, patience), limits)
+    return json_of(await bytes_of(headers, receive, limits, in_time), limits)
 
 
-async def bytes_of(headers: Mapping[str, str], receive: Receive, limits: Limits, patience: Patience) -> bytes:
-    """The body, for which `patience` lasts.
+async def bytes_of(headers: Mapping[str, str], receive: Receive, limits: Limits, in_time: SharedTimeout) -> bytes:
+    """The body, if it is there `in_time`.
 
     Raises:
         Refusal: 415 not plain JSON; 413 too large, said before it is read to its end; 408 too slow.
@@ -118,7 +118,7 @@ async def bytes_of(headers: Mapping[str, str], receive: Receive, limits: Limits,
     if length is not None and int(length) > limits.body_bytes:
         raise _too_large(limits)
     try:
-        with patience.block():
+        with in_time.block():
             return await _bytes(receive, limits)
     except TimeoutError:
         raise Refusal(408, "http.slow-body", "The body did not arrive in time.") from None

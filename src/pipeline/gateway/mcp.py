@@ -29,9 +29,9 @@ from pipeline.gateway.mcp_answers import McpReply
 from pipeline.gateway.mcp_sessions import McpSession, McpSessions
 from pipeline.gateway.mcp_settings import PATH, McpServer
 from pipeline.gateway.metrics import Metrics
-from pipeline.gateway.patience import Patience
 from pipeline.gateway.refusal import Refusal, later
 from pipeline.gateway.settings import Limits, Settings
+from pipeline.gateway.timeouts import SharedTimeout
 from pipeline.guard import Guard
 from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, Kind, frame_of
@@ -130,7 +130,7 @@ class McpGateway:
         self._endpoints = dict(endpoints)
         self._identities = identities
         self._limits = limits
-        self._sending, self._taking = Patience(limits.body_seconds), Patience(limits.stalled_seconds)
+        self._sending, self._taking = SharedTimeout(limits.body_seconds), SharedTimeout(limits.stalled_seconds)
         self._metrics = metrics
         self._environment = environment
         self._sessions = {name: McpSessions(time.monotonic, one.settings) for name, one in self._endpoints.items()}
@@ -153,7 +153,7 @@ class McpGateway:
         """One HTTP request at a path under `/mcp/`."""
         begin = time.perf_counter()
         request_id = f"req_{ULID()}"
-        reply = McpReply(send, {"x-request-id": request_id}, patience=self._taking)
+        reply = McpReply(send, {"x-request-id": request_id}, timeout=self._taking)
         name, code, status = path.removeprefix(PATH), None, 0
         self._metrics.in_flight += 1
         try:

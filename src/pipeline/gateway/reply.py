@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeline.decision import Decision
 from pipeline.gateway.intake import ClientGone, Event, Send
-from pipeline.gateway.patience import Patience
+from pipeline.gateway.timeouts import SharedTimeout
 
 _UNFIT: Final = re.compile(r"[^ -~]")  # in a header: the code that a rule gives may be any text
 
@@ -35,13 +35,13 @@ class Reply:
     Args:
         send: the server's.
         headers: what every answer to this request has.
-        patience: lasts while a client takes nothing of what is there for it.
+        timeout: how long a client may take nothing of what is there for it.
     """
 
-    def __init__(self, send: Send, headers: Mapping[str, str], *, patience: Patience) -> None:
+    def __init__(self, send: Send, headers: Mapping[str, str], *, timeout: SharedTimeout) -> None:
         self._send = send
         self._headers = dict(headers)
-        self._patience = patience
+        self._timeout = timeout
         self.begun = False
         self.decision: str | None = None
         self.code: str | None = None  # why it ended otherwise than it began
@@ -76,7 +76,7 @@ class Reply:
 
     async def _sent(self, *events: Event) -> None:
         try:
-            with self._patience.block():
+            with self._timeout.block():
                 for event in events:
                     await self._send(event)
         except (TimeoutError, OSError):

@@ -1,4 +1,4 @@
-"""The HTTP server under a gateway: strict, silent about itself, bounded in connections and in patience. Spec: [GW-160].
+"""The HTTP server under a gateway: strict, silent about itself, bounded in connections and in time. Spec: [GW-160].
 
 A client that takes its time costs a file descriptor and memory: it may do so for as long as `Limits` say.
 """

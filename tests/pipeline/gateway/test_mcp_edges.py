@@ -21,8 +21,8 @@ from pipeline.gateway.mcp import Endpoint, McpGateway
 from pipeline.gateway.mcp_answers import McpReply
 from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.metrics import Metrics
-from pipeline.gateway.patience import Patience
 from pipeline.gateway.settings import Limits
+from pipeline.gateway.timeouts import SharedTimeout
 from pipeline.guard import Guard
 from pipeline.mcp_proxy.http_server import Address
 from pipeline.mcp_proxy.pins import Pins
@@ -155,6 +155,6 @@ async def test_a_client_that_takes_nothing_is_gone(broken: bool) -> None:
             raise OSError
         await asyncio.Event().wait()
 
-    reply = McpReply(send, {}, patience=Patience(0.01))
+    reply = McpReply(send, {}, timeout=SharedTimeout(0.01))
     with pytest.raises(ClientGone):
         await reply.value(200, {"a": 1})

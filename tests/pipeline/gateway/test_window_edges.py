@@ -24,10 +24,10 @@ from pipeline.errors import StoreError
 from pipeline.gateway.answer_ids import identified
 from pipeline.gateway.dialects import DIALECTS, endpoint_of
 from pipeline.gateway.intake import ClientGone, body_of, check_query, unless_gone
-from pipeline.gateway.patience import Patience
 from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import Limits
+from pipeline.gateway.timeouts import SharedTimeout
 from pipeline.gateway.window_events import Diverged, Sent
 from pipeline.guard import Guard
 from pipeline.outcome import Outcome
@@ -303,7 +303,7 @@ async def test_a_client_that_takes_nothing_is_gone() -> None:
     answer_ = Answer(status=200, media_type="text/plain", body=b"x", headers={})
     for send, seconds in ((stuck, 0.01), (broken, 5)):
         with pytest.raises(ClientGone):
-            await Reply(send, {}, patience=Patience(seconds)).whole(answer_)
+            await Reply(send, {}, timeout=SharedTimeout(seconds)).whole(answer_)
 
 
 @pytest.mark.spec("GW-30")
@@ -314,7 +314,7 @@ async def test_a_code_that_no_header_can_hold_is_shown_as_far_as_it_can() -> Non
         out.append(event)
 
     code = {"x-cmf-code": "no.\u2192\r\nx: y"}
-    await Reply(send, {}, patience=Patience(5)).whole(
+    await Reply(send, {}, timeout=SharedTimeout(5)).whole(
         Answer(status=403, media_type="text/plain", body=b"", headers=code)
     )
 
@@ -379,11 +379,11 @@ async def test_a_body_of_an_odd_length_a_slow_one_and_one_that_breaks_off() -> N
         return {"type": "http.disconnect"}
 
     with pytest.raises(Refusal) as odd_length:
-        await body_of(_KIND | {"content-length": "-1"}, slow, Limits(), Patience(5))
+        await body_of(_KIND | {"content-length": "-1"}, slow, Limits(), SharedTimeout(5))
     with pytest.raises(Refusal) as too_slow:
-        await body_of(_KIND, slow, Limits(), Patience(0.01))
+        await body_of(_KIND, slow, Limits(), SharedTimeout(0.01))
     with pytest.raises(ClientGone):
-        await body_of(_KIND, gone, Limits(), Patience(5))
+        await body_of(_KIND, gone, Limits(), SharedTimeout(5))
 
     assert (odd_length.value.status, too_slow.value.status) == (400, 408)
 

@@ -19,11 +19,11 @@ from cmf.request import Choice, Request, Response
 from pipeline.gateway import dialects
 from pipeline.gateway.exchange import Asked, Place, Road, exchange, read_request
 from pipeline.gateway.health import Health
-from pipeline.gateway.patience import Patience
 from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.routing import HealthSettings, WindowMode
 from pipeline.gateway.settings import Route
+from pipeline.gateway.timeouts import SharedTimeout
 from pipeline.gateway.upstream import Live
 from pipeline.guard import Guard
 
@@ -129,7 +129,7 @@ async def aserved(
         await (gone or asyncio.Event()).wait()
         return {"type": "http.disconnect"}
 
-    reply = Reply(client.take, {}, patience=Patience(5))
+    reply = Reply(client.take, {}, timeout=SharedTimeout(5))
     try:
         found = await exchange(road, asked, read_request(asked), receive, reply)
     except Refusal as refusal:

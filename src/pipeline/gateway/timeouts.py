@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import cast
 
 
-class Patience:
+class SharedTimeout:
     """Bounds many blocks of coroutines, each as `asyncio.timeout` bounds one, and all by the same seconds.
 
     One timer serves them: who began first is late first. Nearly all end in time, most without having waited at all, and
@@ -28,52 +28,52 @@ class Patience:
         """A block in which a task is cancelled once it took too long; it raises TimeoutError then."""
         return _Block(self)
 
-    def _begun(self, block: _Block) -> None:
+    def _add(self, block: _Block) -> None:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._timer = loop, None
         self._until[block] = until = loop.time() + self._seconds
         if self._timer is None:
-            self._timer = loop.call_at(until, self._look, loop)
+            self._timer = loop.call_at(until, self._expire, loop)
 
-    def _over(self, block: _Block) -> None:
+    def _remove(self, block: _Block) -> None:
         self._until.pop(block, None)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         for block, until in list(self._until.items()):
             if until > loop.time():
-                self._timer = loop.call_at(until, self._look, loop)
+                self._timer = loop.call_at(until, self._expire, loop)
                 return
-            self._over(block)
-            block.end()
+            self._remove(block)
+            block.expire()
 
 
 class _Block(AbstractContextManager[None]):
     """One that is bounded. Whoever else cancels its task meanwhile is heard, as by `asyncio.timeout`."""
 
-    __slots__ = ("_cancelling", "_is_late", "_patience", "_task")
+    __slots__ = ("_cancelling", "_is_late", "_task", "_timeout")
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+    def __init__(self, timeout: SharedTimeout) -> None:
+        self._timeout = timeout
 
     def __enter__(self) -> None:
         self._task = cast("asyncio.Task[object]", asyncio.current_task())
         self._cancelling = self._task.cancelling()
         self._is_late = False
-        self._patience._begun(self)
+        self._timeout._add(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._patience._over(self)
+        self._timeout._remove(self)
         if self._is_late and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
-    def end(self) -> None:
+    def expire(self) -> None:
         """It took too long."""
         self._is_late = True
         self._task.cancel()
 
 
-__all__ = ["Patience"]
+__all__ = ["SharedTimeout"]

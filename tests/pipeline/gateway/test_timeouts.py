@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from pipeline.gateway.patience import Patience
+from pipeline.gateway.timeouts import SharedTimeout
 
 
-async def too_long(patience: Patience) -> None:
-    with patience.block():
+async def too_long(in_time: SharedTimeout) -> None:
+    with in_time.block():
         await asyncio.Event().wait()
 
 
-async def soon(patience: Patience) -> str:
-    with patience.block():
+async def soon(in_time: SharedTimeout) -> str:
+    with in_time.block():
         await asyncio.sleep(0)
     return "there"
 
 
 @pytest.mark.spec("GW-160")
 async def test_who_takes_too_long_is_ended_and_who_is_in_time_is_not() -> None:
-    patience = Patience(0.01)
+    timeout = SharedTimeout(0.01)
 
     found = await asyncio.gather(
-        too_long(patience), soon(patience), too_long(patience), soon(patience), return_exceptions=True
+        too_long(timeout), soon(timeout), too_long(timeout), soon(timeout), return_exceptions=True
     )
 
     assert [type(one) for one in found] == [TimeoutError, str, TimeoutError, str]
@@ -43,15 +43,15 @@ async def test_one_timer_serves_all_and_goes_on_for_who_began_later(monkeypatch:
         timers += 1
         return call_at(*given, **more)
 
-    patience = Patience(0.02)
+    timeout = SharedTimeout(0.02)
     monkeypatch.setattr(loop, "call_at", counted)
-    first = asyncio.ensure_future(too_long(patience))
+    first = asyncio.ensure_future(too_long(timeout))
     for _ in range(20):
-        await soon(patience)
+        await soon(timeout)
     assert timers == 1
 
     await asyncio.wait([first, asyncio.ensure_future(asyncio.sleep(0.01))], return_when=asyncio.FIRST_COMPLETED)
-    later = asyncio.ensure_future(too_long(patience))
+    later = asyncio.ensure_future(too_long(timeout))
     found = await asyncio.gather(first, later, return_exceptions=True)
 
     assert [type(one) for one in found] == [TimeoutError, TimeoutError]
@@ -59,15 +59,15 @@ async def test_one_timer_serves_all_and_goes_on_for_who_began_later(monkeypatch:
 
 @pytest.mark.spec("GW-160")
 async def test_whoever_else_cancels_is_heard_late_or_not() -> None:
-    patience = Patience(0.01)
-    early = asyncio.ensure_future(too_long(patience))
+    timeout = SharedTimeout(0.01)
+    early = asyncio.ensure_future(too_long(timeout))
     await asyncio.sleep(0)
     early.cancel()
     with pytest.raises(asyncio.CancelledError):
         await early
 
     async def ended_twice() -> None:
-        with patience.block():
+        with timeout.block():
             try:
                 await asyncio.Event().wait()
             finally:
@@ -81,7 +81,7 @@ async def test_whoever_else_cancels_is_heard_late_or_not() -> None:
 @pytest.mark.spec("GW-160")
 async def test_what_goes_wrong_at_the_end_is_not_taken_for_lateness() -> None:
     async def failing() -> None:
-        with Patience(0.01).block():
+        with SharedTimeout(0.01).block():
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -94,8 +94,8 @@ async def test_what_goes_wrong_at_the_end_is_not_taken_for_lateness() -> None:
 
 @pytest.mark.spec("GW-160")
 def test_it_bounds_in_the_next_loop_too() -> None:
-    patience = Patience(0.01)
-    asyncio.run(soon(patience))
+    timeout = SharedTimeout(0.01)
+    asyncio.run(soon(timeout))
 
     with pytest.raises(TimeoutError):
-        asyncio.run(too_long(patience))
+        asyncio.run(too_long(timeout))
