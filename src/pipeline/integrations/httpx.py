@@ -20,6 +20,8 @@ from pipeline.integrations.turn import MAX_REPLY_BYTES, Answered, Got, Judge, Re
 
 Library = Literal["httpx2", "httpx"]
 _LIBRARIES: Final[Mapping[str, Library]] = {"httpx2": "httpx2", "httpx": "httpx"}
+# For an SDK's `websocket_base_url`: its WebSockets pass by every HTTP client, and nothing is connected by this scheme.
+NO_WEBSOCKETS: Final = "refused://websockets.are.not.judged"
 _C = TypeVar("_C")
 _OWN: Final = frozenset(
     {"content-length", "content-type", "transfer-encoding", "content-encoding", "accept-encoding", "expect"}
@@ -119,9 +121,9 @@ def async_transport(guard: Guard, inner: Any = None, *, library: Library = "http
 def wrap(client: _C, guard: Guard) -> _C:
     """The same client, of the same type, that sends through a judging transport.
 
-    For clients with `with_options(http_client=…)`: those of `openai` and `anthropic`, blocking and asyncio. What the
-    client's own HTTP client was set up with (proxies, hooks, certificates) is not taken over: hand `transport` an inner
-    one for that.
+    For clients with `with_options(http_client=…)`: those of `openai` and `anthropic`, blocking and asyncio. It opens no
+    WebSocket. What the client's own HTTP client was set up with (proxies, hooks, certificates) is not taken over: hand
+    `transport` an inner one for that.
 
     Raises:
         ConfigError: another kind of client, or as `transport`.
@@ -139,7 +141,8 @@ def wrap(client: _C, guard: Guard) -> _C:
     else:
         made = http.Client
         judging = transport(guard, library=library)
-    return with_options(http_client=made(transport=judging, timeout=own.timeout, trust_env=False))
+    refused = {"websocket_base_url": NO_WEBSOCKETS} if hasattr(client, "websocket_base_url") else {}
+    return with_options(http_client=made(transport=judging, timeout=own.timeout, trust_env=False), **refused)
 
 
 def _library(guard: Guard, library: Library) -> Any:
@@ -196,4 +199,4 @@ def _response(http: Any, request: Any, answered: Answered) -> Any:
     return http.Response(answered.status, headers=dict(answered.headers), content=answered.body, request=request)
 
 
-__all__ = ["Library", "async_transport", "transport", "wrap"]
+__all__ = ["NO_WEBSOCKETS", "Library", "async_transport", "transport", "wrap"]

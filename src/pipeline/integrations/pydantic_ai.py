@@ -46,13 +46,20 @@ def capability(guard: Guard) -> AbstractCapability[Any]:
 
     Raises:
         ConfigError: no guard, or the package is not there.
+        CallError (when a realtime session is begun): what it says and hears cannot be judged.
     """
     _package()
     from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.models import Model
 
     checked(guard)
 
     class CmfCapability(AbstractCapability[Any]):
+        async def for_run(self, ctx: Any) -> AbstractCapability[Any]:
+            if not isinstance(ctx.model, Model):  # a realtime session wraps no model
+                raise unsayable("a realtime session")
+            return self
+
         def get_wrapper_model(self, model: Model) -> Model:
             return guarded_model(guard, model)
 

@@ -418,6 +418,20 @@ async def test_a_wrapped_client_is_of_the_same_type_and_judges(guard: Guard) -> 
         await other.close()
 
 
+@pytest.mark.spec("INT-8")
+async def test_a_wrapped_client_opens_no_websocket(guard: Guard) -> None:
+    uri = pytest.importorskip("websockets.exceptions", reason="what the SDK opens them with").InvalidURI
+    blocking = cmf_httpx.wrap(openai.OpenAI(api_key="k", base_url="http://127.0.0.1:9/v1"), guard)
+    asking = cmf_httpx.wrap(openai.AsyncOpenAI(api_key="k", base_url="http://127.0.0.1:9/v1"), guard)
+
+    for opened in (blocking.realtime.connect(model="m"), blocking.responses.connect()):
+        with pytest.raises(uri, match="refused://"):
+            opened.enter()
+    for awaited in (asking.realtime.connect(model="m"), asking.responses.connect()):
+        with pytest.raises(uri, match="refused://"):
+            await awaited.enter()
+
+
 def _ask(client: Any) -> Any:
     if hasattr(client, "chat"):
         return client.chat.completions.create(model="m", messages=says("forbidden"))

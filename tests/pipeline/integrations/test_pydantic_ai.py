@@ -28,6 +28,7 @@ from pydantic_ai.messages import (
     ToolReturn,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.realtime import RealtimeModel
 
 PNG = b"\x89PNG\r\n\x1a\n0000"
 
@@ -208,6 +209,27 @@ async def test_nothing_of_the_model_is_asked_past_the_guard(guard: Guard) -> Non
     with pytest.raises(CallError):
         _ = model.batch_max_requests
     assert played.heard == []
+
+
+class Spoken(RealtimeModel):
+    """Connects to nothing, and says that it was asked to."""
+
+    model_name = "spoken"
+    system = "test"
+
+    def connect(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("it was connected")
+
+
+@pytest.mark.spec("INT-24")
+async def test_a_realtime_session_is_not_begun(guard: Guard) -> None:
+    spoken = agent_of(guard, Played()).realtime(Spoken())
+
+    with pytest.raises(CallError, match="a realtime session"):
+        async with spoken.session():
+            pass
+    with pytest.raises(CallError, match="a realtime session"):
+        await spoken.answer_webrtc_offer("v=0")
 
 
 @pytest.mark.spec("INT-20")
