@@ -49,6 +49,7 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 _BRIEF: Final = 160  # characters of a name on a line of a list
+_CLIPPED: Final = 36, 12  # of one in a cell of a table: in all, as long as a UUID, and at its end
 _STATIC: Final = {
     "style.css": "text/css; charset=utf-8",
     "htmx.min.js": "text/javascript; charset=utf-8",
@@ -144,7 +145,7 @@ class _Web:
             "HEIGHT": HEIGHT,
         }
         self._templates.globals["dispositions"] = [one.value for one in Disposition]
-        self._templates.filters |= {"seen": _seen, "brief": _brief, "lines": _lines, "code": _code}
+        self._templates.filters |= {"seen": _seen, "brief": _brief, "clipped": _clipped, "lines": _lines, "code": _code}
 
     def link(self, path: str, **params: Any) -> str:
         """An address on this site; parameters that are None are left out."""
@@ -381,6 +382,12 @@ def _brief(text: object) -> str:
     """As `_seen`, cut where it is longer than a line of a list should be; what it leads to has all of it."""
     said = str(text) or "(empty)"
     return _seen(said) if len(said) <= _BRIEF else f"{_seen(said[:_BRIEF])}… ({len(said):,} characters)"
+
+
+def _clipped(text: object) -> str:
+    """As `_seen`, its middle left out where it is long: ids that begin alike often end differently."""
+    said, (most, end) = str(text) or "(empty)", _CLIPPED
+    return _seen(said) if len(said) <= most else f"{_seen(said[: most - end - 1])}…{_seen(said[-end:])}"
 
 
 def _lines(text: str) -> str:

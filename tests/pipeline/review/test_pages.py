@@ -98,6 +98,23 @@ def test_charts_are_tables_of_what_the_query_finds(tmp_path: Path) -> None:
     assert [row["count"] for row in spread(range(1, 101))] == [51, 91, 96, 100, 100]
 
 
+@pytest.mark.spec("REV-44")
+def test_a_long_name_is_clipped_in_lists_and_whole_on_its_page_and_in_files(tmp_path: Path) -> None:
+    long, uuid = f"conv_{'x' * 90}_17", "906704c3-65d6-0b6e-46e3-db95d4350b28"
+    with opened(tmp_path, record("deny", session=long, subject=uuid), record(session=None)) as store:
+        client = Client(Site(store))
+        (row,) = client.json("/sessions", q="verdict:deny")["rows"]
+        lists = [client.get(path).text for path in ("/sessions", "/decisions")]
+        page = client.get("/session", subject=row["subject_key"], session=long).text
+
+    for shown in lists:
+        assert f'title="{long}">conv_xxxxxxxxxxxxxxxxxx…xxxxxxxxx_17</span>' in shown
+        assert f">{uuid}</span>" in shown
+        assert ">no session</span>" in shown
+    assert f">{long}</h1>" in page
+    assert row["session"] == long
+
+
 @pytest.mark.spec("REV-12")
 def test_content_that_is_kept_or_gone_is_told_apart_without_reading_it(tmp_path: Path) -> None:
     kept, none = record("deny", content=b"SECRET"), record("deny")
