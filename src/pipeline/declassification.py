@@ -159,7 +159,7 @@ def _check(
     if rules.four_eyes and seconder is None:
         raise DeclassificationError("this takes two people", code="declassify.four-eyes", hint="name a second one")
     if not timedelta(0) < expires_in <= rules.longest:
-        hint = f"ask for more than nothing and at most {rules.longest}"
+        hint = f"ask for more than nothing and at most {rules.longest / timedelta(hours=1):g} hours"
         raise DeclassificationError("not a time that may be asked for", code="declassify.too-long", hint=hint)
     if not reason.strip() or not scope.strip() or len(reason) > MAX_REASON or len(scope) > MAX_REASON:
         hint = f"say why and for what, in at most {MAX_REASON} characters each"

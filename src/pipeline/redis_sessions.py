@@ -232,7 +232,7 @@ def _answered() -> Iterator[None]:
     except WatchError:
         raise
     except RedisError as error:
-        hint = f"the client reported {type(error).__name__}"
+        hint = f"the client reported {type(error).__name__}: does the server run, and may this user connect?"
         raise StoreError("the session store cannot be asked", hint=hint) from error
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from pipeline.decision import Effect, Mode, Verdict
 from pipeline.errors import AuditError
 from pipeline.moments import micros
 
@@ -23,6 +25,17 @@ REVIEWS: Final = ("needs", "reviewed", "disposition", "signed", "assignee", "sam
 """What came of a decision since: by what people said later, which only a catalogue of all records knows [REV-3]."""
 
 TIMES: Final = ("since", "until")
+_EITHER: Final = ("yes", "no")
+_CLOSED: Final[Mapping[str, tuple[str, ...]]] = {
+    "verdict": (*Verdict, "none"),  # of what is no decision
+    "effect": tuple(Effect),
+    "mode": tuple(Mode),
+    "covered": _EITHER,
+    "needs": ("review",),
+    "reviewed": _EITHER,
+    "signed": _EITHER,
+}
+"""All values that these can have: `verdict:denied` finds nothing, and is not to look as if nothing were denied."""
 _DURATION: Final = re.compile(r"([1-9]\d{0,5})([smhdw])")
 _VALUE: Final = re.compile(r"(?:[^\\,]|\\.?)+", re.DOTALL)  # of those that stand between commas
 _BEGINS: Final = re.compile(r"(?:[^\\]|\\.)*\*", re.DOTALL)  # one that ends in a `*` without a backslash
@@ -89,6 +102,9 @@ def parse(text: str, now: datetime) -> Query:
         if name in TIMES and not negated:
             times[name] = _moment(value, now)
         elif name in COLUMNS or name in FACTS or name in REVIEWS:
+            known = _CLOSED.get(name)
+            if known is not None and not all(any(map(one.fits, known)) for one in values):
+                raise _not_understood(word, f"{name} is {', '.join(known)}")
             terms.append(Term(name, values, negated))
         else:
             raise _not_understood(word, f"names are {', '.join((*COLUMNS, *FACTS, *REVIEWS, *TIMES))}")

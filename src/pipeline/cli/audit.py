@@ -66,10 +66,13 @@ def verify_place(
 
 @contextmanager
 def _or_unreadable() -> Iterator[None]:
-    """A store that cannot be opened is one more thing that cannot be read: it has the exit code of the others."""
+    """A store, key or file of heads that is none is one more thing that cannot be read: it has their exit code.
+
+    That of `ConfigError` would say that records are missing.
+    """
     try:
         yield
-    except StoreError as error:
+    except (ConfigError, StoreError) as error:
         fail(str(error), Exit.INPUT)
 
 
@@ -115,6 +118,7 @@ def export(
 
 def _signer(store: str, named: Path | None, known: Collection[str]) -> Signer | None:
     """The key that signs the store's records: the one that was named, or the one beside it, if that can be had."""
+    check_key(named)
     database = file_of(store)
     file, found = named or (None if database is None else key_beside(database)), None
     if file is not None and file.is_file():  # none is made: what never signed here says nothing
@@ -125,6 +129,12 @@ def _signer(store: str, named: Path | None, known: Collection[str]) -> Signer | 
     if named is None:
         return None
     raise other_key(store)
+
+
+def check_key(named: Path | None) -> None:
+    """Return where no key was named, or a file is there: none is made where a store's records have one already."""
+    if named is not None and not named.is_file():
+        raise ConfigError("there is no key here", path=str(named), hint="look at the path of --signing-key")
 
 
 def other_key(store: str) -> ConfigError:
@@ -280,4 +290,4 @@ def _print_found(found: Iterable[Placed], as_json: bool) -> None:
             typer.echo(visible(f"{at}  {what:<16}  {one.action:<16}  {one.id}  {who}"))
 
 
-__all__ = ["export", "find", "heads", "key", "other_key", "reading", "show", "tail", "verify_place"]
+__all__ = ["check_key", "export", "find", "heads", "key", "other_key", "reading", "show", "tail", "verify_place"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.authority import holder
-from pipeline.cli.audit import other_key, reading
+from pipeline.cli.audit import check_key, other_key, reading
 from pipeline.errors import ConfigError
 from pipeline.replay.file import Entry, find, read_entry
 from pipeline.store.contents import REVEAL
@@ -40,6 +40,8 @@ def opened_store(place: str, key: Path | None) -> Iterator[Store]:
     """
     with reading(place) as engine:  # a store that is missing is not made
         known = {log.key for log in StoreEvidence(engine).logs()}
+    if known:
+        check_key(key)
     with Store.named(place, key=key) as store:
         if known and store.key_id not in known:
             raise other_key(place)
