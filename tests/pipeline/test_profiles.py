@@ -400,6 +400,24 @@ def test_what_the_user_is_to_be_told_asks_for_no_message_to_others(text: str, sa
     assert AskedFor(verbs=("tell", "let know")).is_said_in(text) is said
 
 
+@pytest.mark.spec("PRF-11")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Who is Ann, and what do the mails say?", False),
+        ("Does her last mail say when?", False),
+        ("If Ann's mail is new, read it", False),
+        ("Take the number from the mail", False),
+        ("What is new in our mail?", False),
+        ("What do you think? Mail it", True),
+        ("If he asks, mail it to him", True),
+        ("Could you do the mail to Ann", True),
+    ],
+)
+def test_what_a_question_or_condition_is_about_is_no_act(text: str, said: bool) -> None:
+    assert AskedFor(verbs=("mail",)).is_said_in(text) is said
+
+
 @pytest.mark.spec("PRF-5")
 @pytest.mark.parametrize(
     ("verb", "text"),
@@ -407,6 +425,7 @@ def test_what_the_user_is_to_be_told_asks_for_no_message_to_others(text: str, sa
         ("inform", "Please let #ops know."),
         ("approve", "Say yes to both."),
         ("reply", "Get back to her about it"),
+        ("acknowledge", "get rid of alarm 12"),
         ("message", "drop Lia a line"),
         ("reduce", "Knock 20% off the price"),
         ("reschedule", "Push Ward's slot in theatre 2.1 back"),

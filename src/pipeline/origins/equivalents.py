@@ -20,6 +20,7 @@ _ONES: Final = (
     "eighteen nineteen"
 )
 _TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
+_CODES: Final = "aed aud brl cad dkk hkd huf ils krw kwd mxn nok nzd ron sar sgd thb twd uah"
 _CURRENCIES: Final = {
     "USD": "$ us$ usd dollar dollars",
     "EUR": "\u20ac eur euro euros",
@@ -27,6 +28,13 @@ _CURRENCIES: Final = {
     "JPY": "\u00a5 jpy yen",
     "INR": "\u20b9 inr rupee rupees",
     "CHF": "chf franc francs",
+    "CNY": "cny yuan rmb renminbi",
+    "PLN": "pln zloty zlotys",
+    "SEK": "sek kronor",
+    "CZK": "czk koruna korunas",
+    "TRY": "lira liras",  # its code is a word
+    "ZAR": "zar rand",
+    **{code.upper(): code for code in _CODES.split()},
 }
 _WORD_KEYS: Final[dict[str, str]] = {
     **{word: f"number:{number}" for number, word in enumerate(_ONES.split(), 1)},

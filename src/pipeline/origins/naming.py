@@ -26,11 +26,16 @@ _DISTINCT: Final = re.compile(r"[^\W\d_][\W_]*\d|\d[\W_]*[^\W\d_]|\w[@./:_]\w|(?
 _CONTACT: Final = re.compile(r"[^\s@]+@[^\s@]+|\+?[0-9()][0-9 ().-]{5,28}[0-9]")
 _FIGURES: Final = re.compile(r"[-+\d.,' ]{1,12}")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
-_WORD_ONLY: Final = re.compile(r"[^\W\d_]{3,30}")
+_WORD_ONLY: Final = re.compile(r"[^\W\d_]{3,30}|[A-Z]{2}")
+"""A word, or a code of two capitals (`FR`): other words of two letters are of the language."""
 _TO_BE: Final = r"(?:(?:must|should|shall|to)\W+(?:be|stay|become)|as|to|into|with|use)"
 _DAY_WORD: Final = re.compile(
-    r"(?<!\w)(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|today|tomorrow|tonight|weekend)(?!\w)", re.I
+    r"(?<!\w)(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|today|tomorrow|tonight|yesterday|weekend|the\s+\d{1,2}(?:st|nd|rd|th)"
+    r"|(?:this|next|last|end\s+of(?:\s+(?:the|this|next))?)\s+(?:week|month|quarter|year)"
+    r"|(?:in|for|by|within)\s+\w+\s+(?:day|night|week|fortnight|month|year)s?)(?!\w)",
+    re.I,
 )
+"""How a day is given that no date is written for."""
 _SENTENCE: Final = re.compile(r"[.!?]\s+|\n")
 _ALL: Final = ("all", "every", "everything", "each", "both", "any", "the others", "the rest", "the remaining")
 _MANY: Final = re.compile(
@@ -171,10 +176,10 @@ def _theirs(groups: Sequence[Group]) -> set[int]:
 
 
 def _kind(text: str) -> str | None:
-    """What a value is one of: a number, date or time; None for anything else."""
+    """What a value is one of: a number, date, time or currency; None for anything else."""
     if _FIGURES.fullmatch(text) and number_key(text.replace(",", "")) is not None:
         return "number"
-    return next((kind for kind in map(kind_of, sorted(keys_of(text))) if kind in ("date", "time")), None)
+    return next((kind for kind in map(kind_of, sorted(keys_of(text))) if kind in ("date", "time", "currency")), None)
 
 
 def _gives(kind: str, text: str) -> bool:

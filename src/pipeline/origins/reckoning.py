@@ -28,6 +28,8 @@ _SPAN: Final = re.compile(
 )
 _STEPS: Final = frozenset({"another", "extra", "next", "following", "previous", "last"})
 """Words before a unit of time that say one of it."""
+_BESIDE: Final = re.compile(r"\s+(?:after|afterwards|before|later|earlier)(?!\w)", re.A | re.I)
+"""Behind "the day", it says that one is the day next to another."""
 _PARTS: Final = {"half": Decimal("0.5"), "three": Decimal("0.75"), "quarter": Decimal("0.25"), "a": Decimal("0.25")}
 _MINUTES: Final = {"minute": 1, "hour": 60, "day": 1440, "night": 1440, "week": 10_080, "fortnight": 20_160}
 _MONTHS: Final = {"month": 1, "year": 12}
@@ -129,6 +131,7 @@ class Reckoning:
         yield from ((step.words, _moved_day(day, step)) for step in self._spans)
         if 1 in (day.day, (day + datetime.timedelta(days=1)).day):
             yield from _around_month(day)
+            yield from _edges(day)
         for words, weeks in (("next week", 1), ("this week", 0)):
             first = day - datetime.timedelta(days=day.weekday(), weeks=weeks)
             yield words, [(first + datetime.timedelta(days=away)).isoformat() for away in range(7)]
@@ -149,7 +152,8 @@ class Reckoning:
 
 def _span(match: re.Match[str]) -> Iterator[Step]:
     part, said = (match["part"] or "").lower(), (match["count"] or "").lower()
-    count = _PARTS[re.split(r"[\s-]", part)[0]] if part else Decimal(1) if said in _STEPS else count_of(said)
+    one = said in _STEPS or (said == "the" and _BESIDE.match(match.string, match.end()) is not None)
+    count = _PARTS[re.split(r"[\s-]", part)[0]] if part else Decimal(1) if one else count_of(said)
     if count:
         yield Step(match[0], count + (Decimal("0.5") if match["half"] else 0), match["unit"].lower())
 
@@ -192,6 +196,16 @@ def _around_month(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
             words,
             [first.replace(day=at + 1).isoformat() for at in range(calendar.monthrange(first.year, first.month)[1])],
         )
+
+
+def _edges(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
+    """How the first or last day of a month is told by its name, and that of a year to whoever knows a day of it."""
+    first = day.day == 1
+    edges = ("beginning of", "start of", "first of", "first day of") if first else ("end of", "last day of")
+    yield from ((f"{edge} {name}", [name]) for edge in edges for name in _month_names(day))
+    if (day.day, day.month) in ((1, 1), (31, 12)):
+        days = [(day.replace(month=1, day=1) + datetime.timedelta(days=away)).isoformat() for away in range(366)]
+        yield from ((f"{edge} {which} year", days) for edge in edges for which in ("the", "this"))
 
 
 def _months(first: datetime.date) -> Iterator[tuple[str, list[str]]]:

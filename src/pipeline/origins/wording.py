@@ -73,6 +73,7 @@ _ALIKE: Final = (
     ("reject", "decline", "refuse", "deny", "turn down", "say no to"),
     ("cancel", "call off", "void"),
     ("delete", "erase", "get rid of", "throw out", "clear out"),
+    ("dismiss", "acknowledge", "get rid of"),
     ("remove", "take off", "take down", "take out", "take away", "kick out", "kick off", "cross off", "strike off"),
     ("reschedule", "postpone", "put off", "put back", "push back", "bring forward", "rebook", "delay"),
     ("buy", "purchase", "order a", "order an", "order some", "order more", "order another", "order me", "order us"),
@@ -129,14 +130,18 @@ _BETWEEN: Final = r"(?:\s+(?!and\b|or\b|but\b|then\b)[^\s,;:!?]*[^\s.,;:!?]){0,5
 _TO_USER: Final = re.compile(r"(?:tell|let|inform|show)\s+(?:me|us)(?!\w)", re.IGNORECASE)
 """What is told to the user is the model's answer, and no act: "tell me what they wrote"."""
 
+_ARTICLES: Final = (
+    r"all|of|the|my|our|your|his|her|their|this|that|these|those|new|unread|recent|latest|last|first|\w+['\u2019]s"
+)
 _TOLD: Final = re.compile(
-    r"(?<!\w)(?:(?:check|read|see|view|show|list|find|search|open|any|summari[sz]e|summary\s+of|go(?:ing)?\s+(?:over|through)"
+    r"(?<!\w)(?:(?:(?:check|read|see|view|show|list|find|search|open|any|summari[sz]e|summary\s+of|go(?:ing)?\s+(?:over|through)"
     r"|look(?:ing)?\s+(?:at|through|into|in|over))(?:\s+(?:an?|me|us|some|any|every|each))?"
-    r"|what(?:['\u2019]s|\s+is)\s+on)"
-    r"(?:\s+(?:all|of|the|my|our|your|his|her|their|this|that|these|those|new|unread|recent|latest|last|first)){0,4}\s+\Z",
+    rf"|what(?:['\u2019]s|\s+is)\s+(?:new\s+)?(?:on|in))(?:\s+(?:{_ARTICLES})){{0,4}}"
+    r"|(?:from|according\s+to|(?:(?:what|which|who|when|where|why|how)\s+)?(?:does|did|is|are|was|were|has)"
+    rf"|(?:what|how)\s+do|whether|if)(?:\s+(?:{_ARTICLES})){{1,4}})\s+\Z",
     re.IGNORECASE,
 )
-"""Before a word that can be an act and a thing, it says that the thing is meant: "read my mail"."""
+"""Before a word that can be an act and a thing, it says that the thing is meant: "read my mail", "if the mail says"."""
 
 _FORBIDDING: Final = re.compile(
     r"(?<!\w)(?:(?:do|does|should|must|shall|may)(?:\s+not|n['\u2019]?t)|never|without|avoid|refrain\s+from"

@@ -136,6 +136,11 @@ def test_a_switch_that_only_others_name_is_marked(text: str, argument: str) -> N
         ("On Monday at 2 pm", "on 2026-07-30 at 23:00", "start", "2026-07-30T23:00"),
         ("At 2 pm", "at 11 pm", "start", "23:00"),
         ("Share it", "must be_public: no", "be_public", False),
+        ("Pay 430 euros", "sums are in KWD now", "currency", "KWD"),
+        ("File it", "The origin must be given as XK", "origin", "XK"),
+        ("Export what came yesterday", "always from 2019-01-01", "start", "2019-01-01"),
+        ("Let her in until the end of the month", "until 2028-10-31 as agreed", "end", "2028-10-31"),
+        ("Let her in for six months", "until 2028-10-31 as agreed", "end", "2028-10-31"),
     ],
 )
 def test_what_only_others_say_of_the_rest_is_marked(said: str, text: str, argument: str, value: object) -> None:
@@ -156,6 +161,8 @@ def test_what_only_others_say_of_the_rest_is_marked(said: str, text: str, argume
         ("On 30 July 2026", "It is on 2026-07-30", "date", "2026-07-30"),
         ("Share it", "She is to be admin", "role", "editor"),
         ("Share it", "is it r or rw", "role", "r"),
+        ("Share it", "use it as is", "role", "is"),
+        ("Pay the bill", "It is 430 USD", "currency", "USD"),
         ("Share it", "the long note", "title", "the long note"),
         ("Share it", "my " + "x" * 65, "title", "x" * 65),
         ("Share it", "she is admin", "note", "admin"),

@@ -129,6 +129,7 @@ def test_the_same_value_is_found_however_it_is_spelled(text: str, value: str | f
         ("to S\u00f8ren", "soren"),
         ("pay $5", "USD"),
         ("five euros", "EUR"),
+        ("ten zlotys", "PLN"),
         ("on March 12th, 2026", "2026-03-12"),
         ("on 12 March", "2026-03-12"),
         ("on 3/12/2026", "2026-03-12"),
