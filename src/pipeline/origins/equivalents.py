@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
-from itertools import islice
 from typing import Final, NamedTuple
-from urllib.parse import unquote
+
+from pipeline.origins import languages
+from pipeline.origins.links import parts_in
 
 _ONES: Final = (
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -98,9 +99,6 @@ _MONTH: Final = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
     r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?![a-z])\.?"
 )
-_CHUNK: Final = re.compile(r"[^\s<>\"'`(){}\[\],;|]+")
-MAX_LINKS: Final = 256  # links and paths of one text that are taken apart
-MAX_STEPS: Final = 12  # steps of one that is
 MAX_DAYS: Final = 14  # between a day that is told by its name and one that is known
 MAX_MONTH: Final = 31  # the same for one that is told by its number in the month, or as its end
 _DAYS_AWAY: Final = {
@@ -185,6 +183,7 @@ def _numbers_in(text: str) -> set[str]:
         whole = match[0][: match.start("rest") - match.start() - 1] if match["rest"] else match[0]
         found.add(_number(re.sub(r"\D", "", whole), match["rest"] or ""))
     found |= {key for match in _SPAN.finditer(text) for key in _span_numbers(match)}
+    found |= {_plain(Decimal(count * _FACTORS[unit])) for _, count, unit in languages.spans(text) if unit in _FACTORS}
     for match in _AND_A_HALF.finditer(text):
         half = (_value_of(match["count"]) + _VALUES["half"]) * _SCALES.get((match["scale"] or "").casefold(), 1)
         found.add(_plain(half))
@@ -276,31 +275,6 @@ def _either_half(said: str, minute: int) -> set[str]:
     return {f"time:{at // 60 % 24:02}:{at % 60:02}" for at in minutes}
 
 
-def _parts_in(text: str) -> set[str]:
-    """What is told by links and paths: pieces of the path of a link, values of its query, the end of a file's path.
-
-    Apart from these, as folders, where a path begins: what lies beside a file was not named by naming the file.
-    """
-    found: set[str] = set()
-    chunks = (match[0] for match in _CHUNK.finditer(text)) if "/" in text else iter(())
-    for chunk in islice((chunk for chunk in chunks if "/" in chunk), MAX_LINKS):
-        link = chunk.rstrip(".,;:!?*_")
-        path, _, rest = link.partition("?")
-        path, _, fragment = path.partition("#")
-        steps = path.partition("://")[2].split("/")[1:] if "://" in path else path.split("/")
-        if ".." in steps or len(steps) > MAX_STEPS:
-            continue
-        for start in range(len(steps)):
-            for end in range(start + 1, len(steps) + 1):
-                kind = "part" if "://" in path or end == len(steps) else "folder"
-                found.add(f"{kind}:{'/'.join(steps[start:end])}")
-        values = [piece.partition("=")[2] for piece in rest.partition("#")[0].split("&")] if "://" in path else []
-        found.update(f"part:{unquote(value)}" for value in values)
-        if fragment.isdecimal() and "://" not in path:
-            found |= {f"part:{path}", f"part:{fragment}"}  # owner/repository#1
-    return found - {"part:", "folder:"}
-
-
 def _words_in(words: re.Pattern[str], text: str) -> set[str]:
     # An expression that ignores case takes letters for others (a dotless i) that folding them does not.
     found = (match[0].casefold() for match in words.finditer(text))
@@ -312,7 +286,7 @@ _READERS: Final[Mapping[str, Callable[[str], set[str]]]] = {
     "currency": _currencies_in,
     "date": _dates_in,
     "time": _times_in,
-    "part": _parts_in,
+    "part": parts_in,
 }
 
 
@@ -370,9 +344,11 @@ def count_of(word: str) -> Decimal:
 
 
 def _near(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
-    yield _WEEKDAYS[day.weekday()], _around(day, MAX_DAYS)
+    for word in (_WEEKDAYS[day.weekday()], *languages.weekday(day.weekday())):
+        yield word, _around(day, MAX_DAYS)
     for away, words in _DAYS_AWAY.items():
-        yield from ((word, [(day - datetime.timedelta(days=away)).isoformat()]) for word in words)
+        known = [(day - datetime.timedelta(days=away)).isoformat()]
+        yield from ((word, known) for word in (*words, *languages.days_away(away)))
     month = _around(day, MAX_MONTH)
     yield ordinal(day), month
     if (day + datetime.timedelta(days=1)).day == 1:
@@ -422,6 +398,9 @@ def _dates(text: str) -> Iterator[_Date]:
         yield from _valid(match, None, int(match[2]), int(match[1]))
     for match in _DAY_DOT_MONTH.finditer(text):
         yield from _valid(match, None, int(match[2]), int(match[1]))
+    for match in languages.DATE.finditer(text):
+        year = int(match["year"]) if match["year"] else None
+        yield from _valid(match, year, languages.month_of(match["month"]), int(match["day"]))
 
 
 def _valid(match: re.Match[str], year: int | None, month: int, day: int) -> Iterator[_Date]:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from pipeline.origins import codes
+
 MAX_CHARACTERS: Final = 128  # of a value that has other forms
 MIN_DIGITS: Final = 4  # of a code that is told by its figures alone
 MIN_NATIONAL: Final = 7  # digits of a telephone number that is said without its country
@@ -114,6 +116,7 @@ def _forms(text: str) -> Iterator[str | float]:
         yield text.removesuffix("/32")  # a network of one address
     if _NOUN.fullmatch(text):
         yield from (text[:-1],) if text[-1] in "sS" else (f"{text}s", f"{text}es", f"{text[:-1]}ies")
+    yield from codes.names_of(text)
     yield from _states(text)
     yield from _streets(text)
     yield from _names(text)

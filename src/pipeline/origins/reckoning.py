@@ -15,6 +15,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Final, NamedTuple
 
+from pipeline.origins import languages
 from pipeline.origins.equivalents import count_of, day_of, ordinal, time_of
 
 MAX_CHARACTERS: Final = 65_536  # of one message of the user that are read for it
@@ -96,6 +97,7 @@ class Reckoning:
 
     def _extend(self, text: str) -> None:
         self._spans += [step for match in _SPAN.finditer(text) for step in _span(match)]
+        self._spans += [Step(words, Decimal(count), unit) for words, count, unit in languages.spans(text)]
         for match in _PERCENT.finditer(text):
             part = count_of(match[1].lower()) / 100
             self._factors += [Step(match[0], factor) for factor in (1 - part, 1 + part, part) if factor > 0]

@@ -61,6 +61,8 @@ def is_said(said: str, known: Any, value: object, *, text: str = "") -> bool:
         ("since the start of this year", "2026-10-12", "2026-01-01"),
         ("Same for the other one, the day after", "2026-10-20", "2026-10-21"),
         ("the week before", "2026-10-20", "2026-10-13"),
+        ("noch sechs Monate", "2027-03-31", "2027-09-30"),
+        ("une semaine plus tard", "2026-10-20", "2026-10-27"),
         ("An hour and a half later", "09:00", "10:30"),
         ("a 45-minute call", "2026-05-12T14:00", "2026-05-12T14:45"),
         ("I spent three quarters of an hour on it", "", 0.75),
