@@ -65,7 +65,7 @@ class ControlValues:
         one = self._reckoning.one() if not said and str(content) in _ONES and _QUANTITY.search(path) else None
         if one is not None:
             return self._entry(path, kind, "control", one)
-        near = near_days(content) if isinstance(content, str) else []
+        near = near_days(content, said=said) if isinstance(content, str) else []
         for words, bases in chain(near, () if said else self._reckoning.bases(content)):
             entry = self._entry(path, kind, "control", words)
             if is_trusted(entry) and any(is_trusted(self._entry(path, kind, "control", base)) for base in bases):

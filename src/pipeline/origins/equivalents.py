@@ -311,11 +311,14 @@ def keys_of(value: str) -> set[str]:
     return found
 
 
-def near_days(value: str) -> list[tuple[str, list[str]]]:
-    """By which words a date is said to whoever knows one of which days; nothing for what is no date with a year."""
+def near_days(value: str, *, said: bool) -> list[tuple[str, list[str]]]:
+    """By which words a date is told to whoever knows one of which days; nothing for what is no date with a year.
+
+    If others `said` it, a day of the week is only that of the same week: another would be theirs to choose.
+    """
     day = day_of(value)
     with suppress(OverflowError):  # the first and last days that there are
-        return [] if day is None else list(_near(day))
+        return [] if day is None else list(_near(day, 6 if said else MAX_DAYS))
     return []
 
 
@@ -343,9 +346,13 @@ def count_of(word: str) -> Decimal:
     return Decimal(word) if word[:1].isdecimal() else _VALUES.get(word, Decimal(0))
 
 
-def _near(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
-    for word in (_WEEKDAYS[day.weekday()], *languages.weekday(day.weekday())):
-        yield word, _around(day, MAX_DAYS)
+def _near(day: datetime.date, most: int) -> Iterator[tuple[str, list[str]]]:
+    for word in (
+        _WEEKDAYS[day.weekday()],
+        *languages.weekday(day.weekday()),
+        *(["weekend"] if day.weekday() > 4 else []),
+    ):
+        yield word, _around(day, most)
     for away, words in _DAYS_AWAY.items():
         known = [(day - datetime.timedelta(days=away)).isoformat()]
         yield from ((word, known) for word in (*words, *languages.days_away(away)))

@@ -7,7 +7,7 @@ not make it the one that the user meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from itertools import islice
 from typing import Final
 
@@ -65,9 +65,11 @@ class Naming:
         path: Sequence[str | int],
         acts: AskedFor | None,
         designation: Designation,
+        chosen: Set[Hashable],
     ) -> None:
         self._texts = texts
         self._designation = designation
+        self._chosen = chosen
         self._theirs = _theirs(groups)
         self._known = {at for at, group in enumerate(groups) if group.trust == TRUSTED}
         self._argument = next((step for step in reversed(path) if isinstance(step, str)), "")
@@ -83,13 +85,20 @@ class Naming:
         if not trusted or not trusted.isdisjoint(_SPEAKERS):
             return False
         text = (content if isinstance(content, str) else spelled(content)).strip()
-        return self._is_named(text) and not self._designation.tells(text)
+        return (self._is_named(text) or self.is_looked_up(entry, text)) and not self._designation.tells(text)
+
+    def is_looked_up(self, entry: Origin, text: str) -> bool:
+        """Whether a value is known only from records that were looked up by what others name."""
+        if not self._chosen or not {source["kind"] for source in entry["sources"]}.isdisjoint(_SPEAKERS):
+            return False
+        held = list(islice(self._with(text, self._known), MAX_TEXTS))
+        return bool(held) and all(found.record in self._chosen for found in held) and not _is_figure(text)
 
     def _is_named(self, text: str) -> bool:
         """Whether others name a value that is no boolean."""
         if text.isdecimal():
             return self._is_cued(text)
-        if _FIGURES.fullmatch(text) or keys_of(text):  # texts tell figures and dates again without asking for anything
+        if _is_figure(text):
             return False
         own = {found.record for found in self._with(text, self._known)} if _CONTACT.fullmatch(text) else set()
         if _DISTINCT.search(text):
@@ -169,6 +178,11 @@ class Naming:
             cues = cues.union(words)
         beside = any(self._texts.has_beside(cue, number, self._theirs) for cue in cues)
         return beside or self._any(number, lambda found: asked.search(found.raw) is not None)
+
+
+def _is_figure(text: str) -> bool:
+    """Whether a value is a figure or a date: texts tell these again without asking for anything."""
+    return not text.isdecimal() and (_FIGURES.fullmatch(text) is not None or bool(keys_of(text)))
 
 
 def _theirs(groups: Sequence[Group]) -> set[int]:

@@ -7,7 +7,7 @@ reworded has no source, and one that also happens to stand in trusted text has a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -38,7 +38,9 @@ from pipeline.origins.sources import (
     all_trusted,
     as_origin,
     fairly,
+    is_of_others,
     is_trusted,
+    type_of,
 )
 from pipeline.paths import steps_of
 from pipeline.profiles import AskedFor, Entity, Profile, Profiles, ResultProfile, Trust
@@ -68,6 +70,8 @@ class _Call:
     arguments: Any
     unfounded: list[str] = field(default_factory=list)
     """Texts that it was given and nothing trusted had: the result may merely repeat them."""
+    chosen: bool = False
+    """Whether it looked up what others name: what it returns is known, but not what the user meant."""
     labels: frozenset[str] = frozenset()
 
 
@@ -98,6 +102,7 @@ class Index:
         self._asking = Asking(self._texts)
         self._untrusted: dict[Group, int] = {}
         self._reckoning = Reckoning()
+        self._chosen: set[Hashable] = set()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -159,6 +164,9 @@ class Index:
                 founded = all_trusted(self._told_otherwise("", content, whole))
             if not founded and isinstance(content, str):
                 call.unfounded.append(content)
+                call.chosen |= is_name(content) and is_of_others(whole) and not self._designation().names(content)
+            elif self._chosen and isinstance(content, str):
+                call.chosen |= self._naming((), None).is_looked_up(whole, content)
             group = said.speaker._replace(tool=part.name, field=shape(path), written=writes and not founded)
             yield group, content
         call.labels = frozenset(labels) if writes else frozenset()
@@ -182,6 +190,8 @@ class Index:
             repeated -= self._looked_up(values, found, repeated)
         for place, (group, content) in enumerate(found):
             self._texts.record = (self._length, part.tool_call_id, record_of(values[place][0]))
+            if call is not None and call.chosen:
+                self._chosen.add(self._texts.record)
             yield group._replace(trust=UNTRUSTED) if place in repeated else group, content
 
     def _repeated(self, values: Sequence[tuple[Group, str | float]], asked: Sequence[str]) -> frozenset[int]:
@@ -294,7 +304,7 @@ class Index:
             if holds:
                 self._look_into(item, under, pointed, profile, entries)
                 continue
-            kind = _type_of(item)
+            kind = type_of(item)
             if not self._group_list:  # nothing was read yet, as in most first messages
                 entries.append({"path": pointed, "type": kind, "use": use, "sources": []})
             else:
@@ -315,7 +325,7 @@ class Index:
         if not self._untrusted or not judged or self.work > self._until:
             return entries
         acts = profile.asked_for if profile is not None else None
-        naming = Naming(self._texts, self._group_list, path, acts, self._designation())
+        naming = self._naming(path, acts)
         for entry in entries:
             span = entry.get("span")
             if naming.names(entry, content if span is None else str(content)[slice(*span)]):
@@ -324,6 +334,9 @@ class Index:
             if not all_trusted(self._told_otherwise("", part, self._entry("", "string", "other", part))):
                 whole["named"] = True
         return entries
+
+    def _naming(self, path: tuple[str | int, ...], acts: AskedFor | None) -> Naming:
+        return Naming(self._texts, self._group_list, path, acts, self._designation(), self._chosen)
 
     def _told_otherwise(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
         """The entries of a control value whose own is `whole`: more than that only where nobody trusted says it."""
@@ -418,12 +431,6 @@ def _result_labels(call: _Call | None) -> frozenset[str]:
     if call is None:
         return frozenset()
     return call.labels | (call.profile.result_labels if call.profile is not None else frozenset())
-
-
-def _type_of(content: Any) -> str:
-    if isinstance(content, str):
-        return "string" if content and not content.isspace() else "empty"
-    return "null" if content is None else "boolean" if isinstance(content, bool) else "number"
 
 
 _HOLDING: Final = (dict, list, tuple)

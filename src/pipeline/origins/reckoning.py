@@ -61,10 +61,22 @@ _CHANGES: Final = re.compile(
     re.A | re.I,
 )
 _SHARES: Final = re.compile(r"(?<!\w)(?:each|per|apiece|split|divide|share|between|among|times)(?!\w)", re.A | re.I)
+MAX_AHEAD: Final = 366  # days from one that is known to a month that is told by its name; half of it back
 _RANGE: Final = re.compile(
     r"(?<![\w.,/-])(\d{1,2})(?:st|nd|rd|th)?\s?(?:-|\u2013|to|until|till|through)\s?(?:the\s+)?(\d{1,2})(?:st|nd|rd|th)(?!\w)",
     re.A | re.I,
 )
+_WEEK: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DAY_RANGE: Final = re.compile(
+    rf"(?<!\w)({'|'.join(_WEEK)})\s?(?:-|\u2013|to|until|till|through)\s?({'|'.join(_WEEK)})(?!\w)", re.A | re.I
+)
+_CODE: Final = re.compile(r"([a-z][a-z _/-]{0,15})?(\d{1,9})", re.A | re.I)
+_CODE_RANGE: Final = re.compile(
+    r"(?<![\w.,-])(?P<name>[a-z]{1,8}[_/-]?)?(?P<first>\d{1,9})\s?(?:-|\u2013|to|until|till|through)\s?(?P=name)?(?P<last>\d{1,9})"
+    r"(?![\w/-]|[.,:]\d)",
+    re.A | re.I,
+)
+MAX_RANGE: Final = 1_000  # codes from the first to the last of which one is said by the two
 _MONTH: Final = re.compile(r"([12]\d{3})[-/](0[1-9]|1[0-2])", re.A)
 _FIGURES: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,4})?", re.A)
 
@@ -88,6 +100,8 @@ class Reckoning:
         self._shares: deque[Step] = deque(maxlen=MAX_WORDS)
         self._articles: deque[str] = deque(maxlen=1)
         self._ranges: deque[tuple[str, int, int]] = deque(maxlen=MAX_WORDS)
+        self._day_ranges: deque[tuple[str, int, int]] = deque(maxlen=MAX_WORDS)
+        self._code_ranges: deque[re.Match[str]] = deque(maxlen=MAX_WORDS)
 
     def read(self, said: Sequence[tuple[int, str]]) -> None:
         """Read the messages that were not read before."""
@@ -109,6 +123,9 @@ class Reckoning:
         self._changes += amounts if _CHANGES.search(text) else []
         self._shares += [step for step in amounts if step.amount > 1] if _SHARES.search(text) else []
         self._ranges += [(match[0], int(match[1]), int(match[2])) for match in _RANGE.finditer(text)]
+        for match in _DAY_RANGE.finditer(text):
+            self._day_ranges.append((match[0], _WEEK.index(match[1].lower()), _WEEK.index(match[2].lower())))
+        self._code_ranges += _CODE_RANGE.finditer(text)
 
     def bases(self, content: str | float) -> Iterator[tuple[str, list[str]]]:
         """The words by which a value may follow from one that is known, and those from which it would."""
@@ -122,8 +139,9 @@ class Reckoning:
         elif month is not None:
             with suppress(OverflowError, ValueError):
                 yield from _months(datetime.date(int(month[1]), int(month[2]), 1))
-        elif _FIGURES.fullmatch(value):
-            yield from self._numbers(Decimal(value))
+        else:
+            yield from ((words, [words]) for words in self._codes(value))
+            yield from self._numbers(Decimal(value)) if _FIGURES.fullmatch(value) else ()
 
     def one(self) -> str | None:
         """The words by which the user asks for one of a thing; None if he never does."""
@@ -141,6 +159,20 @@ class Reckoning:
         yield "yesterday", [(day + datetime.timedelta(days=1)).isoformat()]
         near = [(day + datetime.timedelta(days=away)).isoformat() for away in range(-31, 32)]
         yield from ((words, near) for words, first, last in self._ranges if first <= day.day <= last)
+        for words, start, end in self._day_ranges:
+            if (day.weekday() - start) % 7 <= (end - start) % 7:
+                yield words, near
+
+    def _codes(self, value: str) -> Iterator[str]:
+        """The words for the codes from one to another, of which a value is one."""
+        code = _CODE.fullmatch(value)
+        if code is None:
+            return
+        for found in self._code_ranges:
+            first, last = int(found["first"]), int(found["last"])
+            alike = (found["name"] or "").lower() == (code[1] or "").lower() and len(code[2]) >= len(found["first"])
+            if alike and first <= int(code[2]) <= last <= first + MAX_RANGE:
+                yield found[0]
 
     def _numbers(self, value: Decimal) -> Iterator[tuple[str, list[str]]]:
         yield from ((step.words, [step.words]) for step in self._spans if value in _told_in_units(step))
@@ -201,10 +233,11 @@ def _around_month(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
 
 
 def _edges(day: datetime.date) -> Iterator[tuple[str, list[str]]]:
-    """How the first or last day of a month is told by its name, and that of a year to whoever knows a day of it."""
+    """How the first or last day of a month is told to whoever knows a day near it, and that of a year one of it."""
     first = day.day == 1
     edges = ("beginning of", "start of", "first of", "first day of") if first else ("end of", "last day of")
-    yield from ((f"{edge} {name}", [name]) for edge in edges for name in _month_names(day))
+    known = [(day - datetime.timedelta(days=away)).isoformat() for away in range(-MAX_AHEAD // 2, MAX_AHEAD)]
+    yield from ((f"{edge} {name}", known) for edge in edges for name in _month_names(day))
     if (day.day, day.month) in ((1, 1), (31, 12)):
         days = [(day.replace(month=1, day=1) + datetime.timedelta(days=away)).isoformat() for away in range(366)]
         yield from ((f"{edge} {which} year", days) for edge in edges for which in ("the", "this"))

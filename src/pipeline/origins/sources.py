@@ -112,6 +112,13 @@ def as_origin(group: Group, hit: Found, written: int | None) -> Origin:
     return source | {"labels": list(group.labels)}
 
 
+def type_of(content: Any) -> str:
+    """The `type` of the entry of a value."""
+    if isinstance(content, str):
+        return "string" if content and not content.isspace() else "empty"
+    return "null" if content is None else "boolean" if isinstance(content, bool) else "number"
+
+
 def is_trusted(entry: Origin) -> bool:
     """Whether someone trusted said the value of an entry."""
     return any(source["trust"] == TRUSTED for source in entry["sources"])
@@ -125,6 +132,11 @@ def all_trusted(entries: Sequence[Origin]) -> bool:
 def is_said(entry: Origin) -> bool:
     """Whether anyone but the model said the value of an entry."""
     return any(source["kind"] != "assistant" for source in entry["sources"])
+
+
+def is_of_others(entry: Origin) -> bool:
+    """Whether others said the value of an entry, and nobody trusted."""
+    return not is_trusted(entry) and is_said(entry)
 
 
 def fairly(sources: list[Origin]) -> list[Origin]:
@@ -152,6 +164,8 @@ __all__ = [
     "all_trusted",
     "as_origin",
     "fairly",
+    "is_of_others",
     "is_said",
     "is_trusted",
+    "type_of",
 ]

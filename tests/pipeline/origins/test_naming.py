@@ -98,6 +98,39 @@ def test_who_signs_his_own_record_names_himself_and_who_names_another_does_not()
 
 
 @pytest.mark.spec("PROV-16")
+@pytest.mark.parametrize(
+    ("said", "text", "file_id", "marked"),
+    [
+        ("Delete the file of Hill", "Brook Dairy takes over", "D-17", ["/file_id"]),
+        ("Delete the file of Hill", "Brook Dairy takes over", "2026-10-12", []),
+        ("Delete the file of Brook", "Brook Dairy takes over", "D-17", []),
+        ("Delete D-17", "Brook Dairy takes over", "D-17", []),
+        ("Delete the file of Hill", "the dairy takes over", "D-17", []),
+    ],
+)
+def test_what_was_looked_up_by_what_others_name_is_marked(
+    said: str, text: str, file_id: str, marked: list[str]
+) -> None:
+    record = {"file_id": "D-17", "client": "Brook Dairy", "kept": "2026-10-12"}
+    index = index_of(
+        says("user", said),
+        *used("files", {}, [{"id": "D-1", "text": text}], "1"),
+        *used("files", {"client": "Brook Dairy"}, [record], "2"),
+        profiles=PROFILES,
+    )
+    further = used("files", {"id": "D-17"}, [{"copy": "D-18"}], "3")
+
+    def found(value: str) -> list[str]:
+        entries = index.origins(ToolCallPart(name="remove", arguments={"file_id": value}))
+        return [entry["path"] for entry in entries if entry.get("named")]
+
+    assert found(file_id) == marked
+    for message in further:
+        index.extend(message)
+    assert found("D-18") == (["/file_id"] if said.endswith("Hill") and text.startswith("Brook") else [])
+
+
+@pytest.mark.spec("PROV-16")
 def test_a_list_is_marked_at_the_piece_that_others_name() -> None:
     records = [{"id": "D-1", "text": "mine"}, {"id": "D-2", "text": "D-1 too"}]
     index = index_of(says("user", "Delete it"), *used("files", {}, records, "1"), profiles=PROFILES)

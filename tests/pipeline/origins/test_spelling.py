@@ -236,6 +236,7 @@ def test_what_is_only_alike_is_not_found(text: str, value: str | float) -> None:
         ("today is 2025-09-08; on Monday", "2025-09-15"),
         ("today is 8 September 2025; on Thursday", "2025-09-11"),
         ("today is 2025-02-28; tomorrow", "2025-03-01"),
+        ("today is 2025-02-28; at the weekend", "2025-03-02"),
         ("today is 2025-02-28; the day after tomorrow", "2025-03-02"),
         ("today is 2025-02-28; in two weeks", "2025-03-14"),
         ("today is 2025-02-28; on the 18th", "2025-03-18"),
