@@ -45,7 +45,8 @@ EXAMPLES: Final = {
     "bundle": ("cmf bundle build policy.tar.gz -p policy", "cmf bundle inspect policy.tar.gz"),
     "bundle build": (
         "cmf bundle build policy.tar.gz -p policy",
-        "cmf bundle build policy.tar.gz -p policy --signing-key signer.pem --algorithm ES256",
+        "cmf bundle build policy.tar.gz -p policy \\",
+        "    --signing-key signer.pem --algorithm ES256",
     ),
     "bundle sign": ("cmf bundle sign policy.tar.gz --signing-key signer.pem --algorithm ES256",),
     "bundle verify": ("cmf bundle verify policy.tar.gz --public-key public.pem --algorithm ES256",),
