@@ -13,6 +13,7 @@ from tests.pipeline.session_stores import taint, who
 from typer.testing import CliRunner, Result
 
 from pipeline.assembly import open_sessions
+from pipeline.audit.heads import Signer
 from pipeline.authority import holder
 from pipeline.cli.commands import app
 from pipeline.store.acts import TWO_PEOPLE
@@ -216,6 +217,8 @@ def test_a_label_is_not_lifted_under_a_key_that_does_not_sign_there(tmp_path: Pa
     lift = ("declassify", store, "secret", "--subject", "ann", "--session", "s", "--as", "eve")
     given = (*lift, "--reason", "reviewed", "--for", "1h", "--signing-key", str(tmp_path / "other.pem"))
 
+    refuses(cmf(*given), 2, "there is no key here")
+    Signer.at(tmp_path / "other.pem")
     refuses(cmf(*given), 2, "signed by another key")
     with Store.at(tmp_path / "store.sqlite3") as opened:
         assert opened.sessions().grants(who("ann", "s")) == ()
