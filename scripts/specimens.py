@@ -282,7 +282,7 @@ REQUEST: Final[dict[str, Any]] = {
     "reasoning_effort": "low",
     "stream": False,
     "session_id": "s-1",
-    "extra": {"user": "u-1"},
+    "extra": {"openrouter": {"user": "u-1", "models": ["acme/small"]}},
 }
 
 RESPONSE: Final[dict[str, Any]] = {
@@ -292,7 +292,7 @@ RESPONSE: Final[dict[str, Any]] = {
     ],
     "usage": {"input_tokens": 120, "output_tokens": 30, "total_tokens": 150},
     "error": {"message": "overloaded", "type": "server_error", "code": "529", "status": 529},
-    "extra": {"system_fingerprint": "fp_1"},
+    "extra": {"openrouter": {"system_fingerprint": "fp_1"}},
 }
 
 

@@ -17,6 +17,7 @@ from cmf.facts import NO_KEYS, Keys, addressed, exact_json, known, show
 from cmf.frozen import FrozenDict
 from cmf.message import Message
 from cmf.models import provider_of, wire_name
+from cmf.other_models import other_models
 from cmf.projection import Scope
 from cmf.request import Request, Response
 from cmf.tiers import Grants
@@ -163,9 +164,9 @@ _STRUCTURE: Final = frozenset({"role", "content", "schema_version", "status", "c
 # -- the kinds that are no content parts -------------------------------------------------------------------------------
 
 
-def _model_uri(model: str | None) -> str:
+def _model_uri(model: str | None, provider: str | None = None) -> str:
     named = model or ""
-    return addressed("llm", (provider_of(named), wire_name(named)))[0]
+    return addressed("llm", (provider_of(named) or provider, wire_name(named)))[0]
 
 
 def _show_request(request: Request, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:
@@ -179,6 +180,9 @@ def _show_request(request: Request, shown: dict[str, Any]) -> tuple[dict[str, An
     if request.session_id is not None:
         properties["session_id"] = request.session_id
     properties |= {"message_count": len(request.messages), "tool_count": len(request.tools)}
+    if others := other_models(request):
+        whose = provider_of(request.model or "")  # names on a wire are its provider's, as the request's own is
+        properties["other_models"] = [_model_uri(name, whose) for name in others]
     shown |= known(uri=_model_uri(request.model), name=request.model)
     return properties, NO_KEYS
 

@@ -121,6 +121,8 @@ def _refusal(one: Reference) -> StageRecord:
 
 
 def _in_request(request: Request, since: int) -> Iterator[Reference]:
+    if request.model and _PRESET in request.model:
+        yield Reference(Referred.PROMPT, request.model, "request")
     if request.extra:
         for own in _own_fields(request.extra):
             yield from _of_request(own)
@@ -139,6 +141,9 @@ def _of_request(own: Mapping[str, Any]) -> Iterator[Reference]:
         kind = _OF_REQUEST.get(_spelling(key))
         if kind is not None and item is not None and item is not False:
             yield Reference(kind, None if kind is Referred.BACKGROUND else _id(item), "request")
+    thread = own.get("thread")  # one that begins brings nothing
+    if isinstance(thread, dict) and thread.get("previous_message_id") is not None:
+        yield Reference(Referred.RESPONSE, _id(thread["previous_message_id"]), "request")
     yield from _containers(own, "request")
 
 
@@ -238,8 +243,11 @@ _OF_REQUEST: Final = {
     "prompt": Referred.PROMPT,
     "background": Referred.BACKGROUND,
     "cachedcontent": Referred.CACHE,
+    "continuationtoken": Referred.RESPONSE,
+    "preset": Referred.PROMPT,
 }
 _HELD: Final = {"fileid": Referred.FILE, "fileids": Referred.FILE, "skillid": Referred.SKILL}
+_PRESET: Final = "@preset/"  # OpenRouter's: a prompt that it keeps, and a model with it
 _THEIR_OWN: Final = "anthropic"  # the type of skills that nobody uploaded: the provider's own, like its tools
 _GENERATED: Final = "image_generation_call"
 _SELF_CONTAINED: Final = frozenset({TextPart, ThinkingPart, ToolCallPart})  # but for what rode along on their wire

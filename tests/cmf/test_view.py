@@ -311,6 +311,35 @@ def test_requests_and_responses_are_cut_in_order() -> None:
     assert next(iter_views(Response())).properties == {"choice_count": 0, "tool_count": 0}
 
 
+@pytest.mark.spec("VIEW-23")
+@pytest.mark.parametrize(
+    ("extra", "found"),
+    [
+        ({"x": {"fallbacks": ["b", {"model": "c"}, {"model": 7}, 7, "b", "a"]}}, ["llm://acme/b", "llm://acme/c"]),
+        ({"x": {"fallbacks": "default"}}, ["llm://acme/default"]),
+        ({"models": ["openai:d", "e:f"]}, ["llm://openai/d", "llm://acme/e%3Af"]),
+        ({"x": {"routingConfig": {"manualMode": {"modelName": "g"}}}}, ["llm://acme/g"]),
+        ({"x": {"generationConfig": {"routing_config": {"manual_mode": {"model_name": "h"}}}}}, ["llm://acme/h"]),
+        ({"x": {"metadata": {"model": "not asked"}, "routingConfig": "i", "models": None}}, []),
+    ],
+)
+def test_a_request_shows_the_other_models_that_it_names(extra: dict[str, Any], found: list[str]) -> None:
+    request = Request(model="azure:a", messages=[], extra=extra)
+    (view,) = iter_views(request)
+
+    assert view.properties.get("other_models", []) == [uri.replace("acme", "azure") for uri in found]
+
+
+@pytest.mark.spec("VIEW-23")
+def test_so_it_does_with_those_that_its_tools_ask() -> None:
+    asks = {"x": {"model": "b", "svg": {"model": "c"}, "examples": [{"model": "no"}]}}
+    tools = [ToolDefinition(name="ask", extra=asks), ToolDefinition(name="ask too", extra={"x": {"model": "b"}})]
+    view = next(iter_views(Request(model="a", messages=[], tools=tools)))
+
+    assert view.properties["other_models"] == ["llm://_/b", "llm://_/c"]
+    assert "other_models" not in next(iter_views(Request(model="a", messages=[], tools=tools[:0]))).properties
+
+
 @pytest.mark.spec("VIEW-7")
 def test_the_hook_is_the_callers_or_the_kinds() -> None:
     message = Message(role="assistant", content=[TextPart(text="x"), ToolCallPart(name="f")])

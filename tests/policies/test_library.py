@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.policies.test_samples import EFFECT_OF, SAMPLES, hits, read, rule_of
 from cmf import adapters
 from cmf.decomposition import iter_views
 from cmf.enums import ViewKind
+from pipeline import policy_set
 from pipeline.engines.base import Decided
 from pipeline.policy_set import PolicySet
 
@@ -88,26 +90,70 @@ def test_such_rules_are_exactly_the_ones_that_are_silent_on_their_own_samples(sh
     assert {rule.id for rule in shipped.rules if not heard[rule.id]} == FOR_OPERATORS
 
 
+def judged(policies: PolicySet, name: str, own: dict[str, Any]) -> dict[str, Any]:
+    """What the policies say of a request of that wire format with these fields."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **own}
+    (view, *_) = iter_views(adapters.get(name).from_wire_request(body))
+    (answer,) = embed(policies).evaluate(
+        [policies.entrypoint(ViewKind.REQUEST)], b"{}", [json.dumps(view.to_opa_input()["input"]).encode()],
+        timeout_seconds=5.0,
+    )  # fmt: skip
+    assert isinstance(answer, Decided)
+    return answer.value
+
+
 @pytest.mark.parametrize(
     ("name", "own"),
     [
         ("anthropic_messages", {"max_tokens": 9, "mcp_servers": [{"type": "url", "url": "https://a.example"}]}),
         ("openai_chat", {"web_search_options": {}}),
         ("openai_chat", {"search_parameters": {"mode": "on"}}),
+        ("openai_chat", {"enable_search": True}),
+        ("openai_chat", {"venice_parameters": {"enable_web_search": "auto"}}),
+        ("openai_chat", {"data_sources": [{"type": "azure_search"}]}),
         ("openrouter", {"plugins": [{"id": "web"}]}),
+        ("openrouter", {"model": "acme/m:online"}),
+        ("openrouter", {"models": ["acme/m:online"]}),
     ],
     ids=lambda own: own if isinstance(own, str) else list(own)[-1],
 )
 def test_a_tool_that_only_a_field_of_a_request_asks_for_is_refused(
     shipped: PolicySet, name: str, own: dict[str, Any]
 ) -> None:
-    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **own}
-    (view, *_) = iter_views(adapters.get(name).from_wire_request(body))
+    assert list(hits(judged(shipped, name, own), "tools/provider_executed")) == ["deny"]
 
-    (answer,) = embed(shipped).evaluate(
-        [shipped.entrypoint(ViewKind.REQUEST)], b"{}", [json.dumps(view.to_opa_input()["input"]).encode()],
-        timeout_seconds=5.0,
-    )  # fmt: skip
 
-    assert isinstance(answer, Decided)
-    assert list(hits(answer.value, "tools/provider_executed")) == ["deny"]
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("openai_chat", {"n": 99}),
+        ("openai_chat", {"temperature": 9}),
+        ("gemini", {"contents": [], "generationConfig": {"candidateCount": 99}}),
+        ("anthropic_messages", {"max_tokens": 9, "fallbacks": [{"model": "m2", "temperature": 9}]}),
+    ],
+    ids=lambda own: own if isinstance(own, str) else list(own)[-1],
+)
+def test_a_parameter_is_found_where_its_wire_format_has_it(shipped: PolicySet, name: str, own: dict[str, Any]) -> None:
+    assert list(hits(judged(shipped, name, own), "request/parameters")) == ["deny"]
+    assert not hits(judged(shipped, name, {"max_tokens": 9, "contents": [], "n": None}), "request/parameters")
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("anthropic_messages", {"max_tokens": 9, "fallbacks": [{"model": "other"}]}),
+        ("openrouter", {"models": ["m", "other"]}),
+        ("gemini", {"contents": [], "generationConfig": {"routingConfig": {"manualMode": {"modelName": "other"}}}}),
+    ],
+    ids=lambda own: own if isinstance(own, str) else list(own)[-1],
+)
+def test_models_that_a_request_turns_to_are_held_to_the_list_too(
+    tmp_path: Path, name: str, own: dict[str, Any]
+) -> None:
+    (tmp_path / "cmf" / "defaults").mkdir(parents=True)
+    settings = {"request": {"model_allowed": {"any_classification": ["llm://*/m"]}}}
+    (tmp_path / "cmf" / "defaults" / "data.json").write_text(json.dumps(settings))
+    policies = policy_set.load(policy_set.shipped(), tmp_path)
+
+    assert list(hits(judged(policies, name, own), "request/model_allowed")) == ["deny"]
+    assert not hits(judged(policies, name, {"max_tokens": 9, "contents": []}), "request/model_allowed")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.policies.conftest import Judge
 
+from cmf.adapters import FORMATS
 from pipeline import policy_set
 from pipeline.policy_set import PolicySet
 
@@ -86,6 +87,14 @@ def test_a_sample_is_decided_as_its_name_says_on_both_engines(path: Path, judge:
     for hit in (hit for members in found.values() for hit in members):
         assert hit["code"] == rule.code or hit["code"].startswith(f"{rule.code}.")
         assert hit["reason"]
+
+
+@pytest.mark.spec("POL-13")
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{rule_of(path)}/{path.stem}")
+def test_what_rides_along_in_a_sample_is_where_adapters_put_it(path: Path) -> None:
+    extra = read(path).get("properties", {}).get("extra", {})
+
+    assert {key.partition(".")[0] for key in extra} <= set(FORMATS)
 
 
 @pytest.mark.spec("POL-13")

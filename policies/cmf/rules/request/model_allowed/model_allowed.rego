@@ -1,8 +1,9 @@
 # METADATA
 # title: Models by classification
 # description: |
-#   A request names a model that the operator allows for the classification of its data. A request without a
-#   classification is held to the list for any.
+#   A request names a model that the operator allows for the classification of its data, and so are all others that it
+#   names: where its provider may turn to, and whom its tools ask. A request without a classification is held to the
+#   list for any.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm032025-supply-chain/
 # custom:
@@ -22,7 +23,17 @@ deny contains {
 	not _allowed
 }
 
-_allowed if lib.any_uri_matches(input.uri, _patterns)
+deny contains {
+	"code": "request.model-allowed",
+	"reason": "This request names another model, which is not allowed for it.",
+} if {
+	some uri in input.properties.other_models
+	not _fits(uri)
+}
+
+_allowed if _fits(input.uri)
+
+_fits(uri) if lib.any_uri_matches(uri, _patterns)
 
 _patterns := listed if {
 	listed := _settings.by_classification[input.extensions.security.classification]

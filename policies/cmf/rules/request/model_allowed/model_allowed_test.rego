@@ -30,6 +30,17 @@ test_denied_when_the_classification_is_missing_and_none_fits if {
 	_denied({"kind": "request", "uri": "llm://acme/big", "properties": {}, "extensions": {}}) == 1
 }
 
+test_denied_when_another_that_it_names_is_not_on_the_list if {
+	others := {"properties": {"other_models": ["llm://openai/gpt", "llm://acme/big"]}}
+	_denied(object.union(_request("llm://openai/gpt", "public"), others)) == 1
+	_denied(object.union(_request("llm://local/small", "restricted"), others)) == 1
+}
+
+test_allowed_when_others_are_on_the_list_too if {
+	others := {"properties": {"other_models": ["llm://openai/gpt", "llm://local/small"]}}
+	_denied(object.union(_request("llm://openai/gpt", "public"), others)) == 0
+}
+
 test_allowed_for_this_classification if _denied(_request("llm://local/small", "restricted")) == 0
 
 test_allowed_for_any_classification if {

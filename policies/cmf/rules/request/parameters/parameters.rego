@@ -2,7 +2,8 @@
 # title: Parameters stay within bounds
 # description: |
 #   A request whose parameters are outside the operator's bounds is refused: how much it may write, how many answers
-#   it draws, how it samples. Parameters are looked for among the sampling settings and among what the wire adds.
+#   it draws, how it samples. Parameters are looked for among the sampling settings, among what the wire adds, and in
+#   what is said for models that its provider may turn to. Null says nothing.
 # related_resources:
 #   - ref: https://genai.owasp.org/llmrisk/llm102025-unbounded-consumption/
 # custom:
@@ -18,7 +19,7 @@ deny contains {
 	"reason": "A parameter of this request is out of bounds.",
 	"detail": {"parameter": name},
 } if {
-	some [name, value] in _given
+	some [name, value] in (_given | _said_for_others)
 	_breaks(_bounds[name], value)
 }
 
@@ -32,21 +33,37 @@ deny contains {
 	not name in {known | some [known, _] in _given}
 }
 
-_given contains [name, value] if {
-	some name, _ in _bounds
+_given contains said if {
 	some place in _places
-	value := place[name]
+	some said in _among(place)
 }
+
+_said_for_others contains said if {
+	some fields in _wires
+	is_array(fields.fallbacks)
+	some other in fields.fallbacks
+	some said in _among(other)
+}
+
+_among(place) := {[name, place[name]] |
+	some name, _ in _bounds
+	place[name] != null
+}
+
+_places contains input.properties
 
 _places contains input.properties.sampling
 
-_places contains input.properties.extra
+_places contains fields if some fields in _wires
 
-_places contains input.properties.extra.generationConfig
+_places contains fields.generationConfig if some fields in _wires
 
-_places contains input.properties.extra.options
+_places contains fields.options if some fields in _wires
 
-_places contains input.properties
+# What rides along is under the name of its wire format; in a request that was made by hand it may stand by itself.
+_wires contains input.properties.extra
+
+_wires contains fields if some fields in input.properties.extra
 
 _breaks(bound, value) if {
 	_numeric(bound)

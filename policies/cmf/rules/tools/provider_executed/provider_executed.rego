@@ -39,18 +39,25 @@ _runs_here if input.properties.executed_by == "client"
 
 _allowed if lib.any_uri_matches(input.uri, _settings.allowed)
 
-# What fields of a request have the provider run, by the URIs that definitions of the same would have.
+# What a request has the provider run without a tool, by the URIs that definitions of the same would have.
 _asked_for contains "tool://_/web_search" if {
-	some fields in _fields
+	some fields in _places
 	some name in _settings.search_fields
 	said := fields[name]
-	not said in {null, false}
+	not _is_off(said)
 }
 
 _asked_for contains "tool://_/web_search" if {
 	some fields in _fields
 	some plugin in fields.plugins
 	plugin.id in _settings.search_plugins
+	not _is_off(plugin)
+}
+
+_asked_for contains "tool://_/web_search" if {
+	some uri in _models
+	some ending in _settings.search_endings
+	endswith(replace(uri, "%3A", ":"), ending)
 }
 
 _asked_for contains uri if {
@@ -60,6 +67,30 @@ _asked_for contains uri if {
 }
 
 _fields := input.properties.extra if _is_request
+
+# Some providers keep such fields in an object of theirs.
+_places contains fields if some fields in _fields
+
+_places contains inner if {
+	some fields in _fields
+	is_object(fields)
+	some inner in fields
+}
+
+_models contains input.uri if _is_request
+
+_models contains uri if {
+	_is_request
+	some uri in input.properties.other_models
+}
+
+_is_off(said) if said in {null, false, "none", "off"}
+
+_is_off(said) if said.enable == false
+
+_is_off(said) if said.enabled == false
+
+_is_off(said) if said.mode == "off"
 
 _named(server) := server.name if {
 	regex.match(`^[0-9A-Za-z_-]+$`, server.name)

@@ -46,6 +46,19 @@ test_denied_when_a_field_has_the_provider_search if {
 	count(provider_executed.deny) == 1 with input as _request({"plugins": [{"id": "file-parser"}, {"id": "web"}]})
 }
 
+test_denied_when_a_field_within_an_object_has_the_provider_search if {
+	count(provider_executed.deny) == 1 with input as _request({"some_parameters": {"enable_web_search": "auto"}})
+	count(provider_executed.deny) == 1 with input as _request({"web_search": {"enable": true}})
+	count(provider_executed.deny) == 1 with input as _request({"web_search": {"enable": null}})
+}
+
+test_denied_when_the_name_of_a_model_has_the_provider_search if {
+	searching := "llm://openrouter/acme%2Fm%3Aonline"
+	count(provider_executed.deny) == 1 with input as object.union(_request({}), {"uri": searching})
+	others := {"properties": {"other_models": ["llm://openrouter/acme%2Fm", searching]}}
+	count(provider_executed.deny) == 1 with input as object.union(_request({}), others)
+}
+
 test_denied_when_a_field_names_servers if {
 	count(provider_executed.deny) == 1 with input as _request({"mcp_servers": [{"name": "docs"}]})
 	count(provider_executed.deny) == 1 with input as _request({"mcp_servers": [{"url": "https://a.example"}]})
@@ -62,6 +75,14 @@ test_allowed_when_what_fields_ask_for_is_on_the_list if {
 		with data.cmf.defaults.tools.provider_executed.allowed as ["tool://docs/mcp"]
 	count(provider_executed.deny) == 0 with input as _request({"web_search_options": {}})
 		with data.cmf.defaults.tools.provider_executed.allowed as ["tool://_/web_search"]
+}
+
+test_allowed_when_it_is_switched_off if {
+	count(provider_executed.deny) == 0 with input as _request({"search_parameters": {"mode": "off"}})
+	count(provider_executed.deny) == 0 with input as _request({"web_search": {"enable": false}})
+	count(provider_executed.deny) == 0 with input as _request({"plugins": [{"id": "web", "enabled": false}]})
+	count(provider_executed.deny) == 0 with input as _request({"web_search": {"enable": false}, "enable_search": false})
+	count(provider_executed.deny) == 0 with input as _request({"some_parameters": {"enable_web_search": "off"}})
 }
 
 test_allowed_when_no_field_asks_for_a_tool if {
