@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,10 +17,18 @@ from pipeline.gateway.identity import is_name, is_token
 from pipeline.gateway.key_sets import KeySet, KeysUnavailable
 from pipeline.gateway.refusal import Refusal, later
 
+_log: Final = logging.getLogger("pipeline.gateway")
 MAX_TOKEN: Final = 16 * 1024  # characters
 MAX_NAMES: Final = 256  # roles, permissions or teams of one subject
 MAX_KEPT_BYTES: Final = 4_096  # of the claims that policy sees, as JSON
 _REQUIRED: Final = ["exp", "iss", "aud"]
+_UNREADABLE: Final = "its header or its claims cannot be read"
+_WHY: Final[Mapping[type[Exception], str]] = {
+    jwt.ImmatureSignatureError: "it holds from later on: look at `leeway_seconds`, and at both clocks",
+    jwt.InvalidAudienceError: "it is for none of the issuer's `audience`",
+    jwt.InvalidSignatureError: "it is signed by another key than it names",
+    jwt.MissingRequiredClaimError: f"it lacks one of {', '.join(_REQUIRED)}",
+}
 
 
 class Tokens:
@@ -50,14 +59,18 @@ class Tokens:
         issuer = self._issuers.get(str(claims.get("iss")))
         algorithm, kid = header.get("alg"), header.get("kid")
         # What the token says of itself only chooses among what settings allow.
-        if issuer is None or algorithm not in issuer.algorithms or not isinstance(kid, str) or "crit" in header:
-            raise _refused()
+        if issuer is None:
+            raise _refused("its issuer is none of `issuers`")
+        if algorithm not in issuer.algorithms:
+            raise _refused("its algorithm is none of the issuer's `algorithms`")
+        if not isinstance(kid, str) or "crit" in header:
+            raise _refused("its header names no key (kid), or what has to be understood (crit)")
         try:
             key = await self._key_sets[issuer.name].key(kid, algorithm)
         except KeysUnavailable:
             raise Refusal(503, "auth.keys", "Tokens cannot be checked just now.", headers=later()) from None
         if key is None:
-            raise _refused()
+            raise _refused("its issuer has no key of this name (kid) for its algorithm")
         _verify(token, key, algorithm, issuer)
         return _subject(claims, issuer)
 
@@ -65,13 +78,13 @@ class Tokens:
 def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header and claims, strictly read: nothing in them can be taken in two ways. Neither is believed yet."""
     if len(token) > MAX_TOKEN or not is_token(token):
-        raise _refused()
+        raise _refused("it is too long, or not of three parts")
     try:
         header, claims = (loads(_decoded(part)) for part in token.split(".")[:2])
     except (DecodeError, ValueError):
-        raise _refused() from None
+        raise _refused(_UNREADABLE) from None
     if not isinstance(header, dict) or not isinstance(claims, dict):
-        raise _refused()
+        raise _refused(_UNREADABLE)
     return header, claims
 
 
@@ -91,19 +104,19 @@ def _verify(token: str, key: jwt.PyJWK, algorithm: str, issuer: Issuer) -> None:
             options={"require": _REQUIRED},
         )
     except jwt.ExpiredSignatureError:
-        raise _refused("auth.expired", "This token is too old.") from None
-    except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError):
-        raise _refused() from None
+        raise _refused("it is too old", "auth.expired", "This token is too old.") from None
+    except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError) as error:
+        raise _refused(_WHY.get(type(error), f"checking it gave {type(error).__name__}")) from None
 
 
 def _subject(claims: Mapping[str, Any], issuer: Issuer) -> SubjectExtension:
     wanted = issuer.claims
     named = _at(claims, wanted.id)
     if not isinstance(named, str) or not is_name(named):
-        raise _refused()
+        raise _refused("its claim for `id` is missing, or no name")
     kept = {name: claims[name] for name in wanted.kept if name in claims}
     if kept and len(dumps(kept)) > MAX_KEPT_BYTES:
-        raise _refused()
+        raise _refused("the claims that are `kept` of it are too large")
     fields: dict[str, Any] = {"id": f"{issuer.subject_prefix}{named}"} | ({"claims": kept} if kept else {})
     for field, path in (("roles", wanted.roles), ("permissions", wanted.permissions), ("teams", wanted.teams)):
         said = None if path is None else _at(claims, path)
@@ -124,11 +137,13 @@ def _names(said: Any) -> list[str]:
     """The names in a claim: a list of them, or one text with spaces between them."""
     names = said.split() if isinstance(said, str) else said
     if not isinstance(names, list) or len(names) > MAX_NAMES or not all(map(is_name, names)):
-        raise _refused()
+        raise _refused("its roles, permissions or teams are no names, or too many")
     return sorted(set(names))
 
 
-def _refused(code: str = "auth.token", message: str = "This token is not taken.") -> Refusal:
+def _refused(why: str, code: str = "auth.token", message: str = "This token is not taken.") -> Refusal:
+    """The refusal of a token; `why` is for whoever runs the gateway alone, in no word of the token's."""
+    _log.info("%s", dumps({"event": code, "why": why}).decode())
     return Refusal(401, code, message, headers={"www-authenticate": 'Bearer error="invalid_token"'})
 
 

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -163,6 +164,32 @@ def test_what_no_issuer_said_to_us_now_is_refused(tmp_path: Path, token: Callabl
 
     assert (found.status, found.code) == (401, "auth.token")
     assert "ann" not in found.message
+
+
+@pytest.mark.spec("GW-149")
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        pytest.param(lambda: signed(claims(aud="other")), "`audience`", id="audience"),
+        pytest.param(lambda: signed(claims(iss="https://else.example")), "`issuers`", id="issuer"),
+        pytest.param(lambda: signed(claims(nbf=int(time.time()) + 120)), "both clocks", id="not-yet"),
+        pytest.param(lambda: signed(claims(exp=int(time.time()) - 120)), "too old", id="too-old"),
+        pytest.param(lambda: signed(claims(exp=None)), "lacks one of exp", id="no-expiry"),
+        pytest.param(lambda: signed(claims(), OTHER), "another key", id="another-key"),
+        pytest.param(lambda: signed(claims(), kid="nobody"), "no key of this name", id="unknown-kid"),
+        pytest.param(lambda: by_hand({"alg": "RS256", "kid": "r1"}, claims(exp="soon"), rs256), "gave", id="expiry"),
+    ],
+)
+def test_whoever_runs_the_gateway_is_told_why_and_the_client_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, token: Callable[[], str], why: str
+) -> None:
+    caplog.set_level(logging.INFO, "pipeline.gateway")
+
+    found = refusal(Tokens([issuer(tmp_path)]), token())
+
+    (line,) = [json.loads(one.message) for one in caplog.records]
+    assert (line["event"], why in line["why"], "ann" in line["why"]) == (found.code, True, False)
+    assert found.message in ("This token is not taken.", "This token is too old.")
 
 
 @pytest.mark.spec("GW-141")
