@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -153,6 +154,12 @@ class Gateway:
                 await reply.whole(answer)
         except ClientGone:
             told.status = intake.GONE
+        except asyncio.CancelledError:  # the time of what is in work is over [GW-153]
+            told.status, told.code = 503, "gateway.ending"
+            if reply.begun:
+                raise
+            ending = Refusal(503, told.code, "This gateway is ending: try again.", headers=later(1))
+            await reply.whole(_refused(ending, dialects.dialect_near(path), request_id))
         finally:
             self._metrics.in_flight -= 1
             seconds = perf_counter() - begin

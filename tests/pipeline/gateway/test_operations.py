@@ -226,6 +226,8 @@ def test_what_does_not_end_in_time_is_ended(home: Path) -> None:
     assert code == 0
     assert time.monotonic() - begun < 10
     assert b"done" not in left
+    assert left.startswith(b"HTTP/1.1 503 ")
+    assert b'"code":"gateway.ending"' in left
     assert "Traceback" not in "".join(serving.log)
 
 
