@@ -37,7 +37,7 @@ SigningKey = Annotated[
 ]
 PublicKeys = Annotated[
     list[Path] | None,
-    typer.Option("--public-key", metavar="PEM", help="Of a key that may have signed (repeatable)."),
+    typer.Option("--public-key", metavar="PEM", help="The public key of who may have signed (repeatable)."),
 ]
 Person = Annotated[str, typer.Option("--as", metavar="WHO", help="Who you are: an id. It goes on record.")]
 Second = Annotated[str | None, typer.Option("--second", metavar="WHO", help="A second person who agrees.")]
@@ -113,7 +113,13 @@ def export(
 
 @audit.command("find")
 def find(store: Place, query: QueryText, limit: Limit = 20, output: OutputAs = WrittenAs.TEXT) -> None:
-    """List the newest records that a query finds."""
+    """List the newest records that a query finds.
+
+    Names are id, kind, verdict, action, subject, session, revision; rule, code, effect, severity, tool, uri, view,
+    mode, stage, environment, covered, override; needs, reviewed, disposition, signed, assignee, sample; since and until
+    (7d, or 2026-01-31). A value may end in *, several stand between commas. A - before a name is a no; before a QUERY
+    that begins with one, write --.
+    """
     from pipeline.cli import audit as does
 
     does.find(store, query, limit=limit, as_json=output is WrittenAs.JSON)

@@ -12,7 +12,7 @@ from pipeline.cli.audit import check_key, other_key, reading
 from pipeline.errors import ConfigError
 from pipeline.replay.file import Entry, find, read_entry
 from pipeline.store.contents import REVEAL
-from pipeline.store.database import Store
+from pipeline.store.database import Store, key_beside
 from pipeline.store.engine import file_of
 from pipeline.store.evidence import StoreEvidence
 
@@ -42,6 +42,9 @@ def opened_store(place: str, key: Path | None) -> Iterator[Store]:
         known = {log.key for log in StoreEvidence(engine).logs()}
     if known:
         check_key(key)
+        database = file_of(place)
+        if key is None and database is not None and not key_beside(database).is_file():
+            raise other_key(place)  # one that is made now never signed here
     with Store.named(place, key=key) as store:
         if known and store.key_id not in known:
             raise other_key(place)

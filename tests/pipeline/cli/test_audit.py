@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from cmf.codec import dumps
 from pipeline.audit.exporting import HeadFile
-from pipeline.audit.query import parse
+from pipeline.audit.query import COLUMNS, FACTS, REVIEWS, TIMES, parse
 from pipeline.cli.commands import app
 from pipeline.context import Context
 from pipeline.errors import AuditError
@@ -26,6 +27,7 @@ from pipeline.store.database import Store
 from pipeline.store.search import Search
 
 RUN = CliRunner()
+NAMES = (*COLUMNS, *FACTS, *REVIEWS, *TIMES)
 
 
 def cmf(*arguments: object) -> Result:
@@ -80,6 +82,14 @@ def test_many_problems_are_counted_and_the_first_are_printed(kept: Kept) -> None
             Recorder(store).record(made_record())
     kept.change("UPDATE records SET action = 'forward'")
     assert "and 16 more" in cmf("verify", kept.store).output
+
+
+@pytest.mark.spec("CLI-81")
+def test_help_names_all_that_can_be_looked_for(kept: Kept) -> None:
+    shown = re.findall(r"\w+", cmf("find", "--help").stdout.partition("Names are")[2].partition(".")[0])
+
+    assert [one for one in shown if one in NAMES] == [*NAMES]
+    assert cmf("find", kept.store, "--", "-verdict:none").exit_code == 0
 
 
 @pytest.mark.spec("CLI-80")

@@ -143,6 +143,7 @@ def test_nothing_is_signed_by_a_new_key_and_no_store_is_made(
     store, (first,) = kept("hello", key=key)
 
     assert "--signing-key" in cmf("audit", "reveal", store, first, *WHO, code=2)
+    assert not store.with_name(f"{store.name}.key").exists()
     none = tmp_path / "none.pem"
     for words in (("reveal", store, first, *WHO), ("export", store, tmp_path / "b.zip")):
         assert f"no key here at {none}" in cmf("audit", *words, "--signing-key", none, code=2)
