@@ -156,7 +156,8 @@ def _walked(
     for name, field in here.get("properties", {}).items():
         inner = f"{path}.{name}".lstrip(".")
         yield inner, _plain(field, definitions)
-        yield from _walked(inner, field, definitions)
+        if inner != "properties":  # they have a table of their own
+            yield from _walked(inner, field, definitions)
 
 
 def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:

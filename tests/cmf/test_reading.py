@@ -35,7 +35,7 @@ PLAIN = {
             "objects": {"f": {"managed_by": "tool", "permissions": ["p"]}},
             "data": {"f": {"retention": {"max_age_seconds": 1}}},
         },
-        "meta": {"tags": ["t"], "properties": {"n": 1}},
+        "meta": {"tags": ["t"], "properties": {"duration_ms": 1}},
     },
 }
 

@@ -26,7 +26,7 @@ GOOD = """\
 #   standards: [OWASP-LLM01]
 package cmf.rules.test.rule
 
-deny contains {"code": "test.rule", "reason": "Marked."} if input.properties.marked
+deny contains {"code": "test.rule", "reason": "Marked."} if input.properties.redacted
 """
 PLACE = "cmf/rules/test/rule/rule.rego"
 

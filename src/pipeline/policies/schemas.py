@@ -10,8 +10,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cmf.enums import Hook, Role, ViewAction, ViewKind
-from cmf.extensions import Extensions
+from cmf.extensions import Extensions, TokenUsage
 from cmf.message import Message
+from cmf.request import Sampling
 from cmf.security import DataPolicy, ObjectSecurityProfile
 from cmf.value import json_schema
 from pipeline.approval_ref import ApprovalStatus
@@ -23,6 +24,10 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _STRING: Final = {"type": "string"}
 _STRINGS: Final = {"type": "array", "items": _STRING}
 _COUNT: Final = {"type": "integer", "minimum": 0}
+_NUMBER: Final = {"type": ["number", "string"]}
+_YES_OR_NO: Final = {"type": "boolean"}
+_ANY_OBJECT: Final = {"type": "object"}
+_ANYTHING: Final[dict[str, Any]] = {}
 
 
 def schema_of(name: str) -> dict[str, Any]:
@@ -64,7 +69,7 @@ def view_schema() -> dict[str, Any]:
         "size_bytes": _COUNT,
         "mime_type": _STRING,
         "arguments": {"type": "object"},
-        "properties": {"type": "object"},
+        "properties": _properties_schema(),
         "extensions": _object(own),
         "session": _object(
             {
@@ -83,6 +88,39 @@ def view_schema() -> dict[str, Any]:
     return {"title": "Policy input of one view", **_object(facts, required), "$defs": definitions}
 
 
+def _properties_schema() -> dict[str, Any]:
+    """What kinds of views say of themselves. Whole numbers may be texts where they are very large [VIEW-15]."""
+    finding = _object({"path": _STRING, "problem": _STRING})
+    choice = _object({"stop_reason": _STRING, "raw_stop_reason": _STRING, "extra": _ANY_OBJECT})
+    error = {"message": _STRING, "type": _STRING, "code": _STRING, "status": _NUMBER}
+    tokens, sampling = (json_schema(cls)["properties"] for cls in (TokenUsage, Sampling))
+    told = ("id", "parent_id", "channel", "session_id", "status")
+    facts = {
+        **dict.fromkeys(_SAID, _STRING),
+        **dict.fromkeys(("message_count", "tool_count", "choice_count"), _COUNT),
+        **dict.fromkeys(("arguments_invalid", "is_error", "redacted", "stream"), _YES_OR_NO),
+        **dict.fromkeys(("duration_ms", "range_start", "range_end"), _NUMBER),
+        **dict.fromkeys(("annotations", "extra", "response_schema"), _ANY_OBJECT),
+        **dict.fromkeys(("big_integers", "other_models"), _STRINGS),
+        "choices": {"type": "array", "items": choice},
+        "data": {"type": "array", "items": _ANY_OBJECT},
+        "error": _object(error),
+        "executed_by": {"type": "string", "enum": ["client", "provider"]},
+        "input_schema": {"type": ["object", "boolean"]},
+        "message": _object({**dict.fromkeys(told, _STRING), "extra": _ANY_OBJECT}),
+        "sampling": _object({**dict.fromkeys(sampling, _NUMBER), "stop": _STRINGS}),
+        "schema_findings": {"type": "array", "items": finding},
+        "tool_choice": _object({"mode": _STRING, "name": _STRING}),
+        "usage": _object(dict.fromkeys(tokens, _ANYTHING)),
+    }
+    return _object(facts)
+
+
+_SAID: Final = (
+    "arguments_raw", "container", "description", "error_message", "namespace", "provider", "raw_uri",
+    "reasoning_effort", "request_id", "resource_type", "response_schema_name", "selector", "server_id", "session_id",
+    "side_effects", "source_type", "title", "tool_id", "tool_name", "type", "version",
+)  # fmt: skip
 _ORIGIN_TYPES: Final = (
     "string", "number", "boolean", "null", "empty", "key", "raw", "address", "piece", "call", "before",
 )  # fmt: skip

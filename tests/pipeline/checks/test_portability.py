@@ -54,6 +54,8 @@ LIB = {"cmf/lib/lib.rego": "package cmf.lib\n\nf(x) if x == 1\n\ng(x) := input.s
         ("input.extensions.security.label == 1", "policy.unknown-field", "labels"),
         ("input.extensions.security.subject.role", "policy.unknown-field", "roles"),
         ('object.get(input, "contents", "") == ""', "policy.unknown-field", "content"),
+        ("input.properties.mesage_count > 3", "policy.unknown-field", "message_count"),
+        ("input.properties.sampling.temprature > 1", "policy.unknown-field", "temperature"),
         ("input.extensions.security.subject.roles[_]", "policy.no-capability", "read_roles"),
         ("who := input.extensions.security.subject\nwho.roles[_]", "policy.no-capability", "read_roles"),
         ("input.extensions.agent.turn > 3", "policy.no-capability", "read_agent"),
@@ -91,17 +93,17 @@ def test_what_would_be_heard_otherwise_is_refused_with_its_place(write: Write, b
         "not input.role == input.content",
         "not lib.f(_always)",
         "not lib.f(data.cmf.defaults.test.rule.limit)",
-        "not lib.f(object.get(input.properties, `n`, 1))",
-        "not count([1 | some x in input.properties.xs; x > 1]) > 0",
-        "not 1 in {x | some x in input.properties.xs}",
-        "some x in input.properties.xs\nnot lib.f(x)",
+        "not lib.f(object.get(input.properties, `is_error`, 1))",
+        "not count([1 | some x in input.properties.big_integers; x > 1]) > 0",
+        "not 1 in {x | some x in input.properties.big_integers}",
+        "some x in input.properties.big_integers\nnot lib.f(x)",
         "count([path | walk(input.properties, [path, _])]) > 1",
-        "count([1 | input.properties.xs[i] == 1]) > 0",
-        "count({y | input.properties.xs[_] = y}) > 1",
-        'count([v | {"k": v} = input.properties.o]) == 1',
-        "input.properties.xs[i] == 1",
+        "count([1 | input.properties.big_integers[i] == 1]) > 0",
+        "count({y | input.properties.big_integers[_] = y}) > 1",
+        'count([v | {"k": v} = input.properties.extra]) == 1',
+        "input.properties.big_integers[i] == 1",
         "input.size_bytes > 9007199254740991",
-        "input.properties.anything.at.all == input.extensions.custom.anything",
+        "input.properties.extra.at.all == input.extensions.custom.anything",
     ],
 )
 def test_what_both_engines_hear_alike_is_loaded(write: Write, body: str) -> None:
@@ -116,7 +118,7 @@ def test_what_both_engines_hear_alike_is_loaded(write: Write, body: str) -> None
 
 @pytest.mark.spec("POL-25")
 def test_a_member_of_a_local_under_a_negation_is_told_and_not_refused(write: Write) -> None:
-    policies = policy_set.load(write(rule("some x in input.properties.xs\nnot lib.f(x.y)") | LIB))
+    policies = policy_set.load(write(rule("some x in input.properties.big_integers\nnot lib.f(x.y)") | LIB))
 
     assert [(one.code, one.place.line) for one in policies.findings] == [("policy.negated-reference", 16)]
 
@@ -156,7 +158,7 @@ def test_a_set_that_is_called_almost_as_an_effect_is_refused(write: Write, name:
     ],
 )
 def test_data_that_nobody_gave_are_told(write: Write, condition: str, message: str | None, hint: str) -> None:
-    text = GOOD.replace("input.properties.marked", condition).replace("deny", "import data.acme\n\ndeny", 1)
+    text = GOOD.replace("input.properties.redacted", condition).replace("deny", "import data.acme\n\ndeny", 1)
     files = {PLACE: f"{text}\n_limit := 1\n", "acme/data.json": '{"tools": ["a"]}'}
 
     found = [one for one in policy_set.load(write(files)).findings if one.code == "policy.unknown-data"]

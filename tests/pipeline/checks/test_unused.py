@@ -78,7 +78,7 @@ def test_what_never_holds_is_found(write: Write, condition: str) -> None:
         "_settings.on",
         "lib.is_answer(input.size_bytes)",
         "lib.asked(42)",
-        "some x in input.properties.list\n\tx > 4",
+        "some x in input.properties.big_integers\n\tx > 4",
         'input.content == "a" with input as {"content": "b"}',
         "_twice(3) == 6",
     ],
@@ -119,7 +119,7 @@ def test_a_field_that_is_compared_with_what_it_never_is_is_found(write: Write, c
         'input.role == "user"',
         "input.is_pre == true",
         "input.size_bytes == 1.5",
-        "input.properties.marked == 7",
+        "input.properties.usage.input_tokens == 7",
         "input.arguments.to == null",
         'input.kind in {"text", "tool_call"}',
         'input.kind == concat("", ["t", "ext"])',
@@ -179,7 +179,8 @@ def test_capabilities_helpers_imports_and_variables_without_a_use_are_found(writ
 @pytest.mark.spec("POL-36")
 def test_a_helper_that_a_test_asks_for_and_a_variable_of_the_head_are_used(write: Write) -> None:
     text = (
-        'deny contains {"code": "test.rule", "reason": x} if some x in input.properties.reasons\n\n_twice(x) := 2 * x\n'
+        'deny contains {"code": "test.rule", "reason": x} if some x in input.properties.big_integers\n'
+        "\n_twice(x) := 2 * x\n"
     )
     tests = "package cmf.rules.test.rule_test\n\nimport data.cmf.rules.test.rule\n\ntest_a if rule._twice(1) == 2\n"
 

@@ -23,7 +23,7 @@ package cmf.rules.test.rule_test
 
 import data.cmf.rules.test.rule
 
-test_marked_is_denied if count(rule.deny) == 1 with input as {"properties": {"marked": true}}
+test_marked_is_denied if count(rule.deny) == 1 with input as {"properties": {"redacted": true}}
 
 test_plain_is_let_pass if count(rule.deny) == 0 with input as {"properties": {}}
 

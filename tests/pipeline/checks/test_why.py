@@ -49,7 +49,7 @@ default ready := false
 
 ready if {
 	level > 3
-	level = to_number(given.level)
+	level = to_number(given.version)
 	lib.between(level, 1, 9)
 }
 
@@ -132,8 +132,8 @@ def test_what_is_undefined_is_told_from_null(why: Why) -> None:
 
 @pytest.mark.spec("POL-51")
 def test_expressions_are_told_in_an_order_in_which_they_have_what_they_need(why: Why) -> None:
-    low = only(about(why, "ready", properties={"level": "2"}))
-    high = only(about(why, "ready", properties={"level": "12"}))
+    low = only(about(why, "ready", properties={"version": "2"}))
+    high = only(about(why, "ready", properties={"version": "12"}))
 
     assert (low.failing[0].text, low.failing[0].bindings) == ("level > 3", {"level": 2})
     assert high.failing[0].text == "lib.between(level, 1, 9)"
@@ -178,10 +178,10 @@ def test_objects_constants_and_with_are_explained_as_well(why: Why) -> None:
 
 @pytest.mark.spec("POL-51")
 def test_an_expression_that_could_not_be_evaluated_says_so(why: Why) -> None:
-    body = only(about(why, "ready", properties={"level": "high"}))
+    body = only(about(why, "ready", properties={"version": "high"}))
 
     (failing,) = body.failing
-    assert (failing.text, failing.error) == ("level = to_number(given.level)", "engine.builtin-error")
+    assert (failing.text, failing.error) == ("level = to_number(given.version)", "engine.builtin-error")
 
 
 @pytest.mark.spec("POL-51")

@@ -29,7 +29,7 @@ default allow := false
 allow if {
 	input.kind == "text"
 	not regex.match(`\\d{3}-\\d{2}-\\d{4}`, input.content)
-	to_number(input.properties.level) <= data.app.limits.level
+	to_number(input.properties.version) <= data.app.limits.level
 }
 
 allow if "admin" in input.extensions.security.subject.roles
@@ -62,11 +62,11 @@ deny contains msg if {
 	msg := sprintf("%q is not said here", [word])
 }
 
-deny contains {"code": "app.level", "reason": "too high"} if to_number(input.properties.level) > 3
+deny contains {"code": "app.level", "reason": "too high"} if to_number(input.properties.version) > 3
 
 deny contains "level" if not _numbered
 
-_numbered if is_number(to_number(input.properties.level))
+_numbered if is_number(to_number(input.properties.version))
 """,
     ),
 }
@@ -74,15 +74,15 @@ DATA = '{"app": {"limits": {"level": 3}, "words": ["bad", "worse"]}}'
 VIEWS = [
     {"kind": "text", "properties": {}, "extensions": {}} | own
     for own in (
-        {"content": "fine", "properties": {"level": "2"}},
-        {"content": "123-45-6789", "properties": {"level": "2"}},
-        {"content": "١٢٣-٤٥-٦٧٨٩", "properties": {"level": "2"}},
-        {"content": "fine", "properties": {"level": "many"}},
+        {"content": "fine", "properties": {"version": "2"}},
+        {"content": "123-45-6789", "properties": {"version": "2"}},
+        {"content": "١٢٣-٤٥-٦٧٨٩", "properties": {"version": "2"}},
+        {"content": "fine", "properties": {"version": "many"}},
         {"content": "fine"},
         {},
-        {"content": "a bad and Worse word, at length", "properties": {"level": "9"}},
-        {"content": "word ٣", "properties": {"level": 4}},
-        {"content": "word 3", "properties": {"level": None}},
+        {"content": "a bad and Worse word, at length", "properties": {"version": "9"}},
+        {"content": "word ٣", "properties": {"version": 4}},
+        {"content": "word 3", "properties": {"version": None}},
         {"extensions": {"security": {"subject": {"roles": ["admin"]}}}, "content": "123-45-6789"},
     )
 ]

@@ -69,7 +69,7 @@ RULES = (
     | rule("custom", "x := input.extensions.custom.mark", effect="label")
     | rule("session", "some x in input.session.labels", "read_labels", effect="warn")
     | rule("walked", "walk(input.arguments, [_, x])\nx == 3")
-    | rule("numbers", "x := to_number(input.properties.n)\nx > 3")
+    | rule("numbers", "x := to_number(input.properties.duration_ms)\nx > 3")
 )
 
 
@@ -175,9 +175,9 @@ def test_where_the_session_holds_nothing_rules_that_read_it_are_not_asked_again(
 @pytest.mark.spec("POL-29")
 def test_what_local_rules_said_in_a_session_is_not_taken_for_what_all_say_without_one(write: Write) -> None:
     origin = rule("origin", 'some x in input.origins\nx.kind == "web"', effect="warn")
-    numbers = rule("numbers", "x := to_number(input.properties.n)\nx > 3")
+    numbers = rule("numbers", "x := to_number(input.properties.duration_ms)\nx > 3")
     _, _, engine = engines(policy_set.load(write(origin | numbers)))
-    call = view(kind="tool_call", properties={"n": "4"}, origins=[{"kind": "web"}])
+    call = view(kind="tool_call", properties={"duration_ms": "4"}, origins=[{"kind": "web"}])
     everything = ["t.numbers", "t.origin"]
 
     for session in ({"counters": {"calls": 1}}, {}, {"counters": {"calls": 2}}, {}):
@@ -209,8 +209,8 @@ def test_rules_that_read_of_the_agent_are_asked_each_time_in_an_empty_session(wr
     ("document", "context"),
     [
         (view(content="a badge"), shared()),
-        (view(content="a badger", properties={"n": "4"}), shared()),
-        (view(content="a badger", properties={"n": 4}), shared()),
+        (view(content="a badger", properties={"duration_ms": "4"}), shared()),
+        (view(content="a badger", properties={"duration_ms": 4}), shared()),
         (view(content="a badger"), shared(extensions={"custom": {"mark": 1}})),
         (view(content="a badger"), shared(extensions={"custom": {"mark": None}})),
         (view(content="a badger", extensions={"custom": {"mark": 1}}), shared()),
@@ -239,8 +239,8 @@ def test_what_nobody_reads_does_not_make_another_verdict(policies: PolicySet) ->
 @pytest.mark.parametrize(
     "document",
     [
-        b'{"kind": "text", "properties": {"n": 1, "n": 2}}',
-        b'{"kind": "text", "properties": {"n": NaN}}',
+        b'{"kind": "text", "properties": {"duration_ms": 1, "duration_ms": 2}}',
+        b'{"kind": "text", "properties": {"duration_ms": NaN}}',
         b"nothing",
         b"[]",
     ],
@@ -266,7 +266,7 @@ def test_what_a_key_cannot_tell_is_asked_each_time(policies: PolicySet, context:
 @pytest.mark.spec("POL-29")
 def test_failures_are_not_remembered(policies: PolicySet) -> None:
     _, watched, engine = engines(policies)
-    broken = view(content="a", properties={"n": "no number"})
+    broken = view(content="a", properties={"duration_ms": "no number"})
 
     assert isinstance(ask(engine, TEXT, broken), Failed)
     assert isinstance(ask(engine, TEXT, broken), Failed)
@@ -341,7 +341,7 @@ VIEWS = st.builds(
     view,
     content=WORDS,
     arguments=st.dictionaries(WORDS, st.integers(2, 4) | st.none()),
-    properties=st.dictionaries(st.just("n"), st.sampled_from(["1", "4", 4, None])),
+    properties=st.dictionaries(st.just("duration_ms"), st.sampled_from(["1", "4", 4, None])),
     session=st.dictionaries(st.just("labels"), st.lists(WORDS)),
     extensions=st.dictionaries(st.just("custom"), st.dictionaries(st.just("mark"), st.integers(0, 2) | st.booleans())),
 )

@@ -49,7 +49,7 @@ def test_a_kind_is_judged_by_the_rules_that_name_it(write: Write) -> None:
     hit = {"code": "test.rule", "reason": "Marked.", "rule": "test/rule"}
 
     for kind in ViewKind:
-        view = {"kind": kind, "properties": {"marked": True}}
+        view = {"kind": kind, "properties": {"redacted": True}}
         expected = empty | ({"deny": [hit]} if kind in {ViewKind.TEXT, ViewKind.TOOL_CALL} else {})
         assert decide(policies, policies.entrypoint(kind), view) == expected
         assert decide(policies, "data.cmf.main.decision", view) == expected
@@ -67,7 +67,7 @@ def test_the_general_entrypoint_refuses_what_is_of_no_kind(write: Write, view: o
 @pytest.mark.spec("POL-7")
 def test_a_rule_that_is_off_is_not_asked_and_one_that_observes_is(write: Write) -> None:
     directory = write({PLACE: GOOD})
-    view = {"kind": "text", "properties": {"marked": True}}
+    view = {"kind": "text", "properties": {"redacted": True}}
 
     for mode, hits in ((Mode.OFF, 0), (Mode.OBSERVE, 1), (Mode.ENFORCE, 1)):
         policies = policy_set.load(directory, modes={"test/rule": mode})
@@ -80,9 +80,9 @@ def test_a_rule_that_is_off_is_not_asked_and_one_that_observes_is(write: Write) 
 @pytest.mark.spec("POL-8")
 @pytest.mark.parametrize("member", ['"no"', "1", "null", '["a"]'])
 def test_an_effect_that_is_no_object_stays_a_hit(write: Write, member: str) -> None:
-    policies = policy_set.load(write({PLACE: GOOD + f"\ndeny contains {member} if input.properties.odd\n"}))
+    policies = policy_set.load(write({PLACE: GOOD + f"\ndeny contains {member} if input.properties.is_error\n"}))
 
-    decision = decide(policies, policies.entrypoint(ViewKind.TEXT), {"kind": "text", "properties": {"odd": True}})
+    decision = decide(policies, policies.entrypoint(ViewKind.TEXT), {"kind": "text", "properties": {"is_error": True}})
 
     assert isinstance(decision, dict)
     assert [(hit["code"], hit["rule"]) for hit in decision["deny"]] == [("policy.bad-effect", "test/rule")]
@@ -92,13 +92,13 @@ def test_an_effect_that_is_no_object_stays_a_hit(write: Write, member: str) -> N
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "interpreted"])
 @pytest.mark.parametrize("marks", [[], ["rule"], ["other"], ["other", "rule"]], ids="-".join)
 def test_a_set_that_several_rules_put_into_says_which_did(write: Write, compiled: bool, marks: list[str]) -> None:
-    other = GOOD.replace("test.rule", "test.other").replace("properties.marked", "properties.other")
+    other = GOOD.replace("test.rule", "test.other").replace("properties.redacted", "properties.is_error")
     # It puts nothing into the set that its text mentions, and hides nobody's hits by that.
     mentioning = GOOD.replace("test.rule", "test.third").replace("deny contains", "warn contains")
     files = {"rule": GOOD, "other": other, "third": f'{mentioning}\nhint := "write deny contains"\n'}
     places = {f"cmf/rules/test/{name}/{name}.rego": text for name, text in files.items()}
     policies = policy_set.load(write(places))
-    view = {"kind": "text", "properties": {"marked": "rule" in marks, "other": "other" in marks}}
+    view = {"kind": "text", "properties": {"redacted": "rule" in marks, "is_error": "other" in marks}}
 
     decision = decide(policies, policies.entrypoint(ViewKind.TEXT), view, compiled=compiled)
 

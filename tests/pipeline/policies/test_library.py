@@ -24,7 +24,7 @@ __all__ = ["write"]  # a fixture
 WITH_LIBRARY = GOOD.replace(
     "deny contains", "import data.cmf.lib.secrets\nimport data.cmf.lib\n\ndeny contains"
 ).replace(
-    "if input.properties.marked",
+    "if input.properties.redacted",
     'if {\n\tcount(secrets.kinds_in(input.content)) > 0\n\tlib.uri_matches(input.uri, "tool://*/send")\n}',
 )
 VIEW = {"kind": "text", "content": "AKIAIOSFODNN7EXAMPLE", "uri": "tool://mail/send", "path": ""}

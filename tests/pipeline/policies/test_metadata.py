@@ -121,16 +121,16 @@ def test_metadata_of_something_else_is_not_the_rules(write: Write) -> None:
 @pytest.mark.parametrize(
     "definition",
     [
-        "deny if input.properties.marked",
-        "deny := true if input.properties.marked",
-        'deny["x"] if input.properties.marked',
+        "deny if input.properties.redacted",
+        "deny := true if input.properties.redacted",
+        'deny["x"] if input.properties.redacted',
         'deny := ["x"]',
-        "deny.x contains 1 if input.properties.marked",
+        "deny.x contains 1 if input.properties.redacted",
         "default deny := false",
         "  warn := 1",
         "label(x) := x",
         "redact = 1",
-        "rewrite { input.properties.marked }",
+        "rewrite { input.properties.redacted }",
     ],
 )
 def test_a_set_that_is_defined_as_something_else_is_refused(write: Write, definition: str) -> None:

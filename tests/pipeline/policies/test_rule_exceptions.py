@@ -32,7 +32,7 @@ MOMENT = int(NOW.timestamp() * 1_000_000)
 ALL: dict[str, Any] = {"rule": "test/rule", "until": "2026-06-30", "owner": "ann", "reason": "ticket 4711"}
 FOR_ALICE = {**ALL, "subject": "alice"}
 HIT = Hit(rule="test/rule", code="test.rule", effect=Effect.DENY, reason="No.")
-RULE = GOOD.replace("if input.properties.marked", 'if contains(input.content, "marked")')
+RULE = GOOD.replace("if input.properties.redacted", 'if contains(input.content, "marked")')
 WORDS = {"role": "user", "content": [{"content_type": "text", "text": "marked 4111"}]}
 MARKED = Request.model_validate({"messages": [WORDS]})
 
@@ -250,7 +250,7 @@ def test_a_decision_says_who_answers_for_it_and_how_many_there_are(pipe: Pipelin
 
 @pytest.mark.spec("EXC-4")
 def test_what_the_pipeline_itself_refuses_stays_refused(write: Write) -> None:
-    broken = GOOD.replace("if input.properties.marked", "if to_number(input.content) > 1")
+    broken = GOOD.replace("if input.properties.redacted", "if to_number(input.content) > 1")
     data = {"exceptions": [{**ALL, "until": "2999-12-31", "subject": "**"}]}
     folder = write({PLACE: broken, "cmf/data.json": json.dumps(data)})
 

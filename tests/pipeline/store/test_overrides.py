@@ -29,7 +29,7 @@ from pipeline.store.tables import RECORDS
 
 __all__ = ["write"]  # a fixture
 
-RULE = GOOD.replace("if input.properties.marked", 'if contains(input.content, "marked")')
+RULE = GOOD.replace("if input.properties.redacted", 'if contains(input.content, "marked")')
 MARKED = Message.model_validate({"role": "user", "content": [{"content_type": "text", "text": "marked"}]})
 
 
