@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from cmf.adapters import FORMATS
 from cmf.enums import Capability, ViewKind
 from cmf.tiers import SLOTS, SUBJECT_FIELDS
 from pipeline.decision import Effect
@@ -295,6 +296,13 @@ def _unknown_fields(survey: Survey, *, refuses: bool) -> Iterator[Finding]:
                 hint = f"did you mean {near}?" if near else "see `cmf schema view`"
                 message = f"no view has {'.'.join(read.path[: read.path.index(name) + 1])}"
                 yield Finding("policy.unknown-field", read.place, message, hint, refuses=refuses)
+            elif read.path[1:3] == _EXTRA and read.path[3:4] and read.path[3].partition(".")[0] not in FORMATS:
+                message = f"fields of a wire stand under its format, and {read.path[3]} is none"
+                hint = "write input.properties.extra.openai_chat, say, or `some fields in input.properties.extra`"
+                yield warning("policy.no-format", read.place, message, hint)
+
+
+_EXTRA: Final = ("properties", "extra")
 
 
 def field_schema(path: Path) -> Mapping[str, Any] | None:

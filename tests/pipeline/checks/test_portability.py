@@ -125,6 +125,19 @@ def test_a_member_of_a_local_under_a_negation_is_told_and_not_refused(write: Wri
 
 @pytest.mark.spec("POL-25")
 @pytest.mark.parametrize(
+    ("read", "codes"),
+    [("n", ["policy.no-format"]), ("openai_chat.n", []), ('["openai_chat.key"].n', []), ("[format].n", [])],
+)
+def test_a_field_of_a_wire_that_stands_under_no_format_is_told(write: Write, read: str, codes: list[str]) -> None:
+    reference = f"input.properties.extra{read if read[0] == '[' else '.' + read}"
+
+    policies = policy_set.load(write(rule(f"some format in input.content\n{reference} > 3")))
+
+    assert [one.code for one in policies.findings] == codes
+
+
+@pytest.mark.spec("POL-25")
+@pytest.mark.parametrize(
     ("name", "near"), [("require_aproval", "require_approval"), ("redactions", "redact"), ("denied", "deny")]
 )
 def test_a_set_that_is_called_almost_as_an_effect_is_refused(write: Write, name: str, near: str) -> None:
