@@ -85,6 +85,8 @@ def tally(store: str, *, limit: int, prices: Path | None, as_json: bool) -> None
     """Print what each conversation cost, how many of its calls nobody answered, and which tools failed in it."""
     with _opened(store) as ledger:
         found = tallies(ledger, limit=limit, prices=_table(prices))
+    if not found:
+        typer.echo("cmf: no conversation was kept here", err=True)
     for one in found:
         if as_json:
             counted = {"unanswered": one.unanswered, "failed": dict(one.failed)}
@@ -102,6 +104,8 @@ def calls(store: str, *, failed: bool, as_json: bool) -> None:
     with _opened(store) as ledger:
         if failed:
             counted = ledger.failed_tools()
+            if not counted:
+                typer.echo("cmf: no call failed", err=True)
             if as_json:
                 typer.echo(dumps(counted).decode())
             else:
@@ -109,7 +113,10 @@ def calls(store: str, *, failed: bool, as_json: bool) -> None:
                     for name, times in tools.items():
                         typer.echo(visible(f"{session}  {times:>6}  {name}"))
             return
-        for one in ledger.unanswered():
+        waiting = ledger.unanswered()
+        if not waiting:
+            typer.echo("cmf: no call is without an answer", err=True)
+        for one in waiting:
             line = (
                 dumps(asdict(one)).decode() if as_json else f"{one.session_id}  {one.message_id}  {one.id}  {one.name}"
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.authority import holder
-from pipeline.cli.audit import check_key, other_key, reading
+from pipeline.cli.audit import check_key, looking_through, other_key, reading
 from pipeline.errors import ConfigError
 from pipeline.replay.file import Entry, find, read_entry
 from pipeline.store.contents import REVEAL
@@ -38,7 +38,9 @@ def opened_store(place: str, key: Path | None) -> Iterator[Store]:
     Raises:
         ConfigError: its logs are under another key. StoreError: it cannot be opened.
     """
-    with reading(place) as engine:  # a store that is missing is not made
+    with looking_through(place):  # a store that is missing is not made, and one of an older version brought up to date
+        pass
+    with reading(place) as engine:
         known = {log.key for log in StoreEvidence(engine).logs()}
     if known:
         check_key(key)

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import typer
 
+from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import PublicKey
+from pipeline.cli.audit import looking_through
 from pipeline.cli.local_page import HOST, listening_at, own_hosts, serve
 from pipeline.cli.reading import Exit, fail, one_line_errors, read_seal_key
+from pipeline.cli.recorded import opened_store
 from pipeline.errors import ConfigError
 from pipeline.review.access import Doorkeeper, Named, Person, Proxied, Role
 from pipeline.review.rules import PoliciesAtHand
 from pipeline.review.site import Site
 from pipeline.review.web import build_site
-from pipeline.store.database import Store
 from pipeline.store.engine import check_is_store
 
 MIN_SECRET = 16
@@ -41,21 +43,27 @@ def run(
         fail("say who you are with --as WHO, or who the proxy is with --proxy-secret FILE", Exit.USAGE)
     with one_line_errors():
         check_is_store(store)
+        if heads is not None:
+            read_heads(heads)  # the page about integrity reads it too, each time: one that is none is said now
         opens = None if seal_key is None else read_seal_key(seal_key)
         trusted = [PublicKey.at(file) for file in keys] or None
         secret = "" if proxy_secret is None else _secret(proxy_secret)
         hand = PoliciesAtHand.of_directories(policies)
-    listening = listening_at(port)
-    port = listening.getsockname()[1]
-    keeper: Doorkeeper
-    hosts: frozenset[str] | None
-    if person is None:
-        keeper, hosts, where = Proxied(user_header, role_header, secret), None, f"http://{HOST}:{port}/"
-    else:
-        named = Named(Person(person, role), f"cmf_review_{port}")
-        keeper, hosts = named, own_hosts(port)
-        where = f"http://{HOST}:{port}/?t={named.token}"
-    with one_line_errors(), Store.named(store, key=key) as opened:
+    reads = person is not None and role is Role.VIEWER  # nothing is put on record: no key is asked for
+    with (
+        one_line_errors(),
+        listening_at(port) as listening,
+        looking_through(store) if reads else opened_store(store, key) as opened,
+    ):
+        port = listening.getsockname()[1]
+        keeper: Doorkeeper
+        hosts: frozenset[str] | None
+        if person is None:
+            keeper, hosts, where = Proxied(user_header, role_header, secret), None, f"http://{HOST}:{port}/"
+        else:
+            named = Named(Person(person, role), f"cmf_review_{port}")
+            keeper, hosts = named, own_hosts(port)
+            where = f"http://{HOST}:{port}/?t={named.token}"
         site = Site(opened, policies=hand, seal_key=opens, heads=heads, keys=trusted)
         site.catalog.catch_up()
         typer.echo(f"review: {where}")

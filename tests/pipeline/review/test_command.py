@@ -53,6 +53,9 @@ def run(store: Path, *options: str) -> Result:
         ("--proxy-secret", b"\xff\xfe", "the proxy's secret cannot be read"),
         ("--proxy-secret", b"short\n", "the proxy's secret is too short"),
         ("--public-key", b"no key", "this is no public key"),
+        ("--heads", None, "the heads cannot be read"),
+        ("--heads", b"no head", "this is no tree head"),
+        ("--signing-key", None, "there is no key here"),
         ("--seal-key", b"no key", "the seal key cannot be read"),
         ("--policies", b"no directory", ""),
     ],
@@ -72,6 +75,24 @@ def test_files_that_are_not_what_they_should_be_are_refused_before_anything_is_s
     assert not isinstance(done.exception, AssertionError)
     assert words in done.output
     assert "Traceback" not in done.output
+
+
+@pytest.mark.spec("CLI-90")
+def test_where_the_key_is_elsewhere_it_is_asked_for_unless_one_only_reads(
+    store: Path, serving: list[Callable[..., Any]]
+) -> None:
+    beside = store.with_name(f"{store.name}.key")
+    elsewhere = beside.rename(store.with_name("elsewhere.pem"))
+    served: list[int] = []
+    serving.append(lambda client: served.append(client.get("/").status_code))
+
+    refused = run(store, "--as", "ann")
+    read = run(store, "--as", "ann", "--role", "viewer")
+    given = run(store, "--as", "ann", "--signing-key", str(elsewhere))
+
+    assert [one.exit_code for one in (refused, read, given)] == [2, 0, 0]
+    assert "name the key that signs its records" in refused.output
+    assert (len(served), beside.exists()) == (2, False)
 
 
 def test_a_port_that_is_taken_is_said_in_a_line(store: Path) -> None:

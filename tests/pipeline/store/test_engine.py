@@ -164,8 +164,8 @@ def test_a_server_has_the_same_tables_whether_they_are_made_or_migrated(postgres
 def test_an_older_store_is_brought_up_to_date_by_what_may_write_there_and_another_database_by_nothing(
     tmp_path: Path,
 ) -> None:
-    older, foreign = tmp_path / "older.sqlite3", tmp_path / "foreign.sqlite3"
-    for file, made in ((older, "0006"), (foreign, None)):
+    older, swept, foreign = (tmp_path / f"{name}.sqlite3" for name in ("older", "swept", "foreign"))
+    for file, made in ((older, "0006"), (swept, "0006"), (foreign, None)):
         engine = sqlalchemy.create_engine(url(file))
         with engine.begin() as connection:
             if made:
@@ -179,6 +179,8 @@ def test_an_older_store_is_brought_up_to_date_by_what_may_write_there_and_anothe
     assert (refused.value.code, refused.value.path) == ("store.other-schema", str(older))
     assert CliRunner().invoke(app, [*(refused.value.hint or "").split("`")[1].split()[1:], str(older)]).exit_code == 0
     open_to_read(older).dispose()
+    assert CliRunner().invoke(app, ["audit", "sweep", str(swept)]).exit_code == 0
+    open_to_read(swept).dispose()
 
     done = CliRunner().invoke(app, ["ledger", "list", str(foreign)])
     assert (done.exit_code, "no store in this database" in done.stderr) == (5, True)
