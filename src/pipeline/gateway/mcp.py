@@ -16,6 +16,7 @@ from typing import Any, Final
 import aiohttp
 from ulid import ULID
 
+from cmf.adapters.mcp.adapter import NAMED, VERSION_KEY
 from cmf.codec import dumps
 from cmf.security import SubjectExtension
 from pipeline.context import Context
@@ -38,13 +39,12 @@ from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, Kind, frame_of
 from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE, VERSION, Address, HttpServer, connections
 from pipeline.mcp_proxy.link import ALONE, Link, Side, Step, note
 from pipeline.mcp_proxy.pins import Pins
-from pipeline.mcp_proxy.refusals import VERSION_KEY, Refused, of_frame
+from pipeline.mcp_proxy.refusals import Refused, of_frame
 from pipeline.mcp_proxy.stdio_proxy import owned
 
 _log: Final = logging.getLogger("pipeline.gateway")
 DIALECT: Final = "mcp"
 END_SECONDS: Final = 2.0
-_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 _LASTING: Final = "subscriptions/listen"
 _SENT: Final = ("accept", "content-type", SESSION, VERSION, "mcp-method", "mcp-name", intake.SESSION_HEADER)
@@ -426,7 +426,7 @@ def _check_routing(headers: Mapping[str, str], frame: Frame, version: Any) -> No
         raise Refusal(400, "mcp.version", "Header and message name no revision that is known here, or two.")
     if SESSION in headers or frame.method == "initialize":
         raise Refusal(400, "mcp.session-begun", "This revision has no sessions.")
-    named = frame.params.get(_NAMED[frame.method]) if frame.method in _NAMED else None
+    named = frame.params.get(NAMED[frame.method]) if frame.method in NAMED else None
     if headers.get("mcp-method", frame.method) != frame.method or (
         named is not None and "mcp-name" in headers and _decoded(headers["mcp-name"]) != named
     ):

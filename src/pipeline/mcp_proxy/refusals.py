@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cmf.adapters.mcp.adapter import VERSION_KEY
 from cmf.errors import CmfError
 from pipeline.errors import ApprovalRequired, DecisionError, PolicyUnavailable
 from pipeline.mcp_proxy.frames import INVALID_PARAMS, FrameError, Id
@@ -18,8 +19,6 @@ APPROVAL: Final = -32011
 UNAVAILABLE: Final = -32012
 CLOSED: Final = -32000
 TIMEOUT: Final = -32001
-VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
-"""Where a call of revision 2026-07-28 names it, in its `_meta`."""
 
 
 class Refused(Exception):
@@ -106,7 +105,6 @@ __all__ = [
     "REFUSED",
     "TIMEOUT",
     "UNAVAILABLE",
-    "VERSION_KEY",
     "Refused",
     "error_body",
     "of_decision",

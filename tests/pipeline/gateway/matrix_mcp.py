@@ -29,6 +29,7 @@ from tests.pipeline.gateway.matrix_mcp_bodies import ROWS, McpRow
 from tests.pipeline.gateway.mcp_servers import Said, Told, json_reply, sse_reply
 from tests.pipeline.mcp_proxy.pipe_ends import LineClient, pipe_ends
 
+from cmf.adapters.mcp.adapter import VERSION_KEY
 from cmf.codec import dumps
 from pipeline.assembly import Config
 from pipeline.context import Context
@@ -38,7 +39,7 @@ from pipeline.guard import Guard
 from pipeline.mcp_proxy.http_server import Address, HttpServer, connections
 from pipeline.mcp_proxy.link import Link
 from pipeline.mcp_proxy.pins import Pins
-from pipeline.mcp_proxy.refusals import APPROVAL, REFUSED, VERSION_KEY
+from pipeline.mcp_proxy.refusals import APPROVAL, REFUSED
 from pipeline.mcp_proxy.stdio_proxy import ProcessServer, Server, StdioProxy, UrlServer
 
 MODES: Final = ("json", "stream", "alone", "stdio", "url", "check")

@@ -10,6 +10,7 @@ import pytest
 from tests.pipeline.conftest import write_rules
 from tests.pipeline.mcp_proxy.pairs import PNG, READ, Pair, call, notice, text, tool
 
+from cmf.adapters.mcp.adapter import VERSION_KEY
 from pipeline.assembly import Config
 from pipeline.context import Context
 from pipeline.decision import Mode
@@ -20,7 +21,7 @@ from pipeline.mcp_proxy import link as links
 from pipeline.mcp_proxy.frames import frame_of
 from pipeline.mcp_proxy.link import Side, Step
 from pipeline.mcp_proxy.pins import Pins
-from pipeline.mcp_proxy.refusals import APPROVAL, CLOSED, REFUSED, TIMEOUT, UNAVAILABLE, VERSION_KEY, Refused
+from pipeline.mcp_proxy.refusals import APPROVAL, CLOSED, REFUSED, TIMEOUT, UNAVAILABLE, Refused
 
 RULES = {
     "words": 'deny contains {"code": "no.bomb", "reason": "Not that word."} if contains(input.content, "bomb")',

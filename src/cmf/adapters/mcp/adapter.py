@@ -31,7 +31,10 @@ from cmf.value import replace, trusted
 CUT_SHORT: Final = {PARTIAL: True}
 """The last item of the fold of a stream that ended before its answer."""
 
-VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+"""Where a call of revision 2026-07-28 names its revision, in its `_meta`."""
+NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""By method the parameter that names what is asked for."""
 _HEADERS: Final = ("mcp-protocol-version", "mcp-session-id")
 
 
@@ -381,17 +384,16 @@ def _plain_batch(
 # -- HTTP --------------------------------------------------------------------------------------------------------------
 
 _HEADER_NAMES: Final = {"mcp-protocol-version": "MCP-Protocol-Version", "mcp-session-id": "Mcp-Session-Id"}
-_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 def _routing_headers(body: Mapping[str, Any]) -> dict[str, str]:
     params, method = body.get("params"), body.get("method")
     meta = params.get("_meta") if isinstance(params, dict) else None
-    version = meta.get(VERSION) if isinstance(meta, dict) else None
+    version = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
     if not isinstance(version, str) or not isinstance(method, str):
         return {}
     headers = {"MCP-Protocol-Version": _header(version), "Mcp-Method": _header(method)}
-    name = params.get(_NAMED.get(method, "")) if isinstance(params, dict) else None
+    name = params.get(NAMED.get(method, "")) if isinstance(params, dict) else None
     return {**headers, "Mcp-Name": _header(name)} if isinstance(name, str) else headers
 
 
