@@ -38,12 +38,13 @@ def show(outcome: Outcome, target: str) -> None:
     """Print what was judged, what policy said of it, and what goes out."""
     decision = outcome.decision
     for view in decision.views:
-        print(f"{view.verdict:<17} {view.path}  {view.kind}  {view.action}  {view.direction}")
+        told = (view.path, view.kind, view.action, view.direction, view.uri or "")
+        print(f"{view.verdict:<17} {'  '.join(told)}".rstrip())
         for hit in view.hits:
             print(f"{hit.effect:>24}  {hit.rule}  {hit.reason} [{hit.code}]")
     coverage = decision.coverage
-    print(f"\nverdict   {decision.verdict}   action {decision.action}")
-    print(f"coverage  {coverage.evaluated} of {coverage.produced} views evaluated")
+    print(f"\nverdict   {decision.verdict}   action {decision.action}   {decision.id}")
+    print(f"coverage  {coverage.evaluated} of {coverage.produced} views evaluated   revision {decision.revision[:12]}")
     if outcome.value is None:
         print("nothing goes out")
         return
