@@ -13,6 +13,11 @@ from pipeline.policies.metadata import Module, Rule
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {"label": ("label",), "rewrite": ("pointer", "value")}
 """What an effect has to say besides `code` and `reason`; `redact` says one of two."""
 
+_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "rewrite": ("tool_call", "prompt_request"),
+    "strip_tool": ("tool_definition",),
+}
+
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`|#[^\n]*|[{}\[\]():,|]', re.DOTALL)
 
 
@@ -20,7 +25,18 @@ def findings(survey: Survey, modules: Sequence[Module], rules: Sequence[Rule]) -
     """All that is found, by place."""
     texts = {module.path: module.text.encode() for module in modules}
     found = [one for rule in rules for path in effect_paths(rule) for one in _members(survey, path, texts)]
+    found += [one for rule in rules for one in _misplaced(survey, rule)]
     return sorted(found, key=lambda one: (one.place, one.code))
+
+
+def _misplaced(survey: Survey, rule: Rule) -> Iterator[Finding]:
+    """Effects that are for none of a rule's kinds: each hit would be refused."""
+    for path in effect_paths(rule):
+        kinds, surveyed = _KINDS.get(path[-1]), survey.rule(path)
+        if kinds is not None and surveyed is not None and not rule.kinds.intersection(kinds):
+            message = f"`{path[-1]}` is for views of kind {' and '.join(kinds)}, and this rule is asked for none"
+            hint = "add the kind to its METADATA; a text is changed by `redact`"
+            yield _bad_effect(surveyed.definitions[0].place, message, hint)
 
 
 def _members(survey: Survey, path: Path, texts: Mapping[str, bytes]) -> Iterator[Finding]:

@@ -243,6 +243,21 @@ def test_policies_that_are_not_made_of_rules_are_looked_at_too(write: Write) -> 
 
 
 @pytest.mark.spec("POL-55")
+@pytest.mark.parametrize(("kinds", "found"), [("text, tool_definition", 1), ("prompt_request", 0)])
+def test_an_effect_that_is_for_none_of_its_kinds_is_found(write: Write, kinds: str, found: int) -> None:
+    head = RULE[: RULE.index("deny contains")]
+    kept = [f"#   kinds: [{kinds}]" if line.startswith("#   kinds:") else line for line in head.split("\n")]
+    member = '{"code": "test.rule", "reason": "x", "pointer": "/arguments/a", "value": 1}'
+
+    report = looked_at(write({PLACE: "\n".join(kept) + f"rewrite contains {member} if input.kind\n"}))
+
+    told = [one for one in report.findings if one.code == "policy.bad-effect"]
+    assert ["`rewrite` is for views of kind tool_call and prompt_request" in one.message for one in told] == [
+        True
+    ] * found
+
+
+@pytest.mark.spec("POL-55")
 @pytest.mark.parametrize(
     ("member", "condition", "code", "words"),
     [
