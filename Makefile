@@ -50,6 +50,7 @@ opa: $(TOOLS)/.opa-$(OPA_VERSION) ## The pinned OPA binary, built from its Go mo
 $(TOOLS)/.opa-$(OPA_VERSION):
 	mkdir -p $(TOOLS)/bin
 	GOBIN=$(TOOLS)/bin CGO_ENABLED=0 go install -trimpath github.com/open-policy-agent/opa@$(OPA_VERSION)
+	rm -f $(TOOLS)/.opa-*
 	touch $@
 
 .PHONY: regal
@@ -60,6 +61,7 @@ $(TOOLS)/.regal-$(REGAL_VERSION):
 	mkdir -p $(TOOLS)/bin
 	source=$$(go mod download -json github.com/open-policy-agent/regal@$(REGAL_VERSION) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p'); \
 	  cd "$$source" && CGO_ENABLED=0 go build -mod=readonly -trimpath -o $(REGAL) .
+	rm -f $(TOOLS)/.regal-*
 	touch $@
 
 .PHONY: chromium
