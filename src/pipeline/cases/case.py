@@ -21,12 +21,14 @@ from cmf.codec import MAX_BYTES, loads
 from cmf.errors import CmfError, ShapeError
 from cmf.frozen import FrozenDict, frozen_mapping
 from cmf.message import Message
+from cmf.models import FORMAT_PROVIDERS
 from cmf.request import Request, Response
 from cmf.value import Str, Value, value
 from pipeline.claims import HistoryTrust, history_trust
 from pipeline.context import Context, as_subject
 from pipeline.decision import Action, Verdict
 from pipeline.display import meant
+from pipeline.emission import with_provider
 from pipeline.errors import CaseError
 from pipeline.policies.metadata import SAID_TWICE, load_yaml, yaml_problem
 from pipeline.stage import Traffic
@@ -292,8 +294,10 @@ def _wire(path: Path, source: Mapping[str, Any]) -> Traffic:
     name = str(source.get("from"))
     if name == "canonical":
         return _CANONICAL.get(str(source.get("kind")), Request).model_validate(body)
-    adapter = adapters.get(name)
-    return adapter.from_wire_response(body) if source.get("kind") == "response" else adapter.from_wire_request(body)
+    adapter, provider = adapters.get(name), FORMAT_PROVIDERS.get(name)
+    if source.get("kind") == "response":
+        return with_provider(adapter.from_wire_response(body), provider)
+    return with_provider(adapter.from_wire_request(body), provider)
 
 
 _CANONICAL: Final[dict[str, type[Traffic]]] = {"response": Response, "message": Message}

@@ -167,6 +167,24 @@ def test_a_reply_is_judged_with_the_conversation_before_it(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("CASE-2")
+@pytest.mark.parametrize(
+    ("source", "model"),
+    [
+        ({"from": "openai_chat", "body": {"model": "gpt-5", "messages": []}}, "openai:gpt-5"),
+        (
+            {"from": "ollama", "kind": "response", "body": {"model": "llama3", "message": {"role": "assistant"}}},
+            "ollama:llama3",
+        ),
+    ],
+)
+def test_a_wire_names_the_provider_of_its_model(tmp_path: Path, source: dict[str, Any], model: str) -> None:
+    traffic = read(tmp_path, conversation=source).traffic
+
+    assert isinstance(traffic, Request | Response)
+    assert traffic.model == model
+
+
+@pytest.mark.spec("CASE-2")
 def test_a_wire_body_is_read_by_its_adapter(tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text('{"model": "m", "messages": []}', encoding="utf-8")
 
