@@ -84,13 +84,15 @@ _models contains uri if {
 	some uri in input.properties.other_models
 }
 
-_is_off(said) if said in {null, false, "none", "off"}
+_is_off(said) if said in {null, false, 0, "disabled", "none", "off"}
 
 _is_off(said) if said.enable == false
 
 _is_off(said) if said.enabled == false
 
 _is_off(said) if said.mode == "off"
+
+_is_off(said) if said.type == "disabled"
 
 _named(server) := server.name if {
 	regex.match(`^[0-9A-Za-z_-]+$`, server.name)

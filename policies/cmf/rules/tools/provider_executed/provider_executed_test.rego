@@ -81,7 +81,9 @@ test_allowed_when_it_is_switched_off if {
 	count(provider_executed.deny) == 0 with input as _request({"search_parameters": {"mode": "off"}})
 	count(provider_executed.deny) == 0 with input as _request({"web_search": {"enable": false}})
 	count(provider_executed.deny) == 0 with input as _request({"plugins": [{"id": "web", "enabled": false}]})
-	count(provider_executed.deny) == 0 with input as _request({"web_search": {"enable": false}, "enable_search": false})
+	count(provider_executed.deny) == 0 with input as _request({"web_search": {"enable": false}, "enable_search": 0})
+	count(provider_executed.deny) == 0 with input as _request({"web_search": {"type": "disabled"}})
+	count(provider_executed.deny) == 0 with input as _request({"search_parameters": "disabled"})
 	count(provider_executed.deny) == 0 with input as _request({"some_parameters": {"enable_web_search": "off"}})
 }
 
