@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -163,6 +164,31 @@ async def test_how_an_upstream_frames_its_reply_leaves_it_whole_or_unread(reply:
                 assert caught.value.status == 502
         finally:
             await upstream.close()
+
+
+@pytest.mark.spec("GW-41")
+async def test_a_reply_that_nobody_asked_for_is_not_the_next_ones() -> None:
+    stray, unasked = asyncio.Event(), _reply(_SIZE, body=WHOLE.replace(b"fine", b"evil"))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n{}")
+        writer.write(_reply(_SIZE, body=WHOLE))
+        await stray.wait()
+        writer.write(unasked)
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        settings = Upstream.model_validate({"dialect": "openai_chat", "base_url": f"http://{host}:{port}"})
+        upstream = HttpUpstream(settings, None, reply_bytes=8192)
+        await upstream.open()
+        for _ in range(2):
+            got = await upstream.ask(Request(model="openai:m"), {}, None)
+            assert got.message.content == (TextPart(text="fine"),)
+            stray.set()
+            await asyncio.sleep(0.02)
+        await upstream.close()
 
 
 def _request(text: str, path: str = CHAT) -> bytes:
