@@ -3,7 +3,7 @@
 //!
 //! Python tells the fields of a type once, when it is first met. What goes into them was looked at there.
 
-use crate::bare::Method;
+use crate::c_functions::Method;
 use crate::value_bytes::place;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;

@@ -3,7 +3,7 @@
 //!
 //! What is not of the plainest types goes to those functions, which also have the words for what is refused.
 
-use crate::bare::{bytes_of, Method};
+use crate::c_functions::{bytes_of, Method};
 use crate::making::blank;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;

@@ -12,7 +12,7 @@
 //! - `dialect` spells patterns as OPA reads them, `globs` globs, and `corrected` answers other builtins as OPA does;
 //! - `tooling` is for authors.
 //!
-//! What Python holds, for Python; `python` is the binding, `bare` for functions that are called as they stand:
+//! What Python holds, for Python; `python` is the binding, `c_functions` for what it would slow down:
 //! - `value_bytes` writes it, `json_text` its texts; `by_type` is what Python said of its types;
 //! - `input`, `template` and `context` write policy inputs from views;
 //! - `fingerprints` tells whether it came again, by the hash of `polynomial` and by `rows` of the same objects;
@@ -20,12 +20,12 @@
 //!   fill values, `freezing` freezes JSON and compares it.
 
 pub mod asked_once;
-#[cfg(feature = "python")]
-mod bare;
 pub mod batch;
 pub mod builtins;
 #[cfg(feature = "python")]
 mod by_type;
+#[cfg(feature = "python")]
+mod c_functions;
 #[cfg(feature = "python")]
 mod context;
 #[cfg(feature = "python")]

@@ -3,7 +3,7 @@
 //! Python tells a shape once: the types, and what goes into each of their slots. What is made of it was looked at there:
 //! here nothing is known of what a value means.
 
-use crate::bare::Method;
+use crate::c_functions::Method;
 use crate::value_bytes::place;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;

@@ -3,7 +3,7 @@
 use crate::failure::{Outcome, PolicyFault};
 use crate::policy_set::{Options, PolicySet};
 use crate::tooling::Refusal;
-use crate::{bare, builtins, patterns, picking, prints, rows, survey, watch};
+use crate::{builtins, c_functions, patterns, picking, prints, rows, survey, watch};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -147,8 +147,8 @@ fn quiet_panics() {
 #[pymodule(gil_used = false)]
 mod _native {
     use super::{
-        bare, builtins, patterns, picking, prints, quiet_panics, refused, rows, survey, PyAny, PyBackedStr, PyBytes,
-        PyModule, PyModuleMethods, PyResult, Python,
+        builtins, c_functions, patterns, picking, prints, quiet_panics, refused, rows, survey, PyAny, PyBackedStr,
+        PyBytes, PyModule, PyModuleMethods, PyResult, Python,
     };
     use pyo3::{pyfunction, Bound};
 
@@ -221,7 +221,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         quiet_panics();
-        bare::add_to(module)?;
+        c_functions::add_to(module)?;
         // The crate's default of 256 compiled patterns is fewer than a large set has, and each one beyond it is
         // compiled anew at every evaluation (127 ms against 3 ms for 400 patterns).
         regorus::cache::configure(regorus::cache::Config { regex: 8_192, glob: 4_096 });

@@ -14,15 +14,16 @@ from cmf.request import Request, Response
 from cmf.value import to_json
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import session_key
-from pipeline.aside import OF_THE_PROCESS, Aside, is_given_up, to_its_end
 from pipeline.asking import Answer
 from pipeline.assembly import Config, EngineChoice, Policies, build_engine, build_runner, load_sources, vetted
+from pipeline.cancellation import PROCESS_EXITS, is_cancelled, run_to_end
 from pipeline.context import Context, as_context
 from pipeline.decision import Effect
 from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, where_from
 from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded, PoliciesChanged, PoliciesRefused
 from pipeline.history import Histories, History
 from pipeline.kept_content import KeepingContent
+from pipeline.offload import Offload
 from pipeline.outcome import Basis, Outcome, Ran
 from pipeline.policies.overrides import Overrides
 from pipeline.policies.serving import Serving
@@ -43,7 +44,7 @@ from pipeline.sessions import MemorySessions, SessionStore, unknown_approval
 from pipeline.stage import Stage, StageCall, Traffic
 
 _REPLY: Final = "reply"
-_AT_ONCE: Final = Aside(waits=False)  # no store is asked about a run that stands alone
+_AT_ONCE: Final = Offload(waits=False)  # no store is asked about a run that stands alone
 _log: Final = logging.getLogger("pipeline.pipeline")
 MAX_CONFLICTS: Final = 64  # how often a run is judged again because its session moved on; then it is refused
 
@@ -91,9 +92,9 @@ class Pipeline:
         self._policies, self._engine_name = policies, engine
         self._serving = Serving(build_runner(policies, engine, settings, stages=stages, events=self.events))
         self._sessions = sessions or MemorySessions()
-        self._aside = Aside(waits=self._sessions.waits)
+        self._offload = Offload(waits=self._sessions.waits)
         self._overrides = overrides
-        self._choosing = self._aside if settings.sessions == "by_prefix" else _AT_ONCE
+        self._choosing = self._offload if settings.sessions == "by_prefix" else _AT_ONCE
         self._choice = SessionChoice(settings.sessions, self._sessions)
         self._sealer = Sealer(settings.seal_key)
         release = settings.on_record_failure == "release"
@@ -185,7 +186,7 @@ class Pipeline:
     async def arelease(self, approval_id: str, context: Context | None = None) -> Outcome:
         """`release`, awaiting stages and engine."""
         known = context or Context()
-        reply = await self._aside(self._sealed_reply, approval_id, known)
+        reply = await self._offload(self._sealed_reply, approval_id, known)
         return await self._arun(reply, known, approval_id)
 
     def _run(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
@@ -236,27 +237,27 @@ class Pipeline:
 
     async def _ajudged(self, value: Traffic, known: Context, approval_id: str | None, begin: int) -> Ran:
         """What came of it, on record."""
-        aside = self._aside if known.session is not None or self._overrides_due else _AT_ONCE
+        offload = self._offload if known.session is not None or self._overrides_due else _AT_ONCE
         try:
             for _ in range(MAX_CONFLICTS):
-                facts, history = await aside(self._read, known, approval_id)
+                facts, history = await offload(self._read, known, approval_id)
                 with self._serving.lease() as runner:
-                    ran = await runner.arun(value, known, facts, history, aside)
-                ending = self._acommitted(aside, value, known, facts, ran, history, begin)
+                    ran = await runner.arun(value, known, facts, history, offload)
+                ending = self._acommitted(offload, value, known, facts, ran, history, begin)
                 # Once a session may have changed, that is on record, whoever gives up waiting for it [REC-22].
-                ended = await (ending if known.session is None else to_its_end(ending))
+                ended = await (ending if known.session is None else run_to_end(ending))
                 if ended is not None:
                     return ended
             ran = Ran(self._runner.closed(value, "session.conflict"))
         except BaseException as error:
-            if is_given_up(error):
+            if is_cancelled(error):
                 raise
             ran = self._outage(value, error)
         return await self._arecorded(value, known, ran, begin)
 
     async def _acommitted(
         self,
-        aside: Aside,
+        offload: Offload,
         value: Traffic,
         known: Context,
         facts: SessionFacts,
@@ -266,13 +267,13 @@ class Pipeline:
     ) -> Ran | None:
         """What came of it, on record, once the session has kept what it means; None where another run was faster."""
         try:
-            changes = await aside(self._committed, value, known, facts, ran.outcome, history)
+            changes = await offload(self._committed, value, known, facts, ran.outcome, history)
             if changes is None:
                 return None
             self._stands(known, facts, ran.outcome, history, changes)
             ran = ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
         except BaseException as error:  # here, since a task of its own that raises SystemExit ends the loop at once
-            if is_given_up(error):
+            if is_cancelled(error):
                 raise
             ran = self._outage(value, error)
         return await self._arecorded(value, known, ran, begin)
@@ -315,7 +316,7 @@ class Pipeline:
         if isinstance(error, PipelineError):
             return Ran(self._runner.closed(value, error.code))
         _log.error("a run could not be brought to its end: %s", where_from(error))
-        ends = error if isinstance(error, OF_THE_PROCESS) else None
+        ends = error if isinstance(error, PROCESS_EXITS) else None
         return Ran(self._runner.closed(value, "pipeline.failed"), ends=ends)
 
     def _committed(
@@ -419,12 +420,12 @@ class Pipeline:
     def close(self) -> None:
         """Let go of the engine's connections, if it has any."""
         self._runner.close()
-        self._aside.close()
+        self._offload.close()
 
     async def aclose(self) -> None:
         """The same, and end what fire-and-forget stages still do."""
         await self._runner.aclose()
-        self._aside.close()
+        self._offload.close()
 
 
 def _keeping(settings: Config) -> KeepingContent | None:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from cmf.message import Message
 from cmf.value import trusted
-from pipeline.aside import OF_THE_PROCESS, is_given_up
+from pipeline.cancellation import PROCESS_EXITS, is_cancelled
 from pipeline.certificate import digest_of
 from pipeline.context import Context
 from pipeline.errors import PipelineError, where_from
@@ -64,7 +64,7 @@ class Recording:
         """Whether the outcome of the run on `value` may be given out: its record is durable, or need not be."""
         try:
             self._records.record(self._record(value, context, ran, run_ns))
-        except OF_THE_PROCESS:
+        except PROCESS_EXITS:
             raise
         except BaseException as error:  # noqa: BLE001  (whatever a recorder of the host's own raises, nothing is on record)
             return self._failed(ran.outcome, error)
@@ -78,10 +78,10 @@ class Recording:
             else:
                 record = self._record(value, context, ran, run_ns)
             await self._records.arecord(record)
-        except OF_THE_PROCESS:
+        except PROCESS_EXITS:
             raise
         except BaseException as error:
-            if is_given_up(error):
+            if is_cancelled(error):
                 raise
             return self._failed(ran.outcome, error)
         return True

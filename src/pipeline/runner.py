@@ -17,8 +17,8 @@ from ulid import ULID
 from cmf.decomposition import iter_views
 from cmf.errors import CmfError
 from cmf.value import replace, trusted
-from pipeline.aside import OF_THE_PROCESS, Aside, is_given_up
 from pipeline.asking import PERSON_SAID_NO, Answer, Wish, asks, fulfilled, settle, wishes
+from pipeline.cancellation import PROCESS_EXITS, is_cancelled
 from pipeline.certificate import mint
 from pipeline.context import Context
 from pipeline.decision import (
@@ -46,6 +46,7 @@ from pipeline.fitting import Fitting
 from pipeline.history import History
 from pipeline.ingestion import Ingested, take_in
 from pipeline.judging import Asked, Batch, Judge, Law
+from pipeline.offload import Offload
 from pipeline.outcome import Outcome as Outcome
 from pipeline.outcome import Ran, bound
 from pipeline.passes import Passes
@@ -143,9 +144,9 @@ class Runner:
             return _ran(done.value, staged, context, session, timings, history, keeping)
 
     async def arun(
-        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, aside: Aside
+        self, traffic: Traffic, context: Context, session: SessionFacts, history: History, offload: Offload
     ) -> Ran:
-        """The same, awaiting stages, engine and, by `aside`, what has to be asked of the store."""
+        """The same, awaiting stages, engine and, by `offload`, what has to be asked of the store."""
         keeping = self._keeping(history)
         taken = self._taken_in(traffic, context, session, history, keeping)
         context, begin = _without_history(context), perf_counter_ns()
@@ -157,7 +158,7 @@ class Runner:
             asked = next(steps)
             while True:
                 begin = perf_counter_ns()
-                answer = await (self._aevaluated(asked) if isinstance(asked, Batch) else aside(asked))
+                answer = await (self._aevaluated(asked) if isinstance(asked, Batch) else offload(asked))
                 evaluating += perf_counter_ns() - begin if isinstance(asked, Batch) else 0
                 asked = steps.send(answer)
         except StopIteration as done:
@@ -167,7 +168,7 @@ class Runner:
     def _evaluated(self, batch: Batch) -> list[EngineResult]:
         try:
             return self._engine.evaluate(*batch, timeout_seconds=self._timeout_seconds)
-        except OF_THE_PROCESS:
+        except PROCESS_EXITS:
             raise
         except BaseException as error:  # noqa: BLE001  (an engine of the host's own that does not keep its word)
             return _broken(batch, error)
@@ -175,10 +176,10 @@ class Runner:
     async def _aevaluated(self, batch: Batch) -> list[EngineResult]:
         try:
             return await self._engine.aevaluate(*batch, timeout_seconds=self._timeout_seconds)
-        except OF_THE_PROCESS:
+        except PROCESS_EXITS:
             raise
         except BaseException as error:
-            if is_given_up(error):
+            if is_cancelled(error):
                 raise
             return _broken(batch, error)
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from cmf.message import Message
 from cmf.request import Request, Response
 from cmf.tiers import Grants
-from pipeline.aside import OF_THE_PROCESS, is_given_up
+from pipeline.cancellation import PROCESS_EXITS, is_cancelled
 from pipeline.context import Context
 from pipeline.decision import Effect, Hit, Mode, StageRecord
 from pipeline.draft import drafted, labels_of, messages_of
@@ -287,7 +287,7 @@ def _begun(stage: Stage, given: Traffic, context: Context) -> Any:
     """What the stage returned, or what to await for it."""
     try:
         return stage.call(given, context)
-    except OF_THE_PROCESS:
+    except PROCESS_EXITS:
         raise
     except BaseException as error:  # noqa: BLE001  (see above)
         return _failed(stage, error)
@@ -301,10 +301,10 @@ async def _finished(stage: Stage, result: Awaitable[Any]) -> Any:
     try:
         async with asyncio.timeout(stage.timeout_seconds):
             return await result
-    except OF_THE_PROCESS:
+    except PROCESS_EXITS:
         raise
     except BaseException as error:
-        if is_given_up(error):
+        if is_cancelled(error):
             raise
         return _failed(stage, error)
 
@@ -312,7 +312,7 @@ async def _finished(stage: Stage, result: Awaitable[Any]) -> Any:
 def _result(task: asyncio.Task[_Came]) -> StageResult | _Failure:
     """What a task that is done came to; one that cancelled itself failed."""
     came = _Failure("stage.error") if task.cancelled() else task.result()
-    if isinstance(came, OF_THE_PROCESS):
+    if isinstance(came, PROCESS_EXITS):
         raise came
     return came
 
@@ -320,7 +320,7 @@ def _result(task: asyncio.Task[_Came]) -> StageResult | _Failure:
 async def _timed(stage: Stage, result: Awaitable[Any], begin: float) -> _Came:
     try:
         return _in_time(stage, await _finished(stage, result), begin)
-    except OF_THE_PROCESS as error:
+    except PROCESS_EXITS as error:
         return error  # raised in a task it would end the loop, and the run with it, before that is on record
 
 

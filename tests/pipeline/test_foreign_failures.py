@@ -16,10 +16,11 @@ from tests.pipeline.staging import calling
 
 from cmf import Message, Request, SubjectExtension, TextPart, ToolCallPart
 from pipeline import Config, Context, Guard, Pipeline, PolicyUnavailable
-from pipeline.aside import Aside, is_given_up
+from pipeline.cancellation import is_cancelled
 from pipeline.decision import Action
 from pipeline.errors import SessionError, where_from
 from pipeline.events import RecordUnavailable
+from pipeline.offload import Offload
 from pipeline.policy_input import SessionFacts
 from pipeline.record import Record
 from pipeline.session_state import Changes
@@ -257,12 +258,12 @@ async def test_who_gives_up_waiting_is_cancelled_and_nothing_more_is_awaited(pol
 
 
 def test_a_coroutine_that_is_closed_has_been_given_up() -> None:
-    assert is_given_up(GeneratorExit())  # nothing runs that it could await
+    assert is_cancelled(GeneratorExit())  # nothing runs that it could await
 
 
 @pytest.mark.spec("PIPE-5")
 def test_what_is_a_failure_anywhere_is_one_where_no_loop_runs() -> None:
-    assert not is_given_up(ValueError())
+    assert not is_cancelled(ValueError())
 
 
 @pytest.mark.spec("GRD-2")
@@ -375,10 +376,10 @@ async def test_many_runs_wait_together_and_leave_no_thread(policies: Path) -> No
 @pytest.mark.spec("PIPE-15")
 async def test_a_store_that_does_not_wait_costs_no_thread() -> None:
     here = threading.current_thread()
-    assert await Aside(waits=False)(threading.current_thread) is here
-    aside = Aside(waits=True)
-    assert await aside(threading.current_thread) is not here
-    aside.close()
-    aside.close()
-    assert await aside(threading.current_thread) is not here  # a closed one may be used again
-    aside.close()
+    assert await Offload(waits=False)(threading.current_thread) is here
+    offload = Offload(waits=True)
+    assert await offload(threading.current_thread) is not here
+    offload.close()
+    offload.close()
+    assert await offload(threading.current_thread) is not here  # a closed one may be used again
+    offload.close()

@@ -24,7 +24,7 @@ from cmf.codec import loads
 from cmf.errors import DecodeError
 from pipeline.engines.base import Decided, EngineResult, Failed, TimedOut, Undefined
 from pipeline.engines.breaker import Breaker
-from pipeline.engines.push import in_order
+from pipeline.engines.module_order import in_dependency_order
 from pipeline.errors import ConfigError, EngineError
 from pipeline.policies.entrypoints import BATCH
 
@@ -184,7 +184,7 @@ class OpaServerEngine:
 
     async def _push(self, modules: Sequence[tuple[str, str]], data: Mapping[str, Any], timeout_seconds: float) -> None:
         *others, last = modules
-        ordered = [*in_order(others), last]
+        ordered = [*in_dependency_order(others), last]
         place = ""
         try:
             async with asyncio.timeout(timeout_seconds):

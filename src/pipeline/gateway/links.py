@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cmf.request import Response
 from cmf.security import SubjectExtension
-from pipeline.aside import Aside
 from pipeline.context import Context
 from pipeline.errors import SessionError
 from pipeline.gateway.refusal import Refusal
+from pipeline.offload import Offload
 from pipeline.session_state import Changes
 from pipeline.sessions import SessionStore
 
@@ -37,7 +37,7 @@ class Links:
     def __init__(self, sessions: SessionStore, *, makes: bool) -> None:
         self._sessions = sessions
         self._makes = makes
-        self._aside = Aside(waits=sessions.waits)
+        self._offload = Offload(waits=sessions.waits)
 
     async def session(self, asked: Asked) -> str | None:
         """The session that the request belongs to: that of a header before all, then that of what it goes on from.
@@ -53,7 +53,7 @@ class Links:
         named = _goes_on_from(asked.body)
         if named is None:
             return f"sess_{asked.request_id}" if self._makes and _is_kept(asked.body) else None
-        facts = await self._aside(self._sessions.read, _link(asked.subject, named))
+        facts = await self._offload(self._sessions.read, _link(asked.subject, named))
         return facts.tool_ids.get(_KEY, {}).get(_KEEPER)
 
     async def keep(self, asked: Asked, response: Response | None) -> None:
@@ -70,7 +70,7 @@ class Links:
             return
         changes = Changes(tool_ids={_KEY: {_KEEPER: asked.session}})
         try:
-            await self._aside(self._sessions.commit, _link(asked.subject, named), None, changes)
+            await self._offload(self._sessions.commit, _link(asked.subject, named), None, changes)
         except SessionError:
             # Whoever refers to the one would get the labels of the other.
             message = "The upstream gave this answer the id of another one."
@@ -78,7 +78,7 @@ class Links:
 
     def close(self) -> None:
         """Let go of the threads."""
-        self._aside.close()
+        self._offload.close()
 
 
 def _can_refer(asked: Asked) -> bool:

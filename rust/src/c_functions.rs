@@ -1,7 +1,7 @@
-//! Functions that the interpreter calls as they stand, for what is done in fewer instructions than the 400 that PyO3 puts
-//! around a function.
+//! Functions that the interpreter calls by its C calling convention, without PyO3 in between: for work that takes fewer
+//! instructions than the 400 of PyO3's own wrapper.
 //!
-//! Who writes one sees to it that it does not panic: there is nothing around it that would catch that.
+//! Such a function must not panic, since nothing around it catches a panic.
 
 use crate::spelling;
 use pyo3::ffi;
@@ -9,23 +9,24 @@ use pyo3::prelude::*;
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
 
+/// The definition of one such function.
 pub(crate) struct Method(UnsafeCell<ffi::PyMethodDef>);
 
-// SAFETY: nobody writes to it, the interpreter included.
+// SAFETY: nobody writes to the definition, the interpreter included.
 unsafe impl Sync for Method {}
 
 impl Method {
-    /// Of one argument.
+    /// A function of one argument.
     pub(crate) const fn of_one(name: &'static CStr, call: ffi::PyCFunction) -> Self {
         Self::new(name, ffi::PyMethodDefPointer { PyCFunction: call }, ffi::METH_O)
     }
 
-    /// Of arguments by place.
+    /// A function of positional arguments.
     pub(crate) const fn of_several(name: &'static CStr, call: ffi::PyCFunctionFast) -> Self {
         Self::new(name, ffi::PyMethodDefPointer { PyCFunctionFast: call }, ffi::METH_FASTCALL)
     }
 
-    /// Of arguments by place, and others by name.
+    /// A function of positional and keyword arguments.
     pub(crate) const fn of_named(name: &'static CStr, call: ffi::PyCFunctionFastWithKeywords) -> Self {
         let call = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: call };
         Self::new(name, call, ffi::METH_FASTCALL | ffi::METH_KEYWORDS)
@@ -36,7 +37,7 @@ impl Method {
         Self(UnsafeCell::new(ffi::PyMethodDef { ml_name, ml_meth: call, ml_flags: flags, ml_doc }))
     }
 
-    /// The function, which is given `bound` with each call, and holds it.
+    /// The Python function. It holds a reference to `bound`, and every call gets that as its first argument (`self`).
     pub(crate) fn of<'py>(&'static self, bound: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         // SAFETY: the definition lives as long as the process.
         unsafe {
@@ -49,15 +50,15 @@ impl Method {
 static SPACES_IN: Method = Method::of_one(c"spaces_in", spaces_in);
 static IS_TOKEN: Method = Method::of_several(c"is_token", is_token);
 
-/// Those that look at a text: see `spelling`.
+/// Adds `spaces_in` and `is_token`, which look at a text: see `spelling`.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("spaces_in", SPACES_IN.of(module)?)?;
     module.add("is_token", IS_TOKEN.of(module)?)
 }
 
-/// What is no text has no answer.
+/// `spaces_in(text)`: see `spelling::spaces`; None also if `text` is no `str`.
 unsafe extern "C" fn spaces_in(_: *mut ffi::PyObject, text: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: whoever calls is attached, and holds the argument.
+    // SAFETY: the caller is attached to the interpreter, and holds the argument.
     unsafe {
         match bytes_of(&text).and_then(spelling::spaces) {
             Some(spaces) => ffi::PyLong_FromSize_t(spaces),
@@ -66,13 +67,13 @@ unsafe extern "C" fn spaces_in(_: *mut ffi::PyObject, text: *mut ffi::PyObject) 
     }
 }
 
-/// What is no text, or cannot be written as UTF-8, is none.
+/// `is_token(text, prefix)`: false also if either is no `str`, or cannot be written as UTF-8.
 unsafe extern "C" fn is_token(
     _: *mut ffi::PyObject,
     given: *mut *mut ffi::PyObject,
     count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: whoever calls is attached, and holds `count` arguments.
+    // SAFETY: the caller is attached to the interpreter, and holds `count` arguments.
     unsafe {
         if count != 2 {
             ffi::PyErr_SetString(ffi::PyExc_TypeError, c"is_token takes a text and a prefix".as_ptr());
@@ -84,7 +85,9 @@ unsafe extern "C" fn is_token(
     }
 }
 
-/// SAFETY: whoever calls is attached, and holds the thing as long as the bytes are used.
+/// The UTF-8 of a `str`; None of anything else, and of a `str` that has lone surrogates.
+///
+/// SAFETY: the caller is attached to the interpreter, and holds the object as long as the bytes are used.
 pub(crate) unsafe fn bytes_of(thing: &*mut ffi::PyObject) -> Option<&[u8]> {
     // SAFETY: as above; the interpreter keeps the UTF-8 of a text with it.
     unsafe {

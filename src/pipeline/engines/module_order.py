@@ -1,6 +1,6 @@
-"""In which order a running OPA server can be given the modules of a set. Spec: docs/spec/policies.md [POL-34].
+"""The order in which the modules of a set are uploaded to a running OPA server. Spec: docs/spec/policies.md [POL-34].
 
-The server compiles all that it has at each module, and refuses one that calls a function that is not there yet.
+OPA compiles everything it has after each upload, and refuses a module that calls a function it does not have yet.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pipeline.engines.survey import Survey
 from pipeline.errors import EngineError
 
 
-def in_order(modules: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The modules, each after those whose rules it uses.
+def in_dependency_order(modules: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The modules as (path, Rego text), each after those whose rules it uses.
 
     Raises:
-        EngineError: some use each other in a circle, which a server takes from a bundle only.
+        EngineError: some modules use each other in a circle. OPA takes such a set only as a bundle.
     """
     waiting = {path: needs - {path} for path, needs in _needs(Survey(modules)).items()}
     texts = dict(modules)
@@ -38,6 +38,7 @@ def in_order(modules: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _needs(survey: Survey) -> Mapping[str, set[str]]:
+    """By the path of a module with rules: the paths of the modules whose rules its own use, itself among them."""
     homes = [{definition.place.module for definition in rule.definitions} for rule in survey.rules]
     needs: dict[str, set[str]] = {}
     for rule, own in zip(survey.rules, homes, strict=True):
