@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ulid import ULID
 
@@ -66,6 +66,23 @@ MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is re
 
 
 _Steps: TypeAlias = Generator[Asked, Any, Outcome]
+
+
+class _Account(NamedTuple):
+    """What a decision gives an account of: a line per view, those of them with hits, and what stages said."""
+
+    views: tuple[ViewDecision, ...]
+    hit: tuple[ViewDecision, ...]
+    coverage: Coverage
+    stages: tuple[StageRecord, ...]
+
+    @classmethod
+    def of_unjudged(cls, value: Traffic, stages: tuple[StageRecord, ...]) -> _Account:
+        """That of a value that was stopped before policy was asked: all its views count as skipped."""
+        return cls((), (), _unjudged(value), stages)
+
+    def with_views(self, views: tuple[ViewDecision, ...]) -> _Account:
+        return self._replace(views=views, hit=tuple(view for view in views if view.hits))
 
 
 class Runner:
@@ -228,11 +245,11 @@ class Runner:
         value = staged.value
         stages = tuple(staged.records)
         if staged.stopped:
-            return self._outcome((), _unjudged(value), None, frozenset(), stages)
+            return self._outcome(_Account.of_unjudged(value, stages))
         referred = keeping.references(value)
         unseen = (yield partial(refusals, referred, history.seen)) if referred else ()
         if unseen:
-            return self._outcome((), _unjudged(value), None, frozenset(), (*stages, *unseen))
+            return self._outcome(_Account.of_unjudged(value, (*stages, *unseen)))
         # What stages labelled is the session's as well: labels are carried along, so that the last message has all.
         labels = session.labels.union(*map(labels_of, messages_of(value)[-1:]))
         if labels != session.labels:
@@ -247,19 +264,18 @@ class Runner:
             kept = keeping.before(number)
             judged = yield from self._judge(value, session, history, law, fitting, kept, same, keeps=keep)
             found.add(judged.views, judged.hit, judged.coverage.reused)
-            record = found.lines
+            account = _Account(found.lines, found.hit, judged.coverage, stages)
             passes.append((value, judged.views))
             if fitting.broken is not None:
-                hit = _impossible("effect.tool-input-invalid")
-                return self._refused(record, judged.coverage, hit, fitting.broken, stages)
+                return self._refused(account, _impossible("effect.tool-input-invalid"), fitting.broken)
             if judged.stops:
-                return self._outcome(record, judged.coverage, None, frozenset(), stages)
+                return self._outcome(account)
             try:
                 gone: list[str] = []
                 edited = judged.edited(value, self._mode, replacer, gone)
                 found.removed(gone)
             except EffectError as error:
-                return self._refused(record, judged.coverage, _impossible(error.code), error.path, stages)
+                return self._refused(account, _impossible(error.code), error.path)
             keeping.add(judged.settle, edited, gone)
             relabelled = stamp(edited, judged.labels)
             brought |= judged.brought
@@ -269,48 +285,38 @@ class Runner:
             if relabelled is value and added <= known:
                 if asks(found.hit, stages, self._mode):
                     wanted = wishes(value, passes, stages, self._mode)
-                    outcome = self._answered(record, judged.coverage, value, session, stages, wanted, keep)
+                    outcome = self._answered(account, value, session, wanted, keep=keep)
                 else:
-                    outcome = self._outcome(record, judged.coverage, value, session.labels, stages, hit=found.hit)
+                    outcome = self._outcome(account, value, session.labels)
                 return replace(outcome, events=brought) if brought else outcome
             value = relabelled
-        return self._refused(found.lines, judged.coverage, _impossible("pipeline.no-fixed-point"), "", stages)
+        return self._refused(account, _impossible("pipeline.no-fixed-point"), "")
 
     def _answered(
-        self,
-        record: tuple[ViewDecision, ...],
-        coverage: Coverage,
-        value: Traffic,
-        session: SessionFacts,
-        stages: tuple[StageRecord, ...],
-        wanted: Sequence[Wish],
-        keep: bool,
+        self, account: _Account, value: Traffic, session: SessionFacts, wanted: Sequence[Wish], *, keep: bool
     ) -> Outcome:
         """The outcome where a person has to approve: forwarded if all of it is approved, refused if any is denied."""
         expires_at = session.moment + self._approval_time
         answer = settle(wanted, session, revision=self.policies.revision, expires_at=expires_at, keep=keep)
         if answer.action is Action.REFUSE:
-            return self._refused(record, coverage, PERSON_SAID_NO, answer.refs[0].path, stages, answer)
+            return self._refused(account, PERSON_SAID_NO, answer.refs[0].path, answer)
         if answer.action is Action.FORWARD:
-            approved = tuple(fulfilled(view, self._mode) if view.hits else view for view in record)
-            return self._outcome(approved, coverage, value, session.labels, stages, answer)
-        return self._outcome(record, coverage, None, frozenset(), stages, answer)
+            approved = tuple(fulfilled(view, self._mode) if view.hits else view for view in account.views)
+            return self._outcome(account.with_views(approved), value, session.labels, answer)
+        return self._outcome(account, answer=answer)
 
     def _outcome(
         self,
-        record: tuple[ViewDecision, ...],
-        coverage: Coverage,
-        value: Traffic | None,
-        labels: frozenset[str],
-        stages: tuple[StageRecord, ...],
+        account: _Account,
+        value: Traffic | None = None,
+        labels: frozenset[str] = frozenset(),
         answer: Answer | None = None,
-        *,
-        hit: tuple[ViewDecision, ...] | None = None,
     ) -> Outcome:
-        """The outcome with a line per view; `hit` are those with hits, where that is known."""
-        marked = tuple(line for line in record if line.hits) if hit is None else hit
+        """The outcome of a run; without `value`, one that lets nothing through."""
+        views, hit, coverage, stages = account
         approved = answer is not None and answer.action is Action.FORWARD
-        verdict, action = with_stages(*overall(marked or record[:1], coverage), stages, self._mode, approved=approved)
+        # A view without hits is allowed, so that any one of them stands for all of them.
+        verdict, action = with_stages(*overall(hit or views[:1], coverage), stages, self._mode, approved=approved)
         decision = trusted(
             Decision,
             id=f"dec_{ULID()}",
@@ -318,11 +324,11 @@ class Runner:
             action=action,
             mode=self._mode,
             revision=self.policies.revision,
-            views=record,
+            views=views,
             coverage=coverage,
             stages=stages,
             approvals=() if answer is None else answer.refs,
-            marked=marked,
+            marked=hit,
         )
         return trusted(Outcome, decision=decision, value=value, labels=labels, answer=answer, timings={})
 
@@ -330,29 +336,18 @@ class Runner:
         self, value: Traffic, code: str, *, rule: str = SESSION_RULE, reason: str = "Policy could not be asked."
     ) -> Outcome:
         """The refusal of a value that could not be judged, because what judging needs was not there."""
-        hit = Hit(
-            rule=rule,
-            code=code,
-            effect=Effect.DENY,
-            reason=reason,
-            severity="critical",
-        )
+        hit = Hit(rule=rule, code=code, effect=Effect.DENY, reason=reason, severity="critical")
         record = StageRecord(stage="session", mode="sequential", hit=hit, closed=True)
-        return self._outcome((), _unjudged(value), None, frozenset(), (record,))
+        return self._outcome(_Account.of_unjudged(value, (record,)))
 
-    def _refused(
-        self,
-        record: tuple[ViewDecision, ...],
-        coverage: Coverage,
-        hit: Hit,
-        path: str,
-        stages: tuple[StageRecord, ...],
-        answer: Answer | None = None,
-    ) -> Outcome:
-        """A deny of our own: an effect that could not be carried out, edits that never rest, a person who said no."""
-        at = next((index for index, view in enumerate(record) if view.path == path), 0)
-        views = tuple(_denied(view, hit) if index == at else view for index, view in enumerate(record))
-        return self._outcome(views, coverage, None, frozenset(), stages, answer)
+    def _refused(self, account: _Account, hit: Hit, path: str, answer: Answer | None = None) -> Outcome:
+        """A deny of our own: an effect that could not be carried out, edits that never rest, a person who said no.
+
+        `hit` is added to the line of the view at `path`; where no view stands there, to the first.
+        """
+        at = next((index for index, view in enumerate(account.views) if view.path == path), 0)
+        views = tuple(_denied(view, hit) if index == at else view for index, view in enumerate(account.views))
+        return self._outcome(account.with_views(views), answer=answer)
 
 
 def _ran(
@@ -392,7 +387,7 @@ def _without_history(context: Context) -> Context:
 
 
 def _unjudged(value: Traffic) -> Coverage:
-    """The coverage of a value that a stage stopped before policy was asked."""
+    """The coverage of a value that policy was not asked about."""
     try:
         views = [view.path for view in iter_views(value)]
     except CmfError as error:
