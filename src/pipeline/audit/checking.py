@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.audit.bundle import open_bundle, verify_bundle
+from pipeline.audit.bundle import open_bundle
+from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.erasures import Problem
 from pipeline.audit.heads import Head, PublicKey
 from pipeline.audit.verification import Report, verify

@@ -1,4 +1,4 @@
-"""The parts of a bundle, as they stand in its file. Spec: docs/spec/audit.md [AUD-50]."""
+"""The parts of a bundle: their names, and reading them as they stand in its file. Spec: docs/spec/audit.md [AUD-50]."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from typing import Final
 
 from pipeline.errors import AuditError
 
+MANIFEST: Final = "manifest.json"
+LOGS, HEADS, RECORDS, WITNESSES = "logs.jsonl", "heads.jsonl", "records.jsonl", "witnesses.jsonl"
+POLICIES, PACKED = "policies/", ".tar.gz"  # before and after a revision, in the name of its part
 _BLOCK: Final = 1 << 20
 _HEADER: Final = 30  # bytes of a zip's local header before the name
 _LENGTHS: Final = struct.Struct("<HH")  # in it, at its end: of the name, and of what else follows
@@ -64,4 +67,16 @@ def blocks_of(file: Path, name: str) -> Iterator[bytes]:
         raise AuditError("a part of the bundle cannot be read", path=f"{file}!{name}", hint="export it again") from None
 
 
-__all__ = ["blocks_of", "digest_of", "lines_of", "names_in"]
+__all__ = [
+    "HEADS",
+    "LOGS",
+    "MANIFEST",
+    "PACKED",
+    "POLICIES",
+    "RECORDS",
+    "WITNESSES",
+    "blocks_of",
+    "digest_of",
+    "lines_of",
+    "names_in",
+]

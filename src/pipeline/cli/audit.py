@@ -15,7 +15,7 @@ import typer
 
 from cmf.codec import dumps, loads
 from pipeline.approval_state import shown_subject
-from pipeline.audit.bundle import Selection, write_bundle
+from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.checking import check_bundle, check_store
 from pipeline.audit.evidence import Evidence
 from pipeline.audit.exporting import read_heads

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pipeline.audit.bundle import Selection, write_bundle
+from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.moments import micros
 from pipeline.review import detail, oversight, revisions
 from pipeline.review.access import Role

@@ -14,10 +14,12 @@ import pytest
 from tests.pipeline.run_records import ANN, made_record
 
 from cmf.codec import dumps
-from pipeline.audit import bundle, parts
-from pipeline.audit.bundle import MANIFEST, Selection, open_bundle, write_bundle
+from pipeline.audit import bundle_verification, parts
+from pipeline.audit.bundle import open_bundle
+from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Signer
+from pipeline.audit.parts import MANIFEST
 from pipeline.context import Context
 from pipeline.errors import AuditError
 from pipeline.recorder import Recorder
@@ -25,7 +27,7 @@ from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 
 # Nobody signs these: what a signature is for, test_manifest.py shows.
-verify_bundle = partial(bundle.verify_bundle, unsigned=True)
+verify_bundle = partial(bundle_verification.verify_bundle, unsigned=True)
 
 RUNS = 400
 ANNS = Selection("subject:ann", lambda leaf: leaf.row["subject"] == "id:ann")

@@ -21,9 +21,10 @@ from tests.pipeline.conftest import write_rules
 from tests.pipeline.review.traffic import keep, record
 
 from pipeline.audit import checking
-from pipeline.audit.bundle import MANIFEST, Selection, write_bundle
+from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.checking import check_store
 from pipeline.audit.heads import Signer
+from pipeline.audit.parts import MANIFEST
 from pipeline.policies.bundle_signing import packed
 from pipeline.policy_set import BuiltinErrors, load, revisions_of
 from pipeline.store.database import Store

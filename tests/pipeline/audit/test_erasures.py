@@ -15,8 +15,8 @@ import pytest
 from tests.pipeline.review.traffic import keep, record
 
 from cmf import SubjectExtension
-from pipeline.audit import bundle
-from pipeline.audit.bundle import Selection, write_bundle
+from pipeline.audit import bundle_verification
+from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.verification import verify
 from pipeline.record import Content
 from pipeline.store.contents import ERASE, HOLD
@@ -24,7 +24,7 @@ from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
 
 # Nobody signs these: what a signature is for, test_manifest.py shows.
-verify_bundle = partial(bundle.verify_bundle, unsigned=True)
+verify_bundle = partial(bundle_verification.verify_bundle, unsigned=True)
 
 EVE = SubjectExtension(id="eve", permissions=frozenset({ERASE, HOLD}))
 LATER = int(datetime(2099, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000

@@ -13,9 +13,11 @@ from tests.pipeline.run_records import ANN, NOON, made_record
 
 from cmf.codec import dumps, loads
 from pipeline.audit import manifest as manifests
-from pipeline.audit.bundle import MANIFEST, Selection, verify_bundle, write_bundle
+from pipeline.audit.bundle_verification import verify_bundle
+from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.exporting import HeadFile, read_heads
 from pipeline.audit.heads import Signer
+from pipeline.audit.parts import MANIFEST
 from pipeline.context import Context
 from pipeline.record import act_of
 from pipeline.recorder import Recorder

@@ -17,7 +17,8 @@ from tests.pipeline.gateway.servers import ANN, KEY, script, serving, until
 from tests.pipeline.run_records import made_record
 
 from cmf.security import SubjectExtension
-from pipeline.audit.bundle import open_bundle, verify_bundle
+from pipeline.audit.bundle import open_bundle
+from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.exporting import read_heads
 from pipeline.audit.heads import Signer
 from pipeline.audit.verification import verify

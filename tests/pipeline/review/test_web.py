@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from tests.pipeline.review.traffic import HOSTILE, Client, keep, opened, record
 
 from cmf import SubjectExtension
-from pipeline.audit.bundle import verify_bundle
+from pipeline.audit.bundle_verification import verify_bundle
 from pipeline.audit.verification import verify
 from pipeline.decision import Effect, Mode
 from pipeline.excused import Excused

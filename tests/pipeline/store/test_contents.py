@@ -21,8 +21,8 @@ from tests.pipeline.run_records import made_record
 from cmf import Request, RetentionPolicy, SubjectExtension
 from cmf.security import DataPolicy
 from pipeline import Config, Context, Pipeline
-from pipeline.audit import bundle
-from pipeline.audit.bundle import Selection, write_bundle
+from pipeline.audit import bundle_verification
+from pipeline.audit.bundle_writing import Selection, write_bundle
 from pipeline.audit.evidence import committed_in
 from pipeline.audit.verification import Report, verify
 from pipeline.errors import AuditError, StoreError
@@ -39,7 +39,7 @@ from pipeline.store.records import stored_record, stored_records
 from pipeline.store.tables import CONTENTS
 
 # Nobody signs these: what a signature is for, test_manifest.py shows.
-verify_bundle = partial(bundle.verify_bundle, unsigned=True)
+verify_bundle = partial(bundle_verification.verify_bundle, unsigned=True)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECRET = "AKIAIOSFODNN7EXAMPLE"

@@ -1,0 +1,176 @@
+"""A bundle of evidence, checked offline. Spec: docs/spec/audit.md [AUD-50].
+
+A bundle of everything is checked as a database is. Of a selection it is checked that each record is in its log.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pipeline.audit import manifest as manifests
+from pipeline.audit.bundle import Bundle, open_bundle
+from pipeline.audit.erasures import READ, Erasures
+from pipeline.audit.evidence import Leaf
+from pipeline.audit.heads import Head, PublicKey
+from pipeline.audit.parts import MANIFEST, RECORDS, digest_of, lines_of, names_in
+from pipeline.audit.tree import consistent, included
+from pipeline.audit.verification import LogState, Problem, Report, by_id, key_of, verify
+from pipeline.errors import AuditError
+
+_UNSIGNED: Final = (
+    "nobody signed the manifest, so records or policies may have been taken out since: export it again with the key"
+    " that signs the store's records, or accept it as it is with --unsigned"
+)
+
+
+def verify_bundle(
+    file: Path,
+    *,
+    exported: Iterable[Head] = (),
+    keys: Sequence[PublicKey] | None = None,
+    unsigned: bool = False,
+) -> Report:
+    """Everything that is wrong with a bundle; see `verify`.
+
+    Of a selection it is checked that each record is in its log. That no record is missing from the selection cannot be
+    checked: it is the word of whoever made it.
+
+    Args:
+        file: the bundle.
+        exported: see `verify`.
+        keys: see `verify`. They count for the manifest too.
+        unsigned: whether a manifest that nobody signed will do.
+
+    Raises:
+        AuditError: the file is no bundle, or cannot be read to its end.
+    """
+    bundle = open_bundle(file)
+    anchors = list(exported)
+    if bundle.manifest["selection"] is None:
+        report = verify(bundle, exported=anchors, keys=keys)
+    else:
+        report = _SelectionCheck(bundle, anchors, keys).report()
+    own = (key_of(row, None) for row in bundle.logs())
+    said, wrong = manifests.read(bundle.manifest, [key for key in own if key] if keys is None else keys)
+    found = [*report.problems, *_unreadable_lines(bundle), *_changed_files(bundle)]
+    if wrong is not None:
+        found.append(Problem("bundle.signature", "", None, None, wrong))
+    elif said.signed_by is None and not unsigned and (keys is not None or bundle.stored_heads):
+        found.append(Problem("bundle.unsigned", "", None, None, _UNSIGNED))
+    return replace(report, problems=tuple(found), manifest=said)
+
+
+class _SelectionCheck:
+    """Whether each record of a selection is what was signed, and whether its logs grew out of the exported heads."""
+
+    def __init__(self, bundle: Bundle, exported: Sequence[Head], keys: Sequence[PublicKey] | None) -> None:
+        self._bundle = bundle
+        self._exported = exported
+        self._has_keys = keys is not None
+        trusted = by_id(keys)
+        self._keys = [(row.id, key_of(row, trusted)) for row in bundle.logs()]  # a log can be named twice
+        self._problems: list[Problem] = []
+
+    def report(self) -> Report:
+        heads = self._signed_heads()
+        places = self._check_records(heads)
+        vouched = self._check_anchors(heads)
+        states = tuple(
+            LogState(log, len(found), 1, sum(place < vouched.get(log, 0) for place in found))
+            for log, found in places.items()
+        )
+        return Report(states, tuple(self._problems), bool(self._exported), self._has_keys)
+
+    def _signed_heads(self) -> dict[str, Head]:
+        """By log, the head that its records are proved against. A head whose signature does not hold is a problem."""
+        heads: dict[str, Head] = {}
+        for log, key in self._keys:
+            for stored in self._bundle.heads(log):
+                if key is not None and key.signed(stored.head):
+                    heads[log] = stored.head
+                else:
+                    self._found("head.signature", log, "its head is not signed as it stands")
+        return heads
+
+    def _check_records(self, heads: Mapping[str, Head]) -> Mapping[str, list[int]]:
+        """By log, the places of the records that the bundle has of it. A record that is not proved is a problem."""
+        erasures = Erasures(self._bundle)
+        places: dict[str, list[int]] = {log: [] for log in heads}
+        for log, leaf, proof in self._bundle.proved():
+            head = heads.get(log or "")
+            if head is not None and _is_proved(leaf, head, proof):
+                self._problems += erasures.see(head.log, leaf)
+                if leaf.body is not None and leaf.kind in READ:
+                    erasures.read(leaf, leaf.body)
+            else:
+                said = "it is not what was signed at this place"
+                self._problems.append(Problem("record.changed", log or "", leaf.place, leaf.id, said))
+            if log in places:
+                places[log].append(leaf.place)
+        self._problems += erasures.problems()
+        return places
+
+    def _check_anchors(self, heads: Mapping[str, Head]) -> Mapping[str, int]:
+        """By log, the size up to which an exported head vouches for it. One that it did not grow from is a problem."""
+        vouched: dict[str, int] = {}
+        for anchor in self._exported:
+            head = heads.get(anchor.log)
+            proof = None if head is None else _consistency_proof(self._bundle, anchor, head)
+            if head is None or proof is None:
+                continue  # nothing here to hold it against
+            if consistent(anchor.size, _hash(anchor.root), head.size, _hash(head.root), proof):
+                vouched[anchor.log] = max(vouched.get(anchor.log, 0), anchor.size)
+            else:
+                is_signed = any(key is not None and key.signed(anchor) for _, key in self._keys)
+                said = f"the log did not grow out of the exported head of {anchor.size} records"
+                self._found("log.rewritten" if is_signed else "head.signature", anchor.log, said)
+        return vouched
+
+    def _found(self, code: str, log: str, said: str) -> None:
+        self._problems.append(Problem(code, log, None, None, said))
+
+
+def _is_proved(leaf: Leaf, head: Head, proof: Sequence[bytes]) -> bool:
+    """Whether `proof` leads from the record, unchanged, to the root that was signed."""
+    return leaf.whole and included(leaf.hash, leaf.place, head.size, proof, _hash(head.root))
+
+
+def _consistency_proof(bundle: Bundle, anchor: Head, head: Head) -> list[bytes] | None:
+    """The proof that the tree of `anchor` is a prefix of that of `head` (RFC 9162); None where the bundle has none."""
+    return [] if anchor.size == head.size else bundle.witnesses.get((anchor.log, anchor.size))
+
+
+def _hash(root: str) -> bytes:
+    """The bytes of a root in hex; no bytes, which equal no root, if it is not hex."""
+    try:
+        return bytes.fromhex(root)
+    except ValueError:
+        return b""
+
+
+def _unreadable_lines(bundle: Bundle) -> Iterator[Problem]:
+    for number in bundle.unreadable():
+        yield Problem("record.unreadable", "", None, None, f"{RECORDS}, line {number} holds no record any more")
+
+
+def _changed_files(bundle: Bundle) -> Iterator[Problem]:
+    lines = sum(1 for _ in lines_of(bundle.file, RECORDS))
+    if lines != bundle.manifest["records"]:
+        said = f"{RECORDS} has {lines} lines, and the manifest speaks of {bundle.manifest['records']}"
+        yield Problem("bundle.changed", "", None, None, said)
+    for name, digest in bundle.manifest["files"].items():
+        try:
+            found = digest_of(bundle.file, name)
+        except AuditError:
+            found = ""
+        if found != digest:
+            yield Problem("bundle.changed", "", None, None, f"{name} is not what the manifest says")
+    for name in names_in(bundle.file) - Counter([*bundle.manifest["files"], MANIFEST]):
+        yield Problem("bundle.changed", "", None, None, f"{name} is more than the manifest says")
+
+
+__all__ = ["verify_bundle"]

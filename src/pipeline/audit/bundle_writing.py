@@ -1,0 +1,201 @@
+"""A bundle of evidence, written: of all records, or of a selection. Spec: docs/spec/audit.md [AUD-50].
+
+With all records of all logs in it, a bundle is checked as a database is. Of a selection, each record brings the proof
+that it is in its log.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import zipfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cmf.codec import dumps
+from cmf.errors import DecodeError
+from pipeline.audit import manifest as manifests
+from pipeline.audit.bundle import SCHEMA
+from pipeline.audit.erasures import READ
+from pipeline.audit.evidence import Evidence, Leaf, LogRow
+from pipeline.audit.heads import Head, Signer
+from pipeline.audit.parts import HEADS, LOGS, MANIFEST, PACKED, POLICIES, RECORDS, WITNESSES
+from pipeline.audit.tree import Proofs
+from pipeline.errors import AuditError
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")  # of a revision or key
+_MOMENT: Final = (1980, 1, 1, 0, 0, 0)  # the same records give the same file
+_HOW_TO: Final = """Evidence of what was decided.
+
+  cmf audit verify FILE [--heads EXPORTED] [--public-key PUBLIC.pem]
+
+checks it without a network or a server. records.jsonl has a record a line: its row, its bytes as they were stored,
+in a selection the proof that it is in its log, and, where that was asked for, what was judged with its salt.
+heads.jsonl has the signed tree heads, logs.jsonl the logs, policies/ the rules by revision, manifest.json what was
+asked for, with the digest of each part. Trees are those of RFC 9162 with SHA-256, signatures are Ed25519;
+docs/spec/audit.md describes the rest.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records go into a bundle: those that `wanted` says, described to the reader as `said`."""
+
+    said: str
+    wanted: Callable[[Leaf], bool]
+
+
+def write_bundle(
+    file: Path,
+    evidence: Evidence,
+    *,
+    selection: Selection | None = None,
+    policies: Mapping[str, bytes] | None = None,
+    contents: bool = False,
+    exported: Iterable[Head] = (),
+    made_at: int = 0,
+    signer: Signer | None = None,
+) -> int:
+    """How many records were written; the file is new, or nothing is written.
+
+    Args:
+        file: where to; must not exist.
+        evidence: a database.
+        selection: by default everything.
+        policies: revision → the bundle of it, for those that are known.
+        contents: whether what was judged goes with its record, as far as the evidence has it. No erasure reaches it
+            there; that it was taken is the caller's to put on record, before (`Contents.taken`).
+        exported: heads from the second place. A selection brings the proof that its log grew out of the newest of them;
+            everything needs none.
+        made_at: microseconds since the epoch; said in the manifest.
+        signer: signs the manifest. Best the key of one of the logs: without others' word, no other counts.
+
+    Raises:
+        AuditError: the file exists or cannot be written, or the database holds what no record or head is made of.
+    """
+    try:
+        with file.open("xb") as opened, zipfile.ZipFile(opened, "w", zipfile.ZIP_STORED) as bundle:
+            writing = _Writing(bundle, evidence, selection, exported, contents=contents)
+            return writing.run(policies or {}, made_at, signer)
+    except FileExistsError:
+        raise AuditError("there is such a file already", path=str(file), hint="choose another name") from None
+    except OSError as error:
+        with suppress(OSError):  # where none could be made, none can be taken away
+            file.unlink()
+        why = f"the bundle cannot be written: {error.strerror}"
+        raise AuditError(why, path=str(file), hint="choose another place") from None
+    except (DecodeError, AttributeError, TypeError):  # a database without types of its own may hold anything
+        file.unlink(missing_ok=True)
+        hint = "`cmf audit verify` says where"
+        raise AuditError("the store holds what is no record or head", path=str(file), hint=hint) from None
+
+
+class _Writing:
+    def __init__(
+        self,
+        bundle: zipfile.ZipFile,
+        evidence: Evidence,
+        selection: Selection | None,
+        exported: Iterable[Head],
+        *,
+        contents: bool,
+    ) -> None:
+        self._exported = list(exported)
+        self._witnesses: list[bytes] = []
+        self._bundle = bundle
+        self._contents = contents and evidence.has_contents
+        self._evidence = evidence
+        self._selection = selection
+        self._digests: dict[str, str] = {}
+
+    def run(self, policies: Mapping[str, bytes], made_at: int, signer: Signer | None) -> int:
+        logs = list(self._evidence.logs())
+        self._write(LOGS, (dumps(asdict(log)) for log in logs))
+        self._write(HEADS, (line for log in logs for line in self._heads(log.id)))
+        count = self._write(RECORDS, self._records(logs))
+        if self._witnesses:
+            self._write(WITNESSES, self._witnesses)
+        # What a store says of these is no place to write to where somebody unpacks the bundle.
+        for revision, files in sorted(policies.items()):
+            if _NAME.fullmatch(revision):
+                self._put(f"{POLICIES}{revision}{PACKED}", files)
+        for log in logs:
+            if _NAME.fullmatch(log.key):
+                self._put(f"keys/{log.key}.pem", log.public_key.encode())
+        self._put("README.txt", _HOW_TO.encode())
+        said = None if self._selection is None else self._selection.said
+        manifest = {"schema": SCHEMA, "made_at": made_at, "selection": said, "records": count, "files": self._digests}
+        manifest["contents"] = self._contents
+        self._bundle.writestr(zipfile.ZipInfo(MANIFEST, _MOMENT), dumps(manifests.sealed(manifest, signer)))
+        return count
+
+    def _heads(self, log: str) -> Iterator[bytes]:
+        heads = self._evidence.heads(log)
+        if self._selection is None:
+            for stored in heads:
+                yield dumps(stored.head.to_json() | {"leaves": base64.b64encode(stored.leaves).decode()})
+            return
+        for newest in deque(heads, maxlen=1):  # proofs go up to the newest head, and need no other
+            yield dumps(newest.head.to_json() | {"leaves": ""})
+
+    def _records(self, logs: Sequence[LogRow]) -> Iterator[bytes]:
+        for log in logs:
+            if self._selection is None:
+                yield from (self._line(log.id, leaf) for leaf in self._evidence.leaves(log.id))
+            else:
+                yield from self._selected(log.id, self._selection)
+        if self._selection is None:
+            yield from (self._line(None, leaf) for leaf in self._evidence.strays())
+
+    def _selected(self, log: str, selection: Selection) -> Iterator[bytes]:
+        chosen: list[Leaf] = []
+        hashes: list[bytes] = []
+        some = False
+        for leaf in self._evidence.leaves(log):
+            hashes.append(leaf.hash)
+            # An erasure says which bytes may be gone, a hold which may not, in whatever log, and an opening whose log
+            # it is: without them less would be proved.
+            is_wanted = selection.wanted(leaf) or leaf.kind in READ
+            some |= is_wanted
+            if is_wanted or not leaf.place:
+                chosen.append(leaf)
+        proofs = Proofs(hashes)
+        older = [head.size for head in self._exported if head.log == log and head.size < len(hashes)]
+        if some and older:
+            proof = [step.hex() for step in proofs.consistency(max(older))]
+            self._witnesses.append(dumps({"log": log, "size": max(older), "proof": proof}))
+        for leaf in chosen if some else ():
+            yield self._line(log, leaf, proofs.inclusion(leaf.place))
+
+    def _line(self, log: str | None, leaf: Leaf, proof: Sequence[bytes] | None = None) -> bytes:
+        body = None if leaf.body is None else leaf.body.decode("utf-8", "replace")
+        line: dict[str, Any] = {"log": log, "place": leaf.place, "seq": leaf.seq, **leaf.row, "body": body}
+        if proof is not None:
+            line["proof"] = [step.hex() for step in proof]
+        if self._contents and leaf.content is not None:
+            line["content"] = [base64.b64encode(one).decode() for one in (leaf.content.salt, leaf.content.body)]
+        return dumps(line)
+
+    def _write(self, name: str, lines: Iterable[bytes]) -> int:
+        digest, count = hashlib.sha256(), 0
+        with self._bundle.open(zipfile.ZipInfo(name, _MOMENT), "w", force_zip64=True) as part:
+            for line in lines:
+                part.write(line)
+                part.write(b"\n")
+                digest.update(line + b"\n")
+                count += 1
+        self._digests[name] = digest.hexdigest()
+        return count
+
+    def _put(self, name: str, content: bytes) -> None:
+        if name not in self._digests:
+            self._bundle.writestr(zipfile.ZipInfo(name, _MOMENT), content)
+            self._digests[name] = hashlib.sha256(content).hexdigest()
+
+
+__all__ = ["Selection", "write_bundle"]
