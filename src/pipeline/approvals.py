@@ -18,7 +18,7 @@ from pipeline.errors import ApprovalError
 from pipeline.events import ApprovalDecided, Events
 from pipeline.moments import micros
 from pipeline.record import Record, act_of
-from pipeline.sealing import Sealer
+from pipeline.sealing import ABOUT, Sealer
 from pipeline.sessions import SessionStore, unknown_approval, wall_clock
 
 
@@ -77,7 +77,7 @@ class Approvals:
         sealed = self._store.sealed(approval_id)
         if sealed is None:
             return None
-        about: dict[str, Any] = self._sealer.open(approval_id, approval.key, sealed)["about"]
+        about: dict[str, Any] = self._sealer.open(approval_id, approval.key, sealed)[ABOUT]
         return about
 
     def approve(self, approval_id: str, approver: SubjectExtension) -> Approval:

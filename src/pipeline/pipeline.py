@@ -11,16 +11,12 @@ from typing import Final
 
 from cmf.message import Message
 from cmf.request import Request, Response
-from cmf.value import to_json
 from pipeline.approval_ref import ApprovalStatus
-from pipeline.approval_state import session_key
-from pipeline.asking import Answer
 from pipeline.assembly import Config, EngineChoice, Policies, build_engine, build_runner, load_sources, vetted
 from pipeline.cancellation import PROCESS_EXITS, is_cancelled, run_to_end
 from pipeline.context import Context, as_context
-from pipeline.decision import Effect
 from pipeline.errors import ApprovalError, ConfigError, PipelineError, PolicyError, SessionError, where_from
-from pipeline.events import ApprovalAsked, ApprovalUsed, Events, LabelAdded, PoliciesChanged, PoliciesRefused
+from pipeline.events import Events, PoliciesChanged, PoliciesRefused
 from pipeline.history import Histories, History
 from pipeline.kept_content import KeepingContent
 from pipeline.offload import Offload
@@ -32,18 +28,15 @@ from pipeline.policy_input import SessionFacts
 from pipeline.policy_set import PolicySet
 from pipeline.profiles import Profiles
 from pipeline.recording import NOT_ON_RECORD, UNRECORDED, Recording, Records
-from pipeline.references import judged
-from pipeline.registry import event_entity
-from pipeline.retention import Holder, Keep
+from pipeline.retention import Holder
 from pipeline.runner import Runner
-from pipeline.sealing import Sealer
+from pipeline.sealed_replies import SealedReplies
+from pipeline.session_changes import changes_of, publish_approvals, publish_labels
 from pipeline.session_choice import SessionChoice
-from pipeline.session_events import calls_in, events_of
-from pipeline.session_state import NO_CHANGES, Changes, Taint
-from pipeline.sessions import MemorySessions, SessionStore, unknown_approval
+from pipeline.session_state import NO_CHANGES, Changes
+from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.stage import Stage, StageCall, Traffic
 
-_REPLY: Final = "reply"
 _AT_ONCE: Final = Offload(waits=False)  # no store is asked about a run that stands alone
 _log: Final = logging.getLogger("pipeline.pipeline")
 MAX_CONFLICTS: Final = 64  # how often a run is judged again because its session moved on; then it is refused
@@ -96,7 +89,7 @@ class Pipeline:
         self._overrides = overrides
         self._choosing = self._offload if settings.sessions == "by_prefix" else _AT_ONCE
         self._choice = SessionChoice(settings.sessions, self._sessions)
-        self._sealer = Sealer(settings.seal_key)
+        self._replies = SealedReplies(self._sessions, settings.seal_key)
         release = settings.on_record_failure == "release"
         content = _keeping(settings)
         known = profiles or Profiles()
@@ -181,12 +174,12 @@ class Pipeline:
                 sealed under another key (`approval.unreadable`). StoreError: the store cannot be asked.
         """
         known = context or Context()
-        return self._run(self._sealed_reply(approval_id, known), known, approval_id)
+        return self._run(self._replies.open(approval_id, known), known, approval_id)
 
     async def arelease(self, approval_id: str, context: Context | None = None) -> Outcome:
         """`release`, awaiting stages and engine."""
         known = context or Context()
-        reply = await self._offload(self._sealed_reply, approval_id, known)
+        reply = await self._offload(self._replies.open, approval_id, known)
         return await self._arun(reply, known, approval_id)
 
     def _run(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
@@ -325,7 +318,7 @@ class Pipeline:
         """What the outcome means for the session, once that is kept; None where another run was faster [C5]."""
         if context.session is None:
             return NO_CHANGES
-        changes = self._changes(value, context, facts, outcome, history)
+        changes = changes_of(value, context, facts, outcome, history, self._replies)
         # What was seen only grows, whatever happened meanwhile; the rest holds for the version that was judged.
         bound = changes.taints or changes.counts or changes.asked or changes.used
         if changes.touch_session and not self._kept(context, facts.version if bound else None, changes):
@@ -336,81 +329,16 @@ class Pipeline:
     def _stands(
         self, context: Context, facts: SessionFacts, outcome: Outcome, history: History, changes: Changes
     ) -> None:
-        """Say what came to pass, and go on from there."""
-        self._tell(context, changes)
+        """Tell subscribers what the commit changed, and remember the conversation for the next turn."""
+        publish_approvals(self.events, context, changes)
         history.close(outcome.value)
-        self._tell_labels(facts, outcome)
+        publish_labels(self.events, facts, outcome)
 
     def _kept(self, context: Context, version: int | None, changes: Changes) -> bool:
         try:
             return self._sessions.commit(context, version, changes)
         except ApprovalError:
             return False  # an approval grew too old since it was read: judge again, and ask again
-
-    def _changes(
-        self, value: Traffic, context: Context, facts: SessionFacts, outcome: Outcome, history: History
-    ) -> Changes:
-        answer = outcome.answer or Answer()
-        released = outcome.value
-        if released is None:
-            return self._asking(value, context, answer, history.keep)
-        source = outcome.decision.id
-        data = {label for label, _ in outcome.events}  # these have events of their own
-        taints = frozenset(Taint(label, source) for label in outcome.labels - facts.labels - data)
-        taints |= {Taint(*one) for one in outcome.events if one[1] not in facts.label_sources.get(one[0], ())}
-        counts = tuple(calls_in(history.new_messages(released), context.call_id))
-        seen = frozenset() if context.claimed else history.marks(released) | judged(value, released)
-        return Changes(taints=taints, counts=counts, events=events_of(taints, answer.used), seen=seen, used=answer.used)
-
-    def _asking(self, value: Traffic, context: Context, answer: Answer, keep: Keep) -> Changes:
-        """What is asked, with what it is about as far as and as long as that may be kept [RET-4]."""
-        if not keep.after_run:
-            return Changes(asked=answer.asked)
-        asked = tuple(replace(one, expires_at=min(one.expires_at, keep.until)) for one in answer.asked)
-        return Changes(asked=asked, sealed=self._sealed(value, context, answer))
-
-    def _sealed(self, value: Traffic, context: Context, answer: Answer) -> dict[str, bytes]:
-        """What each new approval is about; with it a model's reply, which nobody could send again."""
-        reply = {_REPLY: to_json(value)} if isinstance(value, Response) else {}
-        owner = session_key(context)
-        return {
-            one.id: self._sealer.seal(one.id, owner, {"about": answer.shown[one.id], **reply}) for one in answer.asked
-        }
-
-    def _sealed_reply(self, approval_id: str, context: Context) -> Response:
-        owner = session_key(context)
-        approval = self._sessions.approval(approval_id)
-        if approval is None or approval.key != owner:
-            raise unknown_approval()
-        sealed = self._sessions.sealed(approval_id)
-        if sealed is None:
-            hint = "it was used, denied or is too old"
-            raise ApprovalError("this approval cannot be used", code="approval.unusable", hint=hint)
-        body = self._sealer.open(approval_id, owner, sealed)
-        if _REPLY not in body:
-            hint = "send the same again instead"
-            raise ApprovalError("this approval holds no reply", code="approval.nothing-sealed", hint=hint)
-        return Response.model_validate(body[_REPLY])
-
-    def _tell_labels(self, facts: SessionFacts, outcome: Outcome) -> None:
-        """Say which labels came, by a rule or with data; what a stage adds is said when it does."""
-        if outcome.value is None:
-            return
-        for view in outcome.decision.hit_views:
-            for hit in view.hits:
-                if hit.effect is Effect.LABEL:
-                    self.events.publish(LabelAdded(label=str(hit.fields["label"]), path=view.path, by=hit.rule))
-        for label, source in sorted(outcome.events):
-            entity = event_entity(source)
-            if entity is not None and source not in facts.label_sources.get(label, ()):
-                self.events.publish(LabelAdded(label=label, path="", by=entity))
-
-    def _tell(self, context: Context, changes: Changes) -> None:
-        for asked in changes.asked:
-            event = ApprovalAsked(id=asked.id, session=context.session, target=asked.target, rules=asked.rules)
-            self.events.publish(event)
-        for use in changes.used:
-            self.events.publish(ApprovalUsed(id=use.id, session=context.session, target=use.target))
 
     @property
     def conversations(self) -> Holder:

@@ -11,6 +11,7 @@ from pipeline.approval_state import SessionKey
 from pipeline.errors import ApprovalError, ConfigError
 
 KEY_BYTES: Final = 32
+ABOUT, REPLY = "about", "reply"  # keys of what is sealed: what the approval is for, and the reply that waits, if any
 _NONCE_BYTES: Final = 12
 
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from cmf.codec import loads
 from cmf.content import TextPart
@@ -23,7 +23,7 @@ from pipeline import policy_set
 from pipeline.assembly import Config
 from pipeline.context import Context
 from pipeline.decision import Action, Decision, Effect, Hit
-from pipeline.engines.base import Decided, EngineResult, Failed
+from pipeline.engines.base import Decided, EngineResult, Failed, InlineEngine
 from pipeline.engines.tap import Tap
 from pipeline.errors import ConfigError
 from pipeline.guard import Guard, Subject, is_outage
@@ -127,14 +127,17 @@ class FakeGuard(Guard):
         return [document for _, document in self._asked.asked]
 
 
-class _Script:
+class _Script(InlineEngine):
     """An engine that says what it is told to."""
-
-    revision: Final = "0" * 64
 
     def __init__(self) -> None:
         self._gate = threading.Lock()
         self._waiting: list[tuple[Said, int | None]] = []
+
+    @property
+    def revision(self) -> str:
+        """No policies, so no revision of any."""
+        return "0" * 64
 
     def begin(self, script: Sequence[Said]) -> None:
         """Say this from now on."""
@@ -151,12 +154,6 @@ class _Script:
     ) -> list[EngineResult]:
         """What is said of each view."""
         return [self._said(loads(view)).result() for view in views]
-
-    async def aevaluate(
-        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
-    ) -> list[EngineResult]:
-        """The same."""
-        return self.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
 
     def close(self) -> None:
         """Nothing to let go of."""

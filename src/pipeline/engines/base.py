@@ -65,3 +65,13 @@ class Engine(Protocol):
     def close(self) -> None:
         """Let go of connections and threads. The engine may be used again, and opens new ones."""
         ...
+
+
+class InlineEngine(Engine, Protocol):
+    """An engine for tools and tests: `aevaluate` evaluates at once, and keeps the event loop waiting for so long."""
+
+    async def aevaluate(
+        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
+    ) -> list[EngineResult]:
+        """What `evaluate` gives."""
+        return self.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from cmf.codec import loads
-from pipeline.engines.base import Engine, EngineResult
+from pipeline.engines.base import Engine, EngineResult, InlineEngine
 
 Json: TypeAlias = dict[str, Any]
 
 
-class Tap:
-    """An engine that keeps what it was asked, whole: what policy saw, of each pass of a run."""
+class Tap(InlineEngine):
+    """An engine around another one that keeps what it was asked: of each view the entrypoint and the policy input."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -30,12 +30,6 @@ class Tap:
         common = loads(shared)
         self.asked += [(name, _merged(common, loads(view))) for name, view in zip(entrypoints, views, strict=True)]
         return self._engine.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
-
-    async def aevaluate(
-        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
-    ) -> list[EngineResult]:
-        """What the engine says."""
-        return self.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
 
     def close(self) -> None:
         """Nothing: the engine is kept for the next run."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -12,6 +11,7 @@ import jwt
 from cmf.codec import dumps, loads
 from cmf.errors import DecodeError
 from cmf.security import SubjectExtension
+from pipeline import base64url
 from pipeline.gateway.access import Issuer
 from pipeline.gateway.identity import is_name, is_token
 from pipeline.gateway.key_sets import KeySet, KeysUnavailable
@@ -80,16 +80,12 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if len(token) > MAX_TOKEN or not is_token(token):
         raise _refused("it is too long, or not of three parts")
     try:
-        header, claims = (loads(_decoded(part)) for part in token.split(".")[:2])
+        header, claims = (loads(base64url.decode(part)) for part in token.split(".")[:2])
     except (DecodeError, ValueError):
         raise _refused(_UNREADABLE) from None
     if not isinstance(header, dict) or not isinstance(claims, dict):
         raise _refused(_UNREADABLE)
     return header, claims
-
-
-def _decoded(part: str) -> bytes:
-    return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
 
 
 def _verify(token: str, key: jwt.PyJWK, algorithm: str, issuer: Issuer) -> None:

@@ -6,8 +6,6 @@ the token.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -23,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from cmf.codec import loads
 from cmf.errors import DecodeError
+from pipeline import base64url
 from pipeline.errors import ConfigError, PolicyError
 from pipeline.policies.metadata import load_yaml
 
@@ -111,17 +110,13 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:
     if len(pieces) != 3:
         _refuse("the signatures are not one JSON Web Token")
     try:
-        header, payload = (loads(_decoded(piece)) for piece in pieces[:2])
-        mark = _decoded(pieces[2])
-    except (DecodeError, binascii.Error, ValueError):
+        header, payload = (loads(base64url.decode(piece)) for piece in pieces[:2])
+        mark = base64url.decode(pieces[2])
+    except (DecodeError, ValueError):
         _refuse("the signatures are not one JSON Web Token")
     if not isinstance(header, dict) or not isinstance(payload, dict):
         _refuse("the signatures are not one JSON Web Token")
     return header, payload, f"{pieces[0]}.{pieces[1]}".encode(), mark
-
-
-def _decoded(piece: str) -> bytes:
-    return base64.b64decode(piece + "=" * (-len(piece) % 4), altchars=b"-_", validate=True)
 
 
 def claims(signatures: bytes) -> tuple[dict[str, Any], dict[str, Any]]:

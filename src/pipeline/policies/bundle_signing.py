@@ -5,7 +5,6 @@ What is signed here is verified by `pipeline.policies.bundle_signature` and by O
 
 from __future__ import annotations
 
-import base64
 import gzip
 import hashlib
 import hmac
@@ -20,6 +19,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa, utils
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from pipeline import base64url
 from pipeline.errors import PolicyError
 from pipeline.policies.bundle_signature import ALGORITHMS, CURVES, HASHES, padding_of, signed_form
 
@@ -57,7 +57,7 @@ def sign(files: Mapping[str, bytes], key: SigningKey) -> bytes:
     }
     payload |= {name: held for name, held in (("keyid", key.key_id), ("scope", key.scope)) if held}
     signed = f"{_part(header)}.{_part(payload)}"
-    mark = _encoded(_mark(key, signed.encode()))
+    mark = base64url.encode(_mark(key, signed.encode()))
     return json.dumps({"signatures": [f"{signed}.{mark}"]}).encode()
 
 
@@ -103,11 +103,7 @@ def _bad_key(message: str) -> NoReturn:
 
 
 def _part(value: Mapping[str, Any]) -> str:
-    return _encoded(json.dumps(value, separators=(",", ":")).encode())
-
-
-def _encoded(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+    return base64url.encode(json.dumps(value, separators=(",", ":")).encode())
 
 
 __all__ = ["SigningKey", "packed", "sign"]

@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from typing import Any, Final
 
 from pipeline.assembly import embedded_engine
-from pipeline.engines.base import Engine, EngineResult
+from pipeline.engines.base import Engine, EngineResult, InlineEngine
 from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.errors import ReplayError
 from pipeline.policy_set import PolicySet
@@ -129,8 +129,8 @@ class _Seen:
             self.calls.append((entrypoint, shared, view))
 
 
-class _Watched(Engine):
-    """An engine whose questions are noted."""
+class _Watched(InlineEngine):
+    """An engine around another one: it notes what it is asked, and how long the other takes."""
 
     def __init__(self, engine: Engine, seen: _Seen) -> None:
         self._engine = engine
@@ -149,11 +149,6 @@ class _Watched(Engine):
         results = self._engine.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
         self._seen.evaluate_ns += perf_counter_ns() - begin
         return results
-
-    async def aevaluate(
-        self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes], *, timeout_seconds: float
-    ) -> list[EngineResult]:
-        return self.evaluate(entrypoints, shared, views, timeout_seconds=timeout_seconds)
 
     def close(self) -> None:
         self._engine.close()
