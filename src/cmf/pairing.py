@@ -1,14 +1,32 @@
-"""Which result answers which call, where a format has no ids: by order and name. Spec: docs/spec/identity.md [ID-4]."""
+"""Tool calls: whether a message has any, and which result answers which where a format has no ids for them.
+
+Spec: docs/spec/identity.md [ID-4].
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from cmf.content import Part, ToolCallPart, ToolResultPart
 
 
+def has_call(parts: Iterable[Part]) -> bool:
+    """Whether one of the parts is a tool call, whoever runs the tool."""
+    return any(isinstance(part, ToolCallPart) for part in parts)
+
+
+def has_client_call(parts: Iterable[Part]) -> bool:
+    """Whether one of the parts asks the client to run a tool, so that the turn ends and a result is waited for."""
+    return any(isinstance(part, ToolCallPart) and part.executed_by == "client" for part in parts)
+
+
 class Pairing:
-    """Names the calls of one value as they come: `named` for those with an id, `unnamed` for those without."""
+    """Gives each call of one value a name, and each result the name of the call that it answers: by id, else by order.
+
+    Args:
+        named: the name of a call that has an id, by that id.
+        unnamed: a new name, for a call without an id.
+    """
 
     def __init__(self, named: Callable[[str], str], unnamed: Callable[[], str]) -> None:
         self._named = named

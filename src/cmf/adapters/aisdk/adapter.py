@@ -18,11 +18,11 @@ from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
 from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities
-from cmf.content import ToolCallPart
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import UnsupportedError
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Layout, Message
+from cmf.pairing import has_call
 from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.value import replace, trusted
 
@@ -274,11 +274,7 @@ def _notes(response: Response) -> dict[str, Any]:
 def _meant(word: str, message: Message) -> StopReason:
     """The reason that a word says; a call is one only where there is a call."""
     reason = STOP_REASONS.get(word, StopReason.OTHER)
-    return StopReason.OTHER if reason is StopReason.CALL and not _calls(message) else reason
-
-
-def _calls(message: Message) -> bool:
-    return any(isinstance(part, ToolCallPart) for part in message.content)
+    return StopReason.OTHER if reason is StopReason.CALL and not has_call(message.content) else reason
 
 
 def _stop_word(choice: Choice | None) -> str | None:
@@ -287,6 +283,6 @@ def _stop_word(choice: Choice | None) -> str | None:
     raw, reason = choice.raw_stop_reason, choice.stop_reason
     if raw is not None and _meant(raw, choice.message) is reason:
         return raw
-    if reason is StopReason.CALL and not _calls(choice.message):
+    if reason is StopReason.CALL and not has_call(choice.message.content):
         return "stop"
     return None if reason is None else _STOP_WORDS.get(reason, "other")

@@ -17,6 +17,7 @@ from cmf.errors import ShapeError, UnsupportedError
 from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Message
+from cmf.pairing import has_client_call
 from cmf.request import Choice, ErrorInfo, Request, Response
 from cmf.value import replace, trusted
 
@@ -159,7 +160,7 @@ def _decode_ending(fields: Fields, message: Message) -> Choice:
     extra: dict[str, Any] = {}
     if left or reason is StopReason.OTHER:
         extra[FORMAT] = frozen_mapping(left)
-    if reason is StopReason.CALL and not _calls(message):
+    if reason is StopReason.CALL and not has_client_call(message.content):
         extra[_UNCALLED] = FrozenDict()
     kept = frozen_mapping(extra) if extra else None
     return trusted(Choice, message=message, stop_reason=reason, raw_stop_reason=raw, extra=kept)
@@ -190,11 +191,6 @@ def names_of(messages: Sequence[Message]) -> Names:
             elif isinstance(part, ToolResultPart) and part.tool_call_id is not None and part.tool_name is not None:
                 names.setdefault(part.tool_call_id, part.tool_name)
     return names
-
-
-def _calls(message: Message) -> bool:
-    """Whether the client is asked to run a tool."""
-    return any(isinstance(part, ToolCallPart) and part.executed_by == "client" for part in message.content)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -289,7 +285,7 @@ def _stop_reason(choice: Choice) -> str | None:
     raw, reason = choice.raw_stop_reason, choice.stop_reason
     if reason is None:
         return None
-    calls = _calls(choice.message)
+    calls = has_client_call(choice.message.content)
     if raw is not None and _REASONS.get(raw, StopReason.OTHER) is reason and _may_repeat(choice, calls=calls):
         return raw
     if reason is StopReason.CALL or reason is StopReason.END:

@@ -12,12 +12,12 @@ from cmf.adapters.gemini.request import decode_content, envelope_shape
 from cmf.adapters.gemini.write import encode_group
 from cmf.adapters.layout import apply, said, shape_of, with_layout
 from cmf.adapters.strangers import is_stranger, stranger, written_stranger
-from cmf.content import ToolCallPart
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage
 from cmf.frozen import freeze
 from cmf.message import Message
+from cmf.pairing import has_client_call
 from cmf.request import Choice, ErrorInfo, Response
 from cmf.value import replace, trusted
 
@@ -127,7 +127,7 @@ def _stop(reason: Any, message: Message) -> tuple[StopReason | None, str | None]
         return None, None
     name = _NUMBERED.get(reason) if type(reason) is int else reason if isinstance(reason, str) else None
     stop = _STOPS.get(name or "", StopReason.OTHER)
-    calls = any(isinstance(part, ToolCallPart) and part.executed_by == "client" for part in message.content)
+    calls = has_client_call(message.content)
     return (StopReason.CALL if stop is StopReason.END and calls else stop), name
 
 

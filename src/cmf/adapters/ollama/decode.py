@@ -13,6 +13,7 @@ from cmf.errors import ShapeError, UnknownRoleError
 from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, FrozenList, freeze, frozen_mapping
 from cmf.message import Layout, Message
+from cmf.pairing import has_call
 from cmf.request import NO_SAMPLING, Choice, ErrorInfo, Request, Response, Sampling
 from cmf.tools import ToolDefinition
 from cmf.value import replace, trusted
@@ -266,7 +267,7 @@ def _choice(fields: Fields, message: Message, *, cut: bool) -> Choice:
         stop = STOPS.get(reason, StopReason.OTHER)
         if reason in STOPS:
             fields.take("done_reason", str)
-        if stop is StopReason.END and any(isinstance(part, ToolCallPart) for part in message.content):
+        if stop is StopReason.END and has_call(message.content):
             stop = StopReason.CALL
     fields.drop("done_reason", None)
     return trusted(Choice, message=message, stop_reason=stop, raw_stop_reason=reason if stop is not None else None)

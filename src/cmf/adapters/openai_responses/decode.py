@@ -9,12 +9,13 @@ from cmf.adapters.fields import PARTIAL
 from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, KINDS, riding
 from cmf.adapters.openai_responses.read import ItemReader, taken
 from cmf.codec import SAFE_INTEGER
-from cmf.content import Part, TextPart, ToolCallPart
+from cmf.content import Part, TextPart
 from cmf.enums import MessageStatus, Role, StopReason
 from cmf.errors import ShapeError
 from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Message
+from cmf.pairing import has_client_call
 from cmf.request import NO_SAMPLING, Choice, ErrorInfo, Request, Response, Sampling, ToolChoice
 from cmf.tools import ToolDefinition
 from cmf.value import trusted
@@ -288,7 +289,7 @@ def stop_reason(status: str | None, envelope: dict[str, Any], parts: Iterable[Pa
     reason = details.get("reason") if isinstance(details, dict) else None
     if status in ("completed", "complete") or (status is None and not isinstance(reason, str)):
         listed = tuple(parts)
-        if any(isinstance(part, ToolCallPart) and part.executed_by == "client" for part in listed):
+        if has_client_call(listed):
             return StopReason.CALL
         return StopReason.REFUSAL if any(is_refusal(part) for part in listed) else StopReason.END
     if status in ("queued", "in_progress"):
