@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, NotRequired, Protocol, TypeAlias, TypedDict
 
 from cmf.adapters.stream import StreamEvent
-from cmf.capabilities import ModelCapabilities
+from cmf.adapters.tokens import estimate
+from cmf.capabilities import ModelCapabilities, lookup
 from cmf.request import Request, Response
 
 
@@ -37,7 +38,10 @@ class HttpCall:
 
 
 class Adapter(Protocol):
-    """One wire format, both directions, whole and streamed. `body` is a plain JSON value."""
+    """One wire format, both directions, whole and streamed. `body` is a plain JSON value.
+
+    An adapter derives from it: what most formats do alike is done here.
+    """
 
     @property
     def name(self) -> str:
@@ -80,8 +84,8 @@ class Adapter(Protocol):
 
     def estimate_input_tokens(self, request: Request) -> int:
         """Roughly how many tokens the request is, before asking."""
-        ...
+        return estimate(request)
 
     def capabilities(self, model: str) -> ModelCapabilities:
         """What the model can do through this format; an unknown model gets the most restrictive answer [F7]."""
-        ...
+        return lookup(self.name, model)

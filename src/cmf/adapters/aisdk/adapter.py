@@ -9,14 +9,13 @@ from cmf.adapters.aisdk.chunks import Ear, chunks
 from cmf.adapters.aisdk.decode import FORMAT, read_message
 from cmf.adapters.aisdk.encode import names_in, write_group, write_messages, write_plain
 from cmf.adapters.aisdk.fold import STREAM, fold
-from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import PARTIAL, Fields, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, shape_of, with_layout
 from cmf.adapters.loss import drop, drop_foreign_extras, minding
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
-from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities
 from cmf.enums import MessageStatus, StopReason
 from cmf.errors import UnsupportedError
@@ -47,7 +46,7 @@ _STOP_WORDS: Final = {
 HTTP: Final = HttpCall(path="/api/chat", headers={"Content-Type": "application/json"})
 
 
-class AiSdkAdapter:
+class AiSdkAdapter(Adapter):
     """What `useChat` sends to its server, and what it gets back."""
 
     name = FORMAT
@@ -132,10 +131,6 @@ class AiSdkAdapter:
         return drive(self, events, context, Ear())
 
     # -- what a model's adapter is asked ------------------------------------------------------------------------------
-
-    def estimate_input_tokens(self, request: Request) -> int:
-        """Roughly how many tokens the conversation is."""
-        return estimate(request)
 
     def capabilities(self, model: str) -> ModelCapabilities:
         """Nothing is promised: which model the server asks is not known here [F7]."""

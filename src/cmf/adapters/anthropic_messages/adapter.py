@@ -9,19 +9,17 @@ from cmf.adapters.anthropic_messages.blocks import FORMAT
 from cmf.adapters.anthropic_messages.request import HTTP, decode_request, encode_request
 from cmf.adapters.anthropic_messages.response import decode_response, encode_response
 from cmf.adapters.anthropic_messages.stream import Fold, Hearing, events_of
-from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive, is_whole
 from cmf.adapters.fields import extra_of
 from cmf.adapters.loss import minding
 from cmf.adapters.stream import StreamEvent
-from cmf.adapters.tokens import estimate
-from cmf.capabilities import ModelCapabilities, lookup
 from cmf.request import Request, Response
 
 _VERSION: Final = "2023-06-01"
 
 
-class AnthropicMessagesAdapter:
+class AnthropicMessagesAdapter(Adapter):
     """The Messages format, both directions. Every method is pure; what each does is said at `cmf.adapters.Adapter`."""
 
     name: Final = FORMAT
@@ -64,14 +62,6 @@ class AnthropicMessagesAdapter:
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
         return drive(self, events, context, Hearing())
-
-    def estimate_input_tokens(self, request: Request) -> int:
-        """Roughly how many tokens the request is."""
-        return estimate(request)
-
-    def capabilities(self, model: str) -> ModelCapabilities:
-        """What the model can do."""
-        return lookup(FORMAT, model)
 
 
 ADAPTER: Final = AnthropicMessagesAdapter()

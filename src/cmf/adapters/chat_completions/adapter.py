@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.call_ids import CallIds
 from cmf.adapters.chat_completions.decode import Names, decoded_message
 from cmf.adapters.chat_completions.dialect import STREAM, Dialect
@@ -21,8 +21,6 @@ from cmf.adapters.fields import MARK, extra_of, object_in, unmarked
 from cmf.adapters.layout import envelope_layout, respell, respell_envelope, spelled, with_layout
 from cmf.adapters.loss import minding
 from cmf.adapters.stream import StreamEvent
-from cmf.adapters.tokens import estimate
-from cmf.capabilities import ModelCapabilities, lookup
 from cmf.content import ToolCallPart, ToolResultPart
 from cmf.frozen import freeze
 from cmf.message import Layout, Message
@@ -30,10 +28,8 @@ from cmf.request import Request, Response
 from cmf.value import replace
 
 
-class ChatCompletions:
+class ChatCompletions(Adapter):
     """One format of the family; see `cmf.adapters.base.Adapter` for what each method gives."""
-
-    __slots__ = ("_dialect",)
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -164,13 +160,3 @@ class ChatCompletions:
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
         return drive(self, events, context, Ear().hear)
-
-    # -- before asking -------------------------------------------------------------------------------------------------
-
-    def estimate_input_tokens(self, request: Request) -> int:
-        """Roughly how many tokens the request is."""
-        return estimate(request)
-
-    def capabilities(self, model: str) -> ModelCapabilities:
-        """What the model can do through this format."""
-        return lookup(self.name, model)

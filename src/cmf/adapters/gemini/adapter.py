@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.gemini.parts import FORMAT
 from cmf.adapters.gemini.request import decode_request, encode_request
@@ -15,13 +15,11 @@ from cmf.adapters.gemini.stream import Ear, fold_events, wire_events
 from cmf.adapters.loss import minding
 from cmf.adapters.strangers import is_stranger, told
 from cmf.adapters.stream import StreamEvent
-from cmf.adapters.tokens import estimate
-from cmf.capabilities import ModelCapabilities, lookup
 from cmf.errors import UnsupportedError
 from cmf.request import Request, Response
 
 
-class GeminiAdapter:
+class GeminiAdapter(Adapter):
     """Gemini's JSON, both ways, whole and streamed. The model stands in the path."""
 
     name = FORMAT
@@ -74,14 +72,6 @@ class GeminiAdapter:
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
         return drive(self, events, context, Ear().hear)
-
-    def estimate_input_tokens(self, request: Request) -> int:
-        """Roughly how many tokens the request is."""
-        return estimate(request)
-
-    def capabilities(self, model: str) -> ModelCapabilities:
-        """What the model can do; an unknown one gets the most restrictive answer."""
-        return lookup(FORMAT, model)
 
 
 ADAPTER = GeminiAdapter()

@@ -6,7 +6,7 @@ import base64
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import CUT, arriving
 from cmf.adapters.fields import PARTIAL, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
@@ -17,7 +17,6 @@ from cmf.adapters.mcp.message import One, read, write
 from cmf.adapters.mcp.results import NOTHING_KNOWN, About, about, name_in
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import MessageComplete, StreamError, StreamEvent, TextDelta, ToolUseEnd
-from cmf.adapters.tokens import estimate
 from cmf.capabilities import ModelCapabilities
 from cmf.content import TextPart, ToolCallPart
 from cmf.enums import MessageStatus, Role
@@ -38,7 +37,7 @@ NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "
 _HEADERS: Final = ("mcp-protocol-version", "mcp-session-id")
 
 
-class McpAdapter:
+class McpAdapter(Adapter):
     """MCP over any transport: a body is one JSON-RPC message, or a batch of them."""
 
     name = FORMAT
@@ -162,10 +161,6 @@ class McpAdapter:
             yield event
 
     # -- what a model's adapter is asked ------------------------------------------------------------------------------
-
-    def estimate_input_tokens(self, request: Request) -> int:
-        """Roughly how many tokens a completion for this request would read."""
-        return estimate(request)
 
     def capabilities(self, model: str) -> ModelCapabilities:
         """Nothing is promised: which model the other side has is not known here [F7]."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.call_ids import call_names
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import MARK, extra_of, unmarked
@@ -24,8 +24,6 @@ from cmf.adapters.ollama.encode import encode_envelope, encode_message, plain_re
 from cmf.adapters.ollama.stream import Ear, fold_events, wire_events
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
-from cmf.adapters.tokens import estimate
-from cmf.capabilities import ModelCapabilities, lookup
 from cmf.content import ToolResultPart
 from cmf.enums import Role
 from cmf.errors import ShapeError
@@ -35,7 +33,7 @@ from cmf.request import Request, Response
 from cmf.value import replace
 
 
-class OllamaAdapter:
+class OllamaAdapter(Adapter):
     """Ollama's chat JSON, both ways, whole and streamed."""
 
     name = FORMAT
@@ -107,14 +105,6 @@ class OllamaAdapter:
     def stream_response(self, events: Arriving, context: Request | None = None) -> AsyncIterator[StreamEvent]:
         """The canonical events of a stream as it arrives."""
         return drive(self, events, context, Ear().hear)
-
-    def estimate_input_tokens(self, request: Request) -> int:
-        """Roughly how many tokens the request is."""
-        return estimate(request)
-
-    def capabilities(self, model: str) -> ModelCapabilities:
-        """What the model can do; an unknown one gets the most restrictive answer."""
-        return lookup(FORMAT, model)
 
 
 def _heard(raw: Any, index: int, calls: Calls) -> Message:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
-from cmf.adapters import layout, tokens
-from cmf.adapters.base import Arriving, HttpCall, WireEvent
+from cmf.adapters import layout
+from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.call_id_forms import marked_again
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import PARTIAL, extra_of, object_in, unmarked
@@ -20,7 +20,6 @@ from cmf.adapters.openai_responses.read import ItemReader
 from cmf.adapters.openai_responses.write import ItemWriter, default_form, in_form, message_form
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
-from cmf.capabilities import ModelCapabilities, lookup
 from cmf.content import Part, TextPart
 from cmf.enums import MessageStatus, Role
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
@@ -32,7 +31,7 @@ _INSTRUCTIONS: Final = Layout(format=FORMAT, shape=FrozenDict({"form": "instruct
 _STRING_INPUT: Final = Layout(format=FORMAT, shape=FrozenDict({"form": "input"}))
 
 
-class OpenAIResponsesAdapter:
+class OpenAIResponsesAdapter(Adapter):
     """The adapter of `openai_responses`."""
 
     name: Final = FORMAT
@@ -91,14 +90,6 @@ class OpenAIResponsesAdapter:
     def to_http(self, request: Request) -> HttpCall:
         """The call: the format keeps nothing outside the body."""
         return HttpCall(path="/v1/responses")
-
-    def estimate_input_tokens(self, request: Request) -> int:
-        """Roughly how many tokens the request is."""
-        return tokens.estimate(request)
-
-    def capabilities(self, model: str) -> ModelCapabilities:
-        """What the model can do through this format."""
-        return lookup(FORMAT, model)
 
     # -- responses -----------------------------------------------------------------------------------------------------
 
