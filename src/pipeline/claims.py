@@ -1,7 +1,8 @@
-"""Which parts of a conversation are believed only if on record, and under which digest [C4]. Spec: provenance.md.
+"""Which parts of a conversation are believed only if they are on record, and under which digest [C4].
 
-History that a client presents is a claim. What was judged here as the model's own reply, or as a tool's result, is on
-record for its subject and session; the digest binds a result to the call that it answers.
+The history that a client sends is a claim: it could have made up what the model or a tool said. What was judged here as
+a reply of the model or the result of a tool is on record, by digest, for its subject and session. The digest of a
+result covers the call that it answers. Spec: docs/spec/provenance.md.
 """
 
 from __future__ import annotations
@@ -22,23 +23,24 @@ HistoryTrust: TypeAlias = Literal["claimed", "trusted"]
 _SPOKEN: Final = (Role.ASSISTANT, Role.TOOL)
 _INSTRUCTIONS: Final = (Role.SYSTEM, Role.DEVELOPER)
 _UNREAD_EXTRA: Final = (TextPart, ThinkingPart, ToolCallPart, ToolResultPart)
-"""Parts whose wire extras (cache marks, say) no origin is ever found in: clients add and drop them as they please."""
+"""Parts whose `extra` fields are left out of the digest: clients add and drop them (cache marks, say), and no origin is
+ever looked up in them."""
 
 
 def history_trust(word: object) -> HistoryTrust | None:
-    """The trust that a file names; None for any other word."""
+    """`word` if it is a `HistoryTrust`, else None."""
     return cast("HistoryTrust", word) if word in get_args(HistoryTrust) else None
 
 
 def needs_record(role: Role, part: Part) -> bool:
-    """Whether a part says what only the model or a tool can say: a claim, unless it is on record."""
+    """Whether only the model or a tool could have said the part, so that it is believed only if on record."""
     return role in _SPOKEN or isinstance(part, ToolCallPart | ToolResultPart)
 
 
 def prefixes(messages: Iterable[Message]) -> list[str]:
-    """A digest for each message of all that was said up to it, in order; instructions of the system are not counted.
+    """For each message, a digest (SHA-256, hex) of the conversation up to and including it.
 
-    Those are the application's own, and change from turn to turn (the date in them, say).
+    System and developer messages are left out: they are the application's, and change between turns (a date, say).
     """
     claims, said = Claims(), b""
     found = []
@@ -52,7 +54,7 @@ def prefixes(messages: Iterable[Message]) -> list[str]:
 
 
 class Called(Protocol):
-    """A call, as far as it takes to find it again."""
+    """What identifies the tool of a call."""
 
     @property
     def name(self) -> str: ...
@@ -65,20 +67,20 @@ _C = TypeVar("_C", bound=Called)
 
 
 class Calls(Generic[_C]):
-    """The calls of a conversation so far: which one a result answers."""
+    """The tool calls of a conversation so far, to find the one that a result answers."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, _C | None] = {}
         self._open: list[_C] = []
 
     def copy(self) -> Calls[_C]:
-        """The same calls, to go on from apart."""
+        """A copy, to which calls can be added independently."""
         other: Calls[_C] = Calls()
         other._by_id, other._open = dict(self._by_id), list(self._open)
         return other
 
     def add(self, tool_call_id: str | None, call: _C) -> None:
-        """Remember the next call; an id that meant another tool before means none of them."""
+        """Remember the next call. An id that stood for another tool before answers to neither from now on."""
         if not tool_call_id:
             self._open.append(call)
             return
@@ -87,7 +89,7 @@ class Calls(Generic[_C]):
         self._by_id[tool_call_id] = None if reused else call
 
     def answered(self, part: ToolResultPart) -> _C | None:
-        """The call that a result answers: by its id, or without one the first open call of that name, open no more."""
+        """The call that a result answers: by its id; without one, the first call of that tool not answered yet."""
         if part.tool_call_id:
             return self._by_id.get(part.tool_call_id)
         for place, call in enumerate(self._open):
@@ -97,19 +99,19 @@ class Calls(Generic[_C]):
 
 
 class Claims:
-    """Reads a conversation in order, and gives each part the digest under which it is on record, if it needs one."""
+    """Reads a conversation in order, and gives each part that needs a record the digest that it is on record under."""
 
     def __init__(self) -> None:
         self._calls: Calls[ToolCallPart] = Calls()
 
     def copy(self) -> Claims:
-        """The same place in the same conversation, to read on from apart."""
+        """A copy, to read on independently from the same place."""
         other = Claims()
         other._calls = self._calls.copy()
         return other
 
     def read(self, message: Message) -> tuple[str | None, ...]:
-        """A digest per part of the next message; None where a part is believed to be its sender's in any case."""
+        """For each part of the next message its digest; None for a part that needs no record."""
         return tuple(
             self.digest(message.role, part) if needs_record(message.role, part) else None for part in message.content
         )
@@ -123,7 +125,7 @@ class Claims:
                 self._calls.answered(part)
 
     def digest(self, role: Role, part: Part) -> str:
-        """The digest of the next part, whoever says it."""
+        """The digest of the next part, whether or not it needs a record."""
         said = fields_of(part)
         if isinstance(part, _UNREAD_EXTRA):
             said.pop("extra", None)

@@ -1,7 +1,7 @@
-"""The conversation before what is judged, and the origins of the tool calls in it. Spec: provenance.md, pipeline.md.
+"""The conversation before the value that is judged, and the origins of the tool calls in it.
 
-A conversation that this process has read is kept for its session, so that a new turn costs what is new. It is read only
-when a call has to be told where its values came from.
+A conversation is read only if a tool call's arguments are to be traced. What was read is kept for the session, so that
+the next turn reads only its new messages. Spec: docs/spec/provenance.md, docs/spec/pipeline.md.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from pipeline.stage import Traffic
 from pipeline.unchanged import same_start
 
 MAX_SESSIONS: Final = 256  # whose conversations are kept; the least recently used are forgotten first
-MAX_WORK: Final = 4_000_000  # words, about, in all conversations that are kept
-MAX_TRAILS: Final = 4  # of one session: as it came and as it was edited, or those of several agents
-MAX_MESSAGES: Final = 10_000  # of a conversation that is told message by message; then it begins anew
+MAX_WORK: Final = 4_000_000  # words of text, about, in all conversations that are kept
+MAX_TRAILS: Final = 4  # per session: it has one as the client sent it, one as edited, and one for each of its agents
+MAX_MESSAGES: Final = 10_000  # of a conversation that is judged message by message; older ones are forgotten
 
 Look: TypeAlias = Callable[[Collection[str]], frozenset[str]]
 Origins: TypeAlias = Mapping[str, Sequence[Origin]]
@@ -43,7 +43,14 @@ Origins: TypeAlias = Mapping[str, Sequence[Origin]]
 
 
 class Trail:
-    """A conversation as far as it was read, with the origins of each of its calls as they were before its message."""
+    """A conversation as far as it was read.
+
+    Attributes:
+        messages: those that were read.
+        origins: for each of them, the origins of its tool calls, found in the messages before it.
+        known: for each of them, and each of its parts, whether the part is believed (`Claims`).
+        claims: reads on after the last message.
+    """
 
     def __init__(self, profiles: Profiles) -> None:
         self.messages: tuple[Message, ...] = ()
@@ -54,15 +61,18 @@ class Trail:
 
     @property
     def work(self) -> int:
-        """What it took to read it: a measure of what it holds."""
+        """The memory that it takes, in words of text, about."""
         return self._index.work
 
     def leads_to(self, messages: Sequence[Message], end: int) -> bool:
-        """Whether `messages` up to `end` begin with what was read."""
+        """Whether what was read is the beginning of the first `end` messages, so that reading can go on from there."""
         return len(self.messages) <= end and _alike(self.messages, messages) == len(self.messages)
 
     def read(self, messages: tuple[Message, ...], end: int, look: Look, judged: Trail | None) -> None:
-        """Read what of `messages` up to `end` is new; `judged` are the same before they were edited in this run."""
+        """Read on to the message before index `end`.
+
+        `judged` has read the same messages as they were before this run edited them, if it did.
+        """
         start = len(self.messages)
         new = messages[start:end]
         digests = [self.claims.read(message) for message in new]
@@ -70,7 +80,7 @@ class Trail:
         for number, (message, each) in enumerate(zip(new, digests, strict=True), start):
             known = tuple(digest is None or digest in found for digest in each)
             if judged is not None and number < len(judged.known) and len(judged.known[number]) == len(known):
-                known = judged.known[number]  # what was edited here is as far known as what it was made of
+                known = judged.known[number]  # a part that was edited in this run is believed if the original is
             self.origins.append(self.of(message))
             self._index.extend(message, known=known)
             self.known.append(known)
@@ -78,13 +88,13 @@ class Trail:
             self.messages = messages[:end]
 
     def of(self, message: Message) -> Origins:
-        """The origins of the calls in a message that comes next, by their paths in it."""
+        """The origins of the tool calls in `message`, if it comes next: by the path of each call in it."""
         return {path: self._index.origins(call) for path, call in calls_in(message)}
 
 
 @dataclass(slots=True)
 class _Kept:
-    """What is kept of a session: its conversation so far, if known, and what of it was read."""
+    """What is kept of a session: its conversation (None: unknown), its trails, and what its last turn settled."""
 
     messages: tuple[Message, ...] | None = None
     trails: list[Trail] = field(default_factory=list)
@@ -101,9 +111,9 @@ class History:
     """What one run knows of the conversation that its value belongs to. Not to be shared between threads.
 
     Attributes:
-        seen: gives those of some marks that are on record for the session, even where its history is trusted.
+        seen: given some marks, those of them that are on record for the session.
         tools: the tools that the request in the context's history offers.
-        found: all marks that were found on record so far.
+        found: all marks that were found on record so far, by this run and those before it.
     """
 
     def __init__(
@@ -132,13 +142,13 @@ class History:
         self._look = look
         self._current: Trail | None = None
         self.keep: Keep = FOREVER
-        """What the retention of the conversation's data allows: set by whoever looked it up."""
+        """How long the conversation may be kept [RET-4]: the runner sets it."""
         self.turn = turn
-        """What the last turn settled; then what this one did, set by whoever judged it."""
+        """What the turn before settled. The runner replaces it by what this turn did, if it goes out."""
 
     @property
     def before(self) -> Sequence[Message] | None:
-        """The conversation before a value that does not bring it along; None where nothing is known of it."""
+        """The conversation before a message or response; None if nothing is known of it. Requests bring their own."""
         return self._before
 
     @property
@@ -147,10 +157,10 @@ class History:
         return self._home.profiles
 
     def origins(self, value: Message | Response) -> Origins:
-        """The origins of each tool call in `value`, from the messages before it; for those of a request see `read`.
+        """The origins of each tool call in `value`, found in the messages before it. For a request, call `read`.
 
         Raises:
-            StoreError: the record cannot be asked. ConfigError: a function of the profiles failed.
+            StoreError: the session store failed. ConfigError: a function that the host gave to the profiles failed.
         """
         with _FAILING_CLOSED:
             trail = self._known()
@@ -160,7 +170,7 @@ class History:
             return _joined((f"choices[{at}].message.", trail.of(choice.message)) for at, choice in choices)
 
     def read(self, messages: tuple[Message, ...], end: int | None = None) -> Trail:
-        """The conversation `messages`, read to its end, or up to `end`: the origins of each of its calls, by message.
+        """The trail of `messages`, read before index `end` (None: to the end): the origins of each call, by message.
 
         Raises:
             StoreError, ConfigError: as `origins`.
@@ -169,9 +179,10 @@ class History:
             return self._trail(messages, len(messages) if end is None else end)
 
     def marks(self, value: Traffic) -> frozenset[str]:
-        """The digests to put on record once `value` was let out: of what it says itself, not of what it presents [C4].
+        """The digests to put on record when `value` goes out, so that later turns believe these parts [C4].
 
-        A reply or a message that is judged by itself is the host's own word; the messages of a request are claims.
+        A response, or a message judged by itself, is the host's word. The messages of a request are only claimed by a
+        client: of those there are none.
 
         Raises:
             StoreError, ConfigError: as `origins`.
@@ -186,9 +197,9 @@ class History:
         return frozenset(digest for message in own for digest in claims.copy().read(message) if digest is not None)
 
     def new_messages(self, value: Traffic) -> Iterator[tuple[int | None, Message]]:
-        """The messages of `value` that did not go out in this session before, with their places in the conversation.
+        """The messages of `value` that went out for the first time, each with its index in the conversation.
 
-        The place of a message that is judged by itself is None where nothing is known of what came before it.
+        The index is None where nothing is known of what came before.
         """
         if isinstance(value, Request):
             start = _alike(self._released, value.messages)
@@ -198,7 +209,7 @@ class History:
         yield from ((place, message) for message in messages_of(value))
 
     def close(self, released: Traffic | None) -> None:
-        """Give back what was read; `released` went out, and belongs to the session's conversation from now on."""
+        """End the run and give its trails back. `released` went out, and continues the session's conversation."""
         turn = self.turn if released is not None else None
         self._home.put_back(
             self._key,
@@ -221,15 +232,15 @@ class History:
         return (*(before or ())[-MAX_MESSAGES:], *own)
 
     def _known(self) -> Trail:
-        """The trail of the conversation before a value that does not bring it along."""
+        """The trail of `before`."""
         before = self._before or ()
         return self._trail(before, len(before))
 
     def _trail(self, messages: tuple[Message, ...], end: int) -> Trail:
-        """The trail that has read exactly what it has of `messages`, which is all of them up to `end`."""
+        """The trail of the first `end` messages: the longest one that leads there, read on."""
         read = [trail for trail in self._trails if trail.leads_to(messages, end)]
         trail = max(read, key=lambda one: len(one.messages), default=None) or Trail(self._home.profiles)
-        # Out of the list while it reads: one that failed half-way is not given back.
+        # It is not in the list while it reads, so that one that failed half-way is not given back.
         self._trails = [one for one in self._trails if one is not trail]
         trail.read(messages, end, self._look, self._current)
         self._current = trail
@@ -242,8 +253,8 @@ class Histories:
 
     Args:
         sessions: the record of what was judged here.
-        trusted: whether what clients present is believed without a record [C4].
-        noting: whether marks that were found are remembered, for what is put on file of a run.
+        trusted: whether the history that clients send is believed without a record of it [C4].
+        noting: whether the marks that were found are remembered, for the content that is kept with records.
     """
 
     def __init__(
@@ -267,9 +278,9 @@ class Histories:
         self._lock = threading.Lock()
 
     def open(self, context: Context, now: int = 0) -> History:
-        """What is known of the conversation of one run; nobody else has its trails until it is closed.
+        """What is known of the conversation of one run, which has its trails for itself until it is closed.
 
-        `now`, in microseconds since the epoch, is for what may be kept until a moment only [RET-4].
+        `now` is in microseconds since the epoch: what may not be kept until then is forgotten [RET-4].
         """
         key = session_key(context)
         history = context.history
@@ -307,11 +318,10 @@ class Histories:
         turn: Turn | None = None,
         found: Collection[str] = (),
     ) -> None:
-        """Keep trails for the next run of the session, and its conversation as `continued` makes it of the one known.
+        """Keep for the session's next run what this one read, and what it settled (`turn`), if it went out.
 
-        And what the turn settled, if it did.
-
-        Nothing is kept without a session, or of data that may not be held so long [RET-4].
+        `continued` makes the conversation from the one that is known. Nothing is kept of a run without a session, or
+        of data that may not be kept after the run [RET-4].
         """
         if key.session is None:
             return
@@ -366,7 +376,7 @@ def _item(key: SessionKey) -> str:
 
 
 def _alike(held: Sequence[Message], messages: Sequence[Message]) -> int:
-    """How many messages at the beginning say the same, whatever else is known of them."""
+    """How many messages at the beginning have the same role and content; ids, times and labels may differ."""
     start = same_start(held, messages)
     for place, (old, new) in enumerate(zip(held[start:], messages[start:], strict=False), start):
         if old is not new and (old.role is not new.role or old.content != new.content):
@@ -399,7 +409,7 @@ def _joined(found: Iterable[tuple[str, Origins]]) -> Origins:
 
 
 class _FailingClosed:
-    """Whatever the host's functions raise inside comes out as an error of ours."""
+    """A block from which whatever the host's functions raise comes out as `ConfigError`, which refuses the run."""
 
     def __enter__(self) -> None:
         pass
@@ -412,4 +422,4 @@ class _FailingClosed:
 
 _FAILING_CLOSED: Final = _FailingClosed()
 
-__all__ = ["Histories", "History", "Origins"]
+__all__ = ["Histories", "History", "Origins", "Trail", "calls_in", "may_call"]

@@ -1,6 +1,6 @@
-"""Traffic as it comes in: with the context's facts, and what is known of the entities and data in it. Spec: data.md.
+"""Traffic as it is judged: with the context's facts, and the labels of the registered entities and data in it.
 
-If stages change something, it is looked at again: what they bring in has its labels, too.
+What stages change is taken in again, so that what they bring in is labelled too. Spec: docs/spec/data.md.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class TakenIn:
     """How a request was taken in, for the next one that begins with its messages [PIPE-16].
 
     Attributes:
-        given: its messages as they came; where they came before, as they came first.
-        prints: the fingerprints of these.
+        given: its messages as decoded. Where they equal those of the turn before, the objects of that turn.
+        prints: the fingerprints of `given` (see `unchanged.again`).
         tools: the tools that it offers.
         messages: its messages as they are judged.
-        found: what is registered of the entities in it.
-        facts: everything else that this depends on.
-        same: how many messages were taken over from the turn before.
+        found: what the registry says of the entities in it.
+        facts: all else that `messages` depends on; if it differs, nothing is taken over.
+        same: how many messages at the beginning were taken over from the turn before.
     """
 
     given: tuple[Message, ...]
@@ -60,7 +60,7 @@ class Ingested:
 
     @property
     def events(self) -> frozenset[tuple[str, str]]:
-        """The labels that data brought, each with its source event: the session's taints [C3]."""
+        """The labels that data brought, each as `(label, source event)`: the session's taints [C3]."""
         return self.found.stamped(self.session.lifted)
 
     @property
@@ -76,7 +76,7 @@ class Ingested:
         return DataRule(self.registry, self.found.returned, self.session, reply=not isinstance(self.value, Request))
 
     def after(self, value: Traffic) -> Ingested:
-        """The same for what the stages made of it; `self` where that is nothing."""
+        """The same for `value`, which the stages made of it; `self` if they changed nothing."""
         if value is self.value:
             return self
         found = look_up(value, self.registry, self.session.lifted, self.before)
@@ -96,17 +96,17 @@ def take_in(
 ) -> Ingested:
     """`traffic` with the context's facts, what is registered of what it names, and the labels that its data brings.
 
-    What is `kept` of a request that this one goes on from is not worked out again; it comes out the same. How a request
-    without a session was taken in is not told: nothing goes on from it.
+    `kept` is how the request of the turn before was taken in; what it says of unchanged messages is not worked out
+    again. The result has `taken`, for the turn after this one, only for a request of a session.
 
     Raises:
-        ConfigError: the registry failed: nobody knows what binds this traffic.
+        ConfigError: the registry failed, so that nobody knows which policies bind this traffic.
     """
     registry = Registry(profiles, context)
     if isinstance(traffic, Request):
         if context.session is not None:
             return _request_taken_in(traffic, context, session, registry, kept)
-        before = None  # it brings the conversation with it
+        before = None  # a request brings the conversation with it
     so_far = () if before is None else before
     found = look_up(traffic, registry, session.lifted, so_far)
     # What this process remembers is labelled in the session; what the host gives brings its labels with it.
@@ -127,7 +127,7 @@ def _request_taken_in(
         given = given if same_start(kept.given, given) >= same else kept.given[:same] + given[same:]
     else:
         prints = again((), b"", given)[1]
-    if kept is not None and registry:  # it reads a conversation in order, and can go on from the end alone
+    if kept is not None and registry:  # a look-up reads a conversation in order: it can only be continued at its end
         goes_on = same == len(kept.given) > 0 and unchanged(kept.tools, tools) == len(kept.tools) == len(tools)
         same, done = (same, kept.found) if goes_on else (0, None)
     found = look_up(request, registry, session.lifted, done=done)

@@ -1,4 +1,4 @@
-"""One pass of judgement: which views an engine is asked about, what policy said of each, and what is taken over.
+"""One pass of judgement: which views go to the engine, what policy says of each, and what an earlier turn settled.
 
 Spec: docs/spec/pipeline.md [PIPE-1], [PIPE-16].
 """
@@ -38,12 +38,12 @@ from pipeline.unchanged import same_start, unchanged
 _CALL: Final = ViewKind.TOOL_CALL.value
 _CALLS: Final = frozenset({_CALL, ViewKind.PROMPT_REQUEST.value})
 _HOLDING: Final = (_CALL, ViewKind.TOOL_RESULT.value, ViewKind.PROMPT_RESULT.value)
-"""The kinds of which a message that may call has at least one: see `may_call`."""
+"""Kinds of view; every message that `may_call` has a view of one of them."""
 _NO_ORIGINS: Final[Origins] = {}
 
 
 class Batch(NamedTuple):
-    """Views of one context, as an engine takes them."""
+    """The views that share one context, as `Engine.evaluate` takes them."""
 
     entrypoints: list[str]
     shared: bytes
@@ -51,16 +51,16 @@ class Batch(NamedTuple):
 
 
 Asked: TypeAlias = Batch | Callable[[], Any]
-"""What a run waits for: an engine's answers, or what a store that may have to be waited for has on record."""
+"""What a run has to wait for: a batch for the engine, or a call that reads from a store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """What a run is judged by, besides the engine.
+    """What decides on a view besides the answer of the engine.
 
     Attributes:
         rules: what METADATA says of each rule.
-        excuses: the exceptions and overrides that hold. They cover hits of the set's rules, and none of the pipeline's.
+        excuses: the exceptions and overrides in force. They excuse hits of the set's rules, never the pipeline's.
         data: the pipeline's own rule on what data may be used for.
     """
 
@@ -79,7 +79,13 @@ class Law:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What a pass takes over from the turn before: its first tools and messages, and what to judge again there."""
+    """What a pass takes over from the turn before, and what of that is judged again.
+
+    Attributes:
+        settled: what the same pass settled in the turn before; None where nothing is taken over.
+        tools, messages: those at the beginning of the request that are the same as then, with their decisions.
+        again: the kinds of view whose rules read something that is different now; such views are judged again.
+    """
 
     settled: Settled | None = None
     tools: Section = NOTHING
@@ -88,7 +94,7 @@ class Start:
 
     @property
     def whole(self) -> bool:
-        """Whether all of its messages are there again."""
+        """Whether all messages of the turn before are taken over."""
         return self.settled is not None and len(self.messages.items) == len(self.settled.messages.items)
 
 
@@ -96,7 +102,7 @@ _ANEW: Final = Start()
 
 
 class _Edited(NamedTuple):
-    """The messages that are taken over, as edits left them, and what those took out."""
+    """The messages that are taken over, as edits left them, and the paths of what edits removed from them."""
 
     messages: tuple[Message, ...]
     gone: tuple[str, ...]
@@ -108,13 +114,14 @@ class Judged:
 
     Attributes:
         views: a decision per view, in order.
-        hit: those with hits.
-        new: those of them whose edits have to be carried out.
-        done: what the edits of the others made of their messages, in an earlier turn.
+        hit: those of `views` with hits.
+        new: those of `hit` whose edits are still to be carried out.
+        done: the messages whose edits were carried out in an earlier turn; None where no such edits are known.
         coverage: how many views were evaluated.
         labels: the labels that rules added, by the path of the message.
         brought: the same labels, each with its source event.
-        settle: makes what the next turn can take over, of the value as edits left it and the paths that they removed.
+        settle: given the request as edits left it and the paths that they removed, what the next turn can take over;
+            None where no request was judged.
     """
 
     views: tuple[ViewDecision, ...]
@@ -128,12 +135,12 @@ class Judged:
 
     @property
     def stops(self) -> bool:
-        """Whether nothing can go out."""
-        # A wish for approval does not: what a person is asked about is judged to its end first.
+        """Whether the run ends here as a refusal."""
+        # A rule that wants approval does not end it: a person is asked only about what was judged to the last pass.
         return any(view.outcome is Action.REFUSE for view in self.hit) or not self.coverage.full
 
     def edited(self, value: Traffic, mode: Mode, replacer: Replacer, gone: list[str]) -> Traffic:
-        """`value` with all edits carried out; `gone` is given the paths of what they took away. See `apply_edits`."""
+        """`value` with all edits carried out; the paths of what they removed are added to `gone`. See `apply_edits`."""
         if self.done is not None and isinstance(value, Request):
             count = len(self.done.messages)
             if same_start(self.done.messages, value.messages) < count:
@@ -144,11 +151,11 @@ class Judged:
 
 @dataclass(slots=True)
 class _Asking:
-    """The views that are judged now: of the request and its tools, settled ones by their places, and new ones."""
+    """The views that are judged in this pass."""
 
-    head: list[MessageView]
-    again: list[tuple[int, MessageView]]
-    fresh: list[list[MessageView]]
+    head: list[MessageView]  # of the request itself and its new tools; of a message or response, all views
+    again: list[tuple[int, MessageView]]  # of messages that are taken over, with the index in `Start.messages.lines`
+    fresh: list[list[MessageView]]  # of the new messages, a list for each
 
     def all(self) -> list[MessageView]:
         return [*self.head, *(view for _, view in self.again), *chain.from_iterable(self.fresh)]
@@ -156,7 +163,7 @@ class _Asking:
 
 @dataclass(slots=True)
 class _Lines:
-    """What was decided, in the same order as what was asked; None where an engine gave no answer."""
+    """The decisions on the views of an `_Asking`, in the same order; None where the engine gave no answer."""
 
     head: list[ViewDecision | None]
     again: dict[int, ViewDecision | None]
@@ -171,7 +178,7 @@ class _Lines:
 
 
 class _Pass(NamedTuple):
-    """One pass: over what, by what, what it takes over, what was decided, and where the values of calls came from."""
+    """One pass: what was judged, by what, what it took over, its decisions, and the origins of calls (None: unread)."""
 
     value: Traffic
     basis: PassBasis
@@ -181,7 +188,7 @@ class _Pass(NamedTuple):
 
 
 class Judge:
-    """Judges traffic under one policy set; it asks no engine itself, but yields what to ask and is sent the answers."""
+    """Judges traffic under one policy set. It calls no engine: it yields what to ask, and is sent the answers."""
 
     def __init__(self, policies: PolicySet, mode: Mode) -> None:
         self._capabilities = policies.capabilities
@@ -203,10 +210,10 @@ class Judge:
         *,
         keeps: bool = True,
     ) -> Generator[Asked, Any, Judged]:
-        """One pass over `value`; `kept` is what that pass settled in the turn before.
+        """One pass over `value`.
 
-        `same` is how many of its messages are there again, where that is known already. Unless it `keeps`, no turn goes
-        on from this one.
+        `kept` is what the same pass settled in the turn before, if there was one, and `same` how many messages at the
+        beginning are those of that turn (None to find out). `keeps` says whether a later turn can go on from this one.
         """
         basis = self._basis(value, session, law, keeps=keeps)
         start = self._start(value, law, basis, kept, same)
@@ -241,7 +248,7 @@ class Judge:
         return PassBasis(session=read, excuses=law.excuses.active, lifted=session.lifted, data=law.data.upto(count))
 
     def _read_of(self, session: SessionFacts) -> dict[str, bytes]:
-        """For each kind of view whose rules read of the session, what they read."""
+        """For each kind of view whose rules read the session: what they read of it, as JSON bytes."""
         block = session.whole(events=self._reads_events) if self._reads else {}
         read = {paths: to_bytes([_at(block, path) for path in paths]) for paths in set(self._reads.values())}
         return {kind: read[paths] for kind, paths in self._reads.items()}
@@ -253,7 +260,7 @@ class Judge:
         changed = {kind for kind, read in basis.session.items() if kept.basis.session[kind] != read}
         if law.data.upto(len(kept.messages.items)) != kept.basis.data:
             changed |= _CALLS
-        # Tools are judged in the context of the first message.
+        # Tools are judged in the context of the first message: if that is new, so are they.
         is_same = messages.items and ViewKind.TOOL_DEFINITION.value not in changed and not kept.tools.loose
         tools = kept.tools.upto(unchanged(kept.tools.items, tuple(value.tools)) if is_same else 0)
         return Start(settled=kept, tools=tools, messages=messages, again=frozenset(changed))
@@ -277,7 +284,7 @@ class Judge:
         return list(views_at(value, place, capabilities=self._capabilities))
 
     def _settled_views(self, value: Request, start: Start, item: int) -> Iterable[tuple[int, MessageView]]:
-        """The views of a message that is taken over, with the places of their lines."""
+        """The views of a message that is taken over, each with the index of its line in `start.messages`."""
         return enumerate(self._views(value, item), start.messages.start_of(item))
 
     # -- where the values of calls came from ---------------------------------------------------------------------------
@@ -285,7 +292,10 @@ class Judge:
     def _origins(
         self, value: Traffic, history: History, fitting: Fitting, start: Start, asking: _Asking
     ) -> Generator[Asked, Any, tuple[Origins, Trail | None]]:
-        """The origins of the calls that are judged; settled calls that have others now are judged again."""
+        """The origins of the calls in `asking`, and what read them.
+
+        Calls that are taken over but have other origins now are added to `asking.again`.
+        """
         kinds = start.messages.kinds
         settled = kinds.get(_CALL, ())
         if not settled and not any(view.kind is ViewKind.TOOL_CALL for view in asking.all()):
@@ -381,7 +391,7 @@ class Judge:
 
 
 def _edits_of(start: Start) -> _Edited | None:
-    """What edits made of the messages that are taken over; None where that is to be worked out."""
+    """The messages that are taken over, as edits left them; None where the edits have to be carried out again."""
     settled = start.settled
     if settled is None or settled.edited is None or (settled.gone and not start.whole):
         return None
@@ -391,9 +401,9 @@ def _edits_of(start: Start) -> _Edited | None:
 
 
 def _known_until(value: Request, trail: Trail, fitting: Fitting, start: Start) -> int:
-    """The place of the message from which on calls may have other origins than when they were judged.
+    """The index of the first message whose calls may have other origins now than when they were judged.
 
-    An edited call is held against its tool's schema again whenever the tools changed.
+    It is 0 whenever the tools changed, since edited calls are then held against their tools' schemas again.
     """
     settled = start.settled
     if settled is None or settled.trail is not trail:
@@ -407,12 +417,12 @@ def _given(lines: Iterable[ViewDecision | None]) -> list[ViewDecision]:
 
 
 def _taken(lines: Iterable[ViewDecision | None]) -> list[ViewDecision]:
-    """The lines as the next turn shows them, if it takes them over."""
+    """The lines, marked as reused: as the next turn has them if it takes them over."""
     return [dataclasses.replace(line, reused=True) for line in _given(lines)]
 
 
 def _at(block: Mapping[str, Any], path: Sequence[str]) -> list[Any]:
-    """[what stands at `path`], or [] where nothing does: null is a value."""
+    """A list of the one value at `path`; an empty list where there is none, so that null is told from absent."""
     found: Any = block
     for step in path:
         if not isinstance(found, Mapping) or step not in found:
@@ -422,12 +432,12 @@ def _at(block: Mapping[str, Any], path: Sequence[str]) -> list[Any]:
 
 
 def _by_context(views: Sequence[MessageView], session: SessionFacts) -> dict[bytes, list[int]]:
-    """The views' places by the context that they share: those go to the engine together."""
+    """The indices of the views by the JSON of the context that they share: each group is one batch for the engine."""
     batches: dict[bytes, list[int]] = {}
     places: dict[int, list[int]] = {}
     blocks: dict[tuple[bool, bool], bytes] = {}
     for index, view in enumerate(views):
-        key = view.scope.context_id  # messages without extensions of their own share those of the run
+        key = view.scope.context_id  # the same for all messages without extensions of their own: writes their JSON once
         if key not in places:
             places[key] = batches.setdefault(shared_bytes(view, session, blocks), [])
         places[key].append(index)

@@ -1,7 +1,8 @@
-"""What a turn settled of its conversation, for the next turn, which begins with it. Spec: pipeline.md [PIPE-16].
+"""What one turn of a conversation leaves to the next, so that unchanged messages are not judged again.
 
-Verdicts are pure functions of what is judged, of the policies and of their data. Where all of that is the same, they
-are taken over, with what followed from them; all else is judged.
+A verdict is a pure function of the view, the policies and their data. Where all of these are the same as in the turn
+before, the verdict is taken over, with the edits and labels that followed from it. Everything else is judged.
+Spec: docs/spec/pipeline.md [PIPE-16].
 """
 
 from __future__ import annotations
@@ -25,23 +26,24 @@ from pipeline.stage import Traffic
 from pipeline.stamping import Brought
 from pipeline.unchanged import same_start
 
-PLACES: Final = "q"  # as an array has them
-WORK_PER_LINE: Final = 40  # words, about, that a view's line and its share of the rest take
+PLACES: Final = "q"  # type code of an array of indices: 64-bit integers
+WORK_PER_LINE: Final = 40  # memory of a view's line and its share of the rest, in words of text, about
 _FAILED: Final = "data_policy.failed"
 Labels: TypeAlias = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Messages, or tools, as they were judged, and the line of each of their views.
+    """Messages, or tools, as they were judged, and the decision on each of their views (its line).
 
     Attributes:
         items: the messages or tools.
         lines: the lines of all their views, in order.
-        ends: for each item, where its lines end; numbers alone, as there is no object to look at to copy them.
-        struck: the places of lines with hits.
-        loose: the items with a line that says nothing of the next turn (a failure, say), so that they are judged again.
-        kinds: for each kind of view that is watched, the items that have such views.
+        ends: for each item, the index in `lines` after its last one. An array, since copying one touches no objects.
+        struck: the indices in `lines` of those with hits.
+        loose: the indices of items that are judged again in any case, because a line of theirs may not hold next time
+            (an engine failed, say).
+        kinds: for each kind of view that rules or origins look at, the indices of the items that have such views.
     """
 
     items: tuple[Any, ...] = ()
@@ -52,7 +54,7 @@ class Section:
     kinds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def upto(self, count: int) -> Section:
-        """The same for the first `count` items alone."""
+        """The section of the first `count` items."""
         if count == len(self.items):
             return self
         end = self.ends[count - 1] if count else 0
@@ -66,15 +68,15 @@ class Section:
         )
 
     def start_of(self, item: int) -> int:
-        """Where the lines of an item begin."""
+        """The index in `lines` of the item's first one."""
         return self.ends[item - 1] if item else 0
 
     def item_of(self, place: int) -> int:
-        """The item whose line is at that place."""
+        """The index of the item that the line at `place` belongs to."""
         return bisect_right(self.ends, place)
 
     def patched(self, lines: Mapping[int, ViewDecision]) -> Section:
-        """The same with other lines at some places."""
+        """The section with `lines` in place of those at the same indices."""
         held = list(self.lines)
         for place, line in lines.items():
             held[place] = line
@@ -88,7 +90,13 @@ class Section:
         )
 
     def then(self, items: tuple[Any, ...], lines: Sequence[Sequence[ViewDecision]], watched: Iterable[str]) -> Section:
-        """The same with more items after these, each with its lines; items of `watched` kinds are noted."""
+        """The section continued by new items.
+
+        Args:
+            items: all items, those of this section first.
+            lines: for each new item, its lines.
+            watched: the kinds of view to note in `kinds`.
+        """
         if not lines:
             return replace(self, items=items)
         ends, loose, new = list[int](), list[int](), list[ViewDecision]()
@@ -101,7 +109,7 @@ class Section:
             if any(map(_is_loose, own)):
                 loose.append(item)
         struck = tuple(place for place, line in enumerate(new, len(self.lines)) if line.hits)
-        # What gets nothing new stays the very same object.
+        # A kind without new items keeps its tuple: adding () copies nothing.
         noted = {kind: self.kinds.get(kind, ()) + tuple(places) for kind, places in kinds.items()}
         lasting = self.lines + tuple(new)
         return Section(
@@ -117,7 +125,10 @@ NOTHING: Final = Section()
 
 
 def _is_loose(line: ViewDecision) -> bool:
-    """Whether the line was made of something that may be over: a failure, or a look at a call that had just come."""
+    """Whether the line may come out differently next time though its view is the same.
+
+    So it is after a failure, and for a call that was just made and is held against its tool's schema (`fits`).
+    """
     if any(hit.rule == ENGINE_RULE or hit.code == _FAILED for hit in line.hits):
         return True
     return line.origins is not None and "fits" in line.origins[0]
@@ -125,13 +136,13 @@ def _is_loose(line: ViewDecision) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassBasis:
-    """What one pass was judged by, besides the policies and the messages themselves.
+    """What one pass was judged by, besides the policies and the messages. If it differs, less is taken over.
 
     Attributes:
-        session: for each kind of view whose rules read of the session, what they read, as bytes.
-        excuses: the exceptions and overrides that held.
-        lifted: the labels and events that grants lift.
-        data: what the rule on data knew, of everything up to the end of the messages.
+        session: for each kind of view whose rules read the session, what they read of it, as JSON bytes.
+        excuses: the exceptions and overrides that were in force.
+        lifted: the `(label, source event)` pairs that declassification grants take away.
+        data: the state of the data policy's rule at the end of the messages; compared, never read.
     """
 
     session: Mapping[str, bytes]
@@ -142,13 +153,14 @@ class PassBasis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """One pass: what was judged, what was said, and what followed for the messages.
+    """What one pass over a request found: the decisions on its tools and messages, and what followed from them.
 
     Attributes:
-        trail: what knows the origins of the calls (`History.read`); None where there is none.
-        labels, brought: those that rules added to messages.
-        edited: the messages as edits left them; None where an edit depends on what comes after it.
-        gone: what edits took out of messages.
+        trail: the `Trail` that gave the origins of the calls (`History.read`); None where no origins were needed.
+        labels: the labels that rules added, by the path of the message.
+        brought: the same labels as `(label, source event)`.
+        edited: the messages as edits left them; None where an edit depends on messages that come later.
+        gone: the paths of what edits removed from messages.
     """
 
     basis: PassBasis
@@ -163,12 +175,14 @@ class Settled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What is kept of a turn that went out, in order of its passes.
+    """What is kept of a turn that went out.
 
     Attributes:
-        revision: of the policies and data that judged.
+        revision: that of the policy set that judged.
+        taken: how the request was taken in.
+        passes: what each pass settled, in order.
         referred: what its messages refer to.
-        written: the digest of what went out, as far as its messages go.
+        written: the digest of what went out, up to the last of its messages, to go on from.
     """
 
     revision: str
@@ -179,13 +193,13 @@ class Turn:
 
     @property
     def work(self) -> int:
-        """A measure of what it holds, as `Trail.work` is."""
+        """The memory that it takes, in the unit of `Trail.work`: words of text, about."""
         lines = sum(len(one.messages.lines) + len(one.tools.lines) for one in self.passes)
         return WORK_PER_LINE * lines
 
 
 class Keeping:
-    """What a run takes over from the turn before it, and what it leaves to the next. For one run."""
+    """What one run takes over from the turn before it, and gathers for the turn after it."""
 
     def __init__(self, before: Turn | None, revision: str) -> None:
         self._before = before if before is not None and before.revision == revision else None
@@ -193,17 +207,20 @@ class Keeping:
         self._passes: list[Callable[[], Settled]] = []
         self._referred: tuple[Reference, ...] = ()
         self.taken = None if self._before is None else self._before.taken
-        """How requests were taken in: in the turn before; then in this one."""
+        """How the request of the turn before was taken in; once this run's request was, how that was."""
         self.digests = Digests(None if self._before is None else self._before.written)
 
     def before(self, number: int) -> Settled | None:
-        """What the pass of that number settled in the turn before, or the last one, if it had fewer."""
+        """What pass `number` (from 0) settled in the turn before; what its last pass did, if it had fewer."""
         if self._before is None:
             return None
         return self._before.passes[min(number, len(self._before.passes) - 1)]
 
     def same(self, value: Traffic) -> int | None:
-        """How many messages are there again, by how they were taken in; None where stages changed something."""
+        """How many messages at the beginning are those of the turn before; None where that has to be found out.
+
+        It is known from how they were taken in, unless a stage has changed messages since, then or now.
+        """
         before = self._before
         if before is None or self.taken is None or not isinstance(value, Request):
             return None
@@ -211,7 +228,7 @@ class Keeping:
         return (self.taken.same or None) if as_judged else None
 
     def references(self, value: Traffic) -> tuple[Reference, ...]:
-        """All references in what is judged; see `pipeline.references`."""
+        """All references to content elsewhere in `value`; see `pipeline.references`."""
         settled = self.before(0)
         known = self._before.referred if self._before is not None else ()
         since = 0
@@ -222,12 +239,12 @@ class Keeping:
         return self._referred
 
     def add(self, settle: Callable[[Request, Sequence[str]], Settled] | None, edited: Traffic, gone: list[str]) -> None:
-        """Note how a pass went: `settle` gives what it settled, where it was one over a request."""
+        """Note a pass over a request. `settle` is called with its arguments only if the run goes out (`turn`)."""
         if settle is not None and isinstance(edited, Request):
             self._passes.append(partial(settle, edited, gone))
 
     def turn(self) -> Turn | None:
-        """What this run settled, now that it goes out; None where it was no request."""
+        """What the next turn can take over from this run, which goes out; None where it judged no request."""
         if self.taken is None or not self._passes:
             return None
         return Turn(
@@ -240,7 +257,7 @@ class Keeping:
 
 
 def depends_on_later(hits: Iterable[Hit]) -> bool:
-    """Whether what an edit leaves is counted from the end of the conversation: tokens are numbered as they are met."""
+    """Whether an edit writes numbered tokens: their numbers depend on the edits of later messages too."""
     return any(hit.effect in EDITS and hit.enforced and hit.fields.get("replacement") == "token" for hit in hits)
 
 

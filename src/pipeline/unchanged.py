@@ -1,8 +1,8 @@
-"""How much of a conversation came again exactly as it was. Spec: docs/spec/pipeline.md [PIPE-16].
+"""How many messages of a conversation are the same as in the turn before. Spec: docs/spec/pipeline.md [PIPE-16].
 
-What was decoded anew is the same if it is alike in all that anybody reads or writes of it: the order of keys and the
-spelling of numbers included, what of it is parts, and how its wire spelled it. That is told by fingerprints: a
-conversation that is kept does not have to be read again for it.
+A client sends its whole conversation with each turn, and it is decoded anew. Two messages count as the same only if
+nobody could tell them apart: all fields are equal, and so are the order of keys, the spelling of numbers and the wire
+layout. Fingerprints of the messages that are kept are compared, so that those do not have to be read again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cmf.value import Value, is_discriminator
 
 
 def _slots_of(cls: type) -> tuple[str, ...] | Literal["object", "array", "text", "odd"]:
-    """What an instance of a type is told by: all of its fields, or what it is as text; else there is no telling."""
+    """How the native module takes the fingerprint of a type: by its fields, as JSON or as text; `odd` has none."""
     if issubclass(cls, Value) or cls is Layout:
         fields: Any = dataclasses.fields  # all values are dataclasses, which their base cannot say
         return tuple(field.name for field in fields(cls) if not is_discriminator(field))
@@ -29,19 +29,22 @@ def _slots_of(cls: type) -> tuple[str, ...] | Literal["object", "array", "text",
 
 _again: Final = _native.Fingerprints(_slots_of).again
 same_start: Final = _native.same_start
-"""How many items at the beginning of two sequences are the very same objects."""
+"""How many items at the beginning of two sequences are identical objects."""
 
 
 def again(held: tuple[Value, ...], known: bytes, given: tuple[Value, ...]) -> tuple[int, bytes]:
-    """How many of `given` at the beginning are as those of `held`, whose fingerprints are `known`; and theirs."""
+    """How many items at the beginning of `given` equal those of `held`; and the fingerprints of all of `given`.
+
+    `known` are the fingerprints of `held`, as an earlier call returned them.
+    """
     return _again(held, known, given)
 
 
 def unchanged(held: tuple[Value, ...], given: tuple[Value, ...]) -> int:
-    """How many items at the beginning are the same to everybody who reads or writes them."""
+    """How many items at the beginning of both are the same."""
     start = same_start(held, given)
     old, new = held[start : len(given)], given[start : len(held)]
-    # Where everything differs, as when a label is on all of it, the first says so.
+    # Often all items differ (a new label is on each): comparing the first one alone finds that out.
     if not old or not again((), again((), b"", old[:1])[1], new[:1])[0]:
         return start
     return start + again((), again((), b"", old)[1], new)[0]
