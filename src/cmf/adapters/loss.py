@@ -14,10 +14,11 @@ from functools import wraps
 from typing import Any, Final, TypeVar
 
 from cmf.adapters.call_id_forms import is_mark
+from cmf.content import Part, ResourcePart, TextPart
 from cmf.errors import LossyProjectionError
 from cmf.message import Message
 from cmf.request import Request, Response
-from cmf.value import replace
+from cmf.value import replace, trusted
 
 _log: Final = logging.getLogger("cmf.adapters")
 _A = TypeVar("_A")
@@ -89,6 +90,14 @@ def drop(adapter: str, block_type: str, reason: str, *, message: Message | None 
     if losses is not None:
         losses.append(loss)
     _log.warning("%s drops a %s block: %s", adapter, block_type, reason, extra=asdict(loss))
+
+
+def resource_as_text(adapter: str, part: Part, *, message: Message | None = None) -> Part:
+    """The text of a resource, for a format that has no resources; any other part, and one without text, as it is."""
+    if not isinstance(part, ResourcePart) or part.content is None:
+        return part
+    drop(adapter, "resource_address", "only the text of a resource can be said", message=message)
+    return trusted(TextPart, text=part.content)
 
 
 def joined(adapter: str, block_type: str, texts: Sequence[str], between: str = "", *, message: Message) -> str:

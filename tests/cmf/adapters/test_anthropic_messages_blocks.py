@@ -28,7 +28,7 @@ from cmf.decomposition import iter_views
 from cmf.enums import Role
 from cmf.errors import LossyProjectionError, ShapeError, UnmappedPartError, UnsupportedError
 from cmf.extensions import Extensions, MetaExtension
-from cmf.frozen import FrozenDict
+from cmf.frozen import FrozenDict, freeze
 from cmf.message import Message
 from cmf.request import Request
 from cmf.value import replace
@@ -182,7 +182,81 @@ def test_a_result_of_blocks_has_a_part_for_each() -> None:
 
     part = only_part(asked({"type": "tool_result", "tool_use_id": "a", "content": blocks}))
 
-    assert [type(inner) for inner in part.content] == [TextPart, ImagePart, DocumentPart, OpaquePart, OpaquePart]
+    assert [type(inner) for inner in part.content] == [TextPart, ImagePart, DocumentPart, ResourcePart, OpaquePart]
+
+
+_FOUND = {"type": "search_result", "source": "https://kb.example/1", "title": "Opening hours"}
+
+
+@pytest.mark.spec("ANT-28")
+@pytest.mark.parametrize(
+    ("texts", "content"),
+    [
+        ([TEXT], TEXT["text"]),
+        ([TEXT, {"type": "text", "text": ""}, {"type": "text", "text": "two\nlines"}], f"{TEXT['text']}\n\ntwo\nlines"),
+        ([{**TEXT, "cache_control": {"type": "ephemeral"}}], TEXT["text"]),
+        ([{"type": "text", "text": ""}], ""),
+    ],
+)
+@pytest.mark.parametrize("beside", [{}, {"citations": {"enabled": True}, "cache_control": {"type": "ephemeral"}}])
+def test_a_search_result_is_a_resource_and_goes_back_as_it_came(texts: Any, content: str, beside: Any) -> None:
+    body = asked({**_FOUND, "content": texts, **beside})
+
+    part = only_part(body)
+
+    assert isinstance(part, ResourcePart)
+    assert (part.uri, part.name, part.content) == ("https://kb.example/1", "Opening hours", content)
+    assert ADAPTER.to_wire(ADAPTER.from_wire_request(body))["messages"] == body["messages"]
+
+
+@pytest.mark.spec("ANT-28", "ANT-15")
+def test_an_edited_search_result_is_a_document() -> None:
+    part: Any = only_part(asked({**_FOUND, "content": [TEXT, TEXT]}))
+
+    assert block(part.edited(content="[MASKED]"), Role.USER) == {
+        "type": "document",
+        "source": {"type": "text", "media_type": "text/plain", "data": "[MASKED]"},
+        "title": "Opening hours",
+    }
+
+
+@pytest.mark.spec("ANT-14", "ANT-28")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"source": 1},
+        {"title": None},
+        {"content": "x"},
+        {"content": []},
+        {"content": ["x"]},
+        {"content": [TEXT, {"type": "image"}]},
+        {"content": [{"type": "text", "text": 1}]},
+    ],
+)
+def test_a_search_result_that_does_not_fit_is_opaque(odd: dict[str, Any]) -> None:
+    assert type(only_part(asked({**_FOUND, "content": [TEXT], **odd}))) is OpaquePart
+
+
+@pytest.mark.spec("ANT-28")
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        [{"chars": 1}],
+        [{"chars": 1}, {"chars": 2}],
+        [{"chars": -1}],
+        [{"chars": True}],
+        [{}],
+        ["x"],
+        "x",
+        [{"chars": 4}],
+    ],
+)
+def test_cuts_that_do_not_fit_the_content_are_not_followed(cuts: Any) -> None:
+    extra = freeze({"anthropic_messages": {"type": "search_result", "content": cuts}})
+
+    written = block(ResourcePart(uri="u", name="n", content="abc", extra=extra), Role.USER)
+
+    assert written["content"] == [{"type": "text", "text": "abc"}]
 
 
 @pytest.mark.spec("ANT-11")

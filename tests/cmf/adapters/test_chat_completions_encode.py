@@ -103,12 +103,22 @@ def test_fields_and_flags_of_another_format_are_dropped_with_a_record() -> None:
         ImagePart(type="file_ref", data="file-1"),
         VideoPart(type="url", data="https://x.example/v.mp4"),
         AudioPart(type="url", data="https://x.example/a.wav"),
-        ResourcePart(uri="file:///a", content="x"),
+        ResourcePart(uri="file:///a", blob=b"x"),
     ],
 )
 def test_what_would_change_the_meaning_if_dropped_is_refused(part: Part) -> None:
     with pytest.raises(UnsupportedError):
         CHAT.to_wire(_asked(part))
+
+
+@pytest.mark.spec("OAC-18", "ADP-10")
+def test_a_resource_is_said_by_its_text() -> None:
+    resource = ResourcePart(uri="file:///a", content="x")
+    with collecting() as losses:
+        written = CHAT.to_wire(_asked(TextPart(text="look:"), resource))
+
+    assert written["messages"][0]["content"] == [{"type": "text", "text": "look:"}, {"type": "text", "text": "x"}]
+    assert [loss.block_type for loss in losses] == ["resource_address"]
 
 
 @pytest.mark.spec("OAC-18")

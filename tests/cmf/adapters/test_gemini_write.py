@@ -101,6 +101,10 @@ class TestWriting:
                 {"functionResponse": {"name": "f", "response": {"output": "a\nb"}}},
             ),
             (
+                ToolResultPart(tool_name="f", content=(TextPart(text="a"), ResourcePart(uri="file:///a", content="b"))),
+                {"functionResponse": {"name": "f", "response": {"output": "a\nb"}}},
+            ),
+            (
                 ToolResultPart(tool_name="f", content=(ImagePart(type="url", data="https://x/a.png"),)),
                 {
                     "functionResponse": {

@@ -327,15 +327,17 @@ class TestAnswers:
 def test_a_resource_is_said_by_its_text_and_mixed_turns_are_parted() -> None:
     content = (
         ToolResultPart(tool_name="f", content=(TextPart(text="a"), ResourceRefPart(uri="file:///x"))),
+        ToolResultPart(tool_name="g", content=(ResourcePart(uri="file:///b", content="b"),)),
         ResourcePart(uri="file:///a", content="text"),
     )
     with collecting() as losses:
         out = OLLAMA.to_wire(Request(messages=(Message(role=Role.DEVELOPER, content=content),)))
     assert out["messages"] == [
         {"role": "tool", "content": "a", "tool_name": "f"},
+        {"role": "tool", "content": "b", "tool_name": "g"},
         {"role": "system", "content": "text"},
     ]
-    assert [loss.block_type for loss in losses] == ["resource_ref", "resource_address"]
+    assert [loss.block_type for loss in losses] == ["resource_ref", "resource_address", "resource_address"]
 
 
 @pytest.mark.spec("OLL-10")

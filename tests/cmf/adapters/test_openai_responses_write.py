@@ -13,6 +13,7 @@ from cmf.content import (
     ImagePart,
     OpaquePart,
     Part,
+    ResourcePart,
     ResourceRefPart,
     TextPart,
     ThinkingPart,
@@ -118,6 +119,20 @@ def test_what_cannot_be_said_is_dropped_with_a_record() -> None:
         "opaque", "tool_call", "tool_result", "resource_ref", "is_error",
         "sampling.top_k", "sampling.stop", "sampling.seed",
     ]  # fmt: skip
+
+
+@pytest.mark.spec("ADP-10")
+def test_a_resource_is_said_by_its_text() -> None:
+    resource = ResourcePart(uri="file:///a", content="x")
+    with collecting() as losses:
+        items = written(
+            message(Role.USER, resource),
+            message(Role.TOOL, ToolResultPart(tool_call_id="c", content=(resource,))),
+        )
+
+    assert items[0] == {"role": "user", "content": "x"}
+    assert items[1]["output"] == [{"type": "input_text", "text": "x"}]
+    assert [loss.block_type for loss in losses] == ["resource_address", "resource_address"]
 
 
 @pytest.mark.spec("ADP-11")

@@ -29,13 +29,14 @@ from cmf.content import (
     ToolResultPart,
 )
 from cmf.errors import ShapeError
-from cmf.frozen import FrozenDict, frozen_mapping
+from cmf.frozen import FrozenDict, freeze, frozen_mapping
 from cmf.message import Message
 from cmf.value import replace, trusted
 
 FORMAT: Final = "anthropic_messages"
 _HINT: Final = "see the Messages API reference"
 _EMPTY: Final = FrozenDict()
+SEARCH_TEXTS: Final = "\n"  # between the texts of a search result, which are one content
 
 _MARK: Final = frozen_mapping({FORMAT: _EMPTY})
 
@@ -318,6 +319,32 @@ def _rewritten_if_foreign(fields: dict[str, Any]) -> bool:
     return binary.agrees(fields.get("media_type") or "", "text/plain")
 
 
+_SEARCH_KEYS: Final = frozenset({"source", "title", "content"})
+
+
+def _search_result(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    """What a search of the client's found, as the resource that it is; its texts are one [ANT-28]."""
+    source, title, content = block.get("source"), block.get("title"), block.get("content")
+    if type(source) is not str or type(title) is not str or not isinstance(content, list) or not content:
+        return None
+    texts = [one["text"] for one in content if isinstance(one, dict) and _is_text(one)]
+    if len(texts) < len(content):
+        return None
+    extra = rest_of(block, _SEARCH_KEYS, always=True)
+    if extra is not None and (len(content) > 1 or content[0].keys() != _TEXT_KEYS):
+        extra = frozen_mapping({FORMAT: frozen_mapping({**extra[FORMAT], "content": freeze(list(map(_cut, content)))})})
+    return trusted(ResourcePart, uri=source, name=title, content=SEARCH_TEXTS.join(texts), extra=extra)
+
+
+def _is_text(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == "text" and type(block.get("text")) is str
+
+
+def _cut(block: Mapping[str, Any]) -> dict[str, Any]:
+    """A text block without its text, which is in the content of the part: `chars` says how much of it."""
+    return {**{key: item for key, item in block.items() if key != "text"}, "chars": len(block["text"])}
+
+
 Reader: TypeAlias = Callable[[FrozenDict, str, Names], Part | None]
 _READERS: Final[dict[str, Reader]] = {
     "text": _text,
@@ -330,4 +357,5 @@ _READERS: Final[dict[str, Reader]] = {
     "mcp_tool_result": _mcp_tool_result,
     "image": _image,
     "document": _document,
+    "search_result": _search_result,
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from cmf import binary
-from cmf.adapters.anthropic_messages.blocks import FORMAT, is_own, is_users, own_extra
+from cmf.adapters.anthropic_messages.blocks import FORMAT, SEARCH_TEXTS, is_own, is_users, own_extra
 from cmf.adapters.call_id_forms import mark, plain_form
 from cmf.adapters.fields import extra_of, merge
 from cmf.adapters.loss import drop
@@ -204,7 +204,9 @@ def _as_text(data: str) -> str | None:
 
 def _resource(part: ResourcePart, message: Message) -> Block:
     """A resource that came with its content is a document here; its address has no place but the title."""
-    own_extra(part, "resource", message)
+    own = own_extra(part, "resource", message)
+    if is_own(part) and part.content is not None:
+        return _search_result(part, part.content, own)
     title = part.name if part.name is not None else part.uri
     if part.content is not None:
         return {
@@ -218,6 +220,26 @@ def _resource(part: ResourcePart, message: Message) -> Block:
     what = "image" if media_type is not None and media_type.startswith("image/") else "document"
     block: Block = {"type": what, "source": _inline(to_json(part.blob), media_type, what)}
     return block if what == "image" else {**block, "title": title}
+
+
+def _search_result(part: ResourcePart, content: str, own: dict[str, Any]) -> Block:
+    """A search result as it came [ANT-28]."""
+    texts = _cut(content, own.get("content")) or [{"type": "text", "text": content}]
+    return {**own, "source": part.uri, "title": part.name, "content": texts}
+
+
+def _cut(content: str, cuts: Any) -> list[Block]:
+    """The texts that one content was. None at all where the cuts do not fit it: no search result was read so."""
+    texts: list[Block] = []
+    at = 0
+    for cut in cuts if isinstance(cuts, list) else ():
+        chars = cut.get("chars") if isinstance(cut, dict) else None
+        if type(chars) is not int or chars < 0 or content[at - 1 : at] != SEARCH_TEXTS[: at > 0]:
+            return []
+        fields = {key: item for key, item in cut.items() if key != "chars"}
+        texts.append({**fields, "text": content[at : at + chars]})
+        at += chars + len(SEARCH_TEXTS)
+    return texts if at == len(content) + len(SEARCH_TEXTS) else []
 
 
 def _unsupported(part: VideoPart | AudioPart, _message: Message) -> Block:

@@ -15,6 +15,7 @@ from cmf.content import (
     ImagePart,
     OpaquePart,
     Part,
+    ResourcePart,
     SourceType,
     TextPart,
     ThinkingPart,
@@ -261,6 +262,13 @@ def _write_document(part: DocumentPart, dialect: Dialect, message: Message | Non
     return {"type": "file", "file": file}
 
 
+def _write_resource(part: ResourcePart, dialect: Dialect, message: Message | None) -> dict[str, Any]:
+    said = loss.resource_as_text(dialect.format, part, message=message)
+    if isinstance(said, TextPart):
+        return {"type": "text", "text": said.text}
+    raise UnsupportedError(f"{dialect.format} cannot carry a resource but as its text", hint="read it first")
+
+
 Write = Callable[[Any, Dialect, Message | None], dict[str, Any] | None]
 
 _WRITE: Final[dict[type, Write]] = {
@@ -271,4 +279,5 @@ _WRITE: Final[dict[type, Write]] = {
     VideoPart: _write_video,
     AudioPart: _write_audio,
     DocumentPart: _write_document,
+    ResourcePart: _write_resource,
 }

@@ -150,8 +150,9 @@ class _Turn:
             response = loads_object(first.text)
             if response is not None:
                 return response, self.each(inner[1:])
-        texts = [one.text for one in inner if isinstance(one, TextPart)]
-        media = self.each([one for one in inner if not isinstance(one, TextPart)])
+        said = [loss.resource_as_text(FORMAT, one, message=self._message) for one in inner]
+        texts = [one.text for one in said if isinstance(one, TextPart)]
+        media = self.each([one for one in said if not isinstance(one, TextPart)])
         return (_response("\n".join(texts), is_error=is_error) if texts else {}), media
 
     def _media(self, part: MediaPart) -> dict[str, Any]:
@@ -166,11 +167,11 @@ class _Turn:
         return {"fileData": {**typed, "fileUri": part.data, **named}}
 
     def _resource(self, part: ResourcePart) -> dict[str, Any] | None:
-        if part.content is None:
-            self._drop("resource", "the format has no such part")
-            return None
-        self._drop("resource_address", "only the text of a resource can be said")
-        return {"text": part.content}
+        said = loss.resource_as_text(FORMAT, part, message=self._message)
+        if isinstance(said, TextPart):
+            return {"text": said.text}
+        self._drop("resource", "the format has no such part")
+        return None
 
     def _dropped(self, part: Any) -> None:
         self._drop(part.content_type.value, "it is another provider's secret")

@@ -14,7 +14,6 @@ from cmf.content import (
     ImagePart,
     MediaPart,
     Part,
-    ResourcePart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -58,8 +57,9 @@ def _spoken(message: Message, parts: Iterable[Part], *, reply: bool) -> dict[str
     thoughts: list[str] = []
     images: list[str] = []
     calls: list[dict[str, Any]] = []
-    for part in parts:
-        loss.drop_foreign_extra(FORMAT, part, part.content_type.value, message=message)
+    for one in parts:
+        loss.drop_foreign_extra(FORMAT, one, one.content_type.value, message=message)
+        part = loss.resource_as_text(FORMAT, one, message=message)
         if isinstance(part, TextPart):
             texts.append(part.text)
         elif isinstance(part, ThinkingPart):
@@ -70,9 +70,6 @@ def _spoken(message: Message, parts: Iterable[Part], *, reply: bool) -> dict[str
             calls.append(_call(part, reply=reply))
         elif isinstance(part, MediaPart):
             images.append(_image(part))
-        elif isinstance(part, ResourcePart) and part.content is not None:
-            loss.drop(FORMAT, "resource_address", "only the text of a resource can be said", message=message)
-            texts.append(part.content)
         else:
             loss.drop(FORMAT, part.content_type.value, "the format has no such part", message=message)
     role = "system" if message.role is Role.DEVELOPER else message.role.value
@@ -116,6 +113,7 @@ def _result(part: ToolResultPart, message: Message, names: Mapping[str, str]) ->
     if part.is_error:
         loss.drop(FORMAT, "is_error", "the format cannot say that a result is an error", message=message)
     if isinstance(content, tuple):
+        content = tuple(loss.resource_as_text(FORMAT, inner, message=message) for inner in content)
         images = [_image(one) for one in content if isinstance(one, MediaPart)]
         known = (TextPart, ImagePart)
         for inner in content:

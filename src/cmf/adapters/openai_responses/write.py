@@ -12,7 +12,7 @@ from typing import Any, Final
 from cmf.adapters.call_id_forms import mark, short_form
 from cmf.adapters.call_ids import CallIds
 from cmf.adapters.fields import extra_of
-from cmf.adapters.loss import drop
+from cmf.adapters.loss import drop, resource_as_text
 from cmf.adapters.openai_responses.items import CALLS, FORMAT, INSIDE, ITEM, RESULTS, TEXTS, text_type
 from cmf.codec import dumps
 from cmf.content import (
@@ -147,6 +147,8 @@ class ItemWriter:
             raise UnsupportedError(f"this format cannot carry {part.content_type} from {part.type}", hint="drop it")
         elif isinstance(part, OpaquePart) and part.provider == FORMAT:
             return dict(part.value)
+        elif isinstance(text := resource_as_text(FORMAT, part, message=self._message), TextPart):
+            return self._text(text, {}, role)
         else:
             self._drop(part, "no such content part in this format")
             return None
