@@ -1,7 +1,7 @@
 """Cutting messages, requests and responses into views. Spec: docs/spec/views.md [VIEW-1] to [VIEW-7].
 
-Every message gives at least one view, every part its own, and parts inside results are descended into: what has no view
-cannot be judged.
+Every message gives at least one view, and every part its own, also a part inside a result: what has no view is not
+judged.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _request_views(request: Request, grants: Grants, hook: Hook | None) -> Itera
 def envelope_views(
     request: Request, tools: Iterable[int], *, capabilities: frozenset[Capability]
 ) -> Iterator[MessageView]:
-    """Of the views that `iter_views` gives, that of the request and those of its tools at these places."""
+    """Those views of `iter_views(request)` that are of the request itself, and of its tools at these indices."""
     envelope = _envelope(request.messages[0] if request.messages else None, capabilities, Hook.LLM_REQUEST)
     yield view_of(request, envelope, "request", Role.USER)
     for index in tools:
@@ -80,7 +80,7 @@ def envelope_views(
 
 
 def views_at(request: Request, place: int, *, capabilities: frozenset[Capability]) -> Iterator[MessageView]:
-    """Of the views that `iter_views` gives, those of the message at that place.
+    """Those views of `iter_views(request)` that are of the message at index `place`.
 
     Raises:
         UnmappedPartError, ShapeError: as `iter_views`.
@@ -99,7 +99,7 @@ def _response_views(response: Response, grants: Grants, hook: Hook | None) -> It
 
 
 def _envelope(message: Message | None, grants: Grants, hook: Hook) -> Scope:
-    """What an envelope is judged in: the extensions of its first message, without that message."""
+    """The context of a request's or response's own view: the extensions of its first message."""
     return Scope(None, None if message is None else message.extensions, grants, hook)
 
 
@@ -181,7 +181,7 @@ def _show_request(request: Request, shown: dict[str, Any]) -> tuple[dict[str, An
         properties["session_id"] = request.session_id
     properties |= {"message_count": len(request.messages), "tool_count": len(request.tools)}
     if others := other_models(request):
-        whose = provider_of(request.model or "")  # names on a wire are its provider's, as the request's own is
+        whose = provider_of(request.model or "")  # a model name without a provider is one of the request's provider
         properties["other_models"] = [_model_uri(name, whose) for name in others]
     shown |= known(uri=_model_uri(request.model), name=request.model)
     return properties, NO_KEYS

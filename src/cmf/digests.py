@@ -84,9 +84,10 @@ def _said_part(part: Part, pairing: Pairing) -> dict[str, Any]:
 
 
 def _may_differ(plain: bytes) -> bool:
-    """Whether RFC 8785 could spell or order what a plain writer with sorted keys gave otherwise, or it is to be tagged.
+    """Whether `plain`, written with sorted keys, may differ from its RFC 8785 form, or has to be tagged.
 
-    That is whole numbers with a point, exponents and keys beyond the BMP; what is not finite was written as null.
+    So it may with whole numbers that have a point, with exponents and with keys beyond the BMP. Numbers that are not
+    finite were written as null.
     """
     return (
         plain[:1] not in (b"{", b"[")

@@ -25,7 +25,7 @@ from cmf.value import replace
 
 TOOL_PREFIX: Final = "tu_"
 NO_PROVIDER: Final = "_"
-"""Under which name a map keeps the ids of values that do not say whose they are."""
+"""The name under which a map keeps the ids of values that name no provider."""
 _ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 _RANDOM_BITS: Final = 80
 _MAX_RANDOM: Final = (1 << _RANDOM_BITS) - 1
@@ -160,7 +160,7 @@ def _own_provider(value: Message | Request | Response) -> str:
 
 
 def _message_ids(provider: str) -> str:
-    """Under which name the map keeps a provider's message ids, which are apart from its tool ids."""
+    """The name under which a map keeps a provider's message ids, apart from its tool ids."""
     return f"{provider}/messages"
 
 

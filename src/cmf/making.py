@@ -1,7 +1,7 @@
-"""Values with the values inside them, made in one go: for the shapes that nearly all traffic has.
+"""Functions that make a value together with the values inside it, for the shapes that nearly all traffic has.
 
-`cmf.value.maker` makes one value, and takes a call for each of a message, its parts and its layout. The native module
-fills the whole shape in one.
+`cmf.value.maker` makes one value a call: a message, its parts and its layout take one each. The native module makes all
+of a shape in one call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Made = TypeVar("_Made")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape(Generic[_Made]):
-    """What is made: a value of type `cls`; each field is an argument's name, a shape, or a tuple of these.
+    """A value of type `cls` to make. Each field is the name of an argument, another shape, or a tuple of these.
 
     Fields that are not named get their defaults.
     """
@@ -31,9 +31,9 @@ Field: TypeAlias = "str | Shape[Any] | tuple[Field, ...]"
 
 
 def shape_maker(shape: Shape[_Made], *names: str) -> Callable[..., _Made]:
-    """A function of these arguments, in this order, that makes the shape, without validation (see `cmf.value.trusted`).
+    """A function that takes the arguments `names`, in this order, and makes the shape.
 
-    It stands to `trusted` as `cmf.value.maker` does; the caller vouches for types, frozenness and strict text.
+    Nothing is validated, as in `cmf.value.trusted`: the caller vouches for types, frozenness and strict text.
     """
     if native.shape_maker is None:
         return py_shape_maker(shape, *names)
@@ -43,7 +43,7 @@ def shape_maker(shape: Shape[_Made], *names: str) -> Callable[..., _Made]:
 
 
 def _told(field: Field, names: Sequence[str]) -> tuple[Any, ...]:
-    """The field as `cmf.native.shape_maker` is told it."""
+    """The field in the form that `cmf.native.shape_maker` takes."""
     if isinstance(field, str):
         return "given", names.index(field)
     if isinstance(field, tuple):
@@ -53,7 +53,7 @@ def _told(field: Field, names: Sequence[str]) -> tuple[Any, ...]:
 
 
 def py_shape_maker(shape: Shape[_Made], *names: str) -> Callable[..., _Made]:
-    """The same, written in Python."""
+    """`shape_maker` in Python, where the native module is not built."""
     return lambda *given: _made(shape, dict(zip(names, given, strict=True)))
 
 

@@ -1,7 +1,7 @@
-"""What the input of a plain part looks like: an outline with holes, declared once. Spec: policy-input.md [INP-6].
+"""Templates of the policy input for the common kinds of part, declared once for Python and for the native module.
 
-Most views are of a few kinds of plain parts. `cmf.facts` writes the showers of these kinds from the outlines; the
-native module fills them itself, for plain parts alone. A field that is new has to be named here, and is then in both.
+`cmf.facts` makes its functions for these kinds from the outlines; the native module fills them itself, for plain parts
+only. A new field is named here, and is then in both. Spec: docs/spec/policy-input.md [INP-6].
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from cmf.content import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 
 
 class Hole(NamedTuple):
-    """An entry of the input and what it is.
+    """An entry of the input, and what fills it.
 
-    `field`: a field of the part, if not None; `content`: the same, a text, whose bytes are counted in `size_bytes`;
-    `spelled`: the JSON of a field, as such a text; `again`: that JSON itself; `address`: the URI; `constant`: `of`.
+    `field`: a field of the part, left out if None. `content`: the same, for a text whose UTF-8 bytes `size_bytes`
+    counts. `spelled`: the JSON of a field, as such a text. `again`: that JSON itself. `address`: the URI. `constant`:
+    the value in `of`.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Address(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """The input of a plain part. `none`: the fields without a hole, which are None in a plain part."""
+    """The input of a plain part. `none` names the fields that are not in it: a part is plain if they are None."""
 
     none: tuple[str, ...]
     entries: tuple[Hole, ...]

@@ -1,6 +1,7 @@
-"""What a reader may know of a message's context: the extensions, gated by capability [B7, C2]. Spec: views.md.
+"""What a reader may see of a message's context: its extensions, as far as capabilities grant them [B7, C2].
 
-The views of one message share their context, so it is projected once: as attributes here, as bytes in the pipeline.
+All views of a message share one context. It is projected once: into attributes here, into JSON bytes in the pipeline.
+Spec: docs/spec/views.md.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NOTHING: Final = FrozenDict()
 
 
 class Scope:
-    """The context that the views of one message share. `grants` None is the host itself, who sees everything."""
+    """The context that the views of one message share. `grants` None means the host itself, which sees everything."""
 
     __slots__ = ("_extensions", "_grants", "_message", "_subject", "facts", "hook", "security")
 
@@ -50,7 +51,7 @@ class Scope:
 
     @property
     def context_id(self) -> int:
-        """The same for scopes over the very same extensions, as long as one of them lives."""
+        """A number that is equal for scopes over the same extensions object, as long as one of them is alive."""
         return id(self._extensions)
 
     def grants(self, capability: Capability | None) -> bool:
@@ -101,9 +102,9 @@ class Scope:
         return self.security.labels if self.grants(Capability.READ_LABELS) else None
 
     def entity(self, keys: tuple[str, ...], container: str | None) -> dict[str, Any]:
-        """`object` and `data_policy` as registered under the first of `keys`, as far as granted.
+        """`object` and `data_policy` as registered under the first of `keys` that has any, as far as granted.
 
-        What has none of its own has that of the entity whose URI is `container` [B2].
+        An entity without its own has those of the entity whose URI is `container` [B2].
         """
         known: dict[str, Any] = {}
         if self.security is _NO_SECURITY:
@@ -118,7 +119,7 @@ class Scope:
         return known
 
     def message_facts(self, first: bool) -> Mapping[str, Any]:
-        """What is known of the message itself; its `extra` is shown once, with the first view. Read only."""
+        """The message's own fields, as properties of a view; `extra` only for the `first` view. Not to be changed."""
         message = self._message
         if message is None:
             return _NOTHING
@@ -156,9 +157,9 @@ class Scope:
 
 
 class Shown(NamedTuple):
-    """What a reader is shown of a message's context, by the names of fields, in the order of the input.
+    """The fields of a message's context that a reader is shown, in the order of the input.
 
-    Where a field has something beside it, that is what it is when it is not told.
+    A field is paired with the value at which it is left out, if there is one.
     """
 
     message: tuple[tuple[str, Any], ...]
@@ -171,7 +172,7 @@ class Shown(NamedTuple):
 
 @lru_cache(maxsize=64)  # a reader asks for the same ones each time
 def shown_to(grants: Grants) -> Shown:
-    """What `grants` show: for `Scope`, and for whoever writes the same elsewhere than in Python [INP-6]."""
+    """What `grants` allow a reader to see: for `Scope`, and for the native module, which writes the same [INP-6]."""
     return Shown(
         tuple((name, untold) for name, (needs, untold) in _MESSAGE.items() if granted(grants, needs)),
         tuple(slot for slot in _SLOTS if granted(grants, _READ_SLOT[slot])),
@@ -190,11 +191,11 @@ _MESSAGE: Final[dict[str, tuple[Capability | None, Any]]] = {
     "status": (None, MessageStatus.COMPLETE),
 }
 _PROFILES: Final = {"object": ("objects", Capability.READ_OBJECTS), "data_policy": ("data", Capability.READ_DATA)}
-_LABELS: Final = {"labels": REQUIRED, "classification": None}  # labels are told even if there are none
+_LABELS: Final = {"labels": REQUIRED, "classification": None}  # labels are shown even if empty
 
 
 def registered(registry: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    """What is registered under the first of `keys`; the last is a bare name, and finds nothing if ambiguous [B9]."""
+    """What is registered under the first of `keys` that is found. The last is a bare name: not if ambiguous [B9]."""
     for key in keys:
         if key in registry and not (len(registry) > 1 and key == keys[-1] and _ambiguous(registry, key)):
             return registry[key]

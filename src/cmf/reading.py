@@ -1,8 +1,8 @@
-"""Values from JSON that has just been parsed, in one pass: a third of the time of pydantic. Spec: message.md [MSG-3].
+"""Values from JSON that was just parsed, in a third of the time that pydantic takes. Spec: message.md [MSG-3].
 
-Only what is plainly in order is read here. Whatever else is found, `read` gives up, and pydantic, whose rules stand
-with the types, reads the whole and says what is wrong with it. So nothing is accepted here that pydantic refuses, and
-what is read is the very same: tests/cmf/test_reading.py holds the two against each other.
+Only input that is valid beyond doubt is read here. For anything else `read` gives up, and pydantic, whose rules stand
+with the types, reads the whole input and says what is wrong with it. So nothing is accepted that pydantic refuses, and
+the values are equal: tests/cmf/test_reading.py compares the two.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _Read = Callable[[Any], Any]
 
 
 class UnsureError(Exception):
-    """Something is not plainly in order: pydantic has the last word."""
+    """The input may be invalid: pydantic has to decide."""
 
 
 def read(cls: type[_T], data: Any) -> _T | None:
-    """What `cls.model_validate(data)` gives, for `data` that `cmf.codec.loads` gave; None where that has to be asked.
+    """What `cls.model_validate(data)` gives, for `data` from `cmf.codec.loads`; None if pydantic has to be asked.
 
-    `data` is used up: values keep parts of it.
+    The value keeps parts of `data`, which the caller may not use or change any more.
     """
     try:
         value: _T = _readers[cls](data)
@@ -46,7 +46,7 @@ def read(cls: type[_T], data: Any) -> _T | None:
 
 
 class _Readers(dict[type, _Read]):
-    """Type → what reads it; written when first needed, because types may refer to each other."""
+    """Type → the function that reads it. It is written when first needed, since types refer to each other."""
 
     def __missing__(self, cls: type[Value]) -> _Read:
         self[cls] = reader = _written(cls) if _is_plain(cls) else _by_pydantic(cls)
@@ -62,7 +62,7 @@ def _is_plain(cls: type) -> bool:
 
 
 def _written(cls: type) -> _Read:
-    """A function written for `cls`: a quarter of the time of a loop over its fields."""
+    """A function generated for `cls`, which takes a quarter of the time of a loop over its fields."""
     fields = [field for field in dataclasses.fields(cls) if field.init]
     known: dict[str, Any] = {"Unsure": UnsureError, "make": maker(cls, *(field.name for field in fields))}
     # What is absent is counted, not what is there: rich values are the slow ones.
@@ -89,7 +89,7 @@ def _written(cls: type) -> _Read:
 
 
 def _form(hint: Any) -> tuple[list[str], _Read | None]:
-    """How what is called `held` becomes a field of this type: lines, and the `read` that they ask."""
+    """Lines of code that turn the variable `held` into a field of this type, and the function that they call `read`."""
     kinds = [kind for kind in get_args(hint) if kind is not NoneType] if NoneType in get_args(hint) else [hint]
     if len(kinds) == 1:
         kind = kinds[0]
@@ -121,7 +121,7 @@ def _reader(cls: type[Value]) -> _Read:
 
 @cache
 def _forms() -> list[tuple[Any, list[str], _Read | None]]:
-    """Type of a field → how it is read. Text is right as it is: the parser has seen that it is Unicode."""
+    """Type of a field → how it is read. Text needs no check: the parser has refused what is not Unicode."""
     return [
         (Str, ["if type(held) is not str: raise Unsure"], None),
         (Flag, ["if type(held) is not bool: raise Unsure"], None),
@@ -157,7 +157,7 @@ def _registry(cls: type[Value]) -> _Read:
 
 
 class _PartReaders(dict[str, _Read]):
-    """The name of a type of part → what reads it."""
+    """`content_type` → the function that reads such a part."""
 
     def __missing__(self, kind: str) -> _Read:
         part_types = get_args(get_args(get_args(get_args(Parts)[0])[0])[0])

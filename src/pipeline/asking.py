@@ -1,6 +1,6 @@
-"""What a person is asked to approve, and whether somebody did: by digest of the final effect [C10]. Spec: approvals.md.
+"""What a person is asked to approve, and whether a person did. An approval is for one digest of a final effect [C10].
 
-Nothing here reads a store or a clock: the session's facts bring the approvals and the moment.
+Nothing here reads a store or a clock: approvals and time come with the session's facts. Spec: docs/spec/approvals.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pipeline.paths import message_place
 from pipeline.policy_input import SessionFacts
 from pipeline.stage import Traffic
 
-_APART: Final = frozenset({"path", "hook"})  # where and when it is judged is not what it says
+_APART: Final = frozenset({"path", "hook"})  # left out of the digest: they say where it stands, not what it does
 PERSON_SAID_NO: Final = Hit(
     rule="approval", code="approval.denied", effect=Effect.DENY, reason="A person refused this.", severity="high"
 )
@@ -50,7 +50,7 @@ class Wish:
     """One effect that rules want a person to approve, in its final form.
 
     Attributes:
-        happened: whether it stands in a conversation that went on after it, so that it can have happened before.
+        happened: whether the conversation went on after it, so that it may have been carried out already.
         shown: what the person is to see: the call with its arguments, or the view without its context.
     """
 
@@ -64,12 +64,13 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of all wishes of a run: everything is approved (`used`), somebody said no, or a person is waited for.
+    """Where the wishes of a run stand: all are approved (`used`), one was denied, or some wait for a person.
 
     Attributes:
-        refs: an approval per wish, as the decision names them.
-        used: to spend with the commit; only where nothing is waited for or denied.
-        asked: new ones, to keep with the commit. shown: what each is about, by its id.
+        refs: an approval for each wish, as the decision names them.
+        used: approvals to use up with the commit; none unless all wishes are approved.
+        asked: new approvals, to keep with the commit.
+        shown: what each new approval is about, by its id.
     """
 
     refs: tuple[ApprovalRef, ...] = ()
@@ -79,7 +80,7 @@ class Answer:
 
     @property
     def action(self) -> Action:
-        """What follows for what is waited for."""
+        """What is done with the traffic: forward, refuse or suspend."""
         found = {ref.status for ref in self.refs}
         if ApprovalStatus.DENIED in found:
             return Action.REFUSE
@@ -87,7 +88,7 @@ class Answer:
 
 
 def fulfilled(view: ViewDecision, mode: Mode) -> ViewDecision:
-    """The view with its wishes fulfilled: what policy said stays, what is done follows from the rest."""
+    """The view once its wishes are approved: the verdict stays, the action follows from its other hits."""
     return dataclasses.replace(view, outcome=action_of(without_wishes(view.hits), mode))
 
 
@@ -99,10 +100,10 @@ def asks(views: Iterable[ViewDecision], stages: Iterable[StageRecord], mode: Mod
 def wishes(
     final: Traffic, passes: Sequence[tuple[Traffic, Sequence[ViewDecision]]], stages: Sequence[StageRecord], mode: Mode
 ) -> tuple[Wish, ...]:
-    """Every wish of a run, in the form that its effect has in the end.
+    """Every wish of a run, about its effect in the final form.
 
-    `final` is what would go out, `passes` what was judged on each pass and what came of it. A wish of any pass counts.
-    Where an edit moved the parts, a wish of an earlier pass is about the part as it was then.
+    `final` is what would go out; `passes` has what was judged on each pass, with its decisions. A wish of any pass
+    counts. If an edit moved parts, a wish of an earlier pass is about the part as it was on that pass.
     """
     last = _by_path(final)
     merged: dict[tuple[str, str, int], Wish] = {}
@@ -131,9 +132,9 @@ def _layout(views: Mapping[str, MessageView]) -> list[tuple[str, ViewKind]]:
 
 
 def settle(wanted: Iterable[Wish], facts: SessionFacts, *, revision: str, expires_at: int, keep: bool) -> Answer:
-    """What came of the wishes, by the approvals on record of the session.
+    """Where the wishes stand, by the approvals that the session has on record.
 
-    Without `keep` none can be asked for: a run without a session cannot [SES-12].
+    Without `keep` no approvals are asked for: a run without a session has nowhere to keep them [SES-12].
     """
     pool = [one for one in facts.asked if one.asked.revision == revision]
     refs: list[ApprovalRef] = []
@@ -175,7 +176,7 @@ def settle(wanted: Iterable[Wish], facts: SessionFacts, *, revision: str, expire
 
 
 def _covering(approvals: Iterable[Approval], status: ApprovalStatus, missing: set[str]) -> list[Approval]:
-    """Those of that status, until each missing rule has one."""
+    """Approvals of that status, taken in order until each of the `missing` rules has one."""
     left = set(missing)
     chosen = []
     for one in approvals:
@@ -198,9 +199,9 @@ def _wish(view: MessageView, value: Traffic, rules: set[str]) -> Wish:
 
 
 def said_by(view: MessageView) -> dict[str, Any]:
-    """What of a view an approval is about: of a tool call its URI and arguments, of another all but ids and place.
+    """What an approval of this view is bound to: a call's URI and arguments; of other views, all but ids and place.
 
-    A call's own id and its sender's extras are minted anew each time that a model asks for the same.
+    A call's id and `extra` are left out, since a model mints new ones each time that it makes the same call.
     """
     if view.kind is ViewKind.TOOL_CALL:
         arguments = {} if view.arguments is None else {"arguments": view.arguments}
@@ -213,9 +214,9 @@ def said_by(view: MessageView) -> dict[str, Any]:
 
 
 def _happened(view: MessageView, value: Traffic) -> bool:
-    """Whether the conversation went on after it: a call that was answered, words that were followed up.
+    """Whether the conversation went on after the view: a call has its result, words have a message after them.
 
-    An approval that was used in the session stands for it then: nobody carries it out again.
+    Then an approval that was used in the session still covers it, since it is not carried out again.
     """
     place = message_place(view.path)
     if not isinstance(value, Request) or place is None:
@@ -235,7 +236,7 @@ def _stage_wishes(stages: Iterable[StageRecord], mode: Mode) -> list[Hit]:
 
 
 def _of_stages(final: Traffic, stages: Sequence[StageRecord], mode: Mode) -> tuple[Wish, ...]:
-    """A stage asks about the whole of what would go out."""
+    """The wishes of stages: each is about all that would go out."""
     rules = {hit.rule for hit in _stage_wishes(stages, mode)}
     if not rules:
         return ()

@@ -1,8 +1,8 @@
 """Data policies enforced: what data may be used for, wherever it goes [C13]. Spec: docs/spec/data.md.
 
-A call is refused where one of its arguments leads to data whose policy forbids what the tool does: by its origins, or,
-where an argument's origin is not known, by a label in force that the data brought. It is a rule of the pipeline's own,
-so that no set of policies can forget it.
+A call is refused if an argument comes from data whose policy forbids what the tool does. The argument's origins tell;
+if they are unknown, a label in force that the data brought does. This is a rule of the pipeline's own, so that no
+policy set can leave it out.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ _CALLS: Final = frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST})
 _SHOWN: Final = frozenset(
     {ViewKind.TEXT, ViewKind.THINKING, ViewKind.IMAGE, ViewKind.VIDEO, ViewKind.AUDIO, ViewKind.DOCUMENT}
 )
-_OWN_WORDS: Final = frozenset({"user", "system"})  # what the user wrote is not data that a tool returned
-_FOUNDED: Final = _OWN_WORDS | {"tool_result", "metadata", "resource"}  # not what the model, or a client, says it is
+_OWN_WORDS: Final = frozenset({"user", "system"})  # origins that are no data of a tool
+_FOUNDED: Final = _OWN_WORDS | {"tool_result", "metadata", "resource"}  # origins that were found, not claimed
 _NO_DATA: Final = frozenset({"call", "before", "boolean", "null", "empty"})  # entries that hold no copy of anything
 
 
 class _Bound(NamedTuple):
-    """A data policy with limits. `names` are those under which origins know its data: None is that of no tool."""
+    """A data policy with limits. `names` are the tools whose results are its data; None in it: data of no tool."""
 
     policy: DataPolicy
     names: frozenset[str | None]
 
 
 class _Active(NamedTuple):
-    """Data of that entity is in the conversation: from which message of the traffic on, or before all of it (-1)."""
+    """Data of the entity is in the conversation from that message of the traffic on; -1: from before the traffic."""
 
     uri: str
     since: int
 
 
 class DataRule:
-    """The rule for one run. `reply` says that the traffic is what the user gets to see, not what was said before."""
+    """The rule for one run. `reply` says whether the traffic is shown to the user, rather than sent to a model."""
 
     def __init__(self, registry: Registry, returned: Sequence[Returned], session: SessionFacts, *, reply: bool) -> None:
         self._registry = registry
@@ -56,13 +56,13 @@ class DataRule:
         self._active = tuple(_all_active(returned, session)) if self._bound else ()
 
     def upto(self, place: int) -> tuple[object, ...]:
-        """All that what it says of the messages before that place depends on, besides them and the profiles."""
+        """What its hits on the messages before index `place` depend on, besides those messages and the profiles."""
         if not self._bound:
             return ()
         return self._bound, tuple(one for one in self._active if one.since < place)
 
     def __call__(self, view: MessageView, origins: Sequence[Mapping[str, Any]] | None) -> tuple[Hit, ...]:
-        """The hits on one view: one per policy that it breaks. Never raises: what cannot be worked out is refused."""
+        """The hits on one view: one for each policy that it breaks. It never raises; what fails inside is a deny."""
         if not self._bound:
             return ()
         try:
@@ -93,7 +93,7 @@ class DataRule:
         )
 
     def _acts(self, view: MessageView) -> frozenset[str] | None:
-        """What the call does with data; None where that is not known: anything."""
+        """What the call does with data (its acts); None if that is unknown, which stands for any act."""
         name, own = view.name or "", view.properties
         if view.kind is ViewKind.TOOL_CALL:
             entity = Entity.tool(name, own.get("namespace"))
@@ -112,7 +112,7 @@ class DataRule:
         return found
 
     def _led_to(self, entry: Mapping[str, Any], forbidding: Mapping[str, str], active: frozenset[str]) -> Iterator[str]:
-        """The entities in `forbidding` whose data a value may be a copy of."""
+        """The entities in `forbidding` whose data a value may be a copy of, by the entry of its origins."""
         sources = entry["sources"]
         if entry.get("type") in _NO_DATA or any(source["kind"] in _OWN_WORDS for source in sources):
             return
@@ -138,12 +138,12 @@ def _hit(code: str, detail: Mapping[str, Any], reason: str) -> Hit:
 def forbidden(policy: DataPolicy, acts: frozenset[str] | None, view_action: str) -> str | None:
     """The first act that the policy forbids, in alphabetical order; None where all are allowed.
 
-    `acts` is what is done with the data, None for anything; `view_action` is the view's own word for it, which only a
-    denial can mean: a list of allowed actions speaks of what is done with data, not of its being done by a call.
+    `acts` is what is done with the data, None for any act. `view_action` is the view's own action (`execute`, say). It
+    is looked up in the denied actions only: a list of allowed ones names acts on data, and being called is none.
     """
     denied = frozenset(policy.denied_actions)
     known = DATA_ACTIONS if acts is None else acts
-    if denied - DATA_ACTIONS:  # a word that nobody knows may mean anything
+    if denied - DATA_ACTIONS:  # an unknown word may mean any act
         return min(denied - DATA_ACTIONS)
     hit = denied & (known | {view_action})
     if hit:
@@ -180,13 +180,13 @@ def _all_active(returned: Sequence[Returned], session: SessionFacts) -> Iterator
 
 
 def _before(active: Iterable[_Active], view: MessageView) -> frozenset[str]:
-    """The entities whose data came before the view's message; in the same message counts as before."""
+    """The entities whose data came in the view's message or before it."""
     place = message_place(view.path)
     return frozenset(one.uri for one in active if place is None or one.since <= place)
 
 
 def _is_unknown(entry: Mapping[str, Any]) -> bool:
-    """Whether a value may have come from anywhere: nobody but the model said it, or not all places were searched."""
+    """Whether a value may have come from anywhere: only the model said it, or the search for it was cut short."""
     if entry.get("type") in _NO_DATA:
         return False
     kinds = {source["kind"] for source in entry["sources"]}

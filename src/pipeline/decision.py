@@ -1,7 +1,7 @@
 """What policy said of each view, and what follows from it. Spec: docs/spec/decisions.md.
 
-Verdict is not action: the verdict is what policy said, the action what was done, the mode what made the difference. An
-engine's answer becomes a verdict here and nowhere else, so that every failure ends as a deny [DEC-3].
+The verdict is what policy said, the action is what was done about it; in mode `observe` the two differ. An engine's
+answer becomes a verdict here and nowhere else, so that every failure ends as a deny [DEC-3].
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ ENGINE_RULE: Final = "engine"
 SESSION_RULE: Final = "session"
 BAD_EFFECT: Final = "policy.bad-effect"
 OUTAGE_RULES: Final = (ENGINE_RULE, SESSION_RULE)
-"""The rules in a decision when policy could not be asked: where no other refuses, it is an outage and no verdict."""
+"""The rules of hits that say policy could not be asked. A refusal with no other hits is an outage, not a verdict."""
 _VERDICTS: Final = (Verdict.DENY, Verdict.REQUIRE_APPROVAL, Verdict.WARN, Verdict.ALLOW)  # the strictest first
 _ACTIONS: Final = (Action.REFUSE, Action.SUSPEND, Action.FORWARD_MODIFIED, Action.FORWARD)  # the strictest first
 _FIELDS: Final = frozenset({"rule", "code", "reason", "detail"})  # of a member of any effect; others are its own
 _EFFECT_NAMES: Final = frozenset(effect.value for effect in Effect)
 NO_EFFECTS: Final[FrozenDict] = freeze({name: [] for name in _EFFECT_NAMES})
-"""What most answers are: an engine may give this very object, in which nobody can change anything."""
+"""The answer without any effect, which most are. Engines return this one object, so that it is known by identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +92,12 @@ class Hit:
 
     @property
     def enforced(self) -> bool:
-        """Whether the rule was in force: neither only observed, nor with an exception here [EXC-3]."""
+        """Whether the hit counts: its rule is not in mode `observe`, and no exception covers it [EXC-3]."""
         return self.mode is Mode.ENFORCE and self.excused is None
 
     @property
     def problem(self) -> str:
-        """What was wrong with policy, and where, if that is what it says; empty for what a rule says of the traffic."""
+        """What failed in policy, and where, if the hit reports that; empty for what a rule says of the traffic."""
         is_own = self.rule == ENGINE_RULE or self.code == BAD_EFFECT
         return str(self.detail.get("problem", "")) if is_own else ""
 
@@ -212,7 +212,7 @@ class Decision:
 
     @property
     def approval_ids(self) -> tuple[str, ...]:
-        """What a person has to approve before the same can go through."""
+        """The ids of the approvals that a person has to give before the same traffic can go through."""
         waiting = (one for one in self.approvals if one.status is ApprovalStatus.PENDING)
         return tuple(one.id for one in waiting if one.id is not None)
 
@@ -228,7 +228,7 @@ class Decision:
 
     @property
     def reasons(self) -> tuple[Hit, ...]:
-        """The hits that made the verdict what it is."""
+        """The hits that the verdict follows from."""
         wanted = Effect.DENY if self.verdict is Verdict.DENY else Effect.REQUIRE_APPROVAL
         return tuple(hit for hit in self.hits if hit.effect is wanted)
 
@@ -321,7 +321,7 @@ def _hit(item: Any, effect: Effect, rules: Mapping[str, RuleFacts], kind: ViewKi
 
 
 def _misfit(effect: Effect, fields: Mapping[str, Any], kind: ViewKind) -> str:
-    """Why an effect's own fields cannot be used; empty where they can."""
+    """Why the effect's own fields cannot be used on a view of this kind; empty if they can."""
     match effect:
         case Effect.LABEL:
             return "" if isinstance(fields.get("label"), str) and fields["label"] else "label: not a text"
@@ -360,7 +360,7 @@ def _is_span(span: Any) -> bool:
 
 
 def verdict_of(hits: Iterable[Hit]) -> Verdict:
-    """What the hits say together: deny before approval before warn before allow [DEC-2]."""
+    """The strictest verdict of any hit: deny, then require_approval, warn, allow [DEC-2]."""
     effects = {hit.effect for hit in hits}
     if Effect.DENY in effects:
         return Verdict.DENY
@@ -420,9 +420,9 @@ def stage_hits(stages: Iterable[StageRecord]) -> tuple[Hit, ...]:
 def with_stages(
     verdict: Verdict, action: Action, stages: Sequence[StageRecord], mode: Mode, *, approved: bool = False
 ) -> tuple[Verdict, Action]:
-    """The verdict and action when what stages said is added; a failure or violation stands in every mode.
+    """`verdict` and `action` with the hits of stages added. A stage's failure or violation refuses in every mode.
 
-    Where a person approved what they ask for, that holds nothing up any more.
+    With `approved`, hits that ask for an approval suspend nothing: a person has given it.
     """
     for stage in stages:
         if stage.hit is not None:
@@ -433,7 +433,7 @@ def with_stages(
 
 
 def without_wishes(hits: Iterable[Hit]) -> tuple[Hit, ...]:
-    """The hits but those that ask a person."""
+    """The hits without those that ask for a person's approval."""
     return tuple(hit for hit in hits if hit.effect is not Effect.REQUIRE_APPROVAL)
 
 

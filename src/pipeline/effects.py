@@ -1,6 +1,6 @@
-"""Carrying out what rules asked for: redact, rewrite, strip. Spec: docs/spec/effects.md.
+"""Edits that rules asked for, carried out: redact, rewrite, strip. Spec: docs/spec/effects.md.
 
-What cannot be carried out is refused, never skipped: `EffectError` becomes a deny of the part.
+An edit that cannot be carried out is never skipped: `EffectError` becomes a deny of the part.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ MASK: Final = "[MASKED]"
 
 
 class Replacer:
-    """What stands where something was removed. `hash` and `token` let equal values be recognised, not recovered.
+    """Makes the text that replaces what was removed. By `hash` and `token`, equal values get equal replacements.
 
-    `key` makes the hashes useless to whoever does not hold it: 16 random bytes or more.
+    `key` is 16 random bytes or more. Without it nobody can find a value by hashing guesses.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -68,11 +68,11 @@ def apply_edits(
 ) -> Message | Request | Response:
     """`value` with the enforced redactions, rewrites and removals of all views carried out.
 
-    Later paths first, so that a removal never moves what is still to be edited. `gone` is given the paths of what was
-    taken away.
+    Later paths are edited first, so that a removal never moves what is still to be edited. The paths of removed parts
+    are appended to `gone`.
 
     Raises:
-        EffectError: an effect that does not fit what it names; `path` says where.
+        EffectError: an edit does not fit what it names (a span beyond the text, say); `path` says where.
     """
     if mode is not Mode.ENFORCE:
         return value
@@ -122,7 +122,7 @@ def _check_tool_choice(request: Request) -> None:
 
 
 def _without_echoes(before: Any, after: Any) -> Any:
-    """`after` without what may say again, beside the words of a model, what was edited of them."""
+    """`after` without fields that may repeat, outside the model's words, what an edit took out of them."""
     if isinstance(after, Message):
         return _quiet(before, after)
     if isinstance(after, Request):
@@ -138,7 +138,7 @@ def _without_echoes(before: Any, after: Any) -> Any:
 
 
 def _resaid(before: Choice, after: Choice) -> bool:
-    """Whether words of a model were edited; what rides along with a tool's result is its protocol's."""
+    """Whether an edit changed the words of a model. What accompanies a tool's result is the protocol's, and stays."""
     return after is not before and after.message.role is Role.ASSISTANT
 
 
@@ -152,7 +152,7 @@ def _quiet(before: Message, after: Message) -> Message:
 
 
 def _merged_spans(hits: list[Hit]) -> list[tuple[int, int, str]]:
-    """Disjoint spans from right to left; where spans overlap, one span covers both, under the stricter replacement."""
+    """Disjoint spans, the last one first. Spans that overlap become one, with the stricter replacement of the two."""
     spans = sorted(
         (span[0], span[1], hit.fields.get("replacement", "mask"))
         for hit in hits
@@ -208,7 +208,7 @@ def _redact_spans(part: Part, spans: list[tuple[int, int, str]], path: str, repl
 
 def _redact_result(part: ToolResultPart, spans: list[tuple[int, int, str]], path: str, replacer: Replacer) -> Part:
     if holds_parts(part):
-        return part  # its text is its parts' text, and they are judged and cut on their own
+        return part  # its text is that of the parts inside it, which are judged and edited on their own
     text = _cut(result_text(part.content), spans, path, replacer)
     if isinstance(part.content, str):
         return _edited_part(part, content=text)
@@ -281,9 +281,9 @@ _GONE: Final = object()
 
 
 def _at(root: Any, tokens: list[str], change: Callable[[Any], Any], path: str, *, adds: bool = False) -> Any:
-    """`root`, which is a fresh copy, with `change` applied to what the tokens name.
+    """`root`, which is a fresh copy, with `change` applied to what the pointer's tokens name.
 
-    With `adds` the last of them may be new to an object; `change` is then given None.
+    With `adds`, the last token may be a new key of an object; `change` is then called with None.
     """
     holder = root
     for token in tokens[:-1]:

@@ -21,12 +21,13 @@ _NO_ARGUMENTS: Final = FrozenDict()
 
 
 class Fitting:
-    """One run's look at its calls.
+    """Holds the tool calls of one run to their schemas.
 
-    A call that came as it does not fit is for policy to judge; where an edit made it so, `broken` is its path.
+    A call that came without fitting is left to policy, which sees so in its origins. Where an edit made a call stop
+    fitting, `broken` is its path, and the run is refused.
 
-    The schema is the profile's, else those of the tools that the request offers: the traffic's own, and for a reply
-    those of the request that its context names. Calls that went out in this session before are not looked at again.
+    The schema is that of the tool's profile; without one, that of the tool as the request offers it (for a reply, the
+    request in its context). Calls that went out in this session before are not checked again.
     """
 
     def __init__(self, traffic: Traffic, history: History, events: Events) -> None:
@@ -43,9 +44,9 @@ class Fitting:
         self.broken: str | None = None
 
     def look(self, value: Traffic, origins: Origins) -> Origins:
-        """The origins, in which the entry of a call that does not fit says so (`fits`).
+        """`origins`, with `fits` in the entry of each call that does not fit its schema.
 
-        Calls that are left out of `origins` are those that were settled in an earlier turn, and fit.
+        Calls without an entry in `origins` were settled in an earlier turn, and fit.
 
         Raises:
             ConfigError: a function of the profiles failed.
@@ -73,7 +74,7 @@ class Fitting:
         return shown
 
     def first_new(self, value: Traffic) -> int:
-        """The place of the first message of a request that did not go out in this session before; asked once."""
+        """The index of the first message of a request that did not go out in this session before; worked out once."""
         if self._first is None:
             new = self._history.new_messages(value) if isinstance(value, Request) else iter(())
             end = len(value.messages) if isinstance(value, Request) else 0
@@ -81,14 +82,14 @@ class Fitting:
         return self._first
 
     def _stood(self, part: ToolCallPart) -> bool:
-        """Whether a call that was settled, and so not looked at, stood in the value of the pass before as it is."""
+        """Whether a settled call, which is not checked, is unchanged since the pass before."""
         if self._unlooked is None:
             messages = messages_of(self._looked_at) if self._looked_at is not None else ()
             self._unlooked = {id(call): call for message in messages for _, call in calls_in(message)}
         return id(part) in self._unlooked
 
     def _problem(self, part: ToolCallPart, path: str, *, edited: bool) -> str | None:
-        """Where the arguments do not fit; None where they do, or where nothing says what they have to be."""
+        """Where the arguments do not fit the schema; None if they do, or if there is no schema."""
         if part.arguments_raw is None and not (self._offered or self._profiles):
             return None
         uri = tool_uri(part.name, part.namespace)
@@ -110,7 +111,7 @@ class Fitting:
         known = self._profiles.tool_schema(uri) if self._profiles else None
         if known is not None:
             return (known,)
-        # What a client sends as a schema need not be one; then nothing is known of the arguments.
+        # What a client sends as a schema may be none; then the arguments cannot be checked.
         return filter(is_usable, self._offered.get((part.namespace, part.name), ()))
 
 

@@ -82,9 +82,9 @@ class SessionFacts:
 def shared_bytes(
     view: MessageView, session: SessionFacts | None, blocks: dict[tuple[bool, bool], bytes] | None = None
 ) -> bytes:
-    """What all views of one message have in common: `extensions`, and `session` if there is one.
+    """The part of the input that all views of one message share, as JSON: `extensions`, and `session` if there is one.
 
-    `blocks` is for further views with the same session: its block, as it was written for readers of one kind.
+    `blocks` remembers the JSON of `session`, by what the reader may see of it, for calls with the same session.
     """
     if session is not None and blocks is not None:
         written = _shared(view.scope, _block(view, session, blocks))
@@ -111,7 +111,7 @@ def json_bytes(item: Any) -> bytes:
 
 
 def view_bytes(view: MessageView, origins: Sequence[Mapping[str, Any]] | None = None) -> bytes:
-    """What is this view's alone; `origins` are those of a tool call [C18]."""
+    """The part of the input that is this view's alone, as JSON; `origins` are those of a tool call [C18]."""
     if origins is None:
         return _own(view) or view.to_bytes()
     shown = _shown_origins(view, origins)
@@ -143,13 +143,13 @@ def _unlabelled(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def form_of(cls: type) -> str | tuple[Entry, ...] | Callable[[Any], Any]:
-    """What `cmf.value.to_bytes` makes of a type that is not JSON's own.
+    """How the native module writes a type that is not JSON's own, exactly as `cmf.value.to_bytes` does.
 
-    The name of a form; or the fields of an object; or what is called for something that can be written.
+    That is the name of a form it knows, the fields of an object, or a function whose result it can write.
     """
     if issubclass(cls, Value):
         fields = entries(cls)
-        # Whether a field is like a default that is a value itself, only Python can tell.
+        # Only Python can compare a field with a default that is itself a value of the format.
         plain = all(field.absent != "equal" or isinstance(field.default, str | int) for field in fields)
         return fields if plain else encoded
     if issubclass(cls, dict):
@@ -174,7 +174,7 @@ def _template_of(part_type: type, role: Role, hook: Hook | None) -> _native.Temp
 
 
 def _context_of(grants: Grants) -> _native.Context:
-    """What a reader with these grants is shown of a context."""
+    """What of a message's context the native module writes for a reader with these grants."""
     types = (Message, Extensions, HttpExtension, SecurityExtension, SubjectExtension)
     what = shown_to(grants)
     slots, subject = ([(name, None) for name in names] for names in (what.slots, what.subject))

@@ -1,7 +1,8 @@
-"""What a request only refers to: content that somebody else holds, and that nobody here sees [C9]. Spec: references.md.
+"""References in a request to content that the provider holds, and that is not in the request itself [C9].
 
-Found wherever adapters keep it: in parts, in opaque blocks, and in what rides along from a wire. It is refused unless
-the very same content was judged here, for this subject in this session, and went out as it was.
+They stand wherever adapters keep them: in parts, in opaque blocks, in `extra` fields. A request with a reference is
+refused unless the same content was judged here before, for this subject in this session, and went out unedited.
+Spec: docs/spec/references.md.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MARK: Final = "reference"
 class Referred(StrEnum):
     """What kind of thing is referred to."""
 
-    RESPONSE = "response"  # an earlier answer, with all that led to it
+    RESPONSE = "response"  # an earlier answer, with the conversation before it
     CONVERSATION = "conversation"
     PROMPT = "prompt"
     FILE = "file"
@@ -42,7 +43,7 @@ class Referred(StrEnum):
     ITEM = "item"
     CONTAINER = "container"
     SKILL = "skill"  # instructions and code that were uploaded
-    BACKGROUND = "background"  # the answer is to be fetched later, past this place
+    BACKGROUND = "background"  # the answer is to be fetched later, and not through this pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Reference:
 
     @property
     def mark(self) -> str | None:
-        """What a session keeps of content that was judged; None where none can be."""
+        """The mark by which a session records that the content was judged; None if there is no id to make one of."""
         return None if self.id is None else mark(self.kind, self.id)
 
 
@@ -65,9 +66,9 @@ def mark(kind: Referred, id: str) -> str:
 
 
 def references(value: Traffic, since: int = 0) -> tuple[Reference, ...]:
-    """All references in a request or message, in order. A response brings content, and refers to none for a model.
+    """All references in a request or message, in order; of a response none, since it goes to no model.
 
-    Those in the messages of a request before the place `since` are left out.
+    The messages of a request before index `since` are left out.
     """
     if isinstance(value, Response):
         return ()
@@ -75,11 +76,11 @@ def references(value: Traffic, since: int = 0) -> tuple[Reference, ...]:
 
 
 def refusals(found: Sequence[Reference], seen: Callable[[Collection[str]], frozenset[str]]) -> tuple[StageRecord, ...]:
-    """A record for each reference to what was not judged here; they stop the run in every mode, as nothing was judged.
+    """A stage record for each reference to content that was not judged here. They refuse the run in every mode.
 
     Args:
         found: what `references` gave.
-        seen: those of some marks that the session has.
+        seen: given some marks, those of them that the session has.
     """
     marks = {one.mark for one in found if one.mark is not None}
     known = seen(marks) if marks else frozenset()
@@ -87,9 +88,9 @@ def refusals(found: Sequence[Reference], seen: Callable[[Collection[str]], froze
 
 
 def judged(value: Traffic, released: Traffic) -> frozenset[str]:
-    """The marks of what can be referred to from now on: a response's id, if it went out as it came.
+    """The marks of what later requests may refer to: that of a response's id, if the response went out unedited.
 
-    What policy edited is not what the provider keeps under that id.
+    If policy edited it, the provider still keeps the unedited content under that id.
     """
     if not isinstance(value, Response) or not isinstance(released, Response) or not same_content(value, released):
         return frozenset()
@@ -151,7 +152,7 @@ def _containers(own: Mapping[str, Any], path: str) -> Iterator[Reference]:
     held = own.get("container")
     if isinstance(held, str) or (isinstance(held, dict) and held.get("id") is not None):
         yield Reference(Referred.CONTAINER, _id(held), path)
-    place = own.get("environment")  # of a shell
+    place = own.get("environment")  # where a shell runs
     for key, named in place.items() if isinstance(place, dict) else ():
         if _spelling(key) == "containerid" and named is not None:
             yield Reference(Referred.CONTAINER, _id(named), path)
@@ -169,7 +170,7 @@ def _in_message(message: Message, prefix: str) -> Iterator[Reference]:
 
 
 def _images(call: ToolCallPart, behind: Sequence[Part], path: str) -> Iterator[Reference]:
-    """The image that an item of the Responses format has under its id alone: the provider puts it in."""
+    """The image of a call that a Responses request names by its id alone, so that the provider fills the image in."""
     for own in _own_fields(call.extra or {}):
         if own.get("type") == _GENERATED and not _is_returned(call, behind):
             named = own.get("id") if call.tool_call_id is None else call.tool_call_id
@@ -178,7 +179,7 @@ def _images(call: ToolCallPart, behind: Sequence[Part], path: str) -> Iterator[R
 
 
 def _is_returned(call: ToolCallPart, behind: Sequence[Part]) -> bool:
-    """Whether the image that came of a call stands right behind it, with what it shows."""
+    """Whether the image that a call made follows it in the request, with its data."""
     return any(
         isinstance(inner, MediaPart) and bool(inner.data)
         for part in behind
@@ -206,7 +207,7 @@ def _in_part(part: Part, path: str) -> Iterator[Reference]:
 
 
 def _files(item: Any, path: str) -> Iterator[Reference]:
-    """References to files and skills, however deep; a citation tells where text came from, and brings nothing in."""
+    """References to files and skills at any depth. Citations are left out: they bring no content in."""
     if isinstance(item, list):
         for each in item:
             yield from _files(each, path)
@@ -223,12 +224,12 @@ def _files(item: Any, path: str) -> Iterator[Reference]:
 
 
 def _own_fields(extra: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What rode along: under the name of a wire format, or (in a request built by hand) without one."""
+    """The fields in `extra`: those of each wire format, or, in a request built by hand, `extra` itself."""
     return [extra, *(own for own in extra.values() if isinstance(own, dict))]
 
 
 def _id(item: Any) -> str | None:
-    """The id that an item is or has; None where it is spelled in a way that nobody knows."""
+    """The id that `item` is, or has under `id`; None if it has neither form."""
     named = item.get("id") if isinstance(item, dict) else item
     return named if isinstance(named, str) and named else None
 

@@ -1,7 +1,7 @@
 """How long data may be kept, and the sweep that carries it out [C13]. Spec: docs/spec/data.md.
 
-Whoever stores something that was made from content asks `keep` first, stores only what may be stored, and holds it so
-that the sweep finds it when its time is over. Times are integers: microseconds since the epoch, UTC.
+Code that stores anything made from content calls `keep` first, stores only what may be stored, and is a `Holder`, so
+that the sweep can erase it when its time is over. Times are integers: microseconds since the epoch, UTC.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_AT_ONCE: Final = 500  # items erased between two records
 
 
 class Span(IntEnum):
-    """What bounds the keeping of data, besides its age; the strictest first."""
+    """How long data may be kept apart from its age; the strictest first."""
 
     NONE = 0
     TRANSIENT = 1
@@ -37,18 +37,18 @@ _SPANS: Final = {span.name.lower(): span for span in Span}
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What may be done with data: how long, and until when; `until` is the first moment at which it must be gone."""
+    """How long data may be kept; `until` is the first moment at which it must be gone."""
 
     span: Span
     until: int = LAST
 
     @property
     def after_run(self) -> bool:
-        """Whether it may be held when the run is over: written to a store, or kept for the session's next run."""
+        """Whether it may be kept when the run is over, in a store or for the session's next run."""
         return self.span >= Span.SESSION
 
     def over(self, now: int) -> bool:
-        """Whether its time is up, whatever else."""
+        """Whether the data must be gone at `now`."""
         return self.span is Span.NONE or now >= self.until
 
 
@@ -57,9 +57,9 @@ FOREVER: Final = Keep(Span.PERSISTENT)
 
 
 def keep(policy: object, now: int) -> Keep:
-    """What the retention of some data allows at `now`, when it is to be stored: its age counts from then.
+    """How long data that is stored at `now` may be kept; its age counts from `now`.
 
-    `policy` is a `RetentionPolicy`, its JSON, or None where nobody limits it; whatever else there is is `NEVER`.
+    `policy` is a `RetentionPolicy`, its JSON, or None for no limit. Anything else gives `NEVER`.
     """
     if policy is None:
         return FOREVER
@@ -78,7 +78,7 @@ def keep(policy: object, now: int) -> Keep:
 
 
 def strictest(policies: Iterable[RetentionPolicy | None]) -> RetentionPolicy | None:
-    """One retention under which data of all of them may be kept together; None where none of them limits it."""
+    """One policy that meets all of them, for data that is kept together; None if none of them sets a limit."""
     limits = [policy for policy in policies if policy is not None]
     if len(limits) <= 1:
         return limits[0] if limits else None

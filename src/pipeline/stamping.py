@@ -1,4 +1,4 @@
-"""Labels that rules added, and where they hold [C3]. Spec: docs/spec/pipeline.md [PIPE-4]."""
+"""Labels that rules added, put on the messages that they hold for [C3]. Spec: docs/spec/pipeline.md [PIPE-4]."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ Brought: TypeAlias = frozenset[tuple[str, str]]
 def added_labels(
     views: Sequence[ViewDecision], value: Traffic, lifted: Brought
 ) -> tuple[dict[str, frozenset[str]], Brought]:
-    """The labels that rules added, by the path of the message where they arose; and their source events.
+    """The labels that rules added, by the path of the message that caused them; and the same with their source events.
 
-    What a message says is its event: presented again it is the same one, and a label that is lifted for it stays so.
+    The source event is made from the message's content. A client that sends the message again causes no new event, so
+    that a label which was declassified for it stays away.
     """
     labels: dict[str, frozenset[str]] = {}
     brought: set[tuple[str, str]] = set()
@@ -42,7 +43,7 @@ def added_labels(
 
 
 def _event(value: Traffic, where: str) -> str | None:
-    """The event of what was said at `where`; None for a request's or response's own view, which is never the same."""
+    """The source event of the message at `where`; None for a request's or response's own view, new each time."""
     found = value if isinstance(value, Message) else part_at(value, where) if "[" in where else None
     if isinstance(found, Message):
         return f"said:{content_digest(found)}"
@@ -50,7 +51,7 @@ def _event(value: Traffic, where: str) -> str | None:
 
 
 def stamp(value: Traffic, labels: Mapping[str, frozenset[str]]) -> Traffic:
-    """Labels on the message where they arose, and on every later one [C3]; `value` itself if that adds nothing."""
+    """`value` with the labels on the messages that caused them and on all later ones [C3]; itself if nothing is new."""
     found = frozenset[str]().union(*labels.values())
     if not found:
         return value
@@ -81,7 +82,7 @@ def _stamp_request(request: Request, labels: Mapping[str, frozenset[str]]) -> Re
 
 
 def _all_carry(request: Request, labels: Mapping[str, frozenset[str]], *, everywhere: bool) -> bool:
-    """Whether all messages from the first that is labelled on have all of the labels: a look at what they share."""
+    """Whether all messages from the first labelled one on have all the labels already, so that nothing changes."""
     first = 0 if everywhere else min(message_place(where) or 0 for where, added in labels.items() if added)
     found = frozenset[str]().union(*labels.values())
     shared = {id(message.extensions): message for message in request.messages[first:]}
