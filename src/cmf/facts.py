@@ -1,7 +1,7 @@
-"""What each kind of part shows: the tables from parts to the core attributes of a view. Spec: docs/spec/views.md.
+"""What a view shows of each type of part: tables from types to functions that fill the policy input.
 
-Nothing of a part may be missing here: each string of it is in `content`, `arguments`, `uri`, `name` or `properties`, or
-is described by digest in `properties.data` [B3].
+Nothing of a part may be left out: each of its strings is in `content`, `arguments`, `uri`, `name` or `properties`, or
+`properties.data` has its digest [B3]. Spec: docs/spec/views.md.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _exact(value: Any, pointer: str, found: list[str]) -> Any:
 
 
 def _plain(part_type: type, rest: Callable[[Any, dict[str, Any], dict[str, Any]], None] | None = None) -> Shower:
-    """The shower of a type that has an outline, written from it; `rest` adds what a part has that is not plain."""
+    """The shower of a type with an outline, generated from it. `rest` adds what only parts that are not plain have."""
     outline = OUTLINES[part_type]
     lines = ["def show(part, shown):", " properties = {}", " keys = NO_KEYS"]
     for hole in outline.properties:
@@ -121,7 +121,7 @@ def _plain(part_type: type, rest: Callable[[Any, dict[str, Any], dict[str, Any]]
 
 
 def _brief(part_type: type) -> Callable[[Any], tuple[str | None, str | None]]:
-    """What gives the `uri` and `name` of a type that has an outline, without all else that is shown of it."""
+    """A function for the `uri` and `name` alone of a type with an outline."""
     outline = OUTLINES[part_type]
     name = next((f"part.{hole.of}" for hole in outline.entries if hole.name == "name"), "None")
     uri = "None"
@@ -167,7 +167,7 @@ def _misspelled(part: ToolCallPart, shown: dict[str, Any], properties: dict[str,
 
 
 def addressed(scheme: str, names: tuple[str | None, ...]) -> tuple[str, Keys]:
-    """The URI of such an entity, and its keys; of `names` the last is its own, and the one before it its namespace."""
+    """The URI and the keys of an entity. The last of `names` is its own, the one before it its namespace."""
     found = _addressed_before.get((scheme, names))
     if found is None:
         uri = f"{scheme}://{'/'.join(segment(name or '') for name in names)}"
@@ -196,7 +196,7 @@ def _structured(part: ToolResultPart, shown: dict[str, Any], _: dict[str, Any]) 
 
 
 def result_text(content: Any) -> str:
-    """A result as scannable text: a string as it is, a JSON value as its JSON, parts by their texts, a line each."""
+    """A result as text to scan: a string as it is, a JSON value as its JSON, parts as their texts, one a line."""
     if isinstance(content, str):
         return content
     if isinstance(content, tuple):
@@ -279,7 +279,7 @@ def _opaque(part: OpaquePart, shown: dict[str, Any]) -> tuple[dict[str, Any], Ke
 
 
 class _Table(dict[type, tuple[ViewKind, Shower]]):
-    """The kind of view that shows a type of part, and how.
+    """Type of part → the kind of its view, and its shower.
 
     Raises:
         UnmappedPartError: no entry for the type. [VIEW-2]
@@ -312,9 +312,9 @@ KINDS: Final = _Table(
 
 
 BRIEFS: Final = {part_type: _brief(part_type) for part_type in OUTLINES}
-"""Type of part → what gives its `uri` and `name`, for the types where that takes no look at the rest."""
+"""Type of part → the function for its `uri` and `name` alone, for types with an outline."""
 
 
 def show(part_type: type, kind: ViewKind, shower: Shower) -> None:
-    """Register how a type that is no content part (a request, say) is shown; for the modules above this one."""
+    """Register the shower of a type that is no content part (a request, say); for the modules above this one."""
     KINDS[part_type] = (kind, shower)

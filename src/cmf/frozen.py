@@ -1,7 +1,7 @@
 """JSON values that cannot change: what makes sharing them between copies safe. Spec: docs/spec/message.md [MSG-4].
 
-`FrozenDict` and `FrozenList` are `dict` and `list` to everything that reads (orjson serialises them natively,
-they compare equal to their plain twins) and refuse everything that writes.
+`FrozenDict` and `FrozenList` subclass `dict` and `list`, so that orjson writes them and they compare equal to plain
+ones. Every method that would change them raises.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cmf.errors import ShapeError
 
 JsonValue: TypeAlias = "bool | int | float | str | FrozenList | FrozenDict | None"
 
-MAX_DEPTH = 64  # containers inside containers; the engines' JSON readers stop at 127, and views add a few levels
+MAX_DEPTH = 64  # levels of containers; the engines' JSON readers stop at 127, and views add a few levels
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:
@@ -115,11 +115,11 @@ class FrozenList(list[Any]):
 
 
 class SealedDict(FrozenDict):
-    """A `FrozenDict` over what a parser has just given: what is inside it is frozen when somebody first looks.
+    """A `FrozenDict` around an object that was just parsed. Its content is frozen when it is first accessed.
 
-    Looking in any way but its length and whether it has a key makes it the `FrozenDict` that `freeze_parsed` would have
-    given, and that is its type from then on. Most arguments and schemas are only written again, which needs no look
-    (orjson reads the storage), and freezing is half of what reading them costs.
+    Any access but `len` and `in` turns it into the `FrozenDict` that `freeze_parsed` would have returned; from then on
+    that is its type. Most arguments and schemas are only written out again, by orjson, which needs no access, and
+    freezing is half the cost of reading them.
     """
 
     __slots__ = ()
@@ -190,14 +190,14 @@ def py_freeze(value: Any, _depth: int = MAX_DEPTH) -> Any:
 
 
 def too_deep() -> ShapeError:
-    """The refusal of what is nested deeper than values may be."""
+    """The error for a value that is nested deeper than `MAX_DEPTH`."""
     return ShapeError(f"nested deeper than {MAX_DEPTH} levels", code="shape.too-deep", hint="flatten the value")
 
 
 def freeze_parsed(value: Any, _depth: int = MAX_DEPTH) -> Any:
-    """`freeze` of what a JSON parser has just given, so that texts and types are known to be right.
+    """`freeze` for the output of a JSON parser, whose texts and types are known to be valid.
 
-    `value` is used up: what is inside it is replaced.
+    `value` is changed: the containers inside it are replaced by frozen ones.
 
     Raises:
         ShapeError: deeper than 64 levels.
@@ -228,7 +228,7 @@ def freeze_parsed(value: Any, _depth: int = MAX_DEPTH) -> Any:
 
 
 def py_sealed(value: dict[str, Any]) -> FrozenDict:
-    """`sealed`, written in Python."""
+    """`sealed` in Python, where the native module is not built."""
     made = _new_dict(SealedDict)
     _fill(made, value)
     return made
@@ -237,9 +237,9 @@ def py_sealed(value: dict[str, Any]) -> FrozenDict:
 sealed: Final[Callable[[dict[str, Any]], FrozenDict]] = (
     py_sealed if native.dict_maker is None else native.dict_maker(SealedDict)
 )
-"""`freeze_parsed` of an object when it is looked into, and not before: a tenth of the time until then.
+"""A parsed object that is frozen when it is first accessed (see `SealedDict`): a tenth of the cost of freezing.
 
-The object is used up, and the caller vouches that it is nested no deeper than 64 levels.
+The caller may not use the object any more, and vouches that it is nested no deeper than `MAX_DEPTH`.
 """
 
 
@@ -279,7 +279,7 @@ def py_same_json(left: Any, right: Any) -> bool:
 
 
 def py_same_spelling(left: Any, right: Any) -> bool:
-    """`same_json`, and numbers are spelled alike too: 1 is not 1.0. Key order does not count."""
+    """`same_json`, with numbers spelled alike: 1 is not 1.0. The order of keys does not count."""
     if left is right:
         return True
     if isinstance(left, dict):

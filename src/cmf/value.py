@@ -40,7 +40,7 @@ _TAGS = frozenset(ContentType)
 
 
 class _Values(type):
-    """The type of value types: a constructor that refuses its arguments raises our error, not pydantic's."""
+    """Metaclass of values: a constructor that refuses its arguments raises ShapeError, not pydantic's error."""
 
     def __call__(cls, *args: Any, **fields: Any) -> Any:
         try:
@@ -96,14 +96,14 @@ def value(cls: type[_T]) -> type[_T]:
 
 
 def maker(cls: type[_Slotted], *names: str) -> Callable[..., _Slotted]:
-    """A function of these fields, in this order, that gives what `trusted` does in less time: for hot paths."""
+    """A function that takes the fields `names`, in this order, and returns what `trusted` would, in less time."""
     if native.shape_maker is not None:
         return native.shape_maker(cls, slots(cls, {name: ("given", at) for at, name in enumerate(names)}), len(names))
     return py_maker(cls, *names)
 
 
 def py_maker(cls: type[_Slotted], *names: str) -> Callable[..., _Slotted]:
-    """The same, written in Python."""
+    """`maker` in Python, where the native module is not built."""
     return lambda *given: py_trusted(cls, **dict(zip(names, given, strict=True)))
 
 
@@ -150,7 +150,7 @@ def json_schema(cls: type[Value]) -> dict[str, Any]:
 
 
 def _as_read(schema: Any) -> Any:
-    """The schema without the constraint that is none, and without the layout, which no JSON form brings in [A15]."""
+    """The schema without the empty constraint of `Str`, and without the layout, which no JSON form has [A15]."""
     if isinstance(schema, dict):
         return {
             key: _as_read(item)
@@ -165,7 +165,7 @@ def _init_fields(cls: type) -> list[dataclasses.Field[Any]]:
 
 
 def field_default(field: dataclasses.Field[Any]) -> Any:
-    """What the field is where nothing is given for it; `REQUIRED` where something must be."""
+    """The default of the field; `REQUIRED` if it has none."""
     if field.default is not dataclasses.MISSING:
         default = field.default
         if isinstance(default, pydantic.fields.FieldInfo):
@@ -207,26 +207,26 @@ else:
 
 
 def is_discriminator(field: dataclasses.Field[Any]) -> bool:
-    """Whether the field says what type the value is, so that it can only be at its default."""
+    """Whether the field names the type of the value (`content_type`, say), and so is always at its default."""
     return field.name in ("content_type", "type") and isinstance(field_default(field), str)
 
 
 def slots(cls: type, given: Mapping[str, tuple[Any, ...]]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """What `cmf.native.shape_maker` puts into the slots of `cls`: the source that is `given`, else the default."""
+    """What `cmf.native.shape_maker` puts into each slot of `cls`: the source in `given`, else the default."""
     return tuple((name, given.get(name, ("always", default))) for name, default in _defaults(cls))
 
 
 def fields_of(item: Value) -> dict[str, Any]:
-    """The fields that the JSON form of `item` has, in order, as they are held: those that are not at their default."""
+    """The fields that the JSON form of `item` has, in order, not yet converted: those that are not at their default."""
     fields: dict[str, Any] = _encoders[type(item)](item)
     return fields
 
 
 class Entry(NamedTuple):
-    """A field of a JSON form, and when it is left out of it: `absent` says how much like its default it then is.
+    """A field of a JSON form; `absent` says when it is left out.
 
-    `same`: it is that very object; `empty`: or an empty one of that type; `equal`: or an equal one of that type;
-    `blank`: or one of that type that says nothing either.
+    `same`: if it is the default object. `empty`, `equal`, `blank`: also if it is of the default's type and is empty, is
+    equal to the default, or has an empty JSON form, respectively.
     """
 
     name: str
@@ -235,7 +235,7 @@ class Entry(NamedTuple):
 
 
 def entries(cls: type) -> tuple[Entry, ...]:
-    """The fields that a JSON form may have, in order. A discriminator is at its default and always there."""
+    """The fields that a JSON form may have, in order. A discriminator is at its default, and is never left out."""
     return tuple(_entry(field) for field in dataclasses.fields(cls) if field.metadata.get("dump", True))
 
 
@@ -256,17 +256,17 @@ _DIFFERS: Final = {
     "same": "held is not {default}",
     "empty": "held is not {default} and (held or type(held) is not type({default}))",
     "equal": _UNEQUAL,
-    "blank": _UNEQUAL,  # both say nothing; the native writer sees that by what it wrote
+    "blank": _UNEQUAL,  # the native writer sees by what it wrote that both are empty
 }
 
 
 def whole_reader(cls: type[Value]) -> Callable[[Any], dict[str, Any]]:
-    """A function like `fields_of` for one type, that leaves out what is None and nothing else."""
+    """A function like `fields_of` for one type. It leaves out fields that are None, and no others."""
     return _reader(Entry(name, None, "same") for name, _, _ in entries(cls))
 
 
 def _reader(fields: Iterable[Entry]) -> Callable[[Any], dict[str, Any]]:
-    """A function written for the fields of one type (as `dataclasses` does): a quarter of a loop's time."""
+    """A function generated for these fields, as `dataclasses` does: it takes a quarter of the time of a loop."""
     known: dict[str, Any] = {}
     lines = ["def read(item):", " fields = {}"]
     for name, default, absent in fields:
@@ -294,7 +294,7 @@ def to_json(item: Any) -> Any:
 def to_bytes(item: Any) -> bytes:
     """The JSON form of any field of a value, or of plain objects that hold values, as UTF-8 bytes.
 
-    The same bytes as of `to_json`, without making those objects: a fifth of the time.
+    These are the bytes of `to_json`, written without making its objects, in a fifth of the time.
     """
     return dumps(item, encoded)
 
@@ -305,7 +305,7 @@ def sorted_bytes(item: Any) -> bytes | None:
 
 
 def encoded(item: Any) -> Any:
-    """The JSON form, one level deep, of what is no JSON type."""
+    """The JSON form of an object that is not of a JSON type; what is inside it is not converted yet."""
     return _encoders[type(item)](item)
 
 
@@ -321,7 +321,7 @@ _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
 class _Encoders(dict[type, Callable[[Any], Any]]):
-    """Type → its JSON form; the readers of value types come in as they are first needed."""
+    """Type → the function that gives its JSON form. Those of value types are added when they are first needed."""
 
     def __missing__(self, cls: type) -> Callable[[Any], Any]:
         if isinstance(cls, _Values):

@@ -28,7 +28,7 @@ def messages_of(value: Message | Request | Response) -> tuple[Message, ...]:
 
 
 def with_messages(value: _T, messages: tuple[Message, ...]) -> _T:
-    """`value` with these messages in place of its own; `value` itself where they are the very same objects."""
+    """`value` with these messages in place of its own; `value` itself if they are the same objects."""
     if all(new is old for new, old in zip(messages, messages_of(value), strict=True)):
         return value
     made: Any
@@ -64,7 +64,7 @@ def drafted(value: _T, grants: Grants) -> _T:
 
 
 def _visible(extensions: Extensions, rules: _Hidden) -> Extensions:
-    """The extensions with what is hidden taken out; the same object where that is nothing."""
+    """The extensions without what the rules hide; the same object if they hide nothing of it."""
     hidden: dict[str, Any] = {slot: None for slot in rules.slots if getattr(extensions, slot) is not None}
     security = extensions.security
     if security is not None:
@@ -75,7 +75,7 @@ def _visible(extensions: Extensions, rules: _Hidden) -> Extensions:
 
 
 class _Hidden(NamedTuple):
-    """What a set of grants hides: slots, fields of `security` with what is there instead, fields of the subject."""
+    """What a set of grants hides: slots; fields of `security`, each with what replaces it; fields of the subject."""
 
     slots: tuple[str, ...]
     security: tuple[tuple[str, Any], ...]
@@ -84,7 +84,7 @@ class _Hidden(NamedTuple):
 
 @lru_cache(maxsize=256)  # as many as an installation has stages and policy sets
 def _hidden(grants: Grants) -> _Hidden | None:
-    """What `grants` hide; None where that is nothing."""
+    """What `grants` hide; None if they hide nothing."""
     empty = trusted(SecurityExtension)
     found = _Hidden(
         slots=tuple(slot for slot, rule in SLOTS.items() if "." not in slot and not granted(grants, rule.read)),

@@ -32,7 +32,7 @@ _NOTHING: Final = trusted(Extensions)
 
 
 class TierViolationError(Exception):
-    """A stage changed what it may not. Ends as a deny, never leaves the runner."""
+    """A stage changed what it may not. The runner turns this into a deny."""
 
     def __init__(self, stage: str, slot: str, tier: str, path: str) -> None:
         super().__init__(f"stage {stage} changed {slot} ({tier}) at {path}")
@@ -41,7 +41,7 @@ class TierViolationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """One stage's return, being checked."""
+    """The check of what one stage returned."""
 
     stage: Stage
     headers: list[HeaderChanged]
@@ -56,7 +56,7 @@ class _Merge:
 def merged(stage: Stage, original: _T, given: _T, returned: Traffic) -> tuple[_T, tuple[HeaderChanged, ...]]:
     """`original` with what the stage was allowed to change of what it was given, and the headers that it changed.
 
-    Where the stage returned the very object that it was given, nothing is looked at.
+    If the stage returned the object that it was given, nothing is checked.
 
     Raises:
         TierViolationError: it changed what it may not.
@@ -126,15 +126,15 @@ def _message(merge: _Merge, original: Message, given: Message, returned: Message
             f"{path}.extensions",
         )
     if changed:
-        # Read anew, because a stage may have built it by hand, of what is no text or can change later. The copy has no
-        # layout: one stands for the message as it came, does not outlive a change, and is taken from no stage.
+        # It is validated, since a stage may have built it by hand, of wrong types or of objects that can change. The
+        # copy has no layout: a layout describes the message as it came, and is accepted from no stage [A15].
         anew = {name: _anew(item, getattr(given, name)) for name, item in changed.items()}
         return original.model_copy(update={**anew, "extensions": extensions})
     return original if extensions is original.extensions else replace(original, extensions=extensions)
 
 
 def _anew(returned: Any, given: Any) -> Any:
-    """The JSON form of what a stage made; a part that it was given is that very part."""
+    """The JSON form of what a stage returned, in which parts that it was given stay the objects they are."""
     if not isinstance(returned, tuple):
         return to_json(returned)
     own = {id(part) for part in given}
@@ -166,7 +166,7 @@ def _extensions(
         f"{path}.security",
     )
     if not changed:
-        if security is not None:  # made here, of what was there and of labels that were looked at
+        if security is not None:  # made here, of the original and of labels that were checked
             return replace(original, security=security)
         return None if original is _NOTHING else original
     if security is not None:
@@ -175,7 +175,7 @@ def _extensions(
 
 
 def _on_top(own: Mapping[str, Any] | None, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Any:
-    """What a stage made of `before`, key by key on top of what its neighbours made of it meanwhile (`own`) [STG-8]."""
+    """`own`, which concurrent stages made of `before`, with the change from `before` to `after` key by key [STG-8]."""
     if own is before or own == before:
         return after
     mine, given, made = own or {}, before or {}, after or {}
@@ -211,7 +211,7 @@ def _delegation(
         raise merge.violation("delegation", Tier.MONOTONIC, path)
     if own is None or own is before or own == before:
         return after
-    # A neighbour that ran beside it extended the chain as well: both were there.
+    # A concurrent stage extended the chain too: both extensions are kept.
     return replace(own, chain=(*own.chain, *after.chain[len(old) :]))
 
 

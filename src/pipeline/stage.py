@@ -31,7 +31,7 @@ MAY_REFUSE: Final = frozenset({StageMode.SEQUENTIAL, StageMode.CONCURRENT})
 
 
 class OnError(StrEnum):
-    """What a stage's failure comes to."""
+    """What follows from a stage's failure."""
 
     DENY = "deny"
     ALLOW = "allow"
@@ -67,7 +67,7 @@ class Stage:
     a failure when it returns.
 
     Attributes:
-        on_error: what raising, hanging or returning nonsense comes to. `allow` is for stages that only look.
+        on_error: what follows if it raises, takes too long or returns nonsense. `allow` is for stages that only look.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Stage:
     timeout_seconds: float = 5.0
 
     def __call__(self, value: Any, context: Context) -> StageResult | Awaitable[StageResult]:
-        """What the function says that was made a stage: it can be called, and tried, as before."""
+        """What the function returns: a stage can be called, and tested, like the function it was made of."""
         return self.call(value, context)
 
 
@@ -111,7 +111,7 @@ def as_stage(
 
 
 def stage_of(call: Stage | StageCall) -> Stage:
-    """A stage as it is; of any other callable the stage of its name that is granted nothing and whose failure denies.
+    """`call` itself if it is a stage, else a stage of its name, with no capabilities, whose failure denies.
 
     Raises:
         ConfigError: it cannot be called.

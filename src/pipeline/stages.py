@@ -44,8 +44,8 @@ class Staged:
     """What the stages made of the traffic: the value, and a record per stage.
 
     Attributes:
-        stopped: whether a stage ended the run: by failing closed, or by a no that is enforced. A wish for approval does
-            not end it: what a person is asked to approve is judged first.
+        stopped: whether a stage ended the run, by a failure or by a refusal that is enforced. A stage that asks for
+            approval does not: policy judges first what a person is to approve.
     """
 
     value: Traffic
@@ -55,14 +55,14 @@ class Staged:
     _drafts: dict[Grants, tuple[Traffic, Traffic]] = field(default_factory=dict)
 
     def add(self, record: StageRecord) -> None:
-        """Put a record at the end; it may be the one that stops the run."""
+        """Append a record, and note whether it stops the run."""
         self.records.append(record)
         refused = record.hit is not None and record.hit.effect is Effect.DENY
         if record.closed or (refused and self.mode is Mode.ENFORCE):
             self.stopped = True
 
     def draft(self, base: Traffic, grants: Grants) -> Traffic:
-        """`base` as a stage with `grants` may see it: made once for neighbours that see the same."""
+        """`base` as a stage with `grants` may see it. Stages in a row with the same grants share it."""
         known = self._drafts.get(grants)
         if known is None or known[0] is not base:
             known = self._drafts[grants] = (base, drafted(base, grants))
@@ -79,7 +79,7 @@ _RETURNED: Final = frozenset({type(None), Message, Request, Response, Refuse, As
 
 
 class Stages:
-    """A list of stages."""
+    """The stages of a pipeline, in the order in which they run."""
 
     def __init__(self, given: Sequence[Stage | StageCall], events: Events, mode: Mode) -> None:
         stages = [stage_of(one) for one in given]
@@ -103,7 +103,7 @@ class Stages:
         self._background: set[asyncio.Task[None]] = set()
 
     def run(self, value: Traffic, context: Context) -> Staged:
-        """The value after all stages, or up to the one that stopped it; coroutine stages are run to their end."""
+        """The value after all stages, or after the one that stopped the run. Coroutine stages are run to their end."""
         staged = Staged(value, self._mode)
         for group in self._groups:
             base = staged.value
@@ -115,7 +115,7 @@ class Stages:
         return staged
 
     async def arun(self, value: Traffic, context: Context) -> Staged:
-        """The same, awaiting; concurrent neighbours run together, and the first no cancels the others."""
+        """`run`, awaiting. Concurrent stages in a row run together, and the first refusal cancels the others."""
         staged = Staged(value, self._mode)
         for group in self._groups:
             base = staged.value
@@ -130,7 +130,7 @@ class Stages:
         return staged
 
     async def _together(self, staged: Staged, group: Sequence[Stage], base: Traffic, context: Context) -> None:
-        """Plain functions one by one, coroutines at once; the first no ends them all."""
+        """Run a group of concurrent stages: plain functions one by one, coroutines at once, to the first refusal."""
         tasks: dict[asyncio.Task[_Came], Stage] = {}
         pending: list[Any] = []
         waiting: set[asyncio.Task[_Came]] = set()
@@ -165,7 +165,7 @@ class Stages:
                     one.close()  # one whose task never began would say that nobody awaited it
 
     def _settle(self, staged: Staged, stage: Stage, given: Traffic, result: StageResult | _Failure) -> None:
-        """Put what came back into `staged`: merged, or as the hit that stops everything."""
+        """Put what a stage returned into `staged`: merged into the value, or as the hit that stops the run."""
         if result is None or result is given:
             staged.records.append(self._nothing[stage.name])
         elif isinstance(result, _Failure):
@@ -201,7 +201,7 @@ class Stages:
 
     def _said_no(self, staged: Staged, stage: Stage, result: Refuse | Ask) -> None:
         if stage.mode not in MAY_REFUSE:
-            # A no from a stage that may only look or change is a mistake in the stage, and mistakes fail closed.
+            # A refusal by a stage whose mode does not allow one is a mistake in the stage, and mistakes fail closed.
             staged.add(_stopped(stage, "stage.may-not-refuse", "A processing step failed."))
             return
         if not (type(result.code) is str and type(result.reason) is str):
@@ -220,12 +220,12 @@ class Stages:
     # -- afterwards ----------------------------------------------------------------------------------------------------
 
     def afterwards(self, value: Traffic, context: Context) -> None:
-        """Run the stages that nobody waits for, here and now; they can change and stop nothing [STG-10]."""
+        """Run the fire-and-forget stages, which can change and stop nothing, before returning [STG-10]."""
         for stage in self._afterwards:
             _report(stage, _called(stage, drafted(value, stage.capabilities), context))
 
     def afterwards_in_background(self, value: Traffic, context: Context) -> None:
-        """The same as tasks of the running loop; `aclose` ends them."""
+        """Start the fire-and-forget stages as tasks of the running loop; `aclose` ends them."""
         for stage in self._afterwards:
             task = asyncio.create_task(self._afterwards_one(stage, value, context))
             self._background.add(task)
@@ -243,7 +243,7 @@ class Stages:
 
 
 def _groups(stages: Iterable[Stage]) -> Iterator[list[Stage]]:
-    """Stages one by one, but concurrent neighbours together."""
+    """Each stage as a group of its own, but concurrent stages in a row as one group."""
     for mode, neighbours in groupby(stages, key=lambda stage: stage.mode):
         if mode is StageMode.CONCURRENT:
             yield list(neighbours)
@@ -276,7 +276,7 @@ def _in_loop() -> bool:
 
 
 def _not_awaited(stage: Stage, result: Any) -> _Failure:
-    """The failure of a stage that has to be awaited where nobody can: `run` under a running loop."""
+    """The failure of a coroutine stage in `run` under a running loop, where nobody can await it."""
     if inspect.iscoroutine(result):
         result.close()
     _log.error("stage %s has to be awaited: under a running loop use arun, acheck or adecide", stage.name)
@@ -284,7 +284,7 @@ def _not_awaited(stage: Stage, result: Any) -> _Failure:
 
 
 def _begun(stage: Stage, given: Traffic, context: Context) -> Any:
-    """What the stage returned, or what to await for it."""
+    """What the stage returned, which may have to be awaited."""
     try:
         return stage.call(given, context)
     except PROCESS_EXITS:
@@ -310,7 +310,7 @@ async def _finished(stage: Stage, result: Awaitable[Any]) -> Any:
 
 
 def _result(task: asyncio.Task[_Came]) -> StageResult | _Failure:
-    """What a task that is done came to; one that cancelled itself failed."""
+    """The result of a task that is done. A stage that cancelled its own task has failed."""
     came = _Failure("stage.error") if task.cancelled() else task.result()
     if isinstance(came, PROCESS_EXITS):
         raise came
@@ -325,7 +325,7 @@ async def _timed(stage: Stage, result: Awaitable[Any], begin: float) -> _Came:
 
 
 def _in_time(stage: Stage, result: Any, begin: float) -> StageResult | _Failure:
-    """What came back, or the failure that it is when it comes too late."""
+    """`result`, or a failure if the stage took longer than its time."""
     if time.monotonic() - begin > stage.timeout_seconds and type(result) is not _Failure:
         return _Failure("stage.timeout")
     returned: StageResult | _Failure = result
