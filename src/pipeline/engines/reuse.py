@@ -1,7 +1,7 @@
-"""Verdicts on what did not change are remembered: judging turn N costs what is new in turn N [C14].
+"""An engine around another one that remembers verdicts, so that judging turn N costs what is new in turn N [C14].
 
-Spec: docs/spec/policies.md [POL-29]. Around an engine, and an engine itself. Only pure verdicts are kept, of rules that
-read nothing that changes from turn to turn, under a digest of all that they read.
+A verdict is remembered only of rules that read nothing that changes from turn to turn (local rules), under a digest of
+all that they read. Spec: docs/spec/policies.md [POL-29].
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pipeline.decision import NO_EFFECTS, Effect
 from pipeline.engines.base import Decided, Engine, EngineResult
 from pipeline.policies.entrypoints import Parts
 
-MAX_VERDICTS: Final = 16_384  # 2 MB; four times as many are 9
-LONG: Final = 512  # bytes of what is shared, of which it is worth looking what has to be parsed
-MAX_EMPTY: Final = 200  # bytes of a session that says nothing, and more
-MAX_EFFECTS: Final = 64  # a verdict with more is not kept: it would hold as much as the part that it is about
+MAX_VERDICTS: Final = 16_384  # 2 MB; four times as many take 9 MB
+LONG: Final = 512  # bytes of shared context from which on parsing only what is needed of it saves time
+MAX_EMPTY: Final = 200  # bytes; a session block without any facts is shorter
+MAX_EFFECTS: Final = 64  # a verdict with more is not kept: it would take as much memory as the part that it is about
 
 Verdict: TypeAlias = Mapping[str, Sequence[Any]]
 _Tree: TypeAlias = Mapping[str, Any] | None  # of such trees; None is everything
@@ -38,7 +38,7 @@ _NOTHING: Final = Decided(NO_EFFECTS)  # most answers
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was asked so far: of views, of evaluations that the engine made, and of verdicts used again."""
+    """Numbers so far: views asked about, evaluations by the engine, verdicts used again."""
 
     views: int
     evaluations: int
@@ -46,15 +46,15 @@ class Counts:
 
 
 class _Way(NamedTuple):
-    """How the views of one kind are asked.
+    """How views are asked about at one entrypoint.
 
     Attributes:
-        local: ids of the rules whose verdict is remembered.
-        named: what a key begins with: the question.
-        fresh: the entrypoints to ask for a view of which nothing is known.
-        fast: how many of them, the first ones, the local rules are asked by.
-        rest: those for a view of which the verdict of the local rules is known.
-        read: what the local rules read of what is shared, step by step; None where all of it counts.
+        local: the ids of the local rules, whose verdicts are remembered.
+        named: what a key begins with: engine, capabilities and entrypoint.
+        fresh: the engine's entrypoints for a view of which no verdict is remembered.
+        fast: how many of `fresh`, the first ones, ask the local rules.
+        rest: the engine's entrypoints for a view whose verdict of the local rules is remembered.
+        read: what the local rules read of the shared context, as a tree of keys; None if all of it counts.
     """
 
     local: frozenset[str]
@@ -66,7 +66,7 @@ class _Way(NamedTuple):
 
 
 class _View(NamedTuple):
-    """One view on its way: under which key its verdict stands, what is known already, and the places of its answers."""
+    """One view of a batch: the key of its verdict, the verdict if remembered, and the indices of its answers."""
 
     way: _Way
     key: bytes | None
@@ -147,7 +147,7 @@ class ReusingEngine:
     def _plan(
         self, entrypoints: Sequence[str], shared: bytes, views: Sequence[bytes]
     ) -> tuple[list[_View], list[str], list[bytes]]:
-        """What to ask for each view, and the questions to the engine: entrypoints and views, side by side."""
+        """A `_View` for each view, and what to ask the engine: entrypoints and views, of the same length."""
         context = _Context(shared, self._names)
         ways = {name: self._way(name, context) for name in set(entrypoints)}
         begun = {name: context.begun(way) if way.local and self._max else None for name, way in ways.items()}
@@ -178,7 +178,7 @@ class ReusingEngine:
             counts[2] += reused
 
     def _way(self, entrypoint: str, context: _Context) -> _Way:
-        """How views are asked there; what is in no parts is asked as it is."""
+        """How views are asked about at `entrypoint`; one that cannot be asked in parts is asked as it is."""
         if entrypoint in self._alone and context.stands_alone:
             return self._alone[entrypoint]
         return self._ways.get(entrypoint) or _Way(frozenset(), b"", (entrypoint,), 0, (), None)
@@ -197,12 +197,13 @@ class ReusingEngine:
 def _way(parts: Parts, seed: str) -> _Way:
     slow = () if parts.slow is None else (parts.slow,)
     fast = parts.fast or (parts.whole,)
-    named = f"{seed}\n{parts.whole}\n{len(parts.local)}\n".encode()  # for an empty session more rules are local
+    # The count is part of it because more rules are local where the session is empty.
+    named = f"{seed}\n{parts.whole}\n{len(parts.local)}\n".encode()
     return _Way(parts.local, named, (*fast, *slow), len(fast), (*parts.rest, *slow), _tree(parts.reads))
 
 
 def _tree(paths: Iterable[tuple[str, ...]]) -> _Tree:
-    """The paths, step by step, without what is below another of them."""
+    """The paths as a tree of keys, without those below another one; None if one of them is the root."""
     tree: dict[str, Any] = {}
     for path in sorted(paths, key=len, reverse=True):
         if not path:
@@ -215,10 +216,10 @@ def _tree(paths: Iterable[tuple[str, ...]]) -> _Tree:
 
 
 def _key(begun: hashlib.blake2b | None, view: bytes) -> bytes | None:
-    """A digest of the view, and of all that the local rules read of what it shares; None if that cannot be told.
+    """The key of a verdict: a digest of the view and of all that the local rules read of its shared context.
 
-    Of the view the whole is taken, not what the rules read of it: to find that, it would have to be parsed, which takes
-    as long as most rules do. A view that only stands elsewhere is therefore asked about again.
+    None if there is no such digest (`begun`). The whole view is digested, not only what the rules read of it: finding
+    that out means parsing it, which takes as long as most rules. A view that only moved is therefore asked about again.
     """
     if begun is None:
         return None
@@ -228,7 +229,7 @@ def _key(begun: hashlib.blake2b | None, view: bytes) -> bytes | None:
 
 
 def _result(one: _View, answers: Sequence[EngineResult], learnt: dict[bytes, Verdict]) -> EngineResult:
-    """What a view's answers say together, with what was known; what is new there is added to what was `learnt`."""
+    """The result of one view: its answers and its remembered verdict together. A new verdict is put into `learnt`."""
     way, key, known, asked = one
     values: list[Verdict] = []
     for place in asked:
@@ -257,14 +258,14 @@ class _Context:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether the session says nothing: then it says the same the next time [POL-29]."""
+        """Whether the session is empty: rules that read only it are then local too [POL-29]."""
         self._read()
         return self._alone
 
     def begun(self, way: _Way) -> hashlib.blake2b | None:
-        """A digest of the question, and of what stands where its local rules read; the view is to follow.
+        """A digest of the entrypoint and of what its local rules read, to be updated with the view.
 
-        None if that cannot be told.
+        None if the shared context is no object, or holds a number that `orjson` cannot write.
         """
         value = self._read()
         if value is None:
@@ -272,11 +273,11 @@ class _Context:
         try:
             written = orjson.dumps(_taken(value, way.read), option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError:
-            return None  # it holds more exactly than a key
+            return None  # an integer beyond 64 bits
         return hashlib.blake2b(b"%b%b\n" % (way.named, written), digest_size=16)
 
     def _read(self) -> dict[str, Any] | None:
-        """The members that are read, and more; None where it is no object, which the engine refuses."""
+        """The members of the shared context that are read; None if it is no object, which the engine refuses."""
         if self._value is _ABSENT:
             cut = self._cut()
             try:
@@ -291,7 +292,10 @@ class _Context:
         return held
 
     def _cut(self) -> bytes | None:
-        """The members that are read alone; None unless the session is among the others, and too long to say nothing."""
+        """The members that local rules read, cut out of the JSON; None if the whole of it has to be parsed.
+
+        That is so if it is short, or if the session is read or may be empty, which has to be told.
+        """
         if len(self._bytes) <= LONG or "session" in self._names:
             return None
         session = _native.picked(self._bytes, ["session"])
@@ -299,7 +303,7 @@ class _Context:
 
 
 def _taken(value: Any, tree: _Tree) -> Any:
-    """Of the value what stands in the tree: what is not there is left out, for null is a value."""
+    """The parts of `value` that the tree names. A missing one is left out and not null, since null is a value."""
     if tree is None or not isinstance(value, dict):
         return value
     return {name: _taken(value[name], tree[name]) for name in value.keys() & tree.keys()}

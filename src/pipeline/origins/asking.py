@@ -21,7 +21,7 @@ DELEGATION: Final = AskedFor(
 
 
 class Asking:
-    """What the user said, message by message, and what he agreed to."""
+    """The user's messages, each with the question that it said yes to."""
 
     def __init__(self, texts: Occurrences) -> None:
         self.said: list[tuple[int, str]] = []
@@ -30,18 +30,18 @@ class Asking:
         self._question: str | None = None
 
     def read_user(self, number: int, text: str) -> None:
-        """Read a text of the user; who says yes to a question says what it asks."""
+        """Read a text of the user. If it says yes to the model's question, it also says what the question asks."""
         self.said.append((number, text))
         if self._question is not None and agrees(text):
             self.said.append((number, self._question))
         self._question = None
 
     def read_model(self, text: str | None) -> None:
-        """Read a text of the model; None for what only claims to be one."""
+        """Read a text of the model; None for one that is only claimed to be the model's."""
         self._question = asked_in(text) if text is not None else None
 
     def messages_with(self, words: AskedFor) -> list[int]:
-        """The user's messages that say `words`: looked for once in each."""
+        """The numbers of the user's messages that say `words`. Each message is searched once."""
         key = repr(words)
         read, found = self._found.get(key, (0, []))
         for number, text in self.said[read:]:
@@ -52,14 +52,14 @@ class Asking:
         return found
 
     def sources(self, acts: AskedFor) -> list[Origin]:
-        """The sources of a call that is asked for by `acts`: where it is, or where the user hands over to a text."""
+        """The sources of a call: the user's messages that ask for it by `acts`, or that delegate to a text."""
         asked = set(self.messages_with(acts))
         delegated = set(self.messages_with(DELEGATION)) - asked
         return as_sources([*((number, "asked") for number in asked), *((number, "delegated") for number in delegated)])
 
 
 def as_sources(found: Iterable[tuple[int, str]]) -> list[Origin]:
-    """The sources of a call as a whole: messages of the user, and how they ask for it."""
+    """Sources of a call as a whole, made of (message number, how it asks for the call)."""
     return [
         {"kind": "user", "trust": TRUSTED, "message": number, "match": match, "labels": []}
         for number, match in sorted(found)[-MAX_SOURCES:]

@@ -1,6 +1,6 @@
-"""Where the addresses within a content argument came from. Spec: provenance.md [PROV-12].
+"""Where the addresses in a content argument came from. Spec: docs/spec/provenance.md [PROV-12].
 
-A text that goes out is the model's own words; what its reader would follow may be somebody else's.
+A text that goes out is in the model's own words, but a link or address in it may have been put there by somebody else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def address_entries(entry: Entries, path: str, text: str) -> Iterator[Origin]:
 
 
 def _told(entry: Entries, path: str, address: str) -> Origin:
-    """The entry of an address; where nobody wrote it, but the names of its host, with the sources of such a name."""
+    """The entry of an address. If no text has it whole, texts that have its host count as sources."""
     found = entry(path, "address", "content", address)
     if is_said(found):
         return found

@@ -1,6 +1,7 @@
-"""Where a control value came from that nobody trusted says as it is: other forms, and its pieces. [PROV-14], [PROV-15].
+"""Further look-ups for a control value that no trusted text has as it is: its other forms, and its pieces.
 
-All of it is for values that a person would else be asked about, so no other call pays for it.
+Without a source, a person would have to approve the call; so only such calls pay for these look-ups.
+Spec: docs/spec/provenance.md [PROV-14], [PROV-15].
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ MAX_PIECES: Final = 64  # pieces of one value; one of more is looked up as a who
 MAX_WORDS: Final = 6  # words of a value that are looked up as fields
 _ONES: Final = frozenset({"1", "1.0"})
 _QUANTITY: Final = re.compile(r"/(?:\w+_)?(?:quantity|qty|count|copies|pieces|units)\Z", re.I)
-"""An argument that says how many, by its name."""
+"""Names of arguments that are a number of things."""
 
 
 class Entries(Protocol):
-    """Makes the entry of a value, with the sources of what else was looked up for it."""
+    """Makes the entry of a value; `others` are further look-ups whose sources count as its own."""
 
     def __call__(self, path: str, kind: str, use: str, content: object, /, *others: Answer) -> Origin:
         """The entry."""
 
 
 class ControlValues:
-    """Looks values up in `texts` in more ways than one; `entry` makes the entries, `reckoning` knows what was said."""
+    """Looks control values up in `texts`, in other forms and in pieces, and asks `reckoning` what follows from them."""
 
     def __init__(self, texts: Occurrences, entry: Entries, reckoning: Reckoning) -> None:
         self._texts = texts
@@ -40,7 +41,7 @@ class ControlValues:
         self._reckoning = reckoning
 
     def entries(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
-        """The entry of a value whose entry so far is `whole`: trusted in another form, or with those of its pieces."""
+        """The entries of a value: one that is trusted in another form; else `whole` and the entries of its pieces."""
         other = self._in_other_form(path, whole["type"], content)
         if other is not None:
             return [other]
@@ -51,16 +52,16 @@ class ControlValues:
         return [whole, *found] if spans or len(found) > 1 else [whole]
 
     def _in_other_form(self, path: str, kind: str, content: str | float, *, folder: bool = False) -> Origin | None:
-        """The entry of a value that someone trusted says in another form, or tells by a link; None if nobody does."""
+        """The entry of a value that trusted text has in another form, or as a piece of a link; None if none has."""
         part = self._texts.find_part(str(content), folder=folder)
         forms = map(self._texts.find, readings(content)) if isinstance(content, str) else ()
         entry = self._entry(path, kind, "control", content, part, *forms)
         return entry if is_trusted(entry) else self._following(path, kind, content, said=is_said(entry))
 
     def _following(self, path: str, kind: str, content: str | float, *, said: bool) -> Origin | None:
-        """The entry of the words by which a value follows from one that is known: "tomorrow", "20 % off".
+        """The entry of the user's words by which a value follows from a known one: "tomorrow", "20 % off".
 
-        What others said was not worked out, but a day near a known one may be theirs and the user's.
+        A value that untrusted text has (`said`) was not computed, except for a day near a known one, which may be both.
         """
         one = self._reckoning.one() if not said and str(content) in _ONES and _QUANTITY.search(path) else None
         if one is not None:
@@ -73,7 +74,7 @@ class ControlValues:
         return None
 
     def _piece(self, path: str, text: str, span: tuple[int, int]) -> list[Origin]:
-        """The entry of one piece of a value; those of its own pieces, if they are said and it is not."""
+        """The entry of one piece of a value; if nobody said it, but its own pieces, the entries of those."""
         piece = text[slice(*span)]
         entry = self._entry(path, "piece", "control", piece) | {"span": list(span)}
         if is_trusted(entry):
@@ -95,7 +96,7 @@ class ControlValues:
         }
 
     def _fields(self, path: str, text: str, span: tuple[int, int]) -> list[Origin]:
-        """The entries of words that are each a whole trusted field of one result, a first name and a last one, say."""
+        """The entries of words that are whole trusted fields of one result: a first and a last name, say."""
         words = word_spans(text, span)
         found: list[Origin] = []
         messages: set[int] | None = None

@@ -1,7 +1,7 @@
-"""Which records the user's words tell of: by a name in them, or by two words of a title. Spec: [PROV-20].
+"""Which records in results the user means: by a name that he says, or by two words of a title. Spec: [PROV-20].
 
-A user seldom says an id. Who says "Bello's claim" or "the mooring ropes" means the record that has this name in a field
-that the service fills in; its id, its address and the like are then as good as said.
+A user seldom says an id. "Bello's claim" or "the mooring ropes" means the record that has this name in a trusted field;
+the record's id, address and other fields then count as said by the user.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from pipeline.origins.spelling import normal, tokens
 
 MAX_CHARACTERS: Final = 65_536  # of one message of the user that are read for it
 MAX_FIELD: Final = 128  # characters of a field whose words are looked for
-MAX_FIELDS: Final = 64  # fields of one record that are
+MAX_FIELDS: Final = 64  # fields of one record whose words are looked for
 MAX_RECORDS: Final = 16  # records that are looked at for one value
-MAX_SHARED: Final = 2  # records of one kind that a name may stand in and still tell them
+MAX_SHARED: Final = 2  # records of one kind that may share a name that still identifies them
 MIN_LETTERS: Final = 3  # of a name
-MIN_PAIRED: Final = 4  # of each of two words: shorter ones are mostly of the language and of nothing else
+MIN_PAIRED: Final = 4  # letters of each word of a pair: shorter words are mostly function words
 MAX_OTHERS: Final = 256  # values of a field that are looked for in what the user said
 _WORD: Final = re.compile(r"(?<![^\W_])(?<!\d[-_.:/])[^\W\d_]+(?![^\W_]|[-_.:/]\d)")
-"""A word, and no letters of a code."""
+"""A word, not the letters within a code."""
 _NAME: Final = re.compile(r"\d|\w[@./:_]\w|\A[^\W\d_a-z]\w")
-"""A figure, names that a sign joins, or a capital letter at the beginning."""
+"""What a name has: a digit, words joined by a sign, or a capital letter at the beginning."""
 _ENDED: Final = re.compile(r"(?:\A|[.!?:\n])[\s\"'(*-]*\Z")
 _LAST_LABEL: Final = re.compile(r"\.[a-z]{2,24}\Z", re.I)
 
 
 class _Words(NamedTuple):
-    """What a user's message says: names, words that begin sentences, and pairs of words."""
+    """The words of a user's message that can identify a record: names, first words of sentences, pairs of words."""
 
     names: frozenset[str]
     begins: frozenset[str]
@@ -42,7 +42,7 @@ class _Words(NamedTuple):
 
 
 class Designation:
-    """Asks it of the records that were read, for the user's messages."""
+    """Answers which of the records that were read the user's messages mean."""
 
     def __init__(self, texts: Occurrences, groups: Sequence[Group], said: Sequence[tuple[int, str]]) -> None:
         self._texts = texts
@@ -60,7 +60,7 @@ class Designation:
         return [_words(text) for _, text in self._said]
 
     def tells(self, value: str) -> bool:
-        """Whether the user tells of a record that has `value` as a trusted field, and of no other."""
+        """Whether the user means a record that has `value` in a trusted field, and no other record of its kind."""
         seen: set[object] = set()
         for found in self._texts.texts_with(value, self._values):
             if found.record is None or found.record in seen or normal(found.raw) != normal(value):
@@ -78,7 +78,7 @@ class Designation:
         return bool(self._said_of(field))
 
     def chooses(self, value: str) -> bool:
-        """Whether the user says another of the values that a result has in fields of the same name as `value`."""
+        """Whether the user says a different value out of those that the result has in fields of the same name."""
         own = self._said_of(value)
         for found in self._texts.texts_with(value, self._values):
             if found.record is None or normal(found.raw) != normal(value):
@@ -89,7 +89,7 @@ class Designation:
         return False
 
     def _beside(self, found: Text) -> Iterator[str]:
-        """The values of the same result in fields of the same name as that of a text."""
+        """The values that the result of a text has in fields of the same name."""
         tool, name = self._groups[found.group].tool, _field_name(self._groups[found.group].field)
         for at in self._values:
             if self._groups[at].tool == tool and _field_name(self._groups[at].field) == name:
@@ -103,7 +103,7 @@ class Designation:
         return frozenset[str]().union(*(_told(words, field) for words in self._words))
 
     def _told_by(self, found: Text) -> frozenset[str]:
-        """The user's words by which the record is told that a text is a field of."""
+        """The words of the user that identify the record that the text is a field of."""
         told: set[str] = set()
         for text in islice(self._texts.fields_of(found.record), MAX_FIELDS):
             said = self._said_of(text.raw) if text.group in self._values and text.raw != found.raw else frozenset()
@@ -116,7 +116,7 @@ class Designation:
         return len(records) > MAX_SHARED
 
     def _tells_another(self, found: Text, told: frozenset[str]) -> bool:
-        """Whether the user says the same field of another record, or words by which only that one is told."""
+        """Whether the user says the same field of another record, or words that identify only that one."""
         others = {text.raw: text for text in islice(self._texts.texts_of(found.group), MAX_OTHERS)}
         others.pop(found.raw, None)
         return any(
@@ -126,7 +126,7 @@ class Designation:
 
 
 def is_name(value: str) -> bool:
-    """Whether a value is one that a thing is told by: an id or a name, no word of the language."""
+    """Whether a value can identify a thing: an id or a name, no ordinary word."""
     return _NAME.search(value.strip()) is not None
 
 
@@ -152,7 +152,7 @@ def _words(text: str) -> _Words:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Neighbouring words, of which the second may be more than one of its kind."""
+    """Pairs of neighbouring words, the second without an `s` at its end, so that singular and plural are alike."""
     for (first, _), (second, _) in pairwise(tokens(normal(text))):
         if min(len(first), len(second)) >= MIN_PAIRED and not (first + second).isdecimal():
             yield first, second.removesuffix("s")

@@ -1,7 +1,7 @@
-"""Whether others name what a call acts on, where the user does not, though the service knows it too. Spec: [PROV-16].
+"""Whether untrusted text, and not the user, picked the thing that a call acts on. Spec: [PROV-16].
 
-Whoever wants the model to act on one thing out of many has to say which. That a trusted field has this thing too does
-not make it the one that the user meant.
+An attacker who wants the model to act on one thing out of many has to name it. Such a name (an id, say) may also be in
+a trusted field, since the service knows the thing; that does not make it the one that the user meant.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pipeline.origins.spelling import number_key, text_keys
 from pipeline.origins.wording import inflected, says_any, with_alike
 from pipeline.profile import AskedFor
 
-MAX_TEXTS: Final = 256  # texts that are read for one value; one that stands in more is named
+MAX_TEXTS: Final = 256  # texts that are read for one value; a value in more of them counts as named
 _SPEAKERS: Final = frozenset({"user", "system"})
 _DISTINCT: Final = re.compile(r"[^\W\d_][\W_]*\d|\d[\W_]*[^\W\d_]|\w[@./:_]\w|(?:\d[^\w]*){7}")
-"""A letter by a figure, names that a sign joins, or more figures than two values have in common by chance."""
+"""What only an id or address has: a letter beside a digit, words joined by a sign, or seven digits."""
 _CONTACT: Final = re.compile(r"[^\s@]+@[^\s@]+|\+?[0-9()][0-9 ().-]{5,28}[0-9]")
 _FIGURES: Final = re.compile(r"[-+\d.,' ]{1,12}")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
@@ -35,19 +35,19 @@ _DAY_WORD: Final = re.compile(
     r"|(?:in|for|by|within)\s+\w+\s+(?:day|night|week|fortnight|month|year)s?)(?!\w)",
     re.I,
 )
-"""How a day is given that no date is written for."""
+"""Words that give a day without a date."""
 _SENTENCE: Final = re.compile(r"[.!?]\s+|\n")
 _ALL: Final = ("all", "every", "everything", "each", "both", "any", "the others", "the rest", "the remaining")
 _MANY: Final = re.compile(
     r"(?<!\w)(?:all|every\w*|each|both|any\w*|others?|rest|remaining|whatever|many|several|some|them)(?!\w)", re.I
 )
-MIN_FIGURES: Final = 3  # figures of a number that two texts hardly share by chance
+MIN_FIGURES: Final = 3  # digits of a number that two texts hardly have in common by chance
 MAX_CHARACTERS: Final = 64  # of a value that can be one that the user gave
 _NUMBERING: Final = frozenset({"id", "ids", "no", "nr", "num", "number"})
 
 
 def asks_for_all(texts: Occurrences, groups: Sequence[Group], acts: AskedFor, said: Sequence[tuple[int, str]]) -> bool:
-    """Whether others ask for the act on all there is ("delete all"), and the user `said` nothing of many."""
+    """Whether untrusted text asks for the act on everything ("delete all"), and the user `said` nothing of many."""
     if any(_MANY.search(words) for _, words in said):
         return False
     theirs = _theirs(groups)
@@ -56,7 +56,7 @@ def asks_for_all(texts: Occurrences, groups: Sequence[Group], acts: AskedFor, sa
 
 
 class Naming:
-    """Asks it, of the texts that were read, for the argument at `path` of a call that is asked for by `acts`."""
+    """Answers for one argument, at `path`, of a call that people ask for by the words `acts`."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Naming:
         self._acts = acts
 
     def names(self, entry: Origin, content: str | float) -> bool:
-        """Whether others name a value that someone trusted has, and neither the user nor the system said."""
+        """Whether untrusted text names a value that trusted results have, and neither the user nor the system says."""
         if not self._theirs:
             return False
         if isinstance(content, bool):
@@ -88,14 +88,14 @@ class Naming:
         return (self._is_named(text) or self.is_looked_up(entry, text)) and not self._designation.tells(text)
 
     def is_looked_up(self, entry: Origin, text: str) -> bool:
-        """Whether a value is known only from records that were looked up by what others name."""
+        """Whether a value is known only from results of calls that looked up what untrusted text named."""
         if not self._chosen or not {source["kind"] for source in entry["sources"]}.isdisjoint(_SPEAKERS):
             return False
         held = list(islice(self._with(text, self._known), MAX_TEXTS))
         return bool(held) and all(found.record in self._chosen for found in held) and not _is_figure(text)
 
     def _is_named(self, text: str) -> bool:
-        """Whether others name a value that is no boolean."""
+        """Whether untrusted text names a value that is no boolean."""
         if text.isdecimal():
             return self._is_cued(text)
         if _is_figure(text):
@@ -109,16 +109,17 @@ class Naming:
         return self._acts is not None and self._acts.is_said_in(found.raw)
 
     def _asks_at(self, found: Text, own: str) -> bool:
-        """Whether who gives his own address asks for the act in the same sentence, and the user does not name him."""
+        """Whether one sentence of a text asks for the act and has the address `own`, which the user does not name."""
         if found.record is None or self._acts is None:
             return found.record is None
         asking = (says_any(self._acts.verbs, part, acts=True) for part in _SENTENCE.split(found.raw) if own in part)
         return not self._designation.names(own) and any(asking)
 
     def replacing(self, content: str | float, said: Sequence[tuple[int, str]]) -> Iterator[str | float]:
-        """What others wrote of a value that is not control: the whole, or its date or time; `said` by the user.
+        """What untrusted text wrote of a value that is no control value: all of it, or its date or time.
 
-        A figure, date or time only where the user gave another: who gives none leaves it to what is read.
+        A number, date or time counts only if the user gave another one (`said` are his messages): a user who gives none
+        leaves it to the texts.
         """
         text = "" if isinstance(content, bool) else (content if isinstance(content, str) else spelled(content)).strip()
         if not self._theirs or not text or len(text) > MAX_CHARACTERS:
@@ -137,7 +138,7 @@ class Naming:
                 yield sought
 
     def _steered(self, word: str) -> Callable[[Text], bool]:
-        """Whether a text puts a word to the argument: beside its name, or as what something is to be."""
+        """A test of whether a text gives `word` for the argument: beside its name, or as what something is to be."""
         name = r"\W*".join(map(re.escape, _words(self._argument))) or r"(?!)"
         told = re.compile(
             rf"(?<!\w)(?:{name}s?(?:\W+\w+){{0,4}}?\W+{word}|{word}\W+{name}|{_TO_BE}\W+(?:(?:an?|the)\W+)?{word}"
@@ -147,7 +148,7 @@ class Naming:
         return lambda found: told.search(found.raw) is not None
 
     def _turns(self) -> bool:
-        """Whether others name a switch of the call, and nobody trusted does."""
+        """Whether untrusted text names a boolean argument of the call, and trusted text does not."""
         argument, name = self._argument, " ".join(_words(self._argument))
         if any(True for spelling in (argument, name) for _ in self._with(spelling, self._known)):
             return False
@@ -157,7 +158,7 @@ class Naming:
         return self._any(argument, lambda found: to.search(found.raw) is not None)
 
     def _any(self, value: str | float, holds: Callable[[Text], bool]) -> bool:
-        """Whether it holds for one of their texts with a value in it; it does if there are too many to read."""
+        """Whether `holds` is true of an untrusted text that has the value; true if more than `MAX_TEXTS` have it."""
         found = self._with(value, self._theirs)
         return any(map(holds, islice(found, MAX_TEXTS))) or next(found, None) is not None
 
@@ -165,9 +166,9 @@ class Naming:
         return self._texts.texts_with(value, groups)
 
     def _is_cued(self, number: str) -> bool:
-        """Whether others write a number next behind a word by which it is the one that the argument asks for.
+        """Whether untrusted text has the number right after a word that says what it is (the argument's name, say).
 
-        Behind a verb of the act two words may stand between ("merge PR 58").
+        After a verb of the act, two words may stand between ("merge PR 58").
         """
         words = _words(self._argument)
         verbs = [verb for verb in (self._acts.verbs if self._acts is not None else ()) if " " not in verb]
@@ -181,7 +182,7 @@ class Naming:
 
 
 def _is_figure(text: str) -> bool:
-    """Whether a value is a figure or a date: texts tell these again without asking for anything."""
+    """Whether a value is a number or a date, which texts repeat without asking for anything."""
     return not text.isdecimal() and (_FIGURES.fullmatch(text) is not None or bool(keys_of(text)))
 
 
@@ -190,14 +191,14 @@ def _theirs(groups: Sequence[Group]) -> set[int]:
 
 
 def _kind(text: str) -> str | None:
-    """What a value is one of: a number, date, time or currency; None for anything else."""
+    """The kind of a value: number, date, time or currency; None for anything else."""
     if _FIGURES.fullmatch(text) and number_key(text.replace(",", "")) is not None:
         return "number"
     return next((kind for kind in map(kind_of, sorted(keys_of(text))) if kind in ("date", "time", "currency")), None)
 
 
 def _gives(kind: str, text: str) -> bool:
-    """Whether a text gives a value of a kind."""
+    """Whether a text has a value of the kind."""
     if kind == "number" and any(key.startswith("number:") for key in text_keys(text)):
         return True
     return bool(keys_in(kind, text)) or (kind == "date" and _DAY_WORD.search(text) is not None)

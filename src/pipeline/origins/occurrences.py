@@ -1,8 +1,9 @@
 """Where a value occurs in a growing body of texts. Spec: docs/spec/provenance.md [PROV-4], [PROV-5], [PROV-10].
 
-An inverted index: each word and each pair of neighbouring words of each text, with its place, by group. Adding a text
-costs its length; looking a value up costs its length and the places of its rarest pair of words, and not the length of
-what was added before. (With single words, a phrase of common words was compared with every turn of a conversation.)
+An inverted index of words and of pairs of neighbouring words, with their places, by group. Adding a text takes time
+proportional to its length. Looking a value up takes time proportional to its length and to the number of places of its
+rarest pair, whatever was added before. (With single words alone, a phrase of common words had to be compared with every
+turn of a conversation.)
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import Final, NamedTuple
 from pipeline.origins import spelling
 from pipeline.origins.equivalents import keys_in, kind_of
 
-MAX_PROBES: Final = 8  # pairs of words by which a value is looked up: its rarest
-MAX_CANDIDATES: Final = 2_048  # places per group that are compared with one value; past them the answer says so
-MAX_OTHERWISE: Final = 8  # the same for other spellings of it, which are many where it is itself found
+MAX_PROBES: Final = 8  # pairs of words by which a value is looked up: its rarest ones
+MAX_CANDIDATES: Final = 2_048  # places per group that are compared with a value; past them `complete` is False
+MAX_OTHERWISE: Final = 8  # the same for other spellings of a value that was found as it is
 MAX_GRADED: Final = 4  # occurrences per group that are graded to report the best
 _PLACE_BITS: Final = 32  # a place is text number << 32 | character offset
 
 
 class Match(StrEnum):
-    """How a value stands in a text, best first."""
+    """How a value occurs in a text, the best match first."""
 
     EXACT = "exact"
     CONTAINED = "contained"
@@ -33,7 +34,7 @@ class Match(StrEnum):
 
 
 class Found(NamedTuple):
-    """A value in the texts of one group: the best match and where it is, and the first one."""
+    """A value that occurs in the texts of a group: its best match and the first one, each with its origin."""
 
     match: Match
     origin: int
@@ -42,14 +43,14 @@ class Found(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What was found, by group; `complete` is False where a limit ended the search early."""
+    """What was found, by group; `complete` is False if a limit ended the search early."""
 
     found: dict[int, Found]
     complete: bool
 
 
 class _Places:
-    """Where a word, or a pair of words, stands: places by group, ascending."""
+    """The places of a word, or of a pair of words, by group, in ascending order."""
 
     __slots__ = ("groups", "total")
 
@@ -66,9 +67,9 @@ class Text(NamedTuple):
     raw: str
     normal: str
     loose: bool = False
-    """Without its accents: no address is found in it."""
+    """Whether it is a text with its accents taken off: addresses are not looked for in such a copy."""
     record: Hashable = None
-    """Which record of which result it is a field of; None for what is in none."""
+    """The record of a result that the text is a field of; None if it is no field."""
 
 
 _GRADES: Final = list(Match)
@@ -76,7 +77,7 @@ _NOWHERE: Final = _Places()
 
 
 class Occurrences:
-    """Texts by group, each with the number of where it came from. Origins must not decrease. `work` counts steps."""
+    """Texts by group, each with its origin: the number of its message, which never decreases. `work` counts steps."""
 
     def __init__(self) -> None:
         self.work = 0
@@ -109,7 +110,7 @@ class Occurrences:
         self.work += 1 + words + len(keys)
 
     def _read(self, text: Text) -> int:
-        """Remember where the words of a text stand; says how many there are."""
+        """Index the words of a text. Returns how many there are."""
         group, place = text.group, len(self._texts) << _PLACE_BITS
         words = list(spelling.tokens(text.normal))
         if not words:
@@ -151,7 +152,7 @@ class Occurrences:
         return Answer(search.found, search.complete)
 
     def find_part(self, value: str, *, folder: bool = False) -> Answer:
-        """Which links and paths tell `value`: a piece, or where one begins if a `folder` is asked about."""
+        """Where `value` is a piece of a link or path; with `folder`, where one begins with it."""
         self._read_equivalents("part")
         search = _Search(self, value)
         for kind in ("part", "folder") if folder else ("part",):
@@ -159,7 +160,7 @@ class Occurrences:
         return Answer(search.found, search.complete)
 
     def texts_with(self, value: str | float, groups: Container[int]) -> Iterator[Text]:
-        """The texts of some groups in which `value` stands as a whole value, in this spelling or with the same key."""
+        """The texts of these groups in which `value` occurs as a whole, in this or an equivalent spelling."""
         text = value if isinstance(value, str) else spelled(value)
         for key in sorted(spelling.value_keys(text) if isinstance(value, str) else _key_of(value)):
             for group, numbers in self._keys.get(key, {}).items():
@@ -185,7 +186,7 @@ class Occurrences:
         return (self._texts[number] for number in self._by_group.get(group, ()))
 
     def _sort(self) -> None:
-        """Sort the texts that were added by record and by group: only when it is first asked for."""
+        """Sort the added texts by record and by group, when that is first needed."""
         for number in range(self._sorted, len(self._texts)):
             text = self._texts[number]
             self.work += 1
@@ -195,12 +196,12 @@ class Occurrences:
         self._sorted = len(self._texts)
 
     def has_beside(self, first: str, second: str, groups: Container[int]) -> bool:
-        """Whether one word stands next before another in a text of some groups, whatever signs are between them."""
+        """Whether `first` comes right before `second` in a text of these groups, with any signs between them."""
         self.work += 1
         return any(group in groups for group in self._words.get(f"{first} {second}", _NOWHERE).groups)
 
     def _read_equivalents(self, kind: str) -> None:
-        """Read each text once for all of `kind` that stands in it: only when it is first asked for."""
+        """Search each text once for all equivalents of `kind` in it, when that is first needed."""
         first = self._read_for.get(kind, 0)
         self._read_for[kind] = len(self._texts)
         for number in range(first, len(self._texts)):
@@ -217,7 +218,7 @@ class Occurrences:
             search.take_all(self._wordless.get(folded, {}))
 
     def _probes(self, folded: str) -> list[tuple[_Places, int]]:
-        """The places of the rarest pairs of words of a value, each with its offset in it; of its word if it has one."""
+        """The places of a value's rarest pairs of words (of its only word), each with the offset in the value."""
         found: list[tuple[str, int]] = list(spelling.tokens(folded))
         self.work += 1 + len(found)
         if len(found) > 1:
@@ -243,7 +244,7 @@ class Occurrences:
 
 
 class _Search:
-    """One look-up under way: the best of what was found so far, by group."""
+    """One look-up: the best match found so far, by group."""
 
     def __init__(self, index: Occurrences, value: str) -> None:
         self.found: dict[int, Found] = {}
@@ -254,14 +255,14 @@ class _Search:
         self._value = value
 
     def take_all(self, groups: dict[int, list[int]]) -> None:
-        """Texts that are known to hold the value."""
+        """Take texts that are known to contain the value."""
         for group, numbers in groups.items():
             for number in numbers[:MAX_GRADED]:
                 if self._take(group, self._index.text(number)) is Match.EXACT:
                     break
 
     def compare(self, group: int, folded: str, places: Iterable[int], offset: int) -> None:
-        """Places at which one word of the value stands `offset` characters after where the value would start."""
+        """Compare the value with the text at `places`, where its word at `offset` (in characters) occurs."""
         taken = 0
         for tried, place in enumerate(places):
             if tried == MAX_CANDIDATES:

@@ -1,8 +1,8 @@
-"""Where each value of a tool call came from: `input.origins` [C18]. Spec: docs/spec/provenance.md.
+"""Where each value in the arguments of a tool call came from: `input.origins` [C18]. Spec: docs/spec/provenance.md.
 
-An `Index` reads a conversation message by message and remembers which text came from whom and how far it is trusted.
-Asked about a call, it looks each value of the arguments up. It finds copies, not reasons: a value that was computed or
-reworded has no source, and one that also happens to stand in trusted text has a trusted one.
+An `Index` reads a conversation message by message, and remembers each text, who said it and how far it is trusted. For
+a call it looks each value of the arguments up in these texts. It finds copies, not reasons: a value that the model
+computed or reworded has no source, and a value that trusted text happens to contain too has a trusted one.
 """
 
 from __future__ import annotations
@@ -49,34 +49,34 @@ Texts: TypeAlias = Iterator[tuple[Group, str | float]]
 
 
 class _Everything:
-    """Holds every digest: for recordings, and for hosts that vouch for the history themselves."""
+    """A container of every digest, so that all history is believed: for recordings, and hosts that vouch for it."""
 
     def __contains__(self, item: object) -> bool:
         return True
 
 
-MAX_STEPS: Final = 65_536  # of one call, after which its other values are looked up as they are only
+MAX_STEPS: Final = 65_536  # search steps for one call; past them, only exact copies of its other values are looked for
 EVERYTHING: Final[Container[str]] = _Everything()
 NOTHING: Final[Container[str]] = frozenset()
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call that was made: whose result is how far to be believed."""
+    """A call that was made, with what decides how far its result is trusted."""
 
     name: str
     namespace: str | None
     profile: Profile | None
     arguments: Any
     unfounded: list[str] = field(default_factory=list)
-    """Texts that it was given and nothing trusted had: the result may merely repeat them."""
+    """Arguments of the call that stood in no trusted text: the result may only repeat them."""
     chosen: bool = False
-    """Whether it looked up what others name: what it returns is known, but not what the user meant."""
+    """Whether it looked up something that untrusted text named: its result exists, but is not what the user meant."""
     labels: frozenset[str] = frozenset()
 
 
 class _Said(NamedTuple):
-    """Who says what is being read."""
+    """The part that is being read: its speaker, and how far that is trusted."""
 
     role: Role
     speaker: Group
@@ -85,8 +85,8 @@ class _Said(NamedTuple):
 class Index:
     """The conversation so far, read once. Not to be shared between threads.
 
-    `profiles` say how far results are trusted; `known` holds the digests (`digests_of`) of what was judged here for
-    this subject and session: what an assistant or a tool is to have said, and whose digest it lacks, is a claim [C4].
+    `profiles` say how far the results of tools are trusted. `known` has the digests (`digests_of`) of what was judged
+    here for this subject and session. A part of an assistant or a tool that is not among them is only claimed [C4].
     """
 
     def __init__(self, profiles: Profiles, known: Container[str] = NOTHING) -> None:
@@ -111,18 +111,18 @@ class Index:
 
     @property
     def work(self) -> int:
-        """Steps taken so far, reading and answering: a measure that no clock disturbs."""
+        """Steps taken so far, in reading and in answering: a measure of cost that does not depend on a clock."""
         return self._texts.work
 
     def digests_of(self, message: Message) -> tuple[str | None, ...]:
-        """What to record of each part of `message`, if it comes next, once it was judged; None where nothing need be.
+        """The digest to put on record for each part of `message`, if it comes next; None for a part that needs none.
 
-        A result's digest binds the call that it answers: one tool's result cannot be presented as another's.
+        The digest of a result covers the call that it answers, so that it cannot be presented as another tool's.
         """
         return self._claims.copy().read(message)
 
     def extend(self, message: Message, *, known: bool | Sequence[bool] | None = None) -> None:
-        """Read the next message. `known` (of all parts, or of each) overrides the record."""
+        """Read the next message. `known` says of all parts, or of each, whether it is on record; None looks it up."""
         number = self._length
         for part, is_known in zip(message.content, self._known_parts(message, known), strict=True):
             said = _Said(message.role, SPEAKERS[Role.ASSISTANT] if is_known else CLAIM)
@@ -195,7 +195,7 @@ class Index:
             yield group._replace(trust=UNTRUSTED) if place in repeated else group, content
 
     def _repeated(self, values: Sequence[tuple[Group, str | float]], asked: Sequence[str]) -> frozenset[int]:
-        """The places of trusted values that hold, or stand in, what the call was given from nowhere trusted."""
+        """The indices of trusted values that contain, or are contained in, untrusted arguments of the call."""
         trusted = [place for place, (group, _) in enumerate(values) if group.trust == TRUSTED]
         if not asked or not trusted:
             return frozenset()
@@ -215,7 +215,7 @@ class Index:
     def _looked_up(
         self, values: Sequence[tuple[Path, Any]], found: Sequence[tuple[Group, Any]], repeated: frozenset[int]
     ) -> frozenset[int]:
-        """The places of those that are in a record which a name tells that the user said and the call did not."""
+        """The indices of values in records that the user named, by a name that the call was not given."""
         names = self._designation().names
         held = [place for place, (group, _) in enumerate(found) if group.trust == TRUSTED and place not in repeated]
         told = {record_of(values[place][0]) for place in held if names(str(values[place][1]))}
@@ -243,7 +243,7 @@ class Index:
             yield said.speaker if own else Group("resource", UNTRUSTED), content
 
     def _result_rules(self, part: ToolResultPart, call: _Call | None) -> ResultProfile:
-        """The rules for a result; the strictest where its name and its call disagree."""
+        """The profile's rules for a result; the strictest ones if its own tool name and that of its call differ."""
         if call is None:
             profile = self._profiles.find(part.tool_name) if part.tool_name and not part.tool_call_id else None
         else:
@@ -259,7 +259,7 @@ class Index:
     # -- answering -------------------------------------------------------------------------------------------------
 
     def origins(self, call: ToolCallPart) -> list[Origin]:
-        """One entry per value of the call's arguments, in order; before them what is known of the call as a whole.
+        """An entry for each value of the call's arguments, in order, after one for the call as a whole.
 
         Each has `path` (a JSON pointer into the arguments), `type`, `use` and `sources`. Spec: [PROV-1] to [PROV-3],
         [PROV-11], [PROV-12].
@@ -276,7 +276,7 @@ class Index:
         return entries
 
     def _asked_of_thing(self, call: ToolCallPart, profile: Profile, acts: AskedFor) -> list[Origin]:
-        """Where the user asks for the act, if he names a thing that it is done to instead of what kind it is of."""
+        """The entry of a request by the user that names the thing to act on (its id, say) and not its kind."""
         asking = self._asking.messages_with(AskedFor(verbs=acts.verbs)) if acts.objects and profile.sink else []
         for path, content in argument_values(call) if asking else ():
             if isinstance(content, str) and profile.use_of(path) == "control":
@@ -291,9 +291,9 @@ class Index:
     def _look_into(
         self, held: Any, path: tuple[str | int, ...], at: str, profile: Profile | None, entries: list[Origin]
     ) -> None:
-        """Add the entries of all that is in `held`, which is at `path`, as a pointer `at`; a key before its item."""
+        """Add the entries of all values in `held`, which is at `path` (`at` as a pointer); keys before their items."""
         keyed = isinstance(held, dict)
-        has_keys = keyed and bool(path)  # argument names are the tool's own words
+        has_keys = keyed and bool(path)  # names of arguments are the tool's own, and came from nobody
         items: Iterable[tuple[Any, Any]] = held.items() if keyed else enumerate(held)
         for step, item in items:
             under, pointed = (*path, step), f"{at}/{escaped(step) if keyed else step}"
@@ -318,7 +318,7 @@ class Index:
     def _steering(
         self, whole: Origin, content: str | float, path: tuple[str | int, ...], profile: Profile | None
     ) -> list[Origin]:
-        """The entries of a value that may steer, marked where it is others who say so [PROV-16], [PROV-17]."""
+        """The entries of a control value, marked if untrusted text named it for this call [PROV-16], [PROV-17]."""
         control = whole["use"] == "control"
         entries = self._told_otherwise(whole["path"], content, whole) if control else [whole]
         judged = bool(self._profiles) if profile is None else profile.sink
@@ -339,14 +339,14 @@ class Index:
         return Naming(self._texts, self._group_list, path, acts, self._designation(), self._chosen)
 
     def _told_otherwise(self, path: str, content: str | float, whole: Origin) -> list[Origin]:
-        """The entries of a control value whose own is `whole`: more than that only where nobody trusted says it."""
+        """The entries of a control value: `whole`; if no trusted text has it, also other forms and pieces."""
         if is_trusted(whole) or isinstance(content, bool) or "complete" in whole or self.work > self._until:
             return [whole]
         self._reckoning.read(self._asking.said)
         return ControlValues(self._texts, self._entry, self._reckoning).entries(path, content, whole)
 
     def _entry(self, path: str, kind: str, use: str, content: Any, *others: Answer) -> Origin:
-        """The entry of a value, with the sources of what else was looked up for it."""
+        """The entry of a value; `others` are further look-ups whose sources count as its own."""
         if not self._group_list:  # nothing was read yet
             return {"path": path, "type": kind, "use": use, "sources": []}
         sources, complete, more = self._sources(content, *others)
@@ -358,7 +358,7 @@ class Index:
         return entry
 
     def _read_before(self) -> list[Origin]:
-        """What others could have written and the model has read: one entry, or none while there is nothing."""
+        """One entry for all untrusted text that the model has read before this call; none if there is no such text."""
         if not self._untrusted:
             return []
         read: dict[tuple[str, str, str | None], Origin] = {}
@@ -371,7 +371,7 @@ class Index:
         return [{"path": "", "type": "before", "use": "other", "sources": fairly(list(read.values()))}]
 
     def _call_entry(self, profile: Profile | None) -> Origin:
-        """What the profile says of the call, and where the user asked for it, or to do what some text says."""
+        """The entry of the call as a whole: the profile's facts, and where the user asked for it or delegated it."""
         acts = profile.asked_for if profile is not None else None
         sources = self._asking.sources(acts) if acts is not None else []
         known: Origin = {"profile": "unknown" if self._profiles else "none"}
@@ -405,7 +405,7 @@ def origins(
 ) -> list[Origin]:
     """The origins of the tool call at `call_path` (`messages[i].content[j]`), from the messages before its own.
 
-    For one call of a conversation that is not kept; whoever keeps one keeps an `Index`.
+    For a single call; to ask about many calls of one conversation, keep an `Index`.
 
     Raises:
         ConfigError: `provenance.no-call`: there is no tool call at that path.

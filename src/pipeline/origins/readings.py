@@ -1,7 +1,6 @@
-"""Other forms in which a value may have been said, for values that nobody said as they are. Spec: [PROV-15].
+"""Other forms of a value (a telephone number without its country, a date in words): each is looked up like the value.
 
-Each is looked up like the value itself. They are for what steers a call and would else be asked about; so nothing here
-is worth a look in the common case.
+They are for control values that no text has as they are; the common case never comes here. Spec: [PROV-15].
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ MIN_DIGITS: Final = 4  # of a code that is told by its figures alone
 MIN_NATIONAL: Final = 7  # digits of a telephone number that is said without its country
 _PHONE: Final = re.compile(r"\+?[0-9()][0-9 ().-]{5,28}[0-9]")
 _DOTTED: Final = re.compile(r"[0-9.]+\.[0-9]{1,3}")
-"""A decimal, a version or an address of the network, and no telephone number."""
+"""A decimal number, a version or an IP address, so no telephone number."""
 _AMERICAN: Final = re.compile(r"1?([2-9][0-9]{2})([2-9][0-9]{2})([0-9]{4})")
 _VERSION: Final = re.compile(r"(v?)([0-9]+(?:\.[0-9]+)*(?:[-+.][0-9A-Za-z.-]+)?)", re.I)
 _AMOUNT: Final = re.compile(r"[$\u20ac\u00a3]? ?([0-9]+(?:,[0-9]{3})*\.[0-9]{2})")
@@ -45,7 +44,7 @@ _ALIKE: Final = [
         ("admin administrator", "admin,administrator"),
     )
 ]
-"""States, roles and places of a tool's own, and the words in which people say them."""
+"""Words of a tool for states, roles and places, each with the words in which people say them."""
 _SAID_AS: Final = {name: said for names, said in _ALIKE for name in names}
 _WEEK: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MAIL: Final = re.compile(r"[^\s@]+@[^\s@]+")
@@ -78,7 +77,7 @@ _UNIT: Final = {name: names for names in _UNITS for name in names}
 
 
 def readings(value: str) -> list[str | float]:
-    """Other forms of a short value: none of them another value to anybody who would say it."""
+    """Other forms of a short value, all with the same meaning."""
     text = value.strip()
     if not text or len(text) > MAX_CHARACTERS:
         return []
@@ -123,7 +122,7 @@ def _forms(text: str) -> Iterator[str | float]:
 
 
 def _phones(text: str) -> Iterator[str]:
-    """The same telephone number with or without the mark of its country, as E.123 and North America have it."""
+    """A telephone number with and without its country code, as E.123 and North America write it."""
     if not _PHONE.fullmatch(text) or (_DOTTED.fullmatch(text) and text.count(".") != 2):
         return
     digits = re.sub("[^0-9]", "", text)
@@ -137,7 +136,7 @@ def _phones(text: str) -> Iterator[str]:
 
 
 def _states(text: str) -> Iterator[str]:
-    """What people say for a word of a tool's own: `decline` for `declined`, "weekdays" for `mon`."""
+    """What people say for a word of a tool: `decline` for `declined`, "weekdays" for `mon`."""
     yield from _SAID_AS.get(text.lower(), ())
     day = next((day for day in _WEEK if len(text) > 1 and text.lower() in (day, day[: len(text)][:3])), None)
     if day is not None:
@@ -154,7 +153,7 @@ def _states(text: str) -> Iterator[str]:
 
 
 def _streets(text: str) -> Iterator[str]:
-    """The words of postal addresses in full and abbreviated."""
+    """A postal address with its words abbreviated, and in full."""
     if _STREET.search(text):
         yield _STREET.sub(lambda found: _LONG.get(found[1].lower(), found[1]), text)
         yield (short := _STREET.sub(lambda found: _SHORT.get(found[1].lower(), found[1]) + ".", text))
@@ -162,7 +161,7 @@ def _streets(text: str) -> Iterator[str]:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Names of people and of states: without a title, family name first, words in humps."""
+    """Names of people and of states: without a title, with the family name first, in camel case."""
     title = _TITLE.match(text)
     if title is not None:
         text = text[title.end() :]

@@ -1,7 +1,7 @@
-"""Values that follow from what the user said and what is known: "20 % off", "one more night", "next month". [PROV-19].
+"""Values that the model computed from the user's words and a known value: "20 % off", "one more night". [PROV-19].
 
-The model worked them out, so nobody wrote them. What changes, and by how much, stands in the user's words; from what,
-in something trusted: a value is the user's if it is there.
+No text has such a value. The change stands in the user's words, the value that it changes in trusted text: if both are
+there, the result counts as the user's.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pipeline.origins import languages
 from pipeline.origins.equivalents import count_of, day_of, ordinal, time_of
 
 MAX_CHARACTERS: Final = 65_536  # of one message of the user that are read for it
-MAX_WORDS: Final = 16  # of each kind that are remembered; what is said last counts
-MAX_BASES: Final = 32  # amounts from which one may have been worked out
+MAX_WORDS: Final = 16  # phrases of each kind that are remembered: the last ones
+MAX_BASES: Final = 32  # known amounts from which one may have been computed
 _SPAN: Final = re.compile(
     r"(?<![\w.,])(?:(?P<part>half|three[\s-]quarters\s+of|(?:a\s+)?quarter\s+of)\s+an?|(?P<count>\d{1,4}(?:\.\d{1,2})?|[a-z]+)"
     r"(?:\s+(?:more|extra|additional|further|full|whole))?)[\s-](?P<unit>minute|hour|day|night|week|fortnight|month|year)s?"
@@ -82,7 +82,7 @@ _FIGURES: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,4})?", re.A)
 
 
 class Step(NamedTuple):
-    """By how much something changes, and the words that say it."""
+    """A change, and the words that say it."""
 
     words: str
     amount: Decimal
@@ -90,7 +90,7 @@ class Step(NamedTuple):
 
 
 class Reckoning:
-    """What the user said of how long, how much and how often; read when it is first asked for."""
+    """The durations, amounts and counts that the user said. Messages are read when they are first needed."""
 
     def __init__(self) -> None:
         self._read = 0
@@ -128,7 +128,7 @@ class Reckoning:
         self._code_ranges += _CODE_RANGE.finditer(text)
 
     def bases(self, content: str | float) -> Iterator[tuple[str, list[str]]]:
-        """The words by which a value may follow from one that is known, and those from which it would."""
+        """Pairs of the user's words for a change, and the values that this change would turn into `content`."""
         value = content.strip() if isinstance(content, str) else str(content)
         day, time, month = day_of(value), time_of(value), _MONTH.fullmatch(value)
         if day is not None:
@@ -164,7 +164,7 @@ class Reckoning:
                 yield words, near
 
     def _codes(self, value: str) -> Iterator[str]:
-        """The words for the codes from one to another, of which a value is one."""
+        """The user's words for a range of codes ("A1 to A9") that the value lies in."""
         code = _CODE.fullmatch(value)
         if code is None:
             return
@@ -193,7 +193,7 @@ def _span(match: re.Match[str]) -> Iterator[Step]:
 
 
 def _told_in_units(step: Step) -> Iterator[Decimal]:
-    """A time in the units that it may be told in: 45 minutes are three quarters of an hour."""
+    """A duration in minutes, in hours and in days: 45 minutes are 45, 0.75 and 0.03125."""
     minutes = step.amount * _MINUTES.get(step.unit, 0)
     yield from (minutes / unit for unit in (1, 60, 1440) if minutes)
 
@@ -253,7 +253,7 @@ def _month_names(day: datetime.date) -> list[str]:
 
 
 def _before(value: Decimal, factor: Decimal) -> list[Decimal]:
-    """The amounts, in cents, that `factor` makes to a value that is rounded to cents."""
+    """The amounts, in whole cents, that give `value` when multiplied by `factor` and rounded to cents."""
     first, last = (value - Decimal("0.005")) / factor, (value + Decimal("0.005")) / factor
     exact = (value / factor).quantize(Decimal("0.01"))
     around = [exact + Decimal(away) / 100 for away in range(-MAX_BASES // 2, MAX_BASES // 2)]

@@ -21,7 +21,7 @@ Origin: TypeAlias = dict[str, Any]
 
 
 class Group(NamedTuple):
-    """Texts that are told apart by nothing but their message."""
+    """The facts that texts of one origin share; such texts differ only in their message."""
 
     kind: str
     trust: str
@@ -29,7 +29,7 @@ class Group(NamedTuple):
     field: str = ""
     labels: tuple[str, ...] = ()
     written: bool = False
-    """Went into a tool that may keep it, though nothing trusted had it."""
+    """Whether it is an argument of a tool that may store it, and stood in no trusted text before."""
 
 
 CLAIM: Final = Group(CLAIMED, CLAIMED)
@@ -58,7 +58,7 @@ class ResultGroups:
         self._known: dict[Path, _Field] = {}
 
     def __call__(self, path: Path, content: str) -> Group:
-        """The group of what stands at `path`; the empty path is a result that cannot be read into fields."""
+        """The group of the value at `path`; the empty path stands for a result that has no fields."""
         like = path if self._by_index else tuple(0 if isinstance(step, int) else step for step in path)
         rules = self._known.get(like)
         if rules is None:
@@ -74,12 +74,12 @@ class ResultGroups:
         return group
 
     def _labels_for(self, path: Path) -> Iterator[tuple[str, ...]]:
-        """The labels of a field [PRF-9]; those of all fields where it has no name."""
+        """The labels of a field [PRF-9]; those of all fields if it has no name."""
         apart = path and not self._whole
         return (found for pattern, found in self._labelled if not apart or names(pattern, path))
 
     def _rules_for(self, path: Path) -> tuple[FieldRule, ...]:
-        """The rules that name a field; all of them where it has no name."""
+        """The rules that name a field; all rules if it has no name."""
         apart = path and not self._whole
         return tuple(rule for pattern, rule in self._patterns if not apart or names(pattern, path))
 
@@ -96,9 +96,10 @@ class _Field(NamedTuple):
 
 
 def as_origin(group: Group, hit: Found, written: int | None) -> Origin:
-    """A group that has the value, as policy reads it.
+    """A group in which the value was found, as a source that policy reads.
 
-    What a tool returned after the value had been written somewhere from untrusted text may be just that, read back.
+    `written` is the message in which the value went from untrusted text into a tool. What a tool returns after that may
+    only be the same value read back, and is not trusted.
     """
     match, message, trust = hit.match, hit.origin, group.trust
     if written is not None and trust == TRUSTED and group.kind in _RETURNED and message > written:
@@ -125,7 +126,7 @@ def is_trusted(entry: Origin) -> bool:
 
 
 def all_trusted(entries: Sequence[Origin]) -> bool:
-    """Whether someone trusted said a value, whose entry is the first, or else each of its pieces, which follow."""
+    """Whether a value was said by someone trusted (its entry is the first), or each of its pieces (the others) was."""
     return is_trusted(entries[0]) or (len(entries) > 1 and all(map(is_trusted, entries[1:])))
 
 
@@ -140,7 +141,7 @@ def is_of_others(entry: Origin) -> bool:
 
 
 def fairly(sources: list[Origin]) -> list[Origin]:
-    """At most MAX_SOURCES of `sources`, in order, the first of each trust before the rest."""
+    """At most MAX_SOURCES of `sources`, in order; each level of trust keeps its first ones."""
     if len(sources) <= MAX_SOURCES:
         return sources
     ranks: dict[str, int] = {}
