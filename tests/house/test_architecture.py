@@ -36,7 +36,7 @@ def _rows(package: str) -> list[tuple[str, str]]:
 
 
 def _names(cell: str) -> list[str]:
-    return re.findall(r"`([a-z_]+)`", cell)
+    return re.findall(r"`([a-z0-9_]+)`", cell)
 
 
 def _modules(here: Path) -> set[str]:

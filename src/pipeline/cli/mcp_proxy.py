@@ -6,33 +6,33 @@ import asyncio
 import re
 import signal
 import time
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from ulid import ULID
 
 from cmf.security import SubjectExtension
 from pipeline.assembly import Config, Policies
 from pipeline.cli.reading import Exit, fail, one_line_errors
-from pipeline.cli.serve import log_to_standard_error
 from pipeline.context import Context
 from pipeline.decision import Mode
-from pipeline.gateway.config_file import secret_of
-from pipeline.gateway.mcp_settings import endpoint
-from pipeline.gateway.sections import Secret
 from pipeline.guard import Guard
+from pipeline.json_log import log_to_standard_error
 from pipeline.mcp_proxy.frames import MAX_MESSAGE_BYTES
-from pipeline.mcp_proxy.http_server import Address, HttpServer, connections
 from pipeline.mcp_proxy.link import Link
 from pipeline.mcp_proxy.pins import Pins
 from pipeline.mcp_proxy.pipes import Pipes
 from pipeline.mcp_proxy.process import Process
 from pipeline.mcp_proxy.stdio_proxy import ProcessServer, Server, StdioProxy, UrlServer
 from pipeline.profiles import Profiles
-from pipeline.recorder import Recorder
-from pipeline.store.database import Store
+
+if TYPE_CHECKING:
+    from pipeline.mcp_proxy.http_server import Address
+    from pipeline.recorder import Recorder
+    from pipeline.sessions import SessionStore
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _READS, _WRITES = 0, 1
@@ -67,15 +67,15 @@ def run(wanted: Wanted) -> None:
         log_to_standard_error(quiet=wanted.quiet)
         address = None if wanted.url is None else _address(wanted, wanted.url)
         pins = Pins(wanted.pins)
-        store = None if wanted.store is None else opened.enter_context(Store.at(wanted.store))
+        sessions, recorder = (None, None) if wanted.store is None else _kept(wanted.store, opened)
         policies: Policies = None if wanted.policies is None else [_place(one) for one in wanted.policies]
         guard = opened.enter_context(
             Guard(
                 policies,
                 config=Config(mode=Mode(wanted.mode), timeout_seconds=POLICY_SECONDS),
-                sessions=None if store is None else store.sessions(),
+                sessions=sessions,
                 profiles=Profiles.load(*wanted.profiles),
-                recorder=None if store is None else Recorder(store),
+                recorder=recorder,
             )
         )
         link = Link(
@@ -92,19 +92,36 @@ def run(wanted: Wanted) -> None:
         fail("the server ended first", Exit.REFUSED)
 
 
+# A client starts a proxy for each of its servers, and waits: HTTP and the database are loaded where they are asked for.
+
+
+def _kept(file: Path, opened: ExitStack) -> tuple[SessionStore, Recorder]:
+    """Sessions and records in the database that the file is, until all that is opened is closed."""
+    from pipeline.recorder import Recorder
+    from pipeline.store.database import Store
+
+    store = opened.enter_context(Store.at(file))
+    return store.sessions(), Recorder(store)
+
+
 async def _serve(link: Link, wanted: Wanted, address: Address | None) -> bool:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
-    async with AsyncExitStack() as opened:
-        server: Server
-        if address is None:
-            server = ProcessServer(await Process.begin(wanted.command, None, MAX_MESSAGE_BYTES))
-        else:
-            http = await opened.enter_async_context(connections())
-            server = UrlServer(HttpServer(http, address), link)
+    async with _server(link, wanted, address) as server:
         return await StdioProxy(link, Pipes(_READS, _WRITES, MAX_MESSAGE_BYTES), server).run(stop)
+
+
+@asynccontextmanager
+async def _server(link: Link, wanted: Wanted, address: Address | None) -> AsyncIterator[Server]:
+    if address is None:
+        yield ProcessServer(await Process.begin(wanted.command, None, MAX_MESSAGE_BYTES))
+        return
+    from pipeline.mcp_proxy.http_server import HttpServer, connections
+
+    async with connections() as http:
+        yield UrlServer(HttpServer(http, address), link)
 
 
 def _place(policies: Path) -> str | Path:
@@ -124,6 +141,11 @@ def _check(wanted: Wanted) -> None:
 
 
 def _address(wanted: Wanted, url: str) -> Address:
+    from pipeline.gateway.config_file import secret_of
+    from pipeline.gateway.mcp_settings import endpoint
+    from pipeline.gateway.sections import Secret
+    from pipeline.mcp_proxy.http_server import Address
+
     try:
         endpoint(url)
     except ValueError as error:

@@ -25,9 +25,10 @@ from pipeline.gateway import workers
 from pipeline.gateway.admin import App
 from pipeline.gateway.config_file import Loaded, load
 from pipeline.gateway.identity import hash_of, new_key
-from pipeline.gateway.running import admin_app, log_to_standard_error, run
+from pipeline.gateway.running import admin_app, run
 from pipeline.gateway.server import address_of, allow_files, listening, server_of
 from pipeline.gateway.settings import Audit, Settings
+from pipeline.json_log import log_to_standard_error
 
 _BINDING: Final = {
     errno.EADDRINUSE: "end what listens there, or give another port (--port, 0 for any)",
@@ -206,7 +207,6 @@ __all__ = [
     "check_audit",
     "check_begins",
     "check_store",
-    "log_to_standard_error",
     "make_key",
     "new",
     "reviewed",

@@ -6,15 +6,12 @@ import asyncio
 import contextlib
 import ctypes
 import gc
-import logging
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from cmf.codec import dumps
 from pipeline.gateway.admin import AdminApp, App
 from pipeline.gateway.operations import Operations
 from pipeline.gateway.server import server_of
@@ -111,31 +108,4 @@ def admin_app(settings: Settings, operations: Operations, review: App | None = N
     return AdminApp(operations, {key.hash: key.subject or key.name for key in settings.admin.keys}, review)
 
 
-def log_to_standard_error(*, quiet: bool) -> None:
-    """Write the log of what is served to standard error, a line of JSON each."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines())
-    for name in ("pipeline", "cmf", "uvicorn"):
-        log = logging.getLogger(name)
-        log.addHandler(handler)
-        log.setLevel(logging.WARNING if quiet or name != "pipeline" else logging.INFO)
-
-
-class JsonLines(logging.Formatter):
-    """Each line an object: when and how grave, then what says itself in JSON, or else where it is from and its text."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line; of an exception its type alone, for its text may quote what a client sent."""
-        text = record.getMessage()
-        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        head = {"time": when, "level": record.levelname.lower()}
-        if text.startswith("{"):
-            return f"{dumps(head).decode()[:-1]},{text[1:]}"
-        line = {**head, "event": "log", "logger": record.name, "text": text}
-        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
-        if error is not None:
-            line["error"] = type(error).__name__
-        return dumps(line).decode()
-
-
-__all__ = ["JsonLines", "admin_app", "hanging_up", "heard", "log_to_standard_error", "run"]
+__all__ = ["admin_app", "hanging_up", "heard", "run"]

@@ -17,11 +17,12 @@ from pathlib import Path
 from cmf.codec import loads
 from pipeline.errors import PipelineError
 from pipeline.gateway.admin import AdminApp
-from pipeline.gateway.running import log_to_standard_error, run
+from pipeline.gateway.running import run
 from pipeline.gateway.server import BACKLOG
 from pipeline.gateway.service import Service, assembled
 from pipeline.gateway.settings import Settings
 from pipeline.gateway.workers import REFUSED
+from pipeline.json_log import log_to_standard_error
 
 
 def main() -> int:

@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cmf.codec import dumps
 from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, frame_of, read
-from pipeline.mcp_proxy.http_server import HttpServer
 from pipeline.mcp_proxy.link import Link, Side, Step, note
 from pipeline.mcp_proxy.pipes import ClientGone, Pipes
 from pipeline.mcp_proxy.process import GRACE_SECONDS, Process, ServerGone
 from pipeline.mcp_proxy.refusals import Refused, of_frame
+
+if TYPE_CHECKING:
+    from pipeline.mcp_proxy.http_server import HttpServer  # HTTP is for who asks for it
 
 LOOK_SECONDS: Final = 0.25  # how often it is looked for calls that were not answered
 RETRY_SECONDS: Final = 1.0

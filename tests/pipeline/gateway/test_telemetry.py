@@ -24,9 +24,9 @@ from tests.pipeline.gateway.servers import running, script, until
 
 from pipeline.errors import ConfigError
 from pipeline.gateway import config_file, service, telemetry
-from pipeline.gateway.running import JsonLines
 from pipeline.gateway.settings import Telemetry as TelemetrySettings
 from pipeline.gateway.telemetry import Telemetry
+from pipeline.json_log import JsonLines
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
