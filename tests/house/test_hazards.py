@@ -7,7 +7,7 @@ import re
 from functools import cache
 
 from cmf.adapters import FORMATS
-from tests.house.test_spec import SPEC, _clauses
+from tests.house.test_spec import SPEC, clauses_of_spec
 from tests.house.tree import ROOT, parsed
 
 COUNT = 210
@@ -26,7 +26,7 @@ def test_every_row_says_what_for_which_format_is_done() -> None:
 
 
 def test_what_a_row_cites_exists() -> None:
-    clauses = {clause for clause, _ in _clauses()}
+    clauses = {clause for clause, _ in clauses_of_spec()}
 
     missing = {
         number: cited

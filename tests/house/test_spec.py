@@ -20,13 +20,13 @@ SPEC = ROOT / "docs" / "spec"
 def test_every_clause_is_proved_by_a_test() -> None:
     marked = set(_marks())
 
-    unproved = [f"{path.name}: {clause}" for clause, path in _clauses() if clause not in marked]
+    unproved = [f"{path.name}: {clause}" for clause, path in clauses_of_spec() if clause not in marked]
 
     assert unproved == [], 'write a test marked @pytest.mark.spec("...") for each'
 
 
 def test_every_mark_names_an_existing_clause() -> None:
-    known = {clause for clause, _ in _clauses()}
+    known = {clause for clause, _ in clauses_of_spec()}
 
     unknown = {clause: sorted(tests) for clause, tests in _marks().items() if clause not in known}
 
@@ -35,7 +35,7 @@ def test_every_mark_names_an_existing_clause() -> None:
 
 def test_every_clause_that_is_cited_is_there() -> None:
     """A reader who follows a number to nowhere trusts the others less."""
-    known = {clause for clause, _ in _clauses()}
+    known = {clause for clause, _ in clauses_of_spec()}
 
     lost = [
         f"{path.relative_to(ROOT)}: {clause}"
@@ -49,7 +49,7 @@ def test_every_clause_that_is_cited_is_there() -> None:
 
 
 def test_no_clause_number_is_used_twice() -> None:
-    counts = Counter(clause for clause, _ in _clauses())
+    counts = Counter(clause for clause, _ in clauses_of_spec())
 
     assert [clause for clause, count in counts.items() if count > 1] == []
 
@@ -67,11 +67,11 @@ def test_every_line_that_looks_like_a_clause_is_read_as_one() -> None:
 
 
 def test_there_are_clauses_and_marks_to_compare() -> None:
-    assert len(list(_clauses())) > 0
+    assert len(list(clauses_of_spec())) > 0
     assert len(_marks()) > 0
 
 
-def _clauses() -> Iterator[tuple[str, Path]]:
+def clauses_of_spec() -> Iterator[tuple[str, Path]]:
     for path in sorted(SPEC.rglob("*.md")):
         for line in path.read_text(encoding="utf-8").splitlines():
             if match := CLAUSE.match(line):

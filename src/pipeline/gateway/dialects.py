@@ -25,9 +25,9 @@ class Does(StrEnum):
     ANSWER = "answer"  # a model's answer
     COUNT = "count"  # tokens of a request, estimated here
     MODELS = "models"
-    CHECK = "check"  # what policy says, and nothing is sent
-    ENVOY = "envoy"  # may the request go on, as it is? Envoy asks, and sends it
-    LITELLM = "litellm"  # what may go on of what LiteLLM hands over? It sends it
+    CHECK = "check"  # what policy says of a body; nothing is sent on
+    ENVOY = "envoy"  # whether a request may go on unchanged: Envoy asks, and sends it
+    LITELLM = "litellm"  # what LiteLLM may send on of what it hands over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ _ENDS: Final = (
     ("/v1beta/models/<model>:streamGenerateContent", ":streamGenerateContent"),
     ("/api/chat", "/api/chat"),
     ("/api/chat", "/chat"),
-)  # what is served, and how a path ends that was meant to be it
+)  # paths that are served, with the ends of paths that were probably meant
 _NOT_SERVED: Final = {
     "embeddings": "Embeddings are",
     "files": "Files are",
@@ -212,7 +212,7 @@ def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[st
 
 
 def nothing_there(path: str) -> Refusal:
-    """Why nothing is served at a path: the path that was meant, or what it is for by name, where that is known."""
+    """The 404 for a path: it names the path that was probably meant, or what is not supported, where that is known."""
     if path == CHECK_PATH:
         return Refusal(404, "route.not-served", "Nothing is checked here: that takes `check` in a gateway's settings.")
     if path == LITELLM_PATH:
@@ -233,7 +233,7 @@ def nothing_there(path: str) -> Refusal:
 
 
 def dialect_near(path: str) -> Dialect:
-    """Whose form an answer at an unknown path takes: by how the path begins."""
+    """The dialect in which an unknown path is answered, by how the path begins."""
     path = path.removeprefix(ENVOY_PREFIX)
     if path.startswith("/v1/messages"):
         return MESSAGES
@@ -272,7 +272,7 @@ def _openai_model(name: str) -> dict[str, Any]:
 
 
 def streamed(endpoint: Endpoint, events: Sequence[WireEvent]) -> tuple[str, bytes]:
-    """The media type and the bytes of a stream that is there as a whole."""
+    """The media type and the bytes of a stream whose events are all there."""
     if endpoint.listed:
         return JSON, dumps([event["data"] for event in events if "data" in event])
     return endpoint.dialect.stream_type, b"".join(map(endpoint.dialect.frame, events))
@@ -291,7 +291,7 @@ def _wants_usage(body: Any) -> bool:
 
 
 def _only_usage(event: WireEvent) -> bool:
-    """The chunk without choices: clients that did not ask for it look for a choice in it."""
+    """Whether a chunk has usage and no choices. Clients that did not ask for usage fail on such a chunk."""
     data = event.get("data")
     return isinstance(data, dict) and data.get("choices") == [] and "usage" in data
 

@@ -1,7 +1,8 @@
-"""To which session an answer belongs that a client refers to later. Spec: docs/spec/gateway.md [GW-147] ff.
+"""Links from the id of an answer to its session, for requests that go on from the answer (`previous_response_id`).
 
-A link is a session of its own, named by a digest of the answer's id, that holds nothing but where to go on: every store
-keeps it, for its subject alone. No client can name it: no session id of a client has `~` in it.
+A link is kept as a session of its own, so that every store can keep it, for its subject alone. Its name is a digest of
+the answer's id, and all it holds is the id of the session. No client can name it, since session ids of clients have no
+`~`. Spec: docs/spec/gateway.md [GW-147] ff.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _KEEPER: Final = "gateway"
 
 
 class Links:
-    """Finds the session of an answer that a request goes on from, and keeps it for answers that go out.
+    """Finds the session that a request goes on in, and keeps that of each answer that goes out.
 
     Args:
-        sessions: where they are kept.
+        sessions: where links are kept.
         makes: whether a request that names no session gets a new one, so that its answer can be referred to.
     """
 
@@ -40,10 +41,10 @@ class Links:
         self._offload = Offload(waits=sessions.waits)
 
     async def session(self, asked: Asked) -> str | None:
-        """The session that the request belongs to: that of a header before all, then that of what it goes on from.
+        """The session that the request belongs to: the one its header names, else that of the answer it goes on from.
 
-        What it goes on from has to be on record in that very session, or judgement refuses it [REF-3]: an answer of
-        another subject or session, or one that was never judged here, leads nowhere.
+        That answer has to be on record in the session, or judgement refuses the request [REF-3]. An answer of another
+        subject, or one that was never judged here, has no link.
 
         Raises:
             StoreError: the store cannot be asked.
@@ -57,7 +58,7 @@ class Links:
         return facts.tool_ids.get(_KEY, {}).get(_KEEPER)
 
     async def keep(self, asked: Asked, response: Response | None) -> None:
-        """Keep to which session an answer belongs, before it goes out.
+        """Keep the link of an answer before the answer goes out.
 
         Raises:
             Refusal: the upstream gave it the id of another answer. StoreError: it cannot be kept.
@@ -72,7 +73,7 @@ class Links:
         try:
             await self._offload(self._sessions.commit, _link(asked.subject, named), None, changes)
         except SessionError:
-            # Whoever refers to the one would get the labels of the other.
+            # A request that goes on from one of the two would get the labels of the other.
             message = "The upstream gave this answer the id of another one."
             raise Refusal(502, "upstream.reused-id", message) from None
 
@@ -82,7 +83,7 @@ class Links:
 
 
 def _can_refer(asked: Asked) -> bool:
-    """Whether what it says can go on from an answer: strangers would go on from each other's."""
+    """Whether the request may go on from an answer: not without a subject, or strangers could use each other's."""
     known = asked.subject is not None and asked.subject.id is not None
     return known and asked.endpoint.dialect.name == DIALECT and isinstance(asked.body, dict)
 
@@ -92,7 +93,7 @@ def _is_kept(body: Any) -> bool:
 
 
 def _goes_on_from(body: Any) -> str | None:
-    """The id of the answer that the request goes on from; empty for what no answer has, and so leads nowhere."""
+    """The id of the answer that the request goes on from; None if it names none, "" for what can be no id."""
     named = body.get("previous_response_id")
     if named is None:
         return None if body.get("conversation") is None else ""

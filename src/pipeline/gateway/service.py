@@ -1,4 +1,4 @@
-"""A gateway put together from its settings, and taken apart again. Spec: docs/spec/gateway.md."""
+"""A gateway built from its settings, and closed again. Spec: docs/spec/gateway.md."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A gateway, and what whoever runs it can ask of it."""
+    """A gateway with its operations: readiness, metrics and the like, for whoever runs it."""
 
     gateway: Gateway
     operations: OwnOperations
@@ -74,7 +74,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
     healths = {name: Health(one.health) for name, one in settings.upstreams.items()}
     with ExitStack() as opened:
         store = opened.enter_context(store_of(settings))
-        _ = store.key_id  # made if it is not there: what cannot sign says so now, and not of each request
+        _ = store.key_id  # made if missing, so that a store that cannot sign fails now and not at each request
         shared = settings.sessions.store
         sessions = store.sessions() if shared is None else opened.enter_context(open_sessions(shared))
         metrics = Metrics(
@@ -117,7 +117,7 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
             for route in settings.routes
         ]
         who = identities(settings, environment)
-        # Who lets things out that are not on record is as ready without: that is what the setting is for.
+        # If unrecorded traffic may go out by settings, a broken record does not make the gateway unready.
         keeps = settings.audit.on_record_failure != "release"
         readiness = Readiness(sessions, store if keeps else None)
         laws = [
@@ -159,7 +159,7 @@ def store_of(settings: Settings) -> Store:
 
 
 def identities(settings: Settings, environment: Mapping[str, str] | None = None) -> Identities:
-    """Who may ask, as settings say; ConfigError for keys or secrets that are not there."""
+    """Who may send requests, as settings say; ConfigError for keys or secrets that are missing."""
     tokens = None
     if settings.issuers:
         from pipeline.gateway.tokens import Tokens  # with all that can be signed and fetched, for who has issuers
@@ -211,19 +211,19 @@ _Law = tuple[tuple[Path, ...] | None, Mode]
 
 
 def _judged(settings: Settings) -> dict[str, Route | Check]:
-    """What policies judge here under the name of a route; servers of MCP have names of their own."""
+    """What is judged under the name of a route: routes and checks. MCP servers have names of their own."""
     checks: dict[str, Route | Check] = {} if settings.check is None else {CHECK_ROUTE: settings.check}
     return {**{route.name: route for route in settings.routes}, **checks}
 
 
 def _law(route: Route | McpServer | Check, settings: Settings) -> _Law:
-    """What judges on a route: routes with the same share a guard."""
+    """What decides on a route besides its traffic. Routes with equal ones share a guard."""
     policies = settings.policies if route.policies is None else route.policies
     return policies, route.mode or settings.mode
 
 
 def policy_sets(settings: Settings) -> dict[tuple[Path, ...] | None, list[str]]:
-    """By what is named as policies, None for the shipped ones, what they judge: `route …`, `mcp …`, `checks`."""
+    """By policy set (None: the shipped one), what it judges: `route …`, `mcp …`, `checks`."""
     judged: list[tuple[str, Route | McpServer | Check]] = [(f"route {route.name}", route) for route in settings.routes]
     judged += [(f"mcp {name}", server) for name, server in settings.mcp.items()]
     judged += [] if settings.check is None else [("checks", settings.check)]
@@ -265,7 +265,7 @@ def _guards(
 
 
 def signers(settings: Settings) -> Verification | None:
-    """Who has to have signed policies; None where nobody has to. ConfigError: the key cannot be read."""
+    """Whose signature policies need; None if none is needed. ConfigError: the key cannot be read."""
     said = settings.policy_key
     if said is None:
         return None
@@ -274,7 +274,7 @@ def signers(settings: Settings) -> Verification | None:
 
 
 def seal_key(settings: Settings, environment: Mapping[str, str] | None = None) -> bytes | None:
-    """What opens what waits for a person; None where each process has one of its own. ConfigError for another text."""
+    """The seal key in settings; None if each process makes its own. ConfigError: the text is no key."""
     if settings.seal_key is None:
         return None
     try:

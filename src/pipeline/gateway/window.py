@@ -1,8 +1,8 @@
 """A streamed answer let out piece by piece, each after it was judged [D7, E1]. Spec: docs/spec/gateway.md [GW-70] ff.
 
-Each time enough text has come, the answer so far is judged, whole, as if it ended there. What policy left of it goes
-out, but for its end, as far as the rules for it look ahead: what could still become part of something that they find is
-held. Everything that is no text is held to the end, where the answer is judged once more.
+Each time enough text has arrived, the whole answer so far is judged as if it ended there. What policy left of it goes
+out except for its last characters, as many as the rules look ahead: they may be the beginning of something that a rule
+finds. Everything that is no text is held until the end, when the answer is judged once more.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from pipeline.guard import Guard, raised
 from pipeline.outcome import Outcome
 from pipeline.policies.lookahead import Lookaheads, held_at_end, least_held, open_word
 
-_SHARE: Final = 8  # of the answer so far: judging all of it each time costs some eight times judging it once
+_SHARE: Final = 8  # judge again after an eighth more: then all judgements cost about eight times one of the whole
 _KINDS: Final[Mapping[type, ViewKind]] = {TextPart: ViewKind.TEXT, ThinkingPart: ViewKind.THINKING}
 
 
 class Window:
-    """Follows one answer, and lets out what may go.
+    """Follows one streamed answer, and lets out what has been judged.
 
     Args:
         guard: judges it.
         context: the facts of the run; its history is the request that went out.
         dialect: the client's.
         reply: where it goes.
-        named: gives the answer its id, and whatever else the dialect asks for.
-        step: how many more characters it takes to judge again.
+        named: gives the answer its id, and whatever else the dialect requires.
+        step: after how many more characters it is judged again, at least.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class Window:
         self._reply = reply
         self._named = named
         self._step = step
-        self._kind: ViewKind | None = None  # of the part that grows
+        self._kind: ViewKind | None = None  # of the part that is arriving
         self._grown = 0  # its characters
-        self._word = 0  # and those of the word at its end
+        self._word = 0  # characters of the unfinished word at its end
         self._total = 0
         self._judged: int | None = None  # of all characters, how many were there at the last judgement
-        self._begun_another = False  # a part since then: the one before it is whole
-        self._over = False  # what comes is held to the end
+        self._begun_another = False  # whether a new part has begun since then, so that the one before it is complete
+        self._over = False  # whether everything from here on is held until the end
         self._policies = guard.policies
         self._needs: dict[ViewKind, Lookaheads | None] = {}
         self._refused: int | None = None  # how many characters there were when policy first refused what came so far
@@ -73,7 +73,7 @@ class Window:
         self.released = 0  # characters of the answer that are out
 
     def hear(self, event: StreamEvent) -> None:
-        """Count what arrived."""
+        """Take note of an event that arrived."""
         match event:
             case TextDelta() | ThinkingDelta():
                 kind = ViewKind.TEXT if isinstance(event, TextDelta) else ViewKind.THINKING
@@ -88,7 +88,7 @@ class Window:
                 self._begun_another = True
 
     async def pause(self, so_far: Callable[[], Response]) -> None:
-        """Judge what came, if it is enough, and let out what may go.
+        """Judge the answer so far, if enough has arrived, and let out what may go.
 
         Raises:
             DecisionError: policy refuses the answer as it is so far, or cannot be asked. ClientGone.
@@ -112,19 +112,19 @@ class Window:
             return
         try:
             new = self._sent.partly(emit_events(outcome, self._dialect.name), hidden)
-        except (Diverged, CmfError, EmissionError):  # the whole answer will show what it is
+        except (Diverged, CmfError, EmissionError):  # judging the whole answer will show what is wrong
             self._over = True
             return
         self.released = max(self.released, _characters(outcome.response) - len(hidden))
         await self._write(new, outcome)
 
     async def end(self, outcome: Outcome, events: list[WireEvent]) -> None:
-        """Let the rest out: `events` are those of the whole answer. Diverged where what went out does not fit it."""
+        """Let the rest out. `events` are those of the whole answer; Diverged if what is out is no beginning of them."""
         await self._write(self._sent.rest(events), outcome)
 
     @property
     def facts(self) -> Context:
-        """The facts of a judgement now: how much of the answer is out already is one of them."""
+        """The context of a judgement now, which says how much of the answer is out already."""
         return replace(self._context, released=self.released) if self.released else self._context
 
     @property
@@ -142,13 +142,13 @@ class Window:
         return ahead is not None and self._grown > least_held(self._word, ahead)
 
     def _is_settled(self, held: int) -> bool:
-        """Whether a refusal stands: what was held when policy first refused is over, and could not take it back."""
+        """Whether a refusal is final: text that arrives now cannot change what had arrived at the first refusal."""
         if self._refused is None:
             self._refused = self._total
         return self._total - held >= self._refused
 
     def _needed(self, kind: ViewKind) -> Lookaheads | None:
-        """How far the rules that serve now look ahead; None where they have to see all of the text."""
+        """How far the rules that serve now look ahead; None if one of them has to see all of the text."""
         policies = self._guard.policies
         if policies is not self._policies:
             self._policies, self._needs = policies, {}
@@ -157,7 +157,7 @@ class Window:
         return self._needs[kind]
 
     def _judgeable(self, response: Response) -> tuple[Response, int] | None:
-        """The answer so far as if it ended here, and how many of its last characters are held; None: wait.
+        """The answer so far as if it ended here, and how many of its last characters are held; None to wait for more.
 
         It ends before the first part that is no text, and before text whose rules must see all of it.
         """
@@ -169,7 +169,7 @@ class Window:
         count = next((at for at, part in enumerate(parts) if type(part) not in _KINDS), len(parts))
         held = 0
         if count < len(parts):
-            self._over = True  # what comes behind another part waits for it
+            self._over = True  # what follows another part is held with it
         elif count:
             last = parts[-1]
             ahead = self._needed(_KINDS[type(last)])
@@ -183,10 +183,9 @@ class Window:
         return self._named(replace(response, choices=(ended,))), held
 
     def _hidden(self, answer: Response, outcome: Outcome, held: int) -> str | None:
-        """The end of the last text, as policy left it, that does not go out yet; None: nothing goes out now.
+        """The end of the last text, as policy left it, that does not go out yet; None if nothing goes out now.
 
-        What policy cut is cut for good only where it begins before the last `held` characters: what lies behind another
-        cut does not go out.
+        A cut is final only if it begins before the last `held` characters. Text after any other cut does not go out.
         """
         judged = outcome.response
         if judged is None or outcome.decision.revision != self._policies.revision:
@@ -227,7 +226,7 @@ _judging: Final[set[asyncio.Task[Outcome]]] = set()
 
 
 async def _to_its_end(guard: Guard, answer: Response, context: Context) -> Outcome:
-    """What is being judged is judged to its end, though nobody may wait for it any more: its record belongs to it."""
+    """The outcome of judging `answer`, also if the client goes away meanwhile: then the run is still put on record."""
     task = asyncio.ensure_future(guard.arun(answer, context=context))
     _judging.add(task)
     task.add_done_callback(_judging.discard)

@@ -1,7 +1,8 @@
-"""What of a dialect's stream is out, and what comes next: text grows within an event, all else follows in order.
+"""The events of a streamed answer that a client has got, and those that it still needs.
 
-The events of an answer that is not over and those of the whole answer are made by the same writer, so that they agree
-up to the text that still grows: what is out is a beginning of what will be. Spec: docs/spec/gateway.md [GW-70] ff.
+The events of the answer so far and those of the whole answer come from the same writer, so that they are equal up to
+the text that is still growing. What is new in that text is sent as a further event; all other events follow in order.
+Spec: docs/spec/gateway.md [GW-70] ff.
 """
 
 from __future__ import annotations
@@ -15,46 +16,46 @@ from pipeline.gateway.refusal import Refusal
 
 
 class Diverged(Exception):
-    """What went out is no beginning of this answer."""
+    """The events that went out are no beginning of those of this answer."""
 
 
 class _Place(Protocol):
-    """Where the events of a dialect hold text that can be continued by another event of that kind."""
+    """A kind of event of a dialect that holds text, which a further event of the kind can continue."""
 
     def read(self, data: Any, /) -> str | None:
-        """The text, where the event holds any."""
+        """The text in the event; None if there is none."""
         ...
 
     def write(self, data: Any, text: str, /) -> Any:
-        """The event with `text` instead."""
+        """The event with `text` in place of its own."""
         ...
 
     def unended(self, data: Any, /) -> Any:
-        """The event without what it says of the answer's end."""
+        """The event without what it says about the end of the answer."""
         ...
 
     def late(self, data: Any, first: Any, /) -> Any:
-        """The event with what `first`, the first event as it would be now, says otherwise than when it went out."""
+        """The event, with what has changed in `first`, the stream's first event, since that went out."""
         ...
 
 
 class Sent:
-    """The events that one client got. `number` is how many they were."""
+    """The events that one client has got; `number` of them."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._place = _PLACES[dialect.name]
-        self._texts: list[str | None] = []  # of each event, as it would be in the whole stream
+        self._texts: list[str | None] = []  # by event: its text as it would be in the whole stream
         self._last: Any = None
         self.number = 0
 
     def partly(self, events: Sequence[WireEvent], hidden: str) -> list[WireEvent]:
-        """What is new in the events of an answer that goes on: up to its last text, without the end of that, `hidden`.
+        """What is new in the events of an unfinished answer, up to its last text; without `hidden`, the end of that.
 
-        Nothing where the last text does not end so.
+        Nothing, if the last text does not end with `hidden`.
 
         Raises:
-            Diverged: it does not go on with what is out.
+            Diverged: what is out is no beginning of it.
         """
         last = max((at for at, event in enumerate(events) if self._read(event) is not None), default=-1)
         text = None if last < 0 else self._read(events[last])
@@ -67,7 +68,7 @@ class Sent:
         return self._grown([*events[:last], _with(events[last], going_on)])
 
     def rest(self, events: Sequence[WireEvent]) -> list[WireEvent]:
-        """What is left of the events of the whole answer. Diverged as above."""
+        """The remaining events of the whole answer; Diverged as for `partly`."""
         if not self._texts:
             return self._grown(events)
         first = events[0].get("data")
@@ -98,7 +99,7 @@ class Sent:
         return [self._numbered(event) for event in new]
 
     def _continued(self, event: WireEvent, text: str | None) -> list[WireEvent]:
-        """What the last event that is out says more now: the rest of its text, and what it did not say before."""
+        """Events for what the last one now says beyond what went out: more text, and fields that were left out."""
         before = self._texts[-1]
         if before is None or text is None:
             if before is not text:
@@ -183,7 +184,7 @@ class _Messages(_Anywhere):
         return {**data, "delta": {**delta, self._KEYS[delta["type"]]: text}}
 
     def late(self, data: Any, first: Any) -> Any:
-        """What was used is known at the end only, where the upstream's dialect says it there."""
+        """The event with the usage of `first`, which some upstreams tell only at the end."""
         if data["type"] != "message_delta":
             return data
         return {**data, "usage": {**first["message"].get("usage", {}), **data.get("usage", {})}}

@@ -1,7 +1,7 @@
-"""Several processes that serve one address, begun anew when one dies. Spec: docs/spec/gateway.md [GW-155] ff.
+"""Several worker processes that serve one address; one that dies is replaced. Spec: docs/spec/gateway.md [GW-155] ff.
 
-They share the socket that clients reach, and the stores; nothing else. A process that is killed takes the requests that
-it had in work with it, and no others: clients that wait to be taken are taken by another one.
+They share the listening socket and the stores, and nothing else. If a worker is killed, the requests that it was
+serving are lost and no others: another worker accepts the connections that wait.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from pipeline.gateway.sections import Secret
 from pipeline.gateway.server import server_of
 from pipeline.gateway.settings import Settings
 
-ASKED_SECONDS: Final = 2.0  # how long a worker may take to answer its crew
+ASKED_SECONDS: Final = 2.0  # how long a worker may take to answer a question about its state
 RELOAD_SECONDS: Final = 120.0  # vetting policies takes a while
-LONGEST_PAUSE: Final = 10.0  # seconds before one is begun anew that ended at once
-REFUSED: Final = 2  # exit code: it could not begin, and would not another time
+LONGEST_PAUSE: Final = 10.0  # seconds before a worker that keeps ending at once is started again
+REFUSED: Final = 2  # exit code of a worker that cannot start, and is not started again
 _log: Final = logging.getLogger("pipeline.gateway")
 
 
 class Crew(Operations):
-    """The processes, from their beginning to their end.
+    """The worker processes, from their start to their end.
 
     Args:
-        settings: what each of them serves; `workers` is how many.
-        clients: the socket that they share.
-        home: a directory of our own, for the sockets on which they are asked.
-        quiet: they log no line for each request.
+        settings: what each of them serves, and how many there are (`workers`).
+        clients: the listening socket that they share.
+        home: a private directory, for the sockets on which they are asked about their state.
+        quiet: whether they log no line for each request.
     """
 
     def __init__(self, settings: Settings, clients: socket.socket, home: Path, *, quiet: bool = False) -> None:
@@ -59,14 +59,14 @@ class Crew(Operations):
 
     @property
     def pids(self) -> list[int]:
-        """Those that live."""
+        """The process ids of those that run."""
         return [one.pid for one in self._processes.values() if one.returncode is None]
 
     async def work(self) -> None:
-        """Have them serve until `end`.
+        """Run them until `end` is called.
 
         Raises:
-            ConfigError: one of them could not begin at all.
+            ConfigError: one of them could not start.
         """
         keeping = [asyncio.create_task(self._keep(number)) for number in range(self._settings.workers)]
         try:
@@ -76,7 +76,7 @@ class Crew(Operations):
             await asyncio.gather(*keeping, return_exceptions=True)
 
     def end(self) -> None:
-        """Tell them to end; what is in work may."""
+        """Tell them to end once the requests that they are serving are answered."""
         self._ending.set()
         for process in self._processes.values():
             _tell(process, signal.SIGTERM)
@@ -133,7 +133,7 @@ class Crew(Operations):
     # -- what can be asked of them all ---------------------------------------------------------------------------------
 
     async def metrics(self) -> str:
-        """See `Operations`; what each one counted has its number as `worker`."""
+        """See `Operations`; each worker's metrics have its number as the label `worker`."""
         told = await self._ask_all("GET", "/metrics", ASKED_SECONDS)
         texts = {str(number): body.decode() for number, (_, body) in told.items()}
         own = (
@@ -174,7 +174,7 @@ class Crew(Operations):
     async def _ask(
         self, number: int, method: str, path: str, seconds: float, by: str | None
     ) -> tuple[int, bytes] | None:
-        """Status and body; None where it does not answer."""
+        """The worker's status and body; None if it does not answer."""
         headers = {} if by is None else {BY: quote(by)}
         try:
             async with (
@@ -236,7 +236,7 @@ async def serve(
 
 
 def _sealed(settings: Settings, home: Path) -> Settings:
-    """Settings with a key that all of them seal with: what one keeps for a person, another one may release."""
+    """The settings with one seal key for all workers, so that one can release what another kept for a person."""
     if settings.seal_key is not None:
         return settings
     file = home / "seal"
