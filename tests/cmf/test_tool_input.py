@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import jsonschema
@@ -14,7 +14,7 @@ from cmf import ToolDefinition
 from cmf.frozen import FrozenDict
 from cmf.tool_input import MAX_LOOKED_AROUND, MAX_STEPS, input_problem, is_usable, schema_problem
 
-SECONDS = 5  # far beyond what anything here takes, and far below what backtracking would take
+SECONDS = 10  # of CPU: far beyond what anything here takes, and far below what backtracking would take
 
 
 def problem(schema: Any, arguments: Any) -> str | None:
@@ -44,10 +44,10 @@ def doubling(depth: int) -> dict[str, Any]:
     ],
 )
 def test_what_would_take_long_is_refused_soon(schema: Any, arguments: Any) -> None:
-    begin = perf_counter()
+    begin = process_time()
 
     assert problem(schema, arguments) is not None
-    assert perf_counter() - begin < SECONDS
+    assert process_time() - begin < SECONDS
 
 
 @pytest.mark.spec("TOOL-6")
