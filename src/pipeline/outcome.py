@@ -61,7 +61,7 @@ class Outcome:
 
 
 class Basis(NamedTuple):
-    """What a judgement went by besides its value and context: the session, its marks, and how long data may be kept."""
+    """What a run was judged by besides value and context: session, marks on record, how long data may be kept."""
 
     session: SessionFacts
     seen: frozenset[str]
@@ -69,10 +69,12 @@ class Basis(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """An outcome, and what the stages that run after it are given: what the others made; None where none ran.
+    """An outcome, with what the pipeline needs to finish the run.
 
-    `basis` is what was judged by; None where it did not come to that. `ends` is what ends the process, and is raised
-    once this is on record.
+    Attributes:
+        staged: what the stages made, for those that run afterwards; None if no stage ran.
+        basis: what the run was judged by; None if it was not judged.
+        ends: an exception that ends the process, to be raised once the outcome is on record.
     """
 
     outcome: Outcome
@@ -105,7 +107,7 @@ def raised(outcome: Outcome) -> Outcome:
 
 
 def is_outage(decision: Decision) -> bool:
-    """Whether nothing but failures of engine or session store made it a refusal: then policy said nothing at all."""
+    """Whether the decision refuses only because engine or session store failed, so that policy said nothing."""
     return bool(decision.reasons) and all(hit.rule in OUTAGE_RULES for hit in decision.reasons)
 
 

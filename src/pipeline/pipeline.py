@@ -37,15 +37,15 @@ from pipeline.session_state import NO_CHANGES, Changes
 from pipeline.sessions import MemorySessions, SessionStore
 from pipeline.stage import Stage, StageCall, Traffic
 
-_AT_ONCE: Final = Offload(waits=False)  # no store is asked about a run that stands alone
+_AT_ONCE: Final = Offload(waits=False)  # for a run without a session, which reads no store
 _log: Final = logging.getLogger("pipeline.pipeline")
-MAX_CONFLICTS: Final = 64  # how often a run is judged again because its session moved on; then it is refused
+MAX_CONFLICTS: Final = 64  # times that a run is judged because other runs changed its session; then it is refused
 
 
 class Pipeline:
     """A list of stages before a policy set; safe to share between threads and tasks.
 
-    Judgement is not a stage that can be left out: whatever the stages made is judged, and only then let out.
+    Judgement is no stage, so that it cannot be left out: whatever the stages return is judged before it goes out.
 
     Args:
         stages: callables `(value, context)`, in the order in which they run; see `pipeline.stage`.
@@ -165,8 +165,8 @@ class Pipeline:
     def release(self, approval_id: str, context: Context | None = None) -> Outcome:
         """The outcome for the reply of a model that was suspended, now that a person has approved it.
 
-        It is judged again, whole, with the approval applied: what else policy says now, holds. Once it went out, the
-        approval is used and the reply gone.
+        The whole reply is judged again with the approval applied, so that any other refusal still counts. Once it went
+        out, the approval is used up and the reply is no longer kept.
 
         Raises:
             ApprovalError: there is no such approval in the context's session (`approval.unknown`), it is not approved
@@ -205,7 +205,7 @@ class Pipeline:
                     ran = runner.run(value, known, facts, history)
                 changes = self._committed(value, known, facts, ran.outcome, history)
                 if changes is not None:
-                    self._stands(known, facts, ran.outcome, history, changes)
+                    self._after_commit(known, facts, ran.outcome, history, changes)
                     return ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
         except BaseException as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
             return self._outage(value, error)
@@ -229,7 +229,7 @@ class Pipeline:
         return ran.outcome
 
     async def _ajudged(self, value: Traffic, known: Context, approval_id: str | None, begin: int) -> Ran:
-        """What came of it, on record."""
+        """The outcome of the run, put on record."""
         offload = self._offload if known.session is not None or self._overrides_due else _AT_ONCE
         try:
             for _ in range(MAX_CONFLICTS):
@@ -237,7 +237,7 @@ class Pipeline:
                 with self._serving.lease() as runner:
                     ran = await runner.arun(value, known, facts, history, offload)
                 ending = self._acommitted(offload, value, known, facts, ran, history, begin)
-                # Once a session may have changed, that is on record, whoever gives up waiting for it [REC-22].
+                # Where a session may change, the run is put on record even if the caller is cancelled [REC-22].
                 ended = await (ending if known.session is None else run_to_end(ending))
                 if ended is not None:
                     return ended
@@ -258,28 +258,28 @@ class Pipeline:
         history: History,
         begin: int,
     ) -> Ran | None:
-        """What came of it, on record, once the session has kept what it means; None where another run was faster."""
+        """The outcome, its changes committed to the session and put on record; None if another run committed first."""
         try:
             changes = await offload(self._committed, value, known, facts, ran.outcome, history)
             if changes is None:
                 return None
-            self._stands(known, facts, ran.outcome, history, changes)
+            self._after_commit(known, facts, ran.outcome, history, changes)
             ran = ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
-        except BaseException as error:  # here, since a task of its own that raises SystemExit ends the loop at once
+        except BaseException as error:  # raised in its own task, SystemExit would end the loop at once
             if is_cancelled(error):
                 raise
             ran = self._outage(value, error)
         return await self._arecorded(value, known, ran, begin)
 
     async def _arecorded(self, value: Traffic, known: Context, ran: Ran, begin: int) -> Ran:
-        """The same, on record; else a refusal."""
+        """`ran`, put on record; a refusal if that failed."""
         recording = self._recording
         if recording is None or await recording.akeep(value, known, ran, perf_counter_ns() - begin):
             return ran
         return self._unrecorded(value, ran)
 
     def _read(self, context: Context, approval_id: str | None) -> tuple[SessionFacts, History]:
-        """What the session is now; ApprovalError where a reply is to be released by an approval that is not usable."""
+        """The session as it is now, and its conversation; ApprovalError if `approval_id` is not usable in it."""
         facts = self._sessions.read(context)
         overrides = () if self._overrides is None else self._overrides.holding()
         facts = replace(facts, overrides=overrides, spent=context.spent) if overrides or context.spent else facts
@@ -294,17 +294,19 @@ class Pipeline:
         return self._overrides is not None and self._overrides.due
 
     def _in_session(self, value: Traffic, context: Context) -> tuple[Context, Ran | None]:
-        """The context with the run's session; and the refusal, where it cannot have one."""
+        """The context with the run's session; and a refusal, if the session cannot be told."""
         try:
             return self._choice.of(value, context), None
         except BaseException as error:  # noqa: BLE001  (as above)
             return context, self._outage(value, error)
 
     def _outage(self, value: Traffic, error: BaseException) -> Ran:
-        """The refusal of a run that could not be brought to its end; ApprovalError is the caller's to read."""
+        """The refusal of a run that failed with `error`; an ApprovalError is raised to the caller instead."""
         if isinstance(error, ApprovalError):
             raise error
-        if isinstance(error, SessionError):  # what the run asks of its session cannot be: trying again changes nothing
+        if isinstance(
+            error, SessionError
+        ):  # the session does not allow what the run asks: no outage, since a retry would not help
             return Ran(self._runner.closed(value, error.code, rule="pipeline", reason=error.message))
         if isinstance(error, PipelineError):
             return Ran(self._runner.closed(value, error.code))
@@ -315,18 +317,18 @@ class Pipeline:
     def _committed(
         self, value: Traffic, context: Context, facts: SessionFacts, outcome: Outcome, history: History
     ) -> Changes | None:
-        """What the outcome means for the session, once that is kept; None where another run was faster [C5]."""
+        """What the outcome changes in the session, committed; None if another run committed first [C5]."""
         if context.session is None:
             return NO_CHANGES
         changes = changes_of(value, context, facts, outcome, history, self._replies)
-        # What was seen only grows, whatever happened meanwhile; the rest holds for the version that was judged.
+        # Marks only grow, so they fit any version; the other changes hold for the version that was judged under.
         bound = changes.taints or changes.counts or changes.asked or changes.used
         if changes.touch_session and not self._kept(context, facts.version if bound else None, changes):
             history.close(None)
             return None
         return changes
 
-    def _stands(
+    def _after_commit(
         self, context: Context, facts: SessionFacts, outcome: Outcome, history: History, changes: Changes
     ) -> None:
         """Tell subscribers what the commit changed, and remember the conversation for the next turn."""
@@ -338,7 +340,7 @@ class Pipeline:
         try:
             return self._sessions.commit(context, version, changes)
         except ApprovalError:
-            return False  # an approval grew too old since it was read: judge again, and ask again
+            return False  # an approval has expired since it was read: judge again, which asks again
 
     @property
     def conversations(self) -> Holder:
@@ -357,7 +359,7 @@ class Pipeline:
 
 
 def _keeping(settings: Config) -> KeepingContent | None:
-    """What is kept of what was judged, as settings say."""
+    """How the content of what was judged is kept beside its record, by settings; None if it is not."""
     if settings.content == "none":
         return None
     mask = None

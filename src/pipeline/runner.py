@@ -1,6 +1,6 @@
-"""The one place where order, deadlines and merging live: judge every view, carry out effects, judge again.
+"""The loop that decides on traffic: run stages, judge every view, carry out edits, judge again until nothing changes.
 
-Spec: docs/spec/pipeline.md.
+Order and deadlines live here and nowhere else. Spec: docs/spec/pipeline.md.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ from pipeline.stages import Staged, Stages
 from pipeline.stamping import Brought, stamp
 
 _log: Final = logging.getLogger("pipeline.runner")
-APPROVAL_SECONDS: Final = 3_600.0  # how long an approval holds, from when it was asked for
-MAX_PASSES: Final = 4  # judge, edit, judge again; what still changes then is refused
+APPROVAL_SECONDS: Final = 3_600.0  # how long an approval can be given and used, from when it was asked for
+MAX_PASSES: Final = 4  # passes of judging and editing; traffic that still changes on the last one is refused
 
 
 _Steps: TypeAlias = Generator[Asked, Any, Outcome]
@@ -78,7 +78,7 @@ class _Account(NamedTuple):
 
     @classmethod
     def of_unjudged(cls, value: Traffic, stages: tuple[StageRecord, ...]) -> _Account:
-        """That of a value that was stopped before policy was asked: all its views count as skipped."""
+        """The account of a value that policy was not asked about: all its views count as skipped."""
         return cls((), (), _unjudged(value), stages)
 
     def with_views(self, views: tuple[ViewDecision, ...]) -> _Account:
@@ -117,14 +117,14 @@ class Runner:
         self._rules = {rule.id: RuleFacts(severity=rule.severity, mode=rule.mode) for rule in policies.rules}
 
     def with_policies(self, policies: PolicySet, engine: Engine) -> Runner:
-        """A runner that is like this one, and shares its stages, over another policy set."""
+        """A runner like this one, with the same stages, for another policy set."""
         other = copy(self)
         other._take_up(policies, engine)
         return other
 
     @property
     def revision(self) -> str:
-        """That of the policies that it judges by."""
+        """The revision of its policy set."""
         return self.policies.revision
 
     def close(self) -> None:
@@ -132,12 +132,14 @@ class Runner:
         self._engine.close()
 
     async def aclose(self) -> None:
-        """The same, and end what stages still do in the background."""
+        """`close`, after ending the stages that still run in the background."""
         await self._stages.aclose()
         self._engine.close()
 
     def run(self, traffic: Traffic, context: Context, session: SessionFacts, history: History) -> Ran:
-        """What came of `traffic`, for `afterwards` too. What policy or an engine does never raises: it decides.
+        """The outcome for `traffic`, and the value to give to `afterwards`.
+
+        No failure of stages, policies or engine raises: each ends as a decision that refuses.
 
         Raises:
             StoreError, ConfigError: the origins of its tool calls cannot be found (`History.origins`).
@@ -163,7 +165,7 @@ class Runner:
     async def arun(
         self, traffic: Traffic, context: Context, session: SessionFacts, history: History, offload: Offload
     ) -> Ran:
-        """The same, awaiting stages, engine and, by `offload`, what has to be asked of the store."""
+        """`run`, awaiting stages and engine; what reads from a store is called through `offload`."""
         keeping = self._keeping(history)
         taken = self._taken_in(traffic, context, session, history, keeping)
         context, begin = _without_history(context), perf_counter_ns()
@@ -201,15 +203,15 @@ class Runner:
             return _broken(batch, error)
 
     def afterwards(self, staged: Traffic, context: Context) -> None:
-        """Run the stages that nobody waits for."""
+        """Run the fire-and-forget stages on what the other stages made."""
         self._stages.afterwards(staged, _without_history(context))
 
     def afterwards_in_background(self, staged: Traffic, context: Context) -> None:
-        """The same as tasks."""
+        """Start the fire-and-forget stages as tasks."""
         self._stages.afterwards_in_background(staged, _without_history(context))
 
     def _keeping(self, history: History) -> Keeping:
-        # What the host's functions say of a tool now, nobody knows without asking them.
+        # Where profiles ask functions of the host, what these said last turn may not hold any more: nothing is reused.
         return Keeping(history.turn if self._reuses and not history.profiles.asks else None, self.revision)
 
     def _taken_in(
@@ -229,7 +231,7 @@ class Runner:
         context: Context,
         keeping: Keeping,
     ) -> _Steps:
-        """The judgement of what the stages made of `taken`: under the rule on its data, and with the labels of that."""
+        """The judgement of what the stages made of `taken`, with the rule on its data and the labels of that data."""
         if not staged.stopped:
             taken = taken.after(staged.value)
             staged = staged if taken.value is staged.value else replace(staged, value=taken.value)
@@ -241,7 +243,7 @@ class Runner:
     def _steps(
         self, staged: Staged, session: SessionFacts, history: History, law: Law, keeping: Keeping, *, keep: bool
     ) -> _Steps:
-        """The judgement itself, without an engine: it yields what to evaluate, and is sent the results."""
+        """The passes of judging and editing. They call no engine, but yield what to evaluate and are sent the results."""
         value = staged.value
         stages = tuple(staged.records)
         if staged.stopped:
@@ -250,7 +252,7 @@ class Runner:
         unseen = (yield partial(refusals, referred, history.seen)) if referred else ()
         if unseen:
             return self._outcome(_Account.of_unjudged(value, (*stages, *unseen)))
-        # What stages labelled is the session's as well: labels are carried along, so that the last message has all.
+        # Labels that stages added are the session's too. The last message has them all, since labels carry forward.
         labels = session.labels.union(*map(labels_of, messages_of(value)[-1:]))
         if labels != session.labels:
             session = replace(session, labels=labels)
@@ -295,7 +297,7 @@ class Runner:
     def _answered(
         self, account: _Account, value: Traffic, session: SessionFacts, wanted: Sequence[Wish], *, keep: bool
     ) -> Outcome:
-        """The outcome where a person has to approve: forwarded if all of it is approved, refused if any is denied."""
+        """The outcome where rules want approvals: forward if all were given, refuse if one was denied, else suspend."""
         expires_at = session.moment + self._approval_time
         answer = settle(wanted, session, revision=self.policies.revision, expires_at=expires_at, keep=keep)
         if answer.action is Action.REFUSE:
@@ -335,15 +337,15 @@ class Runner:
     def closed(
         self, value: Traffic, code: str, *, rule: str = SESSION_RULE, reason: str = "Policy could not be asked."
     ) -> Outcome:
-        """The refusal of a value that could not be judged, because what judging needs was not there."""
+        """The refusal of a value that could not be judged, because something failed that judging needs."""
         hit = Hit(rule=rule, code=code, effect=Effect.DENY, reason=reason, severity="critical")
         record = StageRecord(stage="session", mode="sequential", hit=hit, closed=True)
         return self._outcome(_Account.of_unjudged(value, (record,)))
 
     def _refused(self, account: _Account, hit: Hit, path: str, answer: Answer | None = None) -> Outcome:
-        """A deny of our own: an effect that could not be carried out, edits that never rest, a person who said no.
+        """A refusal that follows from no rule: an edit failed, edits never came to an end, or a person said no.
 
-        `hit` is added to the line of the view at `path`; where no view stands there, to the first.
+        `hit` is added to the line of the view at `path`; if there is none, to the first line.
         """
         at = next((index for index, view in enumerate(account.views) if view.path == path), 0)
         views = tuple(_denied(view, hit) if index == at else view for index, view in enumerate(account.views))
@@ -359,7 +361,7 @@ def _ran(
     history: History,
     keeping: Keeping,
 ) -> Ran:
-    goes_on = context.session is not None  # else there is no next turn to keep anything for
+    goes_on = context.session is not None  # without a session there is no next turn to keep anything for
     version = session.version if goes_on else None
     made = replace(outcome, session=context.session, session_version=version, timings=timings)
     if made.value is not None:  # the one place where certificates are made [C6]
@@ -382,7 +384,7 @@ def _impossible(code: str) -> Hit:
 
 
 def _without_history(context: Context) -> Context:
-    """The context for stages: the conversation is no fact of this run, and stages see what they are granted."""
+    """The context for stages, without the conversation: stages see of messages only what they are granted."""
     return context if context.history is None else replace(context, history=None)
 
 
