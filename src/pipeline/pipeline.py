@@ -304,9 +304,7 @@ class Pipeline:
         """The refusal of a run that failed with `error`; an ApprovalError is raised to the caller instead."""
         if isinstance(error, ApprovalError):
             raise error
-        if isinstance(
-            error, SessionError
-        ):  # the session does not allow what the run asks: no outage, since a retry would not help
+        if isinstance(error, SessionError):  # no outage: what the run asks of its session would fail again
             return Ran(self._runner.closed(value, error.code, rule="pipeline", reason=error.message))
         if isinstance(error, PipelineError):
             return Ran(self._runner.closed(value, error.code))

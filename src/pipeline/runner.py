@@ -243,7 +243,7 @@ class Runner:
     def _steps(
         self, staged: Staged, session: SessionFacts, history: History, law: Law, keeping: Keeping, *, keep: bool
     ) -> _Steps:
-        """The passes of judging and editing. They call no engine, but yield what to evaluate and are sent the results."""
+        """The passes of judging and editing. They call no engine: they yield what to evaluate and get the results."""
         value = staged.value
         stages = tuple(staged.records)
         if staged.stopped:
