@@ -1,4 +1,4 @@
-"""Who asks, in which session, under which facts: what the host knows and the traffic does not. Spec: pipeline.md.
+"""The context of a run: who asks, in which session, and other facts that the host knows. Spec: docs/spec/pipeline.md.
 
 Identity never comes from the traffic: the context's subject replaces whatever a message claims [PIPE-2].
 """
@@ -44,15 +44,15 @@ class Context(Value):
         objects: what access to an entity requires, by its URI, `namespace/name` or name.
         data: what the data of an entity may be used for, by the same.
         custom: free facts for rules of your own (`input.extensions.custom`), for messages that bring none.
-        history: the conversation before a reply, or before a message that is judged by itself; the values of its tool
-            calls can have come from there. Without it, what this process last saw of the session counts. Stages do
-            not get it.
-        call_id: set where a call is made here and now: it counts as a new call, whatever was said before. Without it,
-            the same thing said at the same place of a conversation is the same call.
+        history: the conversation before a reply, or before a message that is judged by itself, in which the origins of
+            its tool calls are looked up. Without it, the conversation that this process last saw in the session is
+            used. Stages do not get it.
+        call_id: set if a call is being made now, which counts as a new call. Without it, an equal call at the same
+            place of the conversation counts as the same call.
         released: how many characters of an answer are out already when it is judged once more; for the record.
-        recorded: what else the host wants on record: names and texts of its own, none of the traffic's.
-        spent: approvals that were used to ask for the same elsewhere, where nobody answered: they hold here too.
-        claimed: set where somebody only says that a model or tool answered this: it does not go on record as known.
+        recorded: further names and texts of the host's own for the record; none of the traffic's.
+        spent: approvals that were used for the same request at another upstream, which did not answer; they count.
+        claimed: whether a model's or tool's answer is only said to be one: then it is not put on record as known.
     """
 
     subject: SubjectExtension | None = None
@@ -75,14 +75,14 @@ class Context(Value):
 
 
 def as_context(given: object) -> Context:
-    """The context itself. TypeError for anything else, None too: what is known would be lost without a word."""
+    """`given`, if it is a Context, else TypeError: also for None, or its facts would be lost unnoticed."""
     if not isinstance(given, Context):
         raise TypeError(f"a context is a Context, no {type(given).__name__}; write `Context(subject=…, session=…)`")
     return given
 
 
 def as_subject(given: SubjectExtension | Mapping[str, Any]) -> SubjectExtension:
-    """Who asks, of a value or its fields. ShapeError, at `subject`, for what is neither."""
+    """The subject that a value or its fields give. ShapeError, at `subject`, for anything else."""
     try:
         return SubjectExtension.model_validate(dict(given) if isinstance(given, Mapping) else given)
     except ShapeError as error:
@@ -115,7 +115,7 @@ def ingest(
 
     Labels that a message brings, those of its data (`known`, one per message), of all earlier messages (`before`, and
     those in the traffic), of the context and of the session are united: labels only grow [PIPE-4]. `done` are the first
-    messages of a request as this made them before, of the same facts.
+    messages of a request as an earlier call with the same facts returned them.
     """
     messages = messages_of(traffic)[len(done) :]
     told = known[len(done) :] if known else (NOTHING_KNOWN,) * len(messages)

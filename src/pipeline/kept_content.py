@@ -1,6 +1,7 @@
-"""What of a run is kept apart from its record: nothing, all of it, or all but its secrets. Spec: docs/spec/audit.md.
+"""The content of a run that is kept apart from its record: none, all of it, or all but its secrets.
 
-It is the line of a replay file, so that it can be judged again; the record has a commitment to it alone [AUD-70].
+It has the form of a line of a replay file, so that it can be judged again. The record has only a commitment to it
+[AUD-70]. Spec: docs/spec/audit.md.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _OURS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a run, if anything; else why not; and where in it stand-ins took the place of secrets."""
+    """The content that is kept of a run, if any; if none, why; and the places at which secrets were replaced."""
 
     content: Content | None = None
     left_out: str | None = None
@@ -44,12 +45,12 @@ NOTHING: Final = Kept()
 
 
 class KeepingContent:
-    """Says what of each run is kept.
+    """Decides what content of each run is kept.
 
     Args:
         history: how far the history of a conversation is believed.
-        mask: takes the secrets out; None where all is kept.
-        days: how long, at most; the data's own retention may say less.
+        mask: takes the secrets out; None to keep them.
+        days: how long it is kept, at most; the retention of the data may allow less.
     """
 
     def __init__(self, history: HistoryTrust, mask: Mask | None = None, days: float | None = None) -> None:
@@ -59,7 +60,7 @@ class KeepingContent:
 
     @property
     def takes_time(self) -> bool:
-        """Whether it is work that an event loop should not wait for."""
+        """Whether `of` takes so long that it should not run on an event loop."""
         return self._mask is not None
 
     def of(self, value: Traffic, context: Context, decision: Decision, basis: Basis | None, now: int) -> Kept:
@@ -86,7 +87,7 @@ class KeepingContent:
 
 
 def _differing(before: Any, after: Any, place: str = "") -> Iterator[str]:
-    """Where two lines differ, as far as their places can be told without a word of the traffic."""
+    """Where two lines differ. A place ends before the first name that is a word of the traffic."""
     if before == after:
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):

@@ -1,4 +1,4 @@
-"""What is kept of a run for good: who asked, what was judged, what policy said, what was done. Spec: recorder.md.
+"""The record of a run: who asked, what was judged, what policy said, what was done. Spec: docs/spec/recorder.md.
 
 The names are those of an OPA decision log where it has one. No content is in a record, and no free text of a rule:
 only ids, codes, paths, digests and counts.
@@ -73,13 +73,13 @@ class Run:
         timestamp: when it was decided; UTC.
         input_digest: the value's digest, as hex (`pipeline.certificate.digest_of`); `output_digest` that of what went
             on, as its certificate has it.
-        session_version: of the session, as it was read.
+        session_version: the version of the session as it was read.
         timings: phase → nanoseconds; OPA's `metrics`.
-        labels_gained: that the session, or the run that stands alone, has since.
-        model: as it was asked for, or answered, `provider:model` where the provider is known.
-        content: what was judged, if it is to be kept; `left_out` is why it is not, where it was to be.
-        masked: places in it, as JSON pointers, where stand-ins took the place of secrets.
-        profiles: the revision of what was known of tools and resources (`Profiles.revision`).
+        labels_gained: labels that the session (or a run without one) has now and had not before.
+        model: the model that was asked for, or that answered; `provider:model` if the provider is known.
+        content: what was judged, if it is kept; `left_out` says why not, if settings want it kept.
+        masked: the places in it, as JSON pointers, at which secrets were replaced.
+        profiles: the revision of the profiles of tools and resources (`Profiles.revision`).
     """
 
     timestamp: datetime
@@ -97,14 +97,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record: what a store looks it up by, and the bytes that are kept; `digest` is their SHA-256, in hex.
+    """One record: the fields that a store indexes, and the bytes that it keeps; `digest` is their SHA-256, in hex.
 
     Attributes:
-        id: of what it is about: a decision's, or of another `kind`.
-        kind: `decision`, `sweep`, `log`, or what else is put on record.
-        content: what is kept with it, apart.
-        request_id, run_ns, unevaluated: what the bytes of a decision say, for whoever counts: whose it is, how long it
-            took, and how many views no policy was asked about.
+        id: that of the decision, or of what else it is about.
+        kind: `decision`, `sweep`, `log`, or another thing that is put on record.
+        content: what was judged, kept apart from the record.
+        request_id, run_ns, unevaluated: for metrics, as the bytes of a decision have them: the request, how long the
+            run took in nanoseconds, and how many views were not evaluated.
     """
 
     id: str
@@ -138,9 +138,9 @@ def act_of(
     session: str | None = None,
     revision: str = "",
 ) -> Record:
-    """The record of what was done and is no decision, by a person or by a gateway; its id begins with `prefix`.
+    """The record of an act that is no decision, by a person or a gateway; its id begins with `prefix`.
 
-    It is found by `subject`, who did it, and by `session`, where it is about one.
+    `subject` is who did it, and `session` the session that it is about, if any: the record can be looked up by both.
     """
     made = f"{prefix}_{ULID()}"
     body = {"schema": SCHEMA, "id": made, "timestamp": now.isoformat(), "action": action, **said}
@@ -231,9 +231,9 @@ def _result(decision: Decision, masked: list[str]) -> dict[str, Any]:
 
 @lru_cache(MAX_LINES)
 def _plain_line(path: str, kind: str, role: str, action: str, direction: str) -> bytes:
-    """The line of a view of which policy said nothing, and which names nothing: no word of the traffic, so it is kept.
+    """The line of a view without hits and without a name. It has no words of the traffic, so that it can be cached.
 
-    A conversation has as many of these as it has parts, and the next request has them again.
+    Nearly all parts of a conversation have such lines, and each request has them again.
     """
     plain = ViewDecision(
         path=path,
@@ -285,7 +285,7 @@ def _add_asker(body: dict[str, Any], context: Context, run: Run, masked: list[st
 
 
 def plain(name: str) -> str:
-    """The name if it is one; the digest of what may be somebody's words."""
+    """`name` if it looks like a name; else its digest, since it may be somebody's words."""
     return name if _PLAIN.fullmatch(name) else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
 
 
@@ -321,7 +321,7 @@ def _view(view: ViewDecision, where: str, masked: list[str]) -> dict[str, Any]:
 
 
 def _origins(origins: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """How many values of a call, by what they are for and by the best that vouches for them: no value, no path."""
+    """How many values of a call there are, by their use and by their most trusted source. No value or path is shown."""
     counted: dict[str, dict[str, int]] = {}
     for entry in origins:
         if entry["type"] not in _ABOUT_THE_CALL:
@@ -367,7 +367,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
 
 
 def _bare(uri: str) -> str:
-    """The URI without credentials, query and fragment: keys to data travel there; no URI, no more than its scheme."""
+    """The URI without credentials, query and fragment, which may be secret; of what is no URI, only the scheme."""
     if _BARE.fullmatch(uri):
         return uri
     try:

@@ -21,7 +21,7 @@ _Landed: TypeAlias = "tuple[asyncio.Future[None], BaseException | None]"
 class Recorder:
     """Writes records through the store's one writer, so that concurrent runs share its commits.
 
-    Whoever gets StoreError from here releases nothing: no record, no answer.
+    A caller that gets StoreError has no durable record, and must not release what the record covers.
     """
 
     def __init__(self, store: Store, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
@@ -53,9 +53,9 @@ class Recorder:
 
 
 class _Ticket:
-    """What the writer is given in place of a future, for somebody who waits in a loop.
+    """Stands in for a future at the writer, for a caller that waits in an event loop.
 
-    It takes a third of the time of a future that threads may wait for: nobody does here, and the loop is woken apart.
+    It takes a third of the time of a `Future`: no thread waits for it, and `_Landing` wakes the loop.
     """
 
     __slots__ = ("_landed", "_waiting")
@@ -75,22 +75,22 @@ class _Ticket:
 
 
 class _Landing:
-    """Where what a thread finished is waited for in a loop: that is woken once for all that one commit made durable.
+    """Lets coroutines of one loop wait for the writer's thread, and wakes the loop once a commit, not once a record.
 
-    One timer serves all who wait: they have as long as each other, so who came first is late first.
+    One timer serves all of them: the time limit is the same for each, so the first to wait is the first to be late.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout_seconds: float, late: Callable[[float], None]) -> None:
         self.loop = loop
         self.landed: deque[_Landed] = deque()
-        self.wake: Final = self._wake  # the same each time, so that who has it from many knows that it is one
+        self.wake: Final = self._wake  # one object, so that the writer can tell that several tickets share it
         self._timeout_seconds = timeout_seconds
         self._late = late
         self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()  # until when, in the loop's seconds
         self._timer: asyncio.TimerHandle | None = None
 
     def expected(self) -> asyncio.Future[None]:
-        """Done when what is to land has; StoreError where it failed, or did not end in time."""
+        """A future that is done when the record is durable, with StoreError if it failed or took too long."""
         waiting = self.loop.create_future()
         self._waiting.append((self.loop.time() + self._timeout_seconds, waiting))
         if self._timer is None:

@@ -39,10 +39,10 @@ class Records(Protocol):
 
 
 class Recording:
-    """Puts every run on record. `release` says that an outcome is given out though its record could not be kept.
+    """Puts every run on record.
 
-    `content` says what is kept beside it of what was judged; by default nothing. `profiles` is the revision of those
-    that runs are judged with.
+    With `release`, an outcome is given out even if its record could not be written. `content` decides what is kept of
+    the traffic beside the record; None keeps nothing. `profiles` is the revision of the profiles in use.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Recording:
         self._release = release
 
     def keep(self, value: Traffic, context: Context, ran: Ran, run_ns: int) -> bool:
-        """Whether the outcome of the run on `value` may be given out: its record is durable, or need not be."""
+        """Whether the outcome may be given out, since its record is durable or by settings need not be."""
         try:
             self._records.record(self._record(value, context, ran, run_ns))
         except PROCESS_EXITS:

@@ -1,7 +1,8 @@
-"""What is registered of the entities that traffic names: profiles, data policies, labels. Spec: docs/spec/data.md.
+"""What is registered of the entities that traffic names: access profiles, data policies, labels.
 
-It is looked up by entity [B9], in the context's own entries and then in the profiles, and never taken from the traffic.
-What grants something is looked up exactly; what restricts is united over all that may be meant.
+It is looked up by entity [B9], in the context first and then in the profiles; what the traffic itself says of it never
+counts. Entries that grant something need an exact match. Entries that restrict are united over all entities that a name
+may mean. Spec: docs/spec/data.md.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ _UNSAID: Final = frozenset({"tool_call_id", "tool_name", "extra"})  # spelt diff
 
 
 class Returned(NamedTuple):
-    """Data of one entity that a message brought back. `event` is the source of the labels that it stamps [C3].
+    """Data of one entity that a message brought back. `event` is the source event of the labels that it brings [C3].
 
-    The same data in the same history is the same event, so that what was declassified once stays so. `names` are those
-    under which origins know it (`Entity.names`), its containers' included.
+    The same data in the same history has the same event, so that a label that was declassified for it stays away.
+    `names` are the entity's names in origins (`Entity.names`), with those of its containers.
     """
 
     message: int
@@ -57,14 +58,14 @@ class Returned(NamedTuple):
     names: frozenset[str | None]
 
     def stamped(self, lifted: frozenset[tuple[str, str]]) -> frozenset[str]:
-        """Its labels but those that a declassification lifts for it."""
+        """Its labels, without those that a declassification has lifted for it."""
         return frozenset(label for label in self.labels if (label, self.event) not in lifted)
 
 
 class Lookup(NamedTuple):
-    """What was found of some traffic: per message, and all data that came back in it or before it (message -1).
+    """What the registry says of some traffic: by message, and all data that came back in it or before it (message -1).
 
-    `reader` stands at its end, and is never read on with itself.
+    `reader` has read to its end. To read on, a copy of it is made.
     """
 
     known: tuple[Known, ...]
@@ -73,7 +74,7 @@ class Lookup(NamedTuple):
 
     @property
     def earlier(self) -> tuple[Returned, ...]:
-        """What came back before the traffic."""
+        """The data that came back before the traffic."""
         return tuple(one for one in self.returned if one.message < 0)
 
     def stamped(self, lifted: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
@@ -82,7 +83,7 @@ class Lookup(NamedTuple):
 
 
 class Registry:
-    """Profiles, and over them what the context says of this run."""
+    """The profiles, under the entries of the context of this run, which win."""
 
     def __init__(self, profiles: Profiles, context: Context) -> None:
         self.profiles = profiles
@@ -90,11 +91,11 @@ class Registry:
         self._data = context.data
 
     def __bool__(self) -> bool:
-        """Whether anything can be known."""
+        """Whether it can have any entries."""
         return bool(self.profiles or self._objects or self._data)
 
     def object(self, entity: Entity) -> ObjectSecurityProfile | None:
-        """What access to the entity requires; None where that is not known."""
+        """What access to the entity requires; None if that is not registered."""
         own: ObjectSecurityProfile | None = registered(self._objects, entity.keys)
         if own is not None:
             return own
@@ -111,7 +112,7 @@ class Registry:
         return tuple((named, profile.data_policy, profile) for named, profile in profiles)
 
     def bound_to(self, session: SessionFacts) -> Iterator[tuple[Entity, DataPolicy]]:
-        """The data policies of what came back earlier in the session, as far as labels tell."""
+        """The data policies of data that came back earlier in the session, as far as its labels tell."""
         for uri in remembered(session):
             yield from (
                 (meant, policy) for meant, policy, _ in self.returning(Entity.of_uri(uri)) if policy is not None
@@ -178,7 +179,7 @@ def look_up(
 
 
 class _Message:
-    """What is being collected of one message."""
+    """What was found so far of one message."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -197,7 +198,7 @@ class _Message:
 
 
 class _Reader:
-    """Reads messages in order; remembers calls, so that it is known whose result comes back."""
+    """Reads messages in order, and remembers calls to know which tool a result is of."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -206,7 +207,7 @@ class _Reader:
         self._prompts: dict[str, frozenset[Entity]] = {}
 
     def copy(self, registry: Registry) -> _Reader:
-        """The same place in the same conversation, to read on from by a registry that knows the same."""
+        """A copy, to read on from the same place with `registry`, which must have the same entries."""
         other = _Reader(registry)
         other._calls, other._open, other._prompts = dict(self._calls), list(self._open), dict(self._prompts)
         return other
@@ -221,7 +222,7 @@ class _Reader:
             self.read(part, found, ())
 
     def read(self, part: Part, found: _Message, around: tuple[Returned, ...]) -> None:
-        """One part, and what is nested in it; `around` is what the parts that it stands in return."""
+        """Read one part, and the parts inside it. `around` is the data of the parts that it is inside of."""
         match part:
             case ToolCallPart():
                 self._called(part, found)
@@ -269,7 +270,7 @@ class _Reader:
             found.objects[entity.uri] = profile
 
     def _answered(self, part: ToolResultPart) -> set[Entity]:
-        """The tools whose result it may be: those called under its id, and the one that it names itself."""
+        """The tools that the result may be of: those called under its id, and the one that it names."""
         name = part.tool_name
         called = set(self._calls.get(part.tool_call_id, ())) if part.tool_call_id else self._next_open(name)
         if name is not None and not any(one.name == name for one in called):
@@ -349,7 +350,7 @@ def _as_entity(found: Found, asked: Entity) -> Entity:
 
 
 def _all_registered(registry: Mapping[str, _T], entity: Entity) -> list[tuple[str, _T]]:
-    """The entry for the entity; where only its name is known and several have it, all of them."""
+    """The entry for the entity; if only its name is known, the entries of all entities of that name."""
     found: _T | None = registered(registry, entity.keys) if registry else None
     if found is not None:
         return [(entity.uri, found)]

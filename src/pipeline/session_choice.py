@@ -1,7 +1,7 @@
-"""Which session a run belongs to, where its client names none [C4]. Spec: docs/spec/sessions.md [SES-30] ff.
+"""Which session a run belongs to if its client names none [C4]. Spec: docs/spec/sessions.md [SES-30] ff.
 
-A conversation is known by how it begins: of the beginnings that a subject has sent before, the longest one decides. The
-session's id is made of the first of them, so that all gateways come to the same one without asking each other.
+It is that of the longest beginning of its conversation that the subject has sent before. A session's id is made of the
+first beginning of its conversation, so that all gateways arrive at the same id without asking each other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipeline.session_state import Changes
 from pipeline.sessions import SessionStore
 from pipeline.stage import Traffic
 
-_HOME: Final = "~beginnings"  # the session of each subject that keeps the marks; clients cannot name it
+_HOME: Final = "~beginnings"  # each subject's session for the marks of beginnings; clients cannot name it
 
 
 SessionMode: TypeAlias = Literal["by_id", "by_prefix", "required"]
@@ -53,7 +53,7 @@ class SessionChoice:
         return replace(context, session=f"sess_{self._root(said, context)}") if said else context
 
     def _root(self, said: Sequence[str], context: Context) -> str:
-        """The first beginning of the conversation that `said` goes on with; its own last one, if it is new."""
+        """The first beginning of the conversation that `said` continues; if it is new, the last one in `said`."""
         home = replace(context, session=_HOME)
         known = self._sessions.seen(home, set(said))
         longest = next((prefix for prefix in reversed(said) if prefix in known), None)

@@ -1,6 +1,6 @@
-"""What a session is, and what a run may change in it: plain values, the same for every store. Spec: sessions.md.
+"""The state of a session and the changes that a run can make to it: plain values, the same for every store.
 
-Labels and grants are two sets that only grow [C3]; the labels in force are worked out when a session is read. Times
+Spec: docs/spec/sessions.md. Labels and grants are sets that only grow [C3]; the labels in force follow from both. Times
 are integers: microseconds since the epoch, UTC.
 """
 
@@ -35,7 +35,7 @@ class Taint:
 class Grant:
     """A declassification: until `expires_at` the label does not count for the sources named here, and for no others.
 
-    `seconder` is the second pair of eyes [E6], if there was one; `granted_at` is the store's word.
+    `seconder` is the second person who agreed [E6], if there was one; `granted_at` is set by the store.
     """
 
     id: str
@@ -61,9 +61,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """An amount to add to a counter; one with a `mark` is added once per session, however often it is presented.
+    """An amount to add to a counter. A count with a `mark` is added only if its session has none with that mark yet.
 
-    `event` is kept among the session's events when it is added, and only then.
+    `event` is added to the session's events if the count is.
     """
 
     name: str
@@ -82,7 +82,7 @@ class BudgetScope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """An amount held in a budget before it is known what a run will cost; refused beyond `limit`."""
+    """An amount to hold in a budget until the cost of a run is known; refused if it would go beyond `limit`."""
 
     id: str
     scope: BudgetScope
@@ -93,7 +93,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """What a reservation came to. Zero gives it back."""
+    """What was really spent of a reservation; zero gives all of it back."""
 
     id: str
     scope: BudgetScope
@@ -103,7 +103,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What was spent, and what is held by reservation id. A hold that nobody settles stays: it counts in full."""
+    """What was spent, and what is held, by reservation id. A hold that is never settled counts in full for ever."""
 
     spent: Decimal = Decimal(0)
     held: Mapping[str, Decimal] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class Budget:
         return sum(self.held.values(), self.spent)
 
     def reserved(self, reservation: Reservation) -> Budget:
-        """The budget with the amount held; BudgetExceeded where that is beyond the limit."""
+        """The budget with the amount held; BudgetExceeded if that goes beyond the limit."""
         amount = _amount(reservation.amount)
         if reservation.id in self.held:
             raise SessionError("this reservation was made before", code="session.reserved-before", hint="mint a new id")
@@ -123,7 +123,7 @@ class Budget:
         return Budget(self.spent, {**self.held, reservation.id: amount})
 
     def settled(self, settlement: Settlement) -> Budget:
-        """The budget with the hold gone and the amount spent; SessionError where there is no such hold."""
+        """The budget without the hold and with the amount spent; SessionError if there is no such hold."""
         if settlement.id not in self.held:
             hint = "a reservation is settled once"
             raise SessionError("there is no such reservation", code="session.unknown-reservation", hint=hint)
@@ -138,12 +138,12 @@ def _amount(amount: Decimal) -> Decimal:
 
 
 def budget_of(change: Reservation | Settlement, key: SessionKey) -> tuple[str, str, str, str]:
-    """Scope, subject, session and name: what tells one budget from another. Empty where the scope does not ask."""
+    """The key of a budget: scope, subject, session and name; subject and session are "" where the scope has none."""
     return budget_id(change.scope, change.budget, key)
 
 
 def budget_id(scope: BudgetScope, name: str, key: SessionKey) -> tuple[str, str, str, str]:
-    """The same, from its parts; SessionError for a budget of a session where there is none."""
+    """The key of a budget from its parts; SessionError for a budget of a session if `key` has none."""
     if scope is BudgetScope.SESSION and key.session is None:
         raise no_session()
     subject = "" if scope is BudgetScope.EVERYONE else key.subject
@@ -155,14 +155,14 @@ class Changes:
     """All that one run changes, committed together or not at all [C5].
 
     Attributes:
-        taints, grants: grow the two sets; a grant names sources that are on record.
-        counts: added to the counters.
+        taints, grants: to add to the two sets; a grant names sources that are on record.
+        counts: to add to the counters.
         events: JSON objects, the newest last; names and codes only, no content.
-        tool_ids: canonical id → provider → its name (`IdMap.to_json()`); links that are on record already may be there.
+        tool_ids: canonical id → provider → its name (`IdMap.to_json()`), also those that are on record already.
         seen: marks to keep: content digests of what was judged, say [C4].
-        asked, used: approvals asked for, and spent.
-        sealed: what a person is asked about, as ciphertext, by the id of an approval in `asked`; gone once that is
-            used, denied or too old.
+        asked, used: approvals that are asked for, and that are used up.
+        sealed: by the id of an approval in `asked`, ciphertext of what it is about; deleted once the approval is used,
+            denied or expired.
         active_model: the model that the session goes on with; None leaves it as it is.
         reservations, settlements: of budgets; settled first.
     """
@@ -182,7 +182,7 @@ class Changes:
 
     @property
     def touch_session(self) -> bool:
-        """Whether anything of the session itself changes; budgets stand beside it."""
+        """Whether the session itself changes; budgets are kept apart from it."""
         own = (self.taints, self.grants, self.counts, self.events, self.tool_ids, self.seen, self.asked, self.used)
         return any(own) or self.active_model is not None
 
@@ -194,7 +194,7 @@ class Changes:
 
     @property
     def of_budgets(self) -> tuple[Settlement | Reservation, ...]:
-        """What it changes in budgets, in the order in which that is done."""
+        """The changes of budgets, in the order in which they are made."""
         return (*self.settlements, *self.reservations)
 
     @property
@@ -203,7 +203,7 @@ class Changes:
         return frozenset(count.mark for count in self.counts if count.mark is not None)
 
     def for_key(self, key: SessionKey) -> Changes:
-        """What of it can be kept under `key`: a run without a session keeps nothing, and can neither ask nor use.
+        """The changes that can be kept under `key`: without a session, those of budgets alone.
 
         Raises:
             SessionError: a grant, an approval or an active model without a session (`session.none`).
@@ -219,19 +219,19 @@ NO_CHANGES: Final = Changes()
 
 
 def no_session() -> SessionError:
-    """The error where something is kept by session, and there is none."""
+    """The error for a change that needs a session, in a run without one."""
     return SessionError("this needs a session", code="session.none", hint="give the run a session id")
 
 
 def unknown_source() -> SessionError:
-    """The error for a grant that names what never brought its label."""
+    """The error for a grant that names an event which did not bring its label."""
     hint = "name the events that brought the label"
     return SessionError("a grant for what is not on record", code="session.unknown-source", hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """All that is on record of one session but its marks. No moment before `updated_at` counts as now."""
+    """All that is on record of one session, except its marks. A time before `updated_at` never counts as now."""
 
     version: int = 0
     updated_at: int = 0
@@ -244,7 +244,7 @@ class SessionState:
     active_model: str | None = None
 
     def facts(self, now: int) -> SessionFacts:
-        """What policy may know: labels that no active grant lifts, approvals that still can be used."""
+        """The facts at `now`: with the labels that no active grant lifts, and the approvals that can still be used."""
         now = max(now, self.updated_at)
         lifted = {(grant.label, source) for grant in self.grants if now < grant.expires_at for source in grant.sources}
         ordered = [approval for _, approval in sorted(self.approvals.items())]
@@ -264,9 +264,9 @@ class SessionState:
         )
 
     def after(self, changes: Changes, key: SessionKey, now: int, counted: frozenset[str]) -> SessionState:
-        """The state with `changes` made and its version one up. `counted` are the count marks already on record.
+        """The state with `changes` made, and the next version. `counted` are the count marks already on record.
 
-        A store may hand in only the parts that `changes` concern.
+        A store may call it on a state that has only the parts which `changes` concern.
 
         Raises:
             SessionError: a grant for a source that is not on record, an event that is too large, a tool id that means
@@ -317,7 +317,7 @@ def _number(amount: Decimal) -> int | float:
 
 
 def _fresh(counts: Iterable[Count], counted: frozenset[str]) -> list[Count]:
-    """Those whose mark is not on record; of several with one mark the first."""
+    """The counts whose mark is not on record; of several with the same mark, the first."""
     met = set(counted)
     fresh = []
     for count in counts:

@@ -1,7 +1,7 @@
-"""Where sessions are kept: one protocol, and the store that lives in this process. Spec: docs/spec/sessions.md.
+"""The protocol of session stores, and the store in memory. Spec: docs/spec/sessions.md.
 
-Keyed by subject and session: two subjects never share one [C4]. The others: `pipeline.store.sessions` (SQLite),
-`pipeline.redis_sessions` (Redis, Valkey).
+A session's key is its subject and its id, so that two subjects never share one [C4]. The other stores are
+`pipeline.store.sessions` (SQLite, PostgreSQL) and `pipeline.redis_sessions` (Redis, Valkey).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pipeline.moments import micros
 from pipeline.policy_input import SessionFacts
 from pipeline.session_state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
 
-MAX_SESSIONS: Final = 100_000  # that one process keeps in memory; of budgets and approvals as many
-MAX_MARKS: Final = 1_000_000  # of all sessions of a process together; a mark is some 150 bytes
+MAX_SESSIONS: Final = 100_000  # sessions in the memory of one process; as many budgets, and as many approvals
+MAX_MARKS: Final = 1_000_000  # marks of all sessions of a process together; a mark takes some 150 bytes
 NOTHING_KNOWN: Final = SessionFacts()
 
 
@@ -36,7 +36,7 @@ def wall_clock() -> datetime:
 
 
 class Moments:
-    """Microseconds since the epoch that never go back, whatever the clock does: what has expired stays so."""
+    """A clock in microseconds since the epoch that never goes back, so that what has expired stays expired."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class Moments:
         self._lock = threading.Lock()
 
     def now(self) -> int:
-        """The present moment, or the latest one given out if the clock stepped back."""
+        """The present time, or the last one returned if the clock has stepped back."""
         moment = micros(self._clock())
         with self._lock:
             self._latest = max(self._latest, moment)
@@ -54,24 +54,24 @@ class Moments:
 class SessionStore(Protocol):
     """Sessions, budgets and approvals. Safe to use from any thread; every method may raise StoreError.
 
-    `waits` says that its methods can make their caller wait, so that coroutines ask it on a thread [PIPE-15].
+    `waits` says that its methods may block, so that coroutines call them on a thread [PIPE-15].
     """
 
     waits: bool = True
 
     def read(self, context: Context) -> SessionFacts:
-        """What is known of the context's session, with the version to commit against; nothing without a session."""
+        """The facts of the context's session, with the version to commit against; empty facts without a session."""
         ...
 
     def commit(self, context: Context, expected_version: int | None, changes: Changes) -> bool:
-        """Make all changes at once if the session is still at `expected_version`; None is whatever it is at.
+        """Make all changes at once if the session is still at `expected_version`; None fits any version.
 
         Returns:
-            False if it moved on, and nothing was changed: read and judge again [C5]. A run without a session has no
-            version to miss; of its changes only those of budgets are kept.
+            False if the session has another version by now, and nothing was changed: read and judge again [C5]. For a
+            run without a session it is always True; only its changes of budgets are kept.
 
         Raises:
-            SessionError: a change that cannot be made (also ApprovalError, BudgetExceeded); nothing was changed.
+            SessionError: a change cannot be made (also ApprovalError, BudgetExceeded); nothing was changed.
         """
         ...
 
@@ -80,27 +80,27 @@ class SessionStore(Protocol):
         ...
 
     def budget(self, context: Context, scope: BudgetScope, name: str) -> Budget:
-        """What was spent and is held."""
+        """The budget: what was spent, and what is held."""
         ...
 
     def approval(self, approval_id: str) -> Approval | None:
-        """The approval of that id, in whatever session."""
+        """The approval of that id, in any session; None if there is none."""
         ...
 
     def sealed(self, approval_id: str) -> bytes | None:
-        """What was sealed with that approval; None once it was used, denied or grew too old."""
+        """The ciphertext kept with that approval; None once the approval was used, was denied or has expired."""
         ...
 
     def grants(self, context: Context) -> tuple[Grant, ...]:
-        """Every declassification of the context's session, lapsed ones too, the oldest first."""
+        """Every declassification of the context's session, also expired ones, the oldest first."""
         ...
 
     def pending_approvals(self) -> tuple[Approval, ...]:
-        """What waits for a person and is not too old, the oldest first."""
+        """The approvals that wait for a person and have not expired, the oldest first."""
         ...
 
     def decide_approval(self, approval_id: str, *, approver: str, approve: bool) -> Approval:
-        """The approval after `approver`'s word on it; ApprovalError if it is unknown or see `Approval.decided`."""
+        """The approval as decided by `approver`; ApprovalError if it is unknown, or as `Approval.decided` says."""
         ...
 
     def close(self) -> None:
@@ -116,16 +116,16 @@ class SessionStore(Protocol):
 
 
 class MemorySessions(SessionStore):
-    """Sessions of this process, until it ends; bounded [SES-22].
+    """Sessions in the memory of this process; bounded [SES-22].
 
-    Where there is no room, a session that holds nothing but marks gives way, the one that changed longest ago first:
-    what was said in it counts as never judged here. What holds a label, a count, an event, a tool id, a grant or an
-    approval is never dropped: when nothing can give way, the change is refused.
+    If there is no room, a session that has nothing but marks is dropped, the one that changed longest ago first; what
+    was said in it then counts as never judged here. A session with a label, a count, an event, a tool id, a grant or an
+    approval is never dropped. If no session can be dropped, the change is refused.
 
     Args:
         clock: the time, in UTC.
-        max_sessions: sessions at most, and as many budgets and approvals.
-        max_marks: marks of all sessions together.
+        max_sessions: the most sessions that are kept; also the most budgets, and the most approvals.
+        max_marks: the most marks of all sessions together.
     """
 
     waits = False
@@ -134,7 +134,7 @@ class MemorySessions(SessionStore):
         self, clock: Clock = wall_clock, *, max_sessions: int = MAX_SESSIONS, max_marks: int = MAX_MARKS
     ) -> None:
         self._max_sessions, self._max_marks = max_sessions, max_marks
-        self._light: OrderedDict[SessionKey, None] = OrderedDict()  # sessions that may give way, the oldest first
+        self._light: OrderedDict[SessionKey, None] = OrderedDict()  # sessions that may be dropped, the oldest first
         self._mark_count = 0
         self._moments = Moments(clock)
         self._states: dict[SessionKey, SessionState] = {}
@@ -178,7 +178,7 @@ class MemorySessions(SessionStore):
         return True
 
     def _make_room(self, key: SessionKey, changes: Changes, budgets: Collection[tuple[str, str, str, str]]) -> None:
-        """Let what can give way do so; StoreError where that is not enough, and nothing was changed."""
+        """Drop sessions until `changes` fit; StoreError if that is not enough, and nothing was changed."""
         new_session = changes.touch_session and key not in self._states
         fresh = len((changes.seen | changes.count_marks) - self._marks.get(key, set()))
         new_budgets = len(set(budgets) - self._budgets.keys())
@@ -271,7 +271,7 @@ class MemorySessions(SessionStore):
 
 
 def _may_give_way(key: SessionKey, state: SessionState) -> bool:
-    """Whether nothing that restricts is lost with the session; those with names of the house (`~…`) lead to others."""
+    """Whether the session can be dropped: it has marks alone, and is no internal one (`~…`), which lead to others."""
     held = (state.taints, state.grants, state.counters, state.events, state.tool_ids, state.approvals)
     return not any(held) and state.active_model is None and not (key.session or "").startswith("~")
 
@@ -282,7 +282,7 @@ def _full(what: str) -> StoreError:
 
 
 def settle(budgets: dict[tuple[str, str, str, str], Budget], changes: Changes, key: SessionKey) -> None:
-    """Put the budgets as they are after `changes` in place of those given; BudgetExceeded, SessionError as there."""
+    """Update `budgets` by `changes`; raises as `Budget.reserved` and `Budget.settled` do."""
     for settlement in changes.settlements:
         name = budget_of(settlement, key)
         budgets[name] = budgets[name].settled(settlement)
@@ -292,7 +292,7 @@ def settle(budgets: dict[tuple[str, str, str, str], Budget], changes: Changes, k
 
 
 def with_decision(state: SessionState, approval_id: str, approver: str, approve: bool, now: int) -> SessionState:
-    """The state with one approval decided and its version one up."""
+    """The state with one approval decided, and the next version."""
     moment = max(now, state.updated_at)
     decided = state.approvals[approval_id].decided(approver, approve=approve, now=moment)
     approvals = {**state.approvals, approval_id: decided}
@@ -300,12 +300,12 @@ def with_decision(state: SessionState, approval_id: str, approver: str, approve:
 
 
 def in_order(grants: Collection[Grant]) -> tuple[Grant, ...]:
-    """The grants by the moment in which they were made."""
+    """The grants in the order in which they were made."""
     return tuple(sorted(grants, key=lambda grant: (grant.granted_at, grant.id)))
 
 
 def waiting(approvals: Collection[Approval], now: int) -> tuple[Approval, ...]:
-    """Those that wait for a person and are not too old, the oldest first."""
+    """The approvals that wait for a person and have not expired, the oldest first."""
     open_ones = (one for one in approvals if one.status is ApprovalStatus.PENDING and now < one.asked.expires_at)
     return tuple(sorted(open_ones, key=lambda one: (one.requested_at, one.asked.id)))
 
