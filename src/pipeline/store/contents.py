@@ -1,6 +1,6 @@
-"""What was judged, as it lies apart from the records: shown with a reason, erased, held. Spec: audit.md [AUD-70] ff.
+"""The content of runs, kept apart from their records: revealed for a reason, erased, put under a hold.
 
-Whatever is done with it is a record of its own, in the transaction that does it.
+Each of these acts is a record of its own, in the same transaction. Spec: docs/spec/audit.md [AUD-70] ff.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _AT_ONCE: Final = 200  # contents read together
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Content that is not erased, whoever asks and however old it is; None stands for all subjects, or sessions."""
+    """A rule that content is not erased, by request or by age. None stands for all subjects, or all sessions."""
 
     id: str
     subject: str | None
@@ -53,7 +53,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erased:
-    """What an erasure did: how many contents are gone, and how many are still there because of a hold."""
+    """The result of an erasure: the number of contents that are erased, and of those that a hold kept."""
 
     erased: int
     held: int
@@ -83,7 +83,7 @@ class Contents:
         self.eyes: Final = SecondEyes(engine, writer, clock=clock, rules=self._rules)
 
     def has(self, record: str) -> bool:
-        """Whether there is content to that record. Nothing of it is read."""
+        """Whether content is kept to that record. It is not read."""
         return is_kept(self._engine, record)
 
     def reveal(
@@ -242,20 +242,20 @@ class Contents:
         waited(self._writer.recorded(job))
 
     def holds(self) -> tuple[Hold, ...]:
-        """Those that hold, the oldest first."""
+        """The holds in force, the oldest first."""
         with snapshot(self._engine) as connection:
             live = select(HOLDS).where(HOLDS.c.released_at.is_(None)).order_by(HOLDS.c.at, HOLDS.c.id)
             return tuple(Hold(**row) for row in connection.execute(live).mappings())
 
     def due(self, now: int, limit: int) -> Sequence[str]:
-        """The records whose content is too old, at most `limit`; what is held is not due."""
+        """The ids of records whose content has expired, at most `limit`; without content under a hold."""
         old = and_(CONTENTS.c.expires_at <= now, ~is_held())
         with snapshot(self._engine) as connection:
             found = select(CONTENTS.c.record).where(old).order_by(CONTENTS.c.expires_at).limit(limit)
             return list(connection.execute(found).scalars())
 
     def erase_due(self, items: Sequence[str]) -> None:
-        """Erase those of the items that are not held, and name them on record."""
+        """Erase the content of those records that is not under a hold, and put on record whose that was."""
         said = {"actor": None, "reason": "retention"}
         wanted = CONTENTS.c.record.in_(items)
         waited(self._writer.recorded(self._erasing(wanted, said)))

@@ -30,10 +30,10 @@ SCHEMA: Final = "0007"  # the newest migration; a test compares it with the fold
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
 _AGAIN_SECONDS: Final = 0.01
-_WRITERS: Final = 0x636D66_73746F72  # the number of the lock that writers of a PostgreSQL database hold in turn
+_WRITERS: Final = 0x636D66_73746F72  # advisory lock of PostgreSQL that each writer holds during its transaction
 _TOGETHER: Final = 64  # rows in one statement, at most
-_KNOWN: Final = 256  # statements that the driver remembers: each number of rows is one of its own
-_ROOM: Final = "0" * 64 * 1024  # as many bytes as a few records take, with their head and indexes
+_KNOWN: Final = 256  # statements that the driver caches: an insert of each number of rows is a statement of its own
+_ROOM: Final = "0" * 64 * 1024  # about the bytes that a few records take, with their head and indexes
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*://")  # what a URL begins with, and no path of a file does
 _NAMED_BY: Final = "write a path, sqlite:////path/to/file, or postgresql://host/database"
 _BEGIN: Final = "cmf_begin"  # execution option: how a transaction of SQLite begins
@@ -77,7 +77,7 @@ def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine
 
 
 def _own(target: URL, busy_seconds: float) -> Engine:
-    """SQLite: a file of this machine."""
+    """An engine for SQLite: a file on this machine."""
     _make_private(Path(str(target.database)))
     engine = sqlalchemy.create_engine(target, connect_args={"timeout": busy_seconds, "cached_statements": _KNOWN})
     event.listen(engine, "connect", partial(_durable, busy_seconds))
@@ -86,7 +86,7 @@ def _own(target: URL, busy_seconds: float) -> Engine:
 
 
 def _shared(target: URL, busy_seconds: float, *, more: str = "") -> Engine:
-    """PostgreSQL: a server. Whoever writes holds the one lock of its database, as a writer of SQLite does."""
+    """An engine for PostgreSQL: a server. One transaction writes at a time, under a lock, as with SQLite."""
     settings = f"-c lock_timeout={round(busy_seconds * 1000)} -c synchronous_commit=on{more}"
     engine = sqlalchemy.create_engine(
         target,
@@ -99,7 +99,7 @@ def _shared(target: URL, busy_seconds: float, *, more: str = "") -> Engine:
 
 
 def open_to_read(place: str | Path) -> Engine:
-    """An engine that cannot write: nothing of the database, or beside it, is changed by who only looks.
+    """An engine that cannot write: neither the database nor any file beside it is changed.
 
     `place` is a path or URL, as `address_of` takes it.
 
@@ -117,7 +117,7 @@ def open_to_read(place: str | Path) -> Engine:
 
 
 def check_is_store(place: str | Path) -> None:
-    """Return where there is a store, of this schema or another; nothing is made, and nothing migrated, by mistake.
+    """Return if there is a store at `place`, of any schema. Nothing is created or migrated.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: there is none, or it cannot be read.
@@ -126,7 +126,7 @@ def check_is_store(place: str | Path) -> None:
 
 
 def check_can_write(place: str | Path) -> None:
-    """Return where this user may write to the store at this moment: a write is begun and taken back.
+    """Return if this user can write to the store now: a write is begun and rolled back.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: there is none, or it cannot be written.
@@ -146,7 +146,7 @@ def check_can_write(place: str | Path) -> None:
 
 
 def looked_into(place: str | Path) -> tuple[Engine, str]:
-    """An engine that cannot write, and the schema of the store that it found; see `open_to_read`."""
+    """An engine that cannot write, and the store's schema version; see `open_to_read`."""
     file = file_of(place)
     if file is None:
         engine = _shared(address_of(place), BUSY_SECONDS, more=" -c default_transaction_read_only=on")
@@ -174,12 +174,12 @@ def _read_any_text(connection: Any, _: object) -> None:
 
 
 def _is_at_rest(file: Path) -> bool:
-    """Whether a copy lies where nothing may be written, and nobody has it open: SQLite makes files beside any other."""
+    """Whether the file is a copy that nobody has open, in a place where SQLite may not make its files beside it."""
     return not os.access(file.parent, os.W_OK) and not file.with_name(f"{file.name}-wal").exists()
 
 
 def check_is_there(place: str | Path) -> None:
-    """Return where the store is a server, or a file that is there: who only looks makes none under a misspelt name.
+    """Return if the store is a server or an existing file, so that a misspelt name creates none.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: there is no such file.
@@ -191,7 +191,7 @@ def check_is_there(place: str | Path) -> None:
 
 
 def _named(target: URL, file: str | None = None) -> str:
-    """The database, as its user knows it: a server without its password, or the file."""
+    """The name of the database for messages: the file, or the server's URL without its password."""
     return target.render_as_string() if _is_shared(target) else file or str(target.database)
 
 
@@ -226,11 +226,11 @@ def _durable(busy_seconds: float, connection: Any, _: object) -> None:
     _keep_journal(connection, time.monotonic() + busy_seconds)
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute("PRAGMA secure_delete=ON")  # what is erased is written over, not only let go of
+    connection.execute("PRAGMA secure_delete=ON")  # erased content is overwritten in the file, not only unlinked
 
 
 def _keep_journal(connection: Any, until: float) -> None:
-    """Write ahead: of several that change a new file to that at once, SQLite makes none wait, but some fail."""
+    """Turn write-ahead logging on, trying until `until`: if several processes do so at once, SQLite lets some fail."""
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -258,7 +258,7 @@ def _driver(connection: Connection) -> sqlite3.Connection:
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows that name the same columns, two or more; at least one row. What fails undoes the transaction.
 
-    SQLite's driver is given them as they are: what SQLAlchemy does for a statement takes many times what that takes.
+    They go to SQLite's driver directly: SQLAlchemy takes many times as long to prepare a statement.
     """
     if connection.dialect.name != "sqlite":
         connection.execute(insert(table), [dict(row) for row in rows])
@@ -276,7 +276,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
 
 
 class _Form(NamedTuple):
-    """Some columns of a table: their names, what gives their values, where bytes are, and which of them may be None."""
+    """Some columns of a table: their names, a function for their values, which hold bytes, and which may be None."""
 
     names: tuple[str, ...]
     given: Callable[[Mapping[str, Any]], tuple[Any, ...]]
@@ -285,7 +285,7 @@ class _Form(NamedTuple):
 
 
 def _form_of(table: Table, rows: Sequence[Mapping[str, Any]]) -> _Form:
-    """The columns in which any of the rows has something: the driver looks for an adapter for each None too."""
+    """The columns in which any of the rows has a value. Others are left out: each None costs the driver time too."""
     form, first = _form(table, tuple(rows[0])), rows[0]
     lacking = [name for name in form.nullable if first[name] is None and all(row[name] is None for row in rows)]
     return _form(table, tuple([name for name in first if name not in lacking])) if lacking else form
@@ -330,7 +330,7 @@ def writing(connection: Connection) -> Connection:
 
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[Connection]:
-    """A connection whose reads all see one moment.
+    """A connection whose reads all see the database as it is at one moment.
 
     Raises:
         StoreError: the database cannot be read.
@@ -343,7 +343,7 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
 
 
 def scrub(engine: Engine) -> None:
-    """Have SQLite let go of its journal as far as nobody reads it: what was deleted stands there still."""
+    """Have SQLite empty its write-ahead log, which still has what was deleted, as far as nobody reads from it."""
     if engine.dialect.name == "sqlite":
         connection = engine.raw_connection()
         try:
@@ -368,7 +368,7 @@ _REPORTED: Final[Mapping[object, str]] = {
 
 
 def unavailable(what: str, error: Exception, place: str = "") -> StoreError:
-    """The error for a database that failed, with its own name for why; its text quotes values, and stays out."""
+    """The error for a database that failed. It names the driver's error without its text, which quotes values."""
     cause = getattr(error, "orig", None) or error
     said = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None)
     if said is None and isinstance(cause, OSError):
@@ -379,7 +379,7 @@ def unavailable(what: str, error: Exception, place: str = "") -> StoreError:
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the tables to what this code knows, in one transaction; two processes may try at once.
+    """Migrate the tables to this code's schema, in one transaction. Several processes may do so at once.
 
     Raises:
         StoreError: the database was migrated by newer code (`store.newer-schema`).
@@ -409,13 +409,13 @@ def _schemas(found: str) -> str:
 
 
 def _is_new(connection: Connection) -> bool:
-    """Whether nobody kept anything there: the first version had tables, and no revision."""
+    """Whether the database is empty; the first version had tables, but no revision."""
     there = set(sqlalchemy.inspect(connection).get_table_names())
     return there.isdisjoint({*METADATA.tables, "alembic_version"})
 
 
 def _make(connection: Connection) -> None:
-    """All tables, as the migrations leave them: whoever begins with nothing needs no Alembic, and not its memory."""
+    """Create all tables as the migrations leave them, without loading Alembic, which takes time and memory."""
     METADATA.create_all(connection, checkfirst=False)
     key = "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)"
     connection.exec_driver_sql(f"CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, {key})")

@@ -1,4 +1,4 @@
-"""The writer's own log: each record gets its place, each commit its signed head [E3]. Spec: docs/spec/audit.md.
+"""The Merkle log of one writer: each record gets a place, each commit a signed head [E3]. Spec: docs/spec/audit.md.
 
 Everything here happens in the writer's thread and inside its transactions: a record, its place and the head over it are
 durable together or not at all.
@@ -29,19 +29,19 @@ _NO_ONE: Final = {"subject": "anonymous", "session": None, "verdict": "none", "r
 
 @dataclass(frozen=True, slots=True)
 class _Grown:
-    """The tree as it is if the transaction commits, and its head."""
+    """The tree with the rows of a transaction that is not committed yet, and its head."""
 
     tree: Tree
     head: Head
 
 
 class Log:
-    """One Merkle log. It is opened with the first record: by a leaf that says under which key, after which others.
+    """One Merkle log. Its first leaf, written with the first record, names its key and the heads of earlier logs.
 
     Args:
-        signer: gives the key; asked once, when the log is opened.
+        signer: returns the key; called once, when the log is opened.
         clock: the time of heads.
-        offer: is told of each head that is durable.
+        offer: called with each head that is durable.
     """
 
     def __init__(self, signer: Callable[[], Signer], *, clock: Clock, offer: Callable[[Head], None]) -> None:
@@ -58,16 +58,16 @@ class Log:
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """The id of the log."""
         return self._id
 
     @property
     def size(self) -> int:
-        """How many records of it are durable."""
+        """The number of its durable records."""
         return self._tree.size
 
     def enter(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """The rows with their places, once the head over them is in the transaction."""
+        """The rows with their places in the log; a head over them is added to the transaction."""
         signer = self._signer = self._signer or self._make_signer()
         if self._pending is not None:
             self._find_out(connection)
@@ -97,13 +97,13 @@ class Log:
         return entered
 
     def settled(self) -> None:
-        """The transaction of the last `enter` is durable: nobody asks this without one."""
+        """To be called when the transaction of the last `enter` is durable."""
         grown, self._pending = cast("_Grown", self._pending), None
         self._offer(grown.head)
         self._tree = grown.tree
 
     def _find_out(self, connection: Connection) -> None:
-        """Whether the last transaction, of which nobody knows, is durable: a commit may fail after it was done."""
+        """Find out whether the last transaction is durable, which is unknown if its commit raised."""
         pending = self._pending
         newest = select(func.max(HEADS.c.size)).where(HEADS.c.log == self._id)
         found = connection.execute(newest).scalar() or 0
@@ -115,7 +115,7 @@ class Log:
             self._begin_anew()
 
     def _opening(self, connection: Connection, signer: Signer) -> dict[str, Any]:
-        """The first leaf. It notes how far the other logs had come, so that one of them cannot vanish whole."""
+        """The first leaf. It notes the sizes of the other logs, so that none of them can disappear unnoticed."""
         seen = _grown_logs(connection)
         for other in seen:
             connection.execute(update(LOGS).where(LOGS.c.id == other["log"]).values(seen=other["size"]))
@@ -145,7 +145,7 @@ def _grown_logs(connection: Connection) -> list[dict[str, Any]]:
 
 
 def _strays(connection: Connection) -> dict[str, Any]:
-    """How many records there are in no log, and a digest of them: those that were kept before there was one."""
+    """The number of records in no log, and a digest of them: they were written before there were logs."""
     of_no_log = select(*(RECORDS.c[name] for name in FIELDS)).where(RECORDS.c.log.is_(None)).order_by(RECORDS.c.seq)
     rows = connection.execute(of_no_log).mappings().all()
     return strays_noted(leaf_of(dict(row)) for row in rows)

@@ -1,6 +1,7 @@
-"""The one writer of a process: a thread, a connection, and one commit for all that waits [E2]. Spec: recorder.md.
+"""The one writer of a process: a thread with a connection that commits all waiting jobs together [E2].
 
-While one transaction is being made durable, the next jobs queue up; they share the commit, and its fsync, that follows.
+While one transaction is being made durable, the next jobs queue up, to share one commit and its fsync.
+Spec: docs/spec/recorder.md.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pipeline.store.engine import insert_rows, unavailable, writing
 from pipeline.store.log import Log
 from pipeline.store.tables import RECORDS
 
-MAX_WAITING: Final = 4_096  # jobs; at 64 in flight this is many seconds of work, and more is an overload
+MAX_WAITING: Final = 4_096  # jobs in the queue; at 64 in flight this is many seconds of work, and more is an overload
 MAX_BATCH: Final = 256  # jobs in one transaction: bounds how long the first of them waits for the last
 TIMEOUT_SECONDS: Final = 5.0
 GATHER_SECONDS: Final = 0.002  # for each job that shared the commit before; a commit takes the CPU of twenty records
@@ -41,30 +42,30 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Recorded(Generic[_T]):
-    """What a job gives that is to be on record: its result, and rows of `RECORDS` for the same transaction."""
+    """What a job returns to be put on record: its result, and rows of `RECORDS` for the same transaction."""
 
     result: _T
     records: Sequence[Row]
 
 
 class Told(Protocol):
-    """Who hears what came of a job: a future, or what is one as far as the writer goes."""
+    """The part of a `Future` that the writer uses to tell how a job ended."""
 
     def set_running_or_notify_cancel(self) -> bool:
-        """Whether the job is still wanted; it begins now."""
+        """Whether the job is still wanted. Called when it begins."""
         ...
 
     def set_result(self, result: None, /) -> None:
-        """It is durable."""
+        """Told when the job is durable."""
         ...
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """It is not, and why."""
+        """Told when the job is not durable, and why."""
         ...
 
 
 class _Rows:
-    """Rows to insert, all or none. Those of a batch go in together, by one statement per table."""
+    """A job that inserts rows, all or none. Those of a batch are inserted together, with one statement per table."""
 
     __slots__ = ("future", "rows", "wake")
 
@@ -75,7 +76,7 @@ class _Rows:
 
 
 class _Call:
-    """A change that looks before it writes. What it raises undoes its own work, and nobody else's."""
+    """A job that reads before it writes. If it raises, its own work alone is undone."""
 
     __slots__ = ("future", "job", "wake")
 
@@ -101,22 +102,22 @@ class Writer:
         self._waiting: queue.SimpleQueue[_Rows | _Call | None] = queue.SimpleQueue()
         self._gate = threading.Lock()
         self._in_work: Callable[[], int] | None = None
-        self._wanted = sys.maxsize  # jobs for whose sake a commit does not wait any longer
+        self._wanted = sys.maxsize  # a commit waits no longer once this many jobs are in the queue
         self._enough = Event()
-        self._share = 1.0  # jobs in a commit, the last ones counting most
+        self._share = 1.0  # jobs per commit, as a moving average
         self._late = 0.0  # seconds
         self._closed = False
         self._connection: Connection | None = None
-        self.failure: StoreError | None = None  # why the last commit did not come about; None where it did
+        self.failure: StoreError | None = None  # why the last commit failed; None if it did not
         self._thread = threading.Thread(target=self._run, name="cmf-store-writer", daemon=True)
         self._thread.start()
 
     def expect(self, in_work: Callable[[], int]) -> None:
-        """Have `in_work` say how many there are that may have something to write: two thirds of them share a commit."""
+        """Use `in_work`, the number of requests that may write something: two thirds of them are to share a commit."""
         self._in_work = in_work
 
     def late(self, seconds: float) -> None:
-        """Hear how long those whom a commit let go on waited for their turn: they lose nothing by a later commit."""
+        """Be told how long requests waited for their turn after a commit: a commit so much later costs them nothing."""
         self._late = seconds
 
     def insert(self, table: Table, values: Row) -> Future[None]:
@@ -136,16 +137,16 @@ class Writer:
         return future
 
     def insert_for(self, told: Told, rows: Sequence[tuple[Table, Row]], wake: Callable[[], None] | None = None) -> None:
-        """As `insert_all`, for somebody who brings what is told of it.
+        """As `insert_all`, but `told` hears how it ended.
 
-        `wake` is called after that: once for all of a commit that brought the same.
+        `wake` is called after that; once a commit, however many jobs brought the same function.
         """
         if self._is_strict and any(type(item) is str and "\x00" in item for _, row in rows for item in row.values()):
             raise _unstorable()
         self._put(_Rows(told, rows, wake))
 
     def call(self, job: Callable[[Connection], _T]) -> Future[_T]:
-        """What `job` returned, once what it did is durable. What it raises is the future's, and undoes its work.
+        """A future of what `job` returns, done once its changes are durable. If it raises, they are undone.
 
         See `recorded` for a job that puts what it did on record.
 
@@ -157,7 +158,7 @@ class Writer:
         return future
 
     def recorded(self, job: Callable[[Connection], Recorded[_T]]) -> Future[_T]:
-        """As `call`; the records that the job gives are durable with what it did, or neither is."""
+        """As `call`; the job's records become durable together with its changes, or neither does."""
         future: Future[_T] = Future()
         self._put(_Call(future, job))
         return future
@@ -198,18 +199,18 @@ class Writer:
         self._disconnect()
 
     def _gather(self, before: int) -> None:
-        """Let others come where `before` jobs shared the last commit: as many will again. Who is alone never waits."""
+        """Wait for about as many jobs as shared the last commit (`before`). A job that was alone never waits."""
         if self._in_work is not None:
             self._gather_most(self._in_work)
         elif before > 1 and self._waiting.qsize() < before:
             sleep(min((before - 1) * GATHER_SECONDS, MAX_GATHER_SECONDS))
 
     def _gather_most(self, in_work: Callable[[], int]) -> None:
-        """Let others come, while commits are shared, until two thirds of those in work wait.
+        """Wait until two thirds of the requests in work are in the queue, as long as commits are shared at all.
 
-        If all of them did, nobody would work meanwhile. How many share is taken from several commits: those that one
-        commit let go on do not come back as evenly as they came. It waits before the first is there too: to be woken
-        by that one, and then by the last, takes the interpreter twice from whoever works.
+        If it waited for all of them, nobody would work meanwhile. The number that share is averaged over several
+        commits, since requests do not come back as evenly as a commit released them. It also waits when the queue is
+        empty: waking for the first job and again for the last would interrupt the other threads twice.
         """
         most = max(MAX_TOLD_SECONDS, min(self._late * LATE_SHARE, MAX_LATE_SECONDS))
         seconds = min((self._share - 1) * GATHER_SECONDS, most)
@@ -223,7 +224,7 @@ class Writer:
         self._wanted = sys.maxsize
 
     def _batch(self) -> tuple[list[_Rows | _Call], bool]:
-        """What waits, at least one item of it, and whether more may come."""
+        """All jobs that wait, at least one; and whether more may come."""
         items: list[_Rows | _Call] = []
         item = self._waiting.get()
         while item is not None:
@@ -255,7 +256,7 @@ class Writer:
             for item in batch:
                 item.future.set_exception(unavailable("the store could not keep this", error))
             return
-        # Only now is anything durable, and only now does anybody hear of it.
+        # Only now is anything durable, and only now is anybody told.
         self.failure = None if done else self.failure
         if any(table is RECORDS for table, _ in rows):  # else nothing is known of the log's last, which may have failed
             self._log.settled()
