@@ -15,9 +15,10 @@ from typing import Any, Final, TypeVar
 
 from cmf.adapters.call_id_forms import is_mark
 from cmf.content import Part, ResourcePart, TextPart
-from cmf.errors import LossyProjectionError
+from cmf.errors import LossyProjectionError, UnsupportedError
 from cmf.message import Message
 from cmf.request import Request, Response
+from cmf.tools import ToolDefinition
 from cmf.value import replace, trusted
 
 _log: Final = logging.getLogger("cmf.adapters")
@@ -98,6 +99,22 @@ def resource_as_text(adapter: str, part: Part, *, message: Message | None = None
         return part
     drop(adapter, "resource_address", "only the text of a resource can be said", message=message)
     return trusted(TextPart, text=part.content)
+
+
+def refuse_foreign_kind(adapter: str, tool: ToolDefinition) -> None:
+    """Nothing for a function, and for a tool that came in this format.
+
+    Raises:
+        UnsupportedError: another provider's own kind of tool: the client runs it, but only that provider knows it.
+    """
+    if tool.type in _EVERYONES or tool.input_schema is not None or adapter in (tool.extra or ()):
+        return
+    raise UnsupportedError(
+        f"{adapter} does not know this provider's own kind of tool", hint="route to its provider, or strip the tool"
+    )
+
+
+_EVERYONES: Final = (None, "function", "custom", "namespace")
 
 
 def joined(adapter: str, block_type: str, texts: Sequence[str], between: str = "", *, message: Message) -> str:

@@ -211,6 +211,7 @@ def test_a_tool_of_another_provider_is_refused() -> None:
             "computer_20250124",
             "client",
         ),
+        ({"type": "browser_toolset_20260801"}, "browser_toolset_20260801", "browser_toolset_20260801", "client"),
         (
             {"type": "web_search_20250305", "name": "web_search", "max_uses": None},
             "web_search",

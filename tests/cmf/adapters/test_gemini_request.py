@@ -118,6 +118,12 @@ class TestRequests:
         assert "value" in shown(request)
 
     @pytest.mark.spec("GEM-13")
+    def test_the_client_runs_the_computer(self) -> None:
+        tools = [{"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}, {"functionDeclarations": [{"name": "a"}]}]
+        request = kept(asked({"text": "hi"}, tools=tools))
+        assert [(tool.name, tool.executed_by) for tool in request.tools] == [("computerUse", "client"), ("a", "client")]
+
+    @pytest.mark.spec("GEM-13")
     def test_a_stripped_tool_is_not_written(self) -> None:
         tools = [
             {"functionDeclarations": [{"name": "a"}], "codeExecution": {}},

@@ -14,7 +14,8 @@ from cmf.value import trusted
 
 _MODES: Final[dict[str, ToolChoiceMode]] = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
 _WORDS: Final = {mode: word for word, mode in _MODES.items()}
-_CLIENT_RUN: Final = ("bash_", "computer_", "memory_", "text_editor_")  # schemas of the provider, run by the client
+# Schemas of the provider, run by the client.
+_CLIENT_RUN: Final = ("bash_", "browser_", "computer_", "memory_", "text_editor_")
 _NAME_KEYS: Final = {"mcp_toolset": "mcp_server_name"}
 _NOTHING: Final = FrozenDict()
 _NO_PARAMETERS: Final = FrozenDict({"type": "object", "properties": {}})

@@ -322,6 +322,7 @@ def _tool(tool: ToolDefinition, dialect: Dialect) -> tuple[str, Any]:
                 f"{dialect.format} cannot offer a tool that another provider runs", hint="strip the tool"
             )
         return "tools", merge({"type": tool.type}, own)
+    loss.refuse_foreign_kind(dialect.format, tool)
     if tool.description is not None:
         described["description"] = tool.description
     if tool.input_schema is not None:

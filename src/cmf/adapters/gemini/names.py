@@ -100,7 +100,9 @@ PROVIDER_TOOLS: Final = (
     "codeExecution", "computerUse", "enterpriseWebSearch", "fileSearch", "googleMaps", "googleSearch",
     "googleSearchRetrieval", "mcpServers", "retrieval", "urlContext",
 )  # fmt: skip
-"""The names under which a tool object offers what Google runs."""
+"""The names under which a tool object offers what Google runs, or defines."""
+CLIENT_RUN: Final = frozenset({"computerUse"})
+"""Those that the client runs: the calls are calls of functions."""
 
 _BLOB: Final = _shape("mimeType", "data", "displayName")
 _FILE: Final = _shape("mimeType", "fileUri", "displayName")

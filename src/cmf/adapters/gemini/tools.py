@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cmf.adapters import loss
 from cmf.adapters.fields import Fields, extra_of, merge
-from cmf.adapters.gemini.names import PROVIDER_TOOLS
+from cmf.adapters.gemini.names import CLIENT_RUN, PROVIDER_TOOLS
 from cmf.adapters.gemini.parts import FORMAT
 from cmf.adapters.gemini.schema import OPENAPI, lowered, raised
 from cmf.errors import ShapeError, UnsupportedError
@@ -40,7 +40,8 @@ def _tool_group(raw: Any, path: str) -> list[ToolDefinition]:
             group += [_declared(each, f"{path}.{key}[{index}]") for index, each in enumerate(value or ())]
         elif value is not None or key not in PROVIDER_TOOLS:
             own = frozen_mapping({FORMAT: frozen_mapping({key: value})})
-            group.append(trusted(ToolDefinition, name=key, type=key, executed_by="provider", extra=own))
+            runner = "client" if key in CLIENT_RUN else "provider"
+            group.append(trusted(ToolDefinition, name=key, type=key, executed_by=runner, extra=own))
     return group
 
 
@@ -81,12 +82,17 @@ def _plain_sizes(tools: Sequence[ToolDefinition]) -> list[int]:
     sizes: list[int] = []
     together = False
     for tool in tools:
-        if together and tool.executed_by == "client":
+        if together and _is_declared(tool):
             sizes[-1] += 1
         else:
             sizes.append(1)
-        together = tool.executed_by == "client"
+        together = _is_declared(tool)
     return sizes
+
+
+def _is_declared(tool: ToolDefinition) -> bool:
+    """Whether it is a function declaration, and no key of a tool object."""
+    return tool.executed_by == "client" and tool.type not in CLIENT_RUN
 
 
 def encode_tools(tools: Sequence[ToolDefinition], sizes: Sequence[int] | None) -> list[dict[str, Any]]:
@@ -96,16 +102,17 @@ def encode_tools(tools: Sequence[ToolDefinition], sizes: Sequence[int] | None) -
     for size in _plain_sizes(tools) if sizes is None else sizes:
         together: dict[str, Any] = {}
         for tool in tools[at : at + size]:
-            if tool.executed_by == "client":
+            if _is_declared(tool):
                 together.setdefault("functionDeclarations", []).append(_declaration(tool))
             else:
-                together.update(_provider_tool(tool))
+                together.update(_builtin(tool))
         made.append(together)
         at += size
     return made
 
 
 def _declaration(tool: ToolDefinition) -> dict[str, Any]:
+    loss.refuse_foreign_kind(FORMAT, tool)
     loss.drop_foreign_extra(FORMAT, tool, "tool_definition")
     own = {key: item for key, item in extra_of(tool, FORMAT).items() if key != SCHEMA_NOTE}
     note = extra_of(tool, FORMAT).get(SCHEMA_NOTE)
@@ -120,7 +127,7 @@ def _declaration(tool: ToolDefinition) -> dict[str, Any]:
     return merge(declared, own)
 
 
-def _provider_tool(tool: ToolDefinition) -> dict[str, Any]:
+def _builtin(tool: ToolDefinition) -> dict[str, Any]:
     own = extra_of(tool, FORMAT)
     if own:
         return own

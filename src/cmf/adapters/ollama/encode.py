@@ -188,6 +188,7 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
         if own:
             return own
         raise UnsupportedError("a tool that another provider runs", hint="drop it")
+    loss.refuse_foreign_kind(FORMAT, tool)
     loss.drop_foreign_extra(FORMAT, tool, "tool_definition")
     function: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:

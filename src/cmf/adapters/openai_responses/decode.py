@@ -137,7 +137,9 @@ def _tool(tool: dict[str, Any]) -> list[ToolDefinition]:
     if kind == "namespace" and isinstance(tool.get("name"), str) and _are_tools(tool.get("tools")):
         return _namespace(left)
     space = taken(left, "server_label") if kind == "mcp" else None
-    is_own = kind in CLIENT_TOOLS and kind != "namespace" and not _in_container(left)  # one that holds others was read
+    is_own = kind in CLIENT_TOOLS and kind != "namespace"  # one that holds others was read
+    if kind == "shell" and _in_container(left):
+        is_own = False
     runner = "client" if is_own else "provider"
     extra = riding(left) or OWN  # a tool may be nothing but its type: that it is this format's is told by the mark
     return [trusted(ToolDefinition, name=kind, namespace=space, type=kind, executed_by=runner, extra=extra)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from cmf.adapters.fields import extra_of, merge, unmarked
-from cmf.adapters.loss import drop
+from cmf.adapters.loss import drop, refuse_foreign_kind
 from cmf.adapters.openai_responses.decode import COUNTED, STATUSES, spoken_text, stop_reason
 from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS
 from cmf.adapters.openai_responses.write import ItemWriter, ride
@@ -85,6 +85,7 @@ def _tools(definitions: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
 
 
 def _function(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
+    refuse_foreign_kind(FORMAT, tool)
     written: dict[str, Any] = {"type": "custom" if tool.type == "custom" else "function", "name": tool.name}
     if tool.description is not None:
         written["description"] = tool.description

@@ -1,11 +1,14 @@
-"""Bodies of the type that an SDK says a request has: each field, and each choice of a union, once."""
+"""Bodies of the type that an SDK says a request, reply or event has: each field, and each choice of a union, once."""
 
 from __future__ import annotations
 
+import json
+import re
 import typing
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
+from itertools import count
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from pydantic.alias_generators import to_camel
@@ -24,20 +27,27 @@ def choices(of: Any) -> list[Any]:
 
 
 def is_object(of: Any) -> bool:
-    """Whether it is a TypedDict, or a model that stands for one."""
-    return hasattr(of, "__required_keys__") or is_model(of)
+    """Whether it is a TypedDict, which requests have, or a model, which replies and Google's requests have."""
+    return is_asked(of) or hasattr(of, "model_fields")
+
+
+def is_asked(of: Any) -> bool:
+    """Whether it is a TypedDict."""
+    return hasattr(of, "__required_keys__")
 
 
 @cache
 def fields(of: Any) -> dict[str, Any]:
     """The fields of an object with their types, as they are spelled on the wire."""
-    if is_model(of):
+    if is_google(of):
         return {to_camel(name): field.annotation for name, field in of.model_fields.items()}
+    if not is_asked(of):
+        return {field.alias or name: field.annotation for name, field in of.model_fields.items()}
     return get_type_hints(of, include_extras=True)
 
 
-def is_model(of: Any) -> bool:
-    """Whether it is one of Google's models, which say what requests have; those of other SDKs are what they gave."""
+def is_google(of: Any) -> bool:
+    """Whether it is one of Google's models."""
     return hasattr(of, "model_fields") and of.__module__.startswith("google.")
 
 
@@ -56,22 +66,28 @@ def least(of: Any, depth: int = 0) -> Any:
     if of is bytes:
         return "AAAA"
     if isinstance(of, type) and issubclass(of, Enum):
-        return next(iter(of)).value
+        return next((one.value for one in of), CANARY)
     if get_origin(of) is not None and issubclass(get_origin(of), dict | typing.Mapping):
         return {CANARY: CANARY}
     return [least(get_args(of)[0], depth + 1)] if get_args(of) else {}
 
 
 def _is_required(of: Any, name: str, field: Any) -> bool:
-    """Google's models demand nothing, its service the names of functions."""
-    return name == "name" if is_model(of) else "Required" in str(get_origin(field))
+    """Google's models demand nothing, its service the names of functions; other models at least say what they are."""
+    if is_google(of):
+        return name == "name"
+    if is_asked(of):
+        return "Required" in str(get_origin(field))
+    said = next(info for own, info in of.model_fields.items() if (info.alias or own) == name)
+    return said.is_required() or get_origin(field) is typing.Literal
 
 
 def variants(of: Any, depth: int = 0) -> Iterator[Any]:
     """The least value of each choice; and of each that is an object, one more for each choice of each field."""
-    for one in choices(of):
-        if hasattr(one, "model_fields") and not is_model(one):
-            continue
+    every = choices(of)
+    for one in every:
+        if any(map(is_asked, every)) and not is_asked(one) and is_object(one):
+            continue  # what the SDK gave may be sent again
         yield (base := least(one, depth))
         if depth >= DEEP:
             continue
@@ -80,3 +96,15 @@ def variants(of: Any, depth: int = 0) -> Iterator[Any]:
                 yield from ({**base, name: inner} for inner in variants(field, depth + 1))
         elif isinstance(base, list) and get_args(one):
             yield from ([inner] for inner in variants(get_args(one)[0], depth + 1))
+
+
+def marked(body: Any) -> tuple[Any, list[str]]:
+    """The body with each free text in it made different from all others, and these texts."""
+    marks: list[str] = []
+    at = count()
+
+    def mark(_found: re.Match[str]) -> str:
+        marks.append(f"{CANARY} no {next(at)}.")
+        return marks[-1]
+
+    return json.loads(re.sub(CANARY, mark, json.dumps(body))), marks
