@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cmf.enums import Capability
+from cmf.enums import Capability, Role, ViewKind
+from cmf.view import head
 from pipeline.checks.portability import DEFAULTS, Finding, effect_paths, field_schema, needed, warning
 from pipeline.decision import Effect
 from pipeline.display import meant
@@ -39,7 +40,7 @@ def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Lo
         *_helpers(survey, sources.tests, rules),
         *(one for module in survey.modules for one in _imports(module, texts[module["path"]])),
         *(one for definition in survey.definitions() for one in _variables(definition, texts)),
-        *(one for definition in survey.definitions() for one in _comparisons(definition, texts)),
+        *_comparisons(survey, rules, texts),
         *_conditions(survey, sources, dict(without_prints(sources.modules))),  # as the survey has read them
     ]
     return sorted(found, key=lambda one: (one.place, one.code))
@@ -174,23 +175,71 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 }
 
 
-def _comparisons(definition: Definition, texts: Mapping[str, str]) -> Iterator[Finding]:
-    """Fields that are compared with what they never are: a word of another list, a value of another type."""
-    source = _Source(texts[definition.place.module])
-    for body in definition.raw["bodies"]:
-        for statement in body["statements"]:
-            text = source.slice(statement["span"]).strip()
-            match = _COMPARED.fullmatch(text.removeprefix("not ").strip())
-            if match is None:
-                continue
-            field = match["path"] or match["second"] or match["member"]
-            spelled = match["values"] or match["value"] or match["first"]
-            schema = field_schema(tuple(field.split(".")[1:])) or {}
-            place = Place(definition.place.module, statement["line"], statement["column"])
-            for constant in re.findall(_CONSTANT, spelled):
-                hint = _unlike(schema, json.loads(constant)) or _unsaid(field, schema, json.loads(constant))
-                if hint is not None:
-                    yield warning("check.wrong-value", place, f"{field} is never {constant}", hint)
+_FLAG: Final = re.compile(r"(?P<negated>not\s+)?(?P<path>input\.is_(?:pre|post))")
+_OF_KIND: Final = ("kind", "action", "is_pre", "is_post")
+"""Fields that follow from a view's kind, who speaks, and whether it stands inside another part."""
+
+
+def _comparisons(survey: Survey, rules: Sequence[Rule], texts: Mapping[str, str]) -> Iterator[Finding]:
+    """Fields that are compared with what they never are: a word of another list or kind, a value of another type."""
+    asked = _kinds_asked(survey, rules)
+    packages = {("data", *rule.package.split(".")) for rule in rules}
+    for number, rule in enumerate(survey.rules):
+        # A function of a library can be for kinds that no rule asks it for yet.
+        kinds = asked.get(number) if rule.path[:-1] in packages else None
+        for definition in rule.definitions:
+            source = _Source(texts[definition.place.module])
+            for body in definition.raw["bodies"]:
+                for statement in body["statements"]:
+                    place = Place(definition.place.module, statement["line"], statement["column"])
+                    for field, constant, hint in _never(source.slice(statement["span"]).strip(), kinds):
+                        yield warning("check.wrong-value", place, f"{field} is never {constant}", hint)
+
+
+def _kinds_asked(survey: Survey, rules: Sequence[Rule]) -> Mapping[int, frozenset[ViewKind]]:
+    """By number of a surveyed rule the kinds that it is asked for; `with` can put any kind there."""
+    numbers = {rule.path: number for number, rule in enumerate(survey.rules)}
+    asked: dict[int, frozenset[ViewKind]] = {}
+    for rule in rules:
+        reached = survey.reachable(effect_paths(rule))
+        is_as_said = not any(definition.uses_with for one in reached for definition in one.definitions)
+        for one in reached:
+            number = numbers[one.path]
+            asked[number] = asked.get(number, frozenset()) | (rule.kinds if is_as_said else frozenset(ViewKind))
+    return asked
+
+
+def _never(text: str, kinds: frozenset[ViewKind] | None) -> Iterator[tuple[str, str, str]]:
+    """Of a condition the field, the constant that it never is, and what to do."""
+    if (flag := _FLAG.fullmatch(text)) is not None:
+        constant = "false" if flag["negated"] else "true"
+        if hint := _unlike_kinds(flag["path"], [constant], kinds):
+            yield flag["path"], constant, hint
+    match = _COMPARED.fullmatch(text.removeprefix("not ").strip())
+    if match is None:
+        return
+    field = match["path"] or match["second"] or match["member"]
+    constants = re.findall(_CONSTANT, match["values"] or match["value"] or match["first"])
+    schema = field_schema(tuple(field.split(".")[1:])) or {}
+    wrong = [(one, _unlike(schema, json.loads(one)) or _unsaid(field, schema, json.loads(one))) for one in constants]
+    found = [(field, one, hint) for one, hint in wrong if hint is not None]
+    # What always holds, as one of several or negated, is idle and harms nothing.
+    if not found and not text.startswith("not ") and "!=" not in text:
+        hint = _unlike_kinds(field, constants, kinds)
+        found = [(field, " or ".join(constants), hint)] if hint else []
+    yield from found
+
+
+def _unlike_kinds(field: str, constants: Sequence[str], kinds: frozenset[ViewKind] | None) -> str | None:
+    """What to do where a field is none of the constants for any of the kinds; None where it can be."""
+    name = field.removeprefix("input.")
+    if not kinds or name not in _OF_KIND:
+        return None
+    heads = (head(kind, role, inside, None) for kind in kinds for role in Role for inside in (False, True))
+    can_be = {json.dumps(one[name]) for one in heads}
+    if not can_be.isdisjoint(constants):
+        return None
+    return f"it is {' or '.join(sorted(can_be))} for the rule's kinds, {', '.join(sorted(kinds))}"
 
 
 def _unlike(schema: Mapping[str, Any], value: Any) -> str | None:

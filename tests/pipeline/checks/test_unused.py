@@ -129,6 +129,52 @@ def test_a_comparison_that_can_hold_is_not(write: Write, condition: str) -> None
     assert [code for code, _, _ in found(write, DENY.format(condition))] == []
 
 
+@pytest.mark.spec("POL-37")
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ('input.kind == "tool_result"', 'input.kind is never "tool_result"'),
+        ('input.kind in {"request", "response"}', 'input.kind is never "request" or "response"'),
+        ('input.kind in {"tool_result", "tool_call"}', None),
+        ('not input.kind == "tool_result"', None),
+        ('input.kind != "tool_result"', None),
+        ('input.action == "write"', 'input.action is never "write"'),
+        ("input.is_pre == true", None),
+        ("not input.is_pre", None),
+        ('input.action == "execute"', None),
+        ('input.action == "receive"', None),  # a text of a tool is
+        ('input.kind == "tool_result" with input as {"kind": "tool_result"}', None),
+    ],
+)
+def test_what_a_field_never_is_for_the_kinds_of_its_rule_is_found(
+    write: Write, condition: str, message: str | None
+) -> None:
+    listed = found(write, DENY.format("_held") + f"\n_held if {{\n\t{condition}\n}}\n")
+
+    assert [said for code, _, said in listed if code == "check.wrong-value"] == [message][: message is not None]
+
+
+@pytest.mark.spec("POL-37")
+@pytest.mark.parametrize(
+    ("condition", "is_found"),
+    [("input.is_pre", True), ("not input.is_post", True), ("input.is_post", False), ("not input.is_pre", False)],
+)
+def test_a_direction_that_no_kind_of_the_rule_has_is_found(write: Write, condition: str, is_found: bool) -> None:
+    text = HEAD.format(capabilities="").replace("[text, tool_call]", "[tool_result]") + DENY.format(condition)
+
+    listed = found(write, "", extra={PLACE: text})
+
+    assert [code for code, _, _ in listed] == ["check.wrong-value"] * is_found
+
+
+@pytest.mark.spec("POL-37")
+def test_a_function_of_a_library_may_be_for_kinds_that_no_rule_has(write: Write) -> None:
+    lib = 'package cmf.lib\n\nis_result if input.kind == "tool_result"\n'
+    text = "import data.cmf.lib\n\n" + DENY.format("lib.is_result")
+
+    assert found(write, text, extra={"cmf/lib/lib.rego": lib}) == []
+
+
 @pytest.mark.spec("POL-36")
 def test_settings_that_no_rule_reads_are_found_the_outermost_of_them(write: Write) -> None:
     text = DENY.format("input.size_bytes > _settings.max") + "\n_settings := data.cmf.defaults.test.rule\n"
