@@ -125,6 +125,37 @@ def test_whoever_runs_a_tool_of_the_sdk_s_types_is_known_and_else_the_provider(n
     assert len(ran) > 10
 
 
+# What servers take though no SDK has a type for it.
+UNTYPED: Final[dict[str, list[dict[str, Any]]]] = {
+    "ollama": [
+        {"options": {"think": CANARY, "num_ctx": 4096, "stop": [CANARY], CANARY: 1}, "keep_alive": CANARY},
+        {"keep_alive": -1, "think": "high", "truncate": True, "shift": False, "logprobs": True, "top_logprobs": 3},
+        {"format": "", "think": CANARY, "template": CANARY, "system": CANARY, "suffix": CANARY, "raw": True},
+        {"format": {"type": "object", "properties": {CANARY: {}}}},
+    ],
+    "openrouter": [
+        {"provider": {"order": [CANARY], "sort": {"by": "price", "partition": CANARY}, "max_price": {"prompt": 1}}},
+        {"transforms": [CANARY], "preset": CANARY, "models": [CANARY], "route": "fallback", "top_a": 0.1, "min_p": 0.1},
+        {"reasoning": {"effort": "high", "exclude": True, CANARY: CANARY}, "include_reasoning": True},
+        {"plugins": [{"id": CANARY, "pdf": {"engine": CANARY}}], "session_id": CANARY, "trace": {CANARY: CANARY}},
+        {"image_config": {CANARY: CANARY}, "cache_control": {"type": CANARY}, "usage": {"include": True}},
+        {"tools": [{"type": "openrouter:web_search", "parameters": {CANARY: CANARY}}], "top_k": 1},
+    ],
+}
+
+
+@pytest.mark.spec("ADP-5")
+@pytest.mark.parametrize("name", UNTYPED)
+def test_each_option_that_no_sdk_knows_is_shown_and_written_again(name: str) -> None:
+    for given in UNTYPED[name]:
+        body, marks = marked({"model": "m", "messages": SAID, **given})
+        request = adapters.get(name).from_wire_request(body)
+        shown = json.dumps([view.to_opa_input()["input"] for view in iter_views(request)])
+
+        assert [mark for mark in marks if mark not in shown] == [], body
+        assert adapters.get(name).to_wire(request) == body, body
+
+
 @pytest.mark.spec("ADP-10")
 @pytest.mark.parametrize(
     ("name", "tool"),
