@@ -7,7 +7,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -21,6 +21,7 @@ from tests.pipeline.gateway.windows import answer, events, served, spoken
 from ulid import ULID
 
 from cmf.adapters import get
+from cmf.adapters.base import WireEvent
 from cmf.content import TextPart
 from cmf.enums import MessageStatus
 from cmf.request import Request
@@ -92,12 +93,12 @@ def _upstream(dialect: str, pieces: Sequence[bytes], error: Exception | None = N
     return made
 
 
-def _stream(dialect: str) -> bytes:
+def _stream(dialect: str) -> list[bytes]:
     """The text as a stream of many events."""
     whole = identified(answer([TextPart(text=TEXT)], MessageStatus.COMPLETE), dialect, str(ULID.from_int(7)))
     said, sent = get(dialect).to_wire_events(whole), Sent(DIALECTS[dialect])
     news = [event for at in range(3, len(TEXT), 9) for event in sent.partly(said, TEXT[at:])]
-    return b"".join(map(DIALECTS[dialect].frame, [*news, *sent.rest(said)]))
+    return [DIALECTS[dialect].frame(event) for event in (*news, *sent.rest(said))]
 
 
 @pytest.mark.spec("GW-41", "GW-70", "GW-73")
@@ -106,7 +107,7 @@ def _stream(dialect: str) -> bytes:
 def test_a_stream_that_is_cut_shows_what_was_judged_and_ends_in_an_error(
     guard: _Noting, dialect: str, how: str
 ) -> None:
-    raw = _stream(dialect)
+    raw = b"".join(_stream(dialect))
     error = aiohttp.ClientPayloadError() if how == "reset" else None
     for at in range(1, len(raw), len(raw) // PLACES):
         for window in (None, 1):
@@ -122,6 +123,37 @@ def test_a_stream_that_is_cut_shows_what_was_judged_and_ends_in_an_error(
             assert any(left.startswith(shown) for left in guard.left) or not shown
             assert ended or how != "split"
             assert how != "reset" or not ended
+
+
+_DENY: Final = 'deny contains {"code": "no.word", "reason": "No."} if contains(json.marshal(input), "forbidden")'
+_STRANGE: Final[dict[str, Any]] = {  # in the middle of a stream: a delta of known place, saying what nobody knows
+    "openai_chat": {"choices": [{"index": 0, "delta": {"brand_new": "forbidden"}}]},
+    "openai_responses": {"type": "response.brand_new.delta", "output_index": 0, "delta": "forbidden"},
+    "anthropic_messages": {"type": "content_block_delta", "index": 0, "delta": {"type": "new", "words": "forbidden"}},
+    "gemini": {"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"brandNew": "forbidden"}]}}]},
+    "ollama": {"message": {"role": "assistant", "content": "", "brand_new": "forbidden"}, "done": False},
+}
+
+
+@pytest.mark.spec("GW-14", "GW-72", "GW-73")
+@pytest.mark.parametrize("window", [None, 1])
+@pytest.mark.parametrize("dialect", _STRANGE)
+def test_what_nobody_knows_in_a_stream_is_held_until_it_was_judged(
+    tmp_path: Path, dialect: str, window: int | None
+) -> None:
+    kinds, mode = "text, opaque, response", "enforce\n#   stream: {max_match: 12}"
+    frames = _stream(dialect)
+    middle = len(frames) // 2
+    with Guard(write_rules(tmp_path, {"word": _DENY}, kinds=kinds, mode=mode)) as guard:
+        plain = served(guard, _upstream(dialect, frames), dialect, window=window)
+        for strange in (_STRANGE[dialect], {"type": "brand.new", "brand_new": "forbidden"}):
+            event: WireEvent = {"data": strange}
+            pieces = [*frames[:middle], DIALECTS[dialect].frame(event), *frames[middle:]]
+            got = served(guard, _upstream(dialect, pieces), dialect, window=window)
+
+            assert b"forbidden" not in got.raw
+            assert "no.word" in (got.refusal.code if got.refusal is not None else str(events(got)[-1]))
+    assert spoken(dialect, plain) == TEXT
 
 
 def _reply(*lines: bytes, body: bytes, before: bytes = b"") -> bytes:
