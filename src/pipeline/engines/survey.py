@@ -57,11 +57,21 @@ _OF_MESSAGES: Final = {
     "this import shadows": "import it once",
     "import shadows": "import it once",
     "expecting `}`": "close the brackets that are open above",
+    "unexpected keyword `not`": "put what is negated into a rule of its own: `_holds if …`, then `not _holds`",
+    "unexpected keyword `if`": "write each condition on a line of its own, and a rule of its own for each alternative",
+    "else cannot be used with set": "write a rule of its own for each alternative",
+    "expecting `in` while parsing": "write each condition on a line of its own, and members in `{…}` or `[…]`",
 }
 _OF_SIGNS: Final = {
     "'": "write texts in double quotes or backticks",
     "&": "write each condition on a line of its own",
     "|": "write a rule of its own for each alternative",
+    ";": "put conditions that belong together in braces: `if { a; b }`",
+    "!": "write `not …`, or `a != b`",
+    "and ": "write each condition on a line of its own",
+    "or ": "write a rule of its own for each alternative",
+    "not in ": "write `not a in b`",
+    "is ": "compare with `==`",
     '$"': "use sprintf: templates are not read here",
     "$`": "use sprintf: templates are not read here",
 }
@@ -78,11 +88,13 @@ def policy_error(error: _native.RefusedError, modules: Sequence[tuple[str, str]]
 
 def _hint_for(message: str, rest: str) -> str:
     """What to do, by what the engine says and what stands there; empty if neither tells."""
-    found = [hint for words, hint in _OF_MESSAGES.items() if words in message]
-    if not found and message.startswith(("expecting", "invalid character")):
+    found: list[str] = []
+    if message.startswith(("expecting", "invalid character", "rule must have a body")):
+        # What stands there says more than what the parser waits for.
         found += [hint for sign, hint in _OF_SIGNS.items() if rest.startswith(sign)]
         if rest[:1] and not rest[0].isascii():
             found.append("write it in ASCII: other letters, quotes and blanks stand in texts alone")
+    found += [hint for words, hint in _OF_MESSAGES.items() if words in message]
     if not found and message.startswith("no function ") and re.match(r"[\w.]+[ \t]*(?:#.*)?\n\s*\(", rest):
         found.append("a `(` on the next line makes a call of this: begin that line otherwise")
     return found[0] if found else ""
