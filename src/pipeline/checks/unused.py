@@ -161,8 +161,8 @@ class _Source:
 
 _CONSTANT: Final = r'"(?:[^"\\\\]|\\\\.)*"|-?[0-9]+(?:\.[0-9]+)?|true|false|null'
 _COMPARED: Final = re.compile(
-    rf"(?:(?P<path>input(?:\.\w+)+)\s*[!=]=\s*(?P<value>{_CONSTANT})"
-    rf"|(?P<first>{_CONSTANT})\s*[!=]=\s*(?P<second>input(?:\.\w+)+)"
+    rf"(?:(?P<path>input(?:\.\w+)+)\s*(?P<sign>[!=]=|[<>]=?)\s*(?P<value>{_CONSTANT})"
+    rf"|(?P<first>{_CONSTANT})\s*(?P<turned>[!=]=|[<>]=?)\s*(?P<second>input(?:\.\w+)+)"
     rf"|(?P<member>input(?:\.\w+)+)\s+in\s+[{{\[](?P<values>(?:\s*(?:{_CONSTANT})\s*,?)+)[}}\]])"
 )
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
@@ -221,10 +221,16 @@ def _never(text: str, kinds: frozenset[ViewKind] | None) -> Iterator[tuple[str, 
     field = match["path"] or match["second"] or match["member"]
     constants = re.findall(_CONSTANT, match["values"] or match["value"] or match["first"])
     schema = field_schema(tuple(field.split(".")[1:])) or {}
-    wrong = [(one, _unlike(schema, json.loads(one)) or _unsaid(field, schema, json.loads(one))) for one in constants]
+    sign = match["sign"] or match["turned"] or "=="
+    # In Rego every value is less or more than any other, whatever their types: it holds always or never.
+    is_ordered = sign[0] in "<>"
+    wrong = [
+        (one, _unlike(schema, json.loads(one)) or (None if is_ordered else _unsaid(field, schema, json.loads(one))))
+        for one in constants
+    ]
     found = [(field, one, hint) for one, hint in wrong if hint is not None]
     # What always holds, as one of several or negated, is idle and harms nothing.
-    if not found and not text.startswith("not ") and "!=" not in text:
+    if not found and not text.startswith("not ") and sign == "==":
         hint = _unlike_kinds(field, constants, kinds)
         found = [(field, " or ".join(constants), hint)] if hint else []
     yield from found
