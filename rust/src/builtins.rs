@@ -12,7 +12,7 @@
 //! on a time-zone table).
 #![forbid(unsafe_code)]
 
-use crate::{corrected, globs, patterns, watch};
+use crate::{corrected, globs, members, patterns, texts, watch};
 use anyhow::Result;
 use regorus::unstable::{Expr, Ref, Span, BUILTINS};
 use regorus::Value;
@@ -99,6 +99,8 @@ static ENTRIES: &[Entry] = entries! {
     "bits.rsh" Shift false,
     "bits.xor" Linear false,
     "ceil" Linear false,
+    "cmf.member_2" Linear true,
+    "cmf.member_3" Linear true,
     "concat" Concat false,
     "contains" Linear false,
     "count" Linear false,
@@ -246,7 +248,10 @@ fn inner(name: &str) -> Option<Function> {
         "regex.is_valid" => Some(patterns::is_valid),
         "regex.replace" => Some(patterns::replace),
         "regex.split" => Some(patterns::split),
-        _ => corrected::function(name).or_else(|| BUILTINS.get(name).map(|function| function.0)),
+        _ => corrected::function(name)
+            .or_else(|| texts::function(name))
+            .or_else(|| members::function(name))
+            .or_else(|| BUILTINS.get(name).map(|function| function.0)),
     }
 }
 

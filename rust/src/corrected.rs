@@ -1,29 +1,48 @@
 //! Builtins as OPA answers them, where the crate answers otherwise [ENG-2].
 //!
 //! `count` of a text is its characters; an IPv4 address in IPv6's spelling is in IPv4 networks; what is unescaped loses
-//! nothing, and fails where an escape is none; replacements are made all at once; a path may begin with `/`.
+//! nothing, and fails where an escape is none; replacements are made all at once.
 #![forbid(unsafe_code)]
 
 use crate::builtins::Function;
 use anyhow::{anyhow, Result};
 use regorus::unstable::{Expr, Ref, Span, BUILTINS};
 use regorus::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 /// What answers in place of the crate's own.
 pub fn function(name: &str) -> Option<Function> {
     Some(match name {
+        "cmf.member_2" => |_, _, args, _| Ok(Value::from(is_member(None, &args[0], &args[1]))),
+        "cmf.member_3" => |_, _, args, _| Ok(Value::from(is_member(Some(&args[0]), &args[1], &args[2]))),
         "count" => count,
-        "json.filter" => |span, params, args, strict| with_paths("json.filter", span, params, args, strict),
-        "json.remove" => |span, params, args, strict| with_paths("json.remove", span, params, args, strict),
         "net.cidr_contains" => cidr_contains,
         "strings.replace_n" => replace_n,
         "urlquery.decode" => query_decode,
         "urlquery.decode_object" => query_decode_object,
         _ => return None,
     })
+}
+
+/// How many arguments the functions take that only we call.
+pub fn arity(name: &str) -> Option<u8> {
+    match name {
+        "cmf.member_2" => Some(2),
+        "cmf.member_3" => Some(3),
+        _ => None,
+    }
+}
+
+fn is_member(key: Option<&Value>, value: &Value, collection: &Value) -> bool {
+    match (collection, key) {
+        (Value::Array(items), None) => items.contains(value),
+        (Value::Object(members), None) => members.values().any(|member| member == value),
+        (Value::Set(items), None) => items.contains(value),
+        (Value::Array(_) | Value::Object(_), Some(key)) => collection[key] == *value,
+        _ => false,
+    }
 }
 
 fn of_crate(name: &str, span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
@@ -51,6 +70,9 @@ fn count(_: &Span, _: &[Ref<Expr>], args: &[Value], _: bool) -> Result<Value> {
 
 fn cidr_contains(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
     let spelled = text(args.get(1))?;
+    if let Some(network) = text(args.first())?.split_once('/').and_then(plain_network) {
+        return cidr_contains(span, params, &[Value::from(network), args[1].clone()], strict);
+    }
     match spelled.parse::<Ipv6Addr>().ok().and_then(|address| address.to_ipv4_mapped()) {
         Some(address) => {
             let plain = [args[0].clone(), Value::from(address.to_string())];
@@ -60,23 +82,11 @@ fn cidr_contains(span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool
     }
 }
 
-/// The crate takes what stands before the first `/` of a path for a member.
-fn with_paths(name: &str, span: &Span, params: &[Ref<Expr>], args: &[Value], strict: bool) -> Result<Value> {
-    let begins = |path: &Value| matches!(path, Value::String(path) if path.starts_with('/'));
-    let plain = |path: &Value| match path {
-        Value::String(path) => Value::from(path.trim_start_matches('/')),
-        other => other.clone(),
-    };
-    let paths = match args.get(1) {
-        Some(Value::Array(paths)) if paths.iter().any(begins) => {
-            Value::from(paths.iter().map(plain).collect::<Vec<_>>())
-        }
-        Some(Value::Set(paths)) if paths.iter().any(begins) => {
-            Value::from(paths.iter().map(plain).collect::<BTreeSet<_>>())
-        }
-        _ => return of_crate(name, span, params, args, strict),
-    };
-    of_crate(name, span, params, &[args[0].clone(), paths], strict)
+/// A network of IPv4 that is spelled in IPv6.
+fn plain_network((address, bits): (&str, &str)) -> Option<String> {
+    let address = address.parse::<Ipv6Addr>().ok()?.to_ipv4_mapped()?;
+    let bits = bits.parse::<u32>().ok().filter(|bits| (96..=128).contains(bits))?;
+    Some(format!("{address}/{}", bits - 96))
 }
 
 /// At each place the first of the sorted texts that stands there is replaced, and what took its place is left alone.

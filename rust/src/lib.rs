@@ -3,13 +3,15 @@
 //! Loading a set:
 //! - `policy_set` and `programs` compile; `failure` is what can go wrong, here and later;
 //! - `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be loaded, `survey` tells what it reads;
+//! - `exact` makes patterns mean what they mean in OPA;
 //! - `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors;
 //! - `folding` and `ruled_out` evaluate ahead what `known` and `literals` allow, `lean` and `asked_once` leave out steps.
 //!
 //! Evaluating a view:
 //! - `batch` evaluates; `json` is the only way in, `written` the only way out;
 //! - `builtins`, `patterns`, `watch` and `stack` bound what runs;
-//! - `dialect` spells patterns as OPA reads them, `globs` globs, and `corrected` answers other builtins as OPA does;
+//! - `dialect` spells patterns as OPA reads them, `globs` globs, and `corrected`, `texts`, `members` and `sprintf` answer other builtins
+//!   as OPA does;
 //! - `tooling` is for authors.
 //!
 //! What Python holds, for Python; `python` is the binding, `c_functions` for what it would slow down:
@@ -33,6 +35,7 @@ mod copying;
 pub mod corrected;
 pub mod dialect;
 pub mod distinct;
+pub mod exact;
 pub mod failure;
 #[cfg(feature = "python")]
 mod filling;
@@ -54,6 +57,7 @@ pub mod lean;
 pub mod literals;
 #[cfg(feature = "python")]
 mod making;
+pub mod members;
 pub mod names;
 pub mod outline;
 pub mod patterns;
@@ -69,11 +73,13 @@ pub mod repair;
 mod rows;
 pub mod ruled_out;
 pub mod spelling;
+pub mod sprintf;
 pub mod stack;
 pub mod strict;
 pub mod survey;
 #[cfg(feature = "python")]
 mod template;
+pub mod texts;
 pub mod tooling;
 #[cfg(feature = "python")]
 mod value_bytes;

@@ -54,9 +54,14 @@ pub fn steps(expr: &Expr) -> Option<Steps<'_>> {
 
 /// Where a reference begins; its own span is that of its last step.
 pub fn first_span(expr: &Expr) -> &Span {
+    first_expr(expr).span()
+}
+
+/// What a reference begins with, or what is none itself.
+pub fn first_expr(expr: &Expr) -> &Expr {
     match expr {
-        Expr::RefDot { refr, .. } | Expr::RefBrack { refr, .. } => first_span(refr),
-        _ => expr.span(),
+        Expr::RefDot { refr, .. } | Expr::RefBrack { refr, .. } => first_expr(refr),
+        _ => expr,
     }
 }
 
@@ -126,6 +131,8 @@ pub struct Head<'a> {
     pub arguments: &'a [Ref<Expr>],
     pub is_function: bool,
     pub is_set: bool,
+    /// Whether its path goes on behind that key.
+    pub goes_on: bool,
     /// The bracket of a partial object.
     pub computed_key: Option<&'a Ref<Expr>>,
     /// The value it gives, or None for true.
@@ -146,16 +153,15 @@ pub fn head_of<'a>(rule: &'a Rule, names: &Names) -> Head<'a> {
     };
     let mut path = names.package.clone();
     let mut computed_key = None;
+    let mut goes_on = false;
     for (step, index) in steps(refr).unwrap_or_default() {
         match step {
+            _ if computed_key.is_some() => goes_on = true,
             Step::Name(name) => path.push(name),
-            Step::Any => {
-                computed_key = index;
-                break;
-            }
+            Step::Any => computed_key = index,
         }
     }
-    Head { path, arguments, is_function, is_set, computed_key, value }
+    Head { path, goes_on, arguments, is_function, is_set, computed_key, value }
 }
 
 /// The names that a query makes its own: `some`, `:=`, `some … in`.

@@ -25,6 +25,15 @@ pub struct Hoisted {
     pub span: Span,
 }
 
+/// Where the parts of `k, v in xs` stand, without brackets around them.
+pub struct Membership {
+    pub first: Span,
+    pub value: Span,
+    pub has_key: bool,
+    pub from: Span,
+    pub collection: Span,
+}
+
 pub struct Call {
     /// As written, aliases resolved: `data.lib.f`, `count`.
     pub name: String,
@@ -57,6 +66,10 @@ pub struct Mentions {
     /// First `_ := …`: the compiled form does not ask whether there is a value.
     pub discarded: Option<Span>,
     pub minus_of_expression: Option<Span>,
+    /// First `k, v in xs`: the compiler does not look at the key.
+    pub keyed_member: Option<Span>,
+    /// Every `v in xs` that is part of another expression.
+    pub memberships: Vec<Membership>,
     pub hoisted: Vec<Hoisted>,
     /// The first names of references that an import gave, and what they stand for.
     pub imported: Vec<(Span, Vec<String>)>,
@@ -208,6 +221,10 @@ impl<'a> Walker<'a> {
             }
             Literal::Expr { expr, .. } => match expr.as_ref() {
                 Expr::Call { span, fcn, params, .. } => self.call(fcn, params, Some(span)),
+                Expr::Membership { .. } => {
+                    self.expr(expr);
+                    self.found.memberships.pop();
+                }
                 _ => self.expr(expr),
             },
             Literal::NotExpr { expr, .. } => self.negated(expr),
@@ -303,12 +320,20 @@ impl<'a> Walker<'a> {
                 self.expr(lhs);
                 self.expr(rhs);
             }
-            Expr::Membership { key, value, collection, .. } => {
+            Expr::Membership { span, key, value, collection, .. } => {
                 if let Some(key) = key {
+                    self.found.keyed_member.get_or_insert_with(|| span.clone());
                     self.expr(key);
                 }
                 self.expr(value);
                 self.expr(collection);
+                self.found.memberships.push(Membership {
+                    first: first_span(key.as_ref().unwrap_or(value)).clone(),
+                    value: value.span().clone(),
+                    has_key: key.is_some(),
+                    from: first_span(collection).clone(),
+                    collection: collection.span().clone(),
+                });
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::json::{self, JsonFault};
 use crate::programs::{self, Program, Texts, Wanted};
 use crate::stack::{on_large_stack, NO_STACK};
 use crate::vet::Graph;
-use crate::{builtins, hoist, prescan, prints, repair, watch};
+use crate::{builtins, corrected, exact, hoist, prescan, prints, repair, watch};
 use regorus::unstable::{Expr, Module, Ref, Source, Span};
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, Value};
@@ -105,6 +105,7 @@ impl PolicySet {
         let mut engine = engine_of(modules, options)?;
         let data = json::parse_object(data, usize::MAX).map_err(data_fault)?;
         let graph = Graph::of(engine.get_modules())?;
+        exact::refuse(engine.get_modules())?;
         graph.refuse_data_conflicts(&data)?;
         engine.add_data(data.clone()).map_err(|error| PolicyFault::from_engine("policy.data", &error))?;
         let mut nodes = Vec::new();
@@ -133,8 +134,10 @@ impl PolicySet {
                 },
             });
         }
-        let written_out = rewritten(&mut engine, modules, &set.data, options, hoist::written_out).unwrap_or(None);
-        let (mut engine, modules) = written_out.unwrap_or_else(|| (engine, modules.to_vec()));
+        let exact = rewritten(&mut engine, modules, &set.data, options, exact::made_exact)?;
+        let (mut engine, modules) = exact.unwrap_or_else(|| (engine, modules.to_vec()));
+        let written_out = rewritten(&mut engine, &modules, &set.data, options, hoist::written_out).unwrap_or(None);
+        let (mut engine, modules) = written_out.unwrap_or((engine, modules));
         // What could not be read again is interpreted.
         let mut hoisted = rewritten(&mut engine, &modules, &set.data, options, hoist::hoisted).unwrap_or(None);
         let (compiler, texts) = match &mut hoisted {
@@ -143,7 +146,9 @@ impl PolicySet {
         };
         set.compile_programs(compiler, texts, &graph, &nodes);
         let repaired = rewritten(&mut engine, &modules, &set.data, options, repair::repaired)?;
-        set.interpreter = repaired.map_or(engine, |(engine, _)| engine);
+        let (mut engine, modules) = repaired.unwrap_or((engine, modules));
+        let called = rewritten(&mut engine, &modules, &set.data, options, repair::called)?;
+        set.interpreter = called.map_or(engine, |(engine, _)| engine);
         add_guards(&mut set.interpreter)?;
         set.fold();
         Ok(set)
@@ -294,13 +299,14 @@ fn add_guards(engine: &mut Engine) -> Result<(), PolicyFault> {
     let null = || Expr::Null { span: span.clone(), value: Value::Null, eidx: 0 };
     let params: Arc<[Ref<Expr>]> = (0..8).map(|_| Ref::new(null())).collect();
     for (name, entry) in builtins::entries() {
-        let Some((_, arity)) = regorus::unstable::BUILTINS.get(name) else { continue };
+        let arity = regorus::unstable::BUILTINS.get(name).map(|(_, arity)| *arity).or_else(|| corrected::arity(name));
+        let Some(arity) = arity else { continue };
         let (span, params, call) = (span.clone(), Arc::clone(&params), entry.call);
         let extension = move |args: Vec<Value>| {
             let params = params.get(..args.len()).unwrap_or_default();
             call(&span, params, &args, true)
         };
-        engine.add_extension((*name).to_owned(), *arity, Box::new(extension)).map_err(refuse)?;
+        engine.add_extension((*name).to_owned(), arity, Box::new(extension)).map_err(refuse)?;
     }
     Ok(())
 }

@@ -7,11 +7,14 @@
 #![forbid(unsafe_code)]
 
 use crate::names::{constant, head_of, locals, pattern_names, Names};
-use crate::outline::mentions;
+use crate::outline::{mentions, Membership};
 use regorus::unstable::{Expr, Module, Query, Ref, Rule, RuleAssign, RuleHead, Span};
+use regorus::Value;
 use std::collections::BTreeSet;
 
 const VALUE: &str = "cmf_value__";
+/// By which a definition of ours is known.
+pub const NEVER: &str = "[cmf_key__] := ";
 
 /// New text for some bytes of a module.
 pub struct Edit {
@@ -24,10 +27,62 @@ pub struct Edit {
 pub fn repaired(module: &Module) -> Option<String> {
     let names = Names::of(module);
     let mut edits = Vec::new();
+    let mut empty = BTreeSet::new();
     for rule in &module.policy {
         repair(rule, &names, &mut edits);
+        empty.extend(never(rule, &names));
+    }
+    if !empty.is_empty() {
+        let end = module.package.span.source.get_contents().len();
+        edits.push(Edit { start: end, end, text: empty.into_iter().collect() });
     }
     apply(module, edits)
+}
+
+/// For `p[k] contains v` and the like a definition of `p` that never holds: it makes `p` an empty object where nothing
+/// else does, as it is in OPA. In this release only `p[k] := v` does so.
+fn never(rule: &Rule, names: &Names) -> Option<String> {
+    let head = head_of(rule, names);
+    head.computed_key.filter(|_| head.is_set || head.goes_on)?;
+    let (first, rest) = head.path.get(names.package.len()..)?.split_first()?;
+    let rest: String = rest.iter().map(|name| format!("[{}]", Value::from(name.as_str()))).collect();
+    Some(format!("\n{first}{rest}{NEVER}{VALUE} if {{ some cmf_key__, {VALUE} in {{}} }}\n"))
+}
+
+/// The module's text with `v in xs` as a call where it is part of an expression, or None if it nowhere is: in this release
+/// it is false where `v` or `xs` is not there, and what it is part of goes on.
+pub fn called(module: &Module) -> Option<String> {
+    let names = Names::of(module);
+    let mut edits = Vec::new();
+    for rule in &module.policy {
+        for membership in mentions(rule, &names).memberships {
+            call(&membership, &mut edits);
+        }
+    }
+    edits.sort_by_key(|edit| (edit.start, edit.end));
+    // The parts of a head are looked at once for each body.
+    edits.dedup_by(|one, other| one.start == other.start && one.end > one.start && other.end > other.start);
+    apply(module, edits)
+}
+
+fn call(found: &Membership, edits: &mut Vec<Edit>) -> Option<()> {
+    let bytes = found.value.source.get_contents().as_bytes();
+    let (mut start, value_end, from, mut end) =
+        (range(&found.first)?.0, range(&found.value)?.1, range(&found.from)?.0, range(&found.collection)?.1);
+    let between = found.value.source.get_contents().get(value_end..from)?;
+    let word = between.find("in")?;
+    for _ in between[..word].matches(')') {
+        start = bytes[..start].iter().rposition(|byte| *byte == b'(')?;
+    }
+    for _ in between[word..].matches('(') {
+        end += bytes[end..].iter().position(|byte| *byte == b')')? + 1;
+    }
+    let name = if found.has_key { "cmf.member_3(" } else { "cmf.member_2(" };
+    let word = value_end + word;
+    edits.push(Edit { start, end: start, text: name.to_owned() });
+    edits.push(Edit { start: word, end: word + 2, text: ",".to_owned() });
+    edits.push(Edit { start: end, end, text: ")".to_owned() });
+    Some(())
 }
 
 /// The module's text with `edits` in it, or None if there are none.

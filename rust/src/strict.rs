@@ -83,7 +83,7 @@ fn lighten(program: &mut Program) {
 
 /// What this release's compiler leaves out. Guards where it goes on with an undefined and Rego stops: `x := undefined`
 /// holds, a rule's value is lost to it, a comprehension or partial object has it as a member, a function is called with
-/// it. And early loads, and failures that give way to `else`.
+/// it, `in` is false of it. And early loads, and failures that give way to `else`.
 fn missing_guards(program: &Program) -> Inserts {
     let defined = |register: u8| Instruction::Guard { register, mode: GuardMode::NotUndefined };
     let mut inserts = Inserts::default();
@@ -103,6 +103,7 @@ fn missing_guards(program: &Program) -> Inserts {
             }
             Instruction::ComprehensionYield { value_reg, key_reg } => [Some(value_reg), key_reg],
             Instruction::ObjectSet { key, value, .. } => [Some(key), Some(value)],
+            Instruction::Contains { collection, value, .. } => [Some(collection), Some(value)],
             _ => continue,
         };
         inserts.before.insert(position, registers.into_iter().flatten().map(defined).collect());

@@ -7,10 +7,11 @@ use crate::outline::query_mentions;
 use crate::policy_set::PolicySet;
 use crate::stack::{on_large_stack, NO_STACK};
 use crate::vet::check_builtin;
-use crate::{json, prescan, watch};
+use crate::{json, prescan, repair, watch};
 use regorus::unstable::{Parser, Source};
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::Value;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// A tool's question that has no answer.
@@ -54,7 +55,19 @@ impl PolicySet {
             let files: Vec<_> = report
                 .files
                 .iter()
-                .map(|file| serde_json::json!({"path": file.path, "covered": file.covered, "not_covered": file.not_covered}))
+                .map(|file| {
+                    // What we have put behind the author's lines is not his [`crate::repair`].
+                    let last = file.code.lines().count() - file.code.matches(repair::NEVER).count();
+                    let written = |lines: &BTreeSet<u32>| -> Vec<u32> {
+                        lines
+                            .iter()
+                            .copied()
+                            .filter(|line| usize::try_from(*line).is_ok_and(|line| line <= last))
+                            .collect()
+                    };
+                    let (covered, not_covered) = (written(&file.covered), written(&file.not_covered));
+                    serde_json::json!({"path": file.path, "covered": covered, "not_covered": not_covered})
+                })
                 .collect();
             serde_json::to_vec(&files).map_err(|_| failed("engine.bad-result"))
         })

@@ -25,6 +25,8 @@ pub(crate) struct Node {
     span: Span,
     modules: BTreeSet<usize>,
     pub is_function: bool,
+    /// A definition has a computed key.
+    is_computed: bool,
     arity: usize,
     pub edges: BTreeSet<usize>,
     /// Why the compiled form must not serve it: what it would do differently, and where.
@@ -95,18 +97,21 @@ impl Graph {
                 node.unfit.get_or_insert(reason);
             }
         }
+        graph.refuse_below_computed()?;
         graph.refuse_recursion()?;
         Ok(graph)
     }
 
     fn declare(&mut self, rule: &Ref<Rule>, names: &Names) {
         let head = head_of(rule, names);
-        if self.index.contains_key(&head.path) {
+        if let Some(node) = self.index.get(&head.path) {
+            self.nodes[*node].is_computed |= head.computed_key.is_some();
             return;
         }
         self.index.insert(head.path.clone(), self.nodes.len());
         self.nodes.push(Node {
             is_function: head.is_function,
+            is_computed: head.computed_key.is_some(),
             arity: head.arguments.len(),
             path: head.path,
             span: rule.span().clone(),
@@ -131,6 +136,13 @@ impl Graph {
         }
         let mut edges = BTreeSet::new();
         let mut unfit = None;
+        let head = head_of(rule, names);
+        if head.computed_key.is_some() && (head.is_set || head.goes_on) {
+            unfit = Some(format!("more than one value under a computed key at {}", place(rule.span())));
+            if head.goes_on && head.computed_key.is_some_and(|key| constant(key).is_some()) {
+                return Err(fault("policy.unsupported", rule.span(), "a key in the midst of a name has to be a text"));
+            }
+        }
         for call in &found.calls {
             match self.resolve(call, &names.package) {
                 Some(target) => {
@@ -175,6 +187,9 @@ impl Graph {
         if let Some(span) = &found.every_index {
             unfit.get_or_insert(format!("a lookup by a variable of `every` at {}", place(span)));
         }
+        if let Some(span) = &found.keyed_member {
+            unfit.get_or_insert(format!("a key before `in` at {}", place(span)));
+        }
         if let Some(span) = &found.discarded {
             unfit.get_or_insert(format!("`_ :=` at {}", place(span)));
         }
@@ -212,6 +227,19 @@ impl Graph {
         }
         let message = format!("{} takes {arity} arguments, not {}", call.name, call.arguments);
         Err(fault("policy.arity", &call.span, message))
+    }
+
+    /// Neither form puts together `p[k] := …` and `p.a := …` as OPA does.
+    fn refuse_below_computed(&self) -> Result<(), PolicyFault> {
+        for node in self.nodes.iter().filter(|node| node.is_computed) {
+            let below = |other: &&Node| other.path.len() > node.path.len() && other.path.starts_with(&node.path);
+            if let Some(other) = self.nodes.iter().find(below) {
+                let message =
+                    format!("{} is below {}, whose keys are computed", dotted(&other.path), dotted(&node.path));
+                return Err(fault("policy.unsupported", &other.span, message));
+            }
+        }
+        Ok(())
     }
 
     /// Depth-first with an explicit stack: the set may be deeper than ours.
