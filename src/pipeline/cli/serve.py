@@ -37,9 +37,10 @@ _BINDING: Final = {
 }
 
 
-def serve(*, config: Path, demo: bool, port: int | None, quiet: bool) -> None:
-    """Serve until it is interrupted or told to end, and let what is in work end first."""
-    with one_line_errors(), _settings(config, demo=demo) as settings, ExitStack() as opened:
+def serve(config: Path | None, *, port: int | None, quiet: bool) -> None:
+    """Serve until it is interrupted or told to end, and let what is in work end first. None serves the demo."""
+    demo = config is None
+    with one_line_errors(), _settings(config) as settings, ExitStack() as opened:
         log_to_standard_error(quiet=quiet)
         allow_files(settings.limits)
         at = settings.listen if port is None else settings.listen.model_copy(update={"port": port})
@@ -169,8 +170,8 @@ def new() -> None:
 
 
 @contextmanager
-def _settings(config: Path, *, demo: bool) -> Iterator[Settings]:
-    if not demo:
+def _settings(config: Path | None) -> Iterator[Settings]:
+    if config is not None:
         yield load(config).settings
         return
     place = importlib.resources.files("pipeline").joinpath("gateway", "demo.yaml")

@@ -17,6 +17,7 @@ config_commands = typer.Typer(cls=Whole, help="The gateway's settings.", no_args
 
 
 def serve(
+    context: typer.Context,
     config: ConfigOption = DEFAULT,
     demo: Annotated[bool, typer.Option("--demo", help="A script instead of providers: no settings, no keys.")] = False,
     port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Instead of the settings' port.")] = None,
@@ -27,8 +28,12 @@ def serve(
     Exit codes: 0 ended, 2 settings, 3 policy does not compile, 5 the store cannot be opened.
     """
     from pipeline.cli import serve as work
+    from pipeline.cli.reading import Exit, fail
 
-    work.serve(config=config, demo=demo, port=port, quiet=quiet)
+    source = context.get_parameter_source("config")
+    if demo and (source is None or source.name != "DEFAULT"):
+        fail("--demo has settings of its own: leave out --config, or --demo", Exit.USAGE)
+    work.serve(None if demo else config, port=port, quiet=quiet)
 
 
 @config_commands.command("new")

@@ -112,7 +112,7 @@ def test_a_key_is_shown_once_and_kept_as_its_hash(config: str) -> None:
 
 
 @pytest.mark.spec("CLI-61")
-@pytest.mark.parametrize("words", [["-c", "/no/such/file"], ["--demo", "--port", "TAKEN"]])
+@pytest.mark.parametrize("words", [["-c", "/no/such"], ["--demo", "--port", "TAKEN"], ["--demo", "-c", "/no/such"]])
 def test_what_cannot_be_served_is_one_line_and_2(words: list[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
