@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.resources
 import json
 import shutil
 import tempfile
@@ -153,9 +154,13 @@ def _with_library(folder: Path, scratch: Path) -> Path:
 
 
 def _regal(folder: Path) -> list[Finding]:
-    """What Regal says, as its own configuration has it."""
+    """What Regal says, as the project's configuration has it; where there is none, as that of a new project."""
     regal = _needed("regal", folder)
-    document = _document(called(regal, ["lint", "--format", "json", folder]).stdout, "regal")
+    arguments: list[str | Path] = ["lint", "--format", "json"]
+    with importlib.resources.as_file(_REGAL_OF_NEW) as config:
+        if not any((above / name).exists() for above in _and_above(folder) for name in (".regal", ".regal.yaml")):
+            arguments += ["--config-file", config]
+        document = _document(called(regal, [*arguments, folder]).stdout, "regal")
     return [
         Finding(
             file=_here(one["location"]["file"]),
@@ -167,6 +172,13 @@ def _regal(folder: Path) -> list[Finding]:
         )
         for one in document.get("violations", [])
     ]
+
+
+_REGAL_OF_NEW: Final = importlib.resources.files("pipeline") / "templates" / "common" / "dot-regal" / "config.yaml"
+
+
+def _and_above(folder: Path) -> list[Path]:
+    return [folder.resolve(), *folder.resolve().parents]
 
 
 def _wanted(said: bool | None, name: str, folder: Path) -> bool:

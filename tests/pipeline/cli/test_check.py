@@ -193,3 +193,22 @@ def test_regal_s_findings_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert codes == [0, 1, 0]
     assert "warning: Line too long" in check(folder).stdout
     assert "Line too long" not in check(folder, "--without-regal").stdout
+
+
+@pytest.mark.spec("CLI-32")
+@pytest.mark.parametrize("own", ["", ".regal/config.yaml", ".regal.yaml"])
+def test_regal_is_asked_as_in_a_new_project_where_the_project_says_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    folder = project(tmp_path)
+    program = tmp_path / "regal"
+    program.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/asked\necho '{{}}'\n", encoding="utf-8")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    if own:
+        (folder / own).parent.mkdir(exist_ok=True)
+        (folder / own).touch()
+
+    assert check(folder, "--with-regal", "--without-opa").exit_code == 0
+
+    assert ("--config-file" in (tmp_path / "asked").read_text()) == (not own)
