@@ -103,7 +103,9 @@ fn missing_guards(program: &Program) -> Inserts {
             }
             Instruction::ComprehensionYield { value_reg, key_reg } => [Some(value_reg), key_reg],
             Instruction::ObjectSet { key, value, .. } => [Some(key), Some(value)],
-            Instruction::Contains { collection, value, .. } => [Some(collection), Some(value)],
+            Instruction::Contains { dest, collection, value } if !is_condition(program, position, dest) => {
+                [Some(collection), Some(value)]
+            }
             _ => continue,
         };
         inserts.before.insert(position, registers.into_iter().flatten().map(defined).collect());
@@ -119,6 +121,15 @@ fn missing_guards(program: &Program) -> Inserts {
         }
     }
     inserts
+}
+
+/// Whether what a step gives is only a condition of its body, or the negative of one: undefined and false are alike then.
+fn is_condition(program: &Program, position: usize, register: u8) -> bool {
+    match program.instructions.get(position + 1) {
+        Some(Instruction::Guard { register: tested, mode: GuardMode::Condition }) => *tested == register,
+        Some(Instruction::Not { operand, .. }) => *operand == register,
+        _ => false,
+    }
 }
 
 /// The compiler loads `input` and `data` where a body first names them and uses that register from then on, even when

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pipeline.engines.asking import FORMS, engine_of
+from tests.pipeline.engines.asking import FORMS, answer, engine_of
 from tests.pipeline.engines.opa_asked import Opa, Said, asking
 from tests.pipeline.engines.rego_grammar import DATA, INPUTS, Grammar
 
@@ -124,6 +124,15 @@ def test_what_is_put_behind_the_authors_lines_is_not_among_those_that_are_covere
 
     assert max(file["covered"]) == 4
     assert file["not_covered"] == []
+
+
+@pytest.mark.spec("ENG-11")
+@FORMS
+@pytest.mark.parametrize(
+    "negated", ['input.nope in {"a"}', '"a" in input.nope', "input.a in {input.nope}", "f(input.nope)"]
+)
+def test_what_is_negated_of_what_is_missing_holds_in_both_forms(negated: str, compiled: bool) -> None:
+    assert answer(f"x if not {negated}\nf(v) if v", {"a": 1}, compiled=compiled) == Decided(True)
 
 
 @pytest.mark.opa
