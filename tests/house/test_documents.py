@@ -6,12 +6,14 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import chdir
+from contextlib import chdir, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipeline.cases.case import read_cases
+from pipeline.cases.run import CaseRunner
 from tests.house.transcript import Reader, steps
 from tests.house.tree import ROOT, tracked_files
 
@@ -48,6 +50,18 @@ def test_the_python_of_a_page_runs_in_order(page: str, tmp_path: Path) -> None:
             known["site"].store.close()
 
     assert known
+
+
+@pytest.mark.native
+def test_the_cases_of_the_page_on_profiles_hold(tmp_path: Path) -> None:
+    profiles, cases = _blocks(ROOT / "docs" / "profiles.md", "yaml")
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "profiles.yaml").write_text(profiles, encoding="utf-8")
+    (tmp_path / "cases" / "mail.yaml").write_text(cases, encoding="utf-8")
+    with closing(CaseRunner(None)) as runner:
+        found = [runner.run(case) for case in read_cases(tmp_path / "cases" / "mail.yaml")]
+
+    assert [result.status for result in found] == ["passed", "passed"], found
 
 
 @pytest.mark.native

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 from tests.house.transcript import Command, steps
 from tests.house.tree import ROOT
 from tests.pipeline.gateway.servers import running
@@ -20,6 +21,7 @@ from tests.pipeline.gateway.test_crossing import post
 
 from pipeline.gateway import config_file
 from pipeline.gateway.service import built
+from pipeline.gateway.settings import Settings
 
 pytest.importorskip("openai", reason="the provider's own SDK is a development dependency")
 pytest.importorskip("anthropic", reason="the provider's own SDK is a development dependency")
@@ -77,3 +79,23 @@ def test_settings_that_a_page_shows_as_a_whole_are_settings(tmp_path: Path) -> N
     found = config_file.load(tmp_path / "cmf.yaml", {}).settings
 
     assert [route.name for route in found.routes] == ["claude", "quick", "trial"]
+
+
+@pytest.mark.spec("GW-1")
+def test_settings_that_the_page_shows_in_part_are_settings(tmp_path: Path) -> None:
+    digest = f"sha256:{'0' * 64}"
+    upstream = {"dialect": "anthropic_messages", "base_url": "https://api.example"}
+    around = {
+        "upstreams": {"claude": upstream, "local": upstream},
+        "routes": [{"name": "all", "upstream": "claude"}],
+        "keys": [{"name": "rita", "hash": digest, "subject": {"id": "rita", "roles": ["auditor"]}}],
+    }
+    page = PAGE.read_text(encoding="utf-8").replace("sha256:…", f"sha256:{'1' * 64}")
+    shown = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    ours = [part for part in shown if part.keys() <= Settings.model_fields.keys()]
+
+    for part in ours:
+        (tmp_path / "cmf.yaml").write_text(yaml.safe_dump(around | part), encoding="utf-8")
+        assert config_file.load(tmp_path / "cmf.yaml", {}).settings
+
+    assert len(ours) == len(shown) - 2  # the others are Envoy's and LiteLLM's
