@@ -242,10 +242,14 @@ class McpGateway:
             await asked.reply.value(200, step.back[0])
         else:
             exchanged = _exchanged(asked.endpoint, session, step)
-            if begins:
-                await self._begun(asked, session, exchanged)
-            else:
-                await _streamed(asked, exchanged, waits=len(calls) + len(step.back) == 1)
+            try:
+                if begins:
+                    await self._begun(asked, session, exchanged)
+                else:
+                    await _streamed(asked, exchanged, waits=len(calls) + len(step.back) == 1)
+            finally:  # a client that left waits for none of them, asked or not
+                for one in calls:
+                    list(session.link.cut(str(one["id"])))
 
     async def _told(self, asked: _Asked, session: McpSession, step: Step) -> None:
         """What needs no answer is passed on, and acknowledged; what does not go on is refused."""
@@ -366,9 +370,7 @@ async def _exchanged(endpoint: Endpoint, session: McpSession, step: Step) -> Asy
             why = refusals.too_late()
         except Refused as refused:
             why = refused
-        finally:
-            cut = list(session.link.cut(minted, why))
-        for said in cut:
+        for said in session.link.cut(minted, why):
             yield said
 
 

@@ -92,15 +92,17 @@ def test_where_a_server_does_not_begin_there_is_no_session(tmp_path: Path, small
     assert "mcp-session-id" not in headers
 
 
+def batching(said: Said) -> Any:
+    """Of the one revision that knows batches."""
+    if said.method == "POST" and said.body.get("method") == "initialize":
+        hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "serverInfo": {"name": "t", "version": "1"}}
+        return json_reply({"jsonrpc": "2.0", "id": said.body["id"], "result": hello}, mcp_session_id="theirs")
+    return None
+
+
 @pytest.mark.spec("MCPX-40")
 def test_of_a_batch_refusals_come_back_and_the_rest_goes_on_one_by_one(tmp_path: Path, small: str) -> None:
-    def answers(said: Said) -> Any:
-        if said.method == "POST" and said.body.get("method") == "initialize":
-            hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "serverInfo": {"name": "t", "version": "1"}}
-            return json_reply({"jsonrpc": "2.0", "id": said.body["id"], "result": hello}, mcp_session_id="theirs")
-        return None
-
-    server = polite(answers)
+    server = polite(batching)
     with server.running() as url, behind(tmp_path, url, policies=[small]) as gateway:
         session = begun(gateway)
         batch = [PING | {"id": 5}, {"jsonrpc": "2.0", "id": 6, "method": "made/up"}, INITIALIZED, PING | {"id": 7}]
@@ -111,6 +113,29 @@ def test_of_a_batch_refusals_come_back_and_the_rest_goes_on_one_by_one(tmp_path:
     assert [said.body["method"] for said in server.heard if said.method == "POST"][2:] == [
         "ping", "notifications/initialized", "ping",
     ]  # fmt: skip
+
+
+@pytest.mark.spec("MCPX-64")
+def test_of_a_batch_whose_client_left_no_call_stays_in_work(tmp_path: Path, small: str) -> None:
+    silent = iter([True])
+
+    def answers(said: Said) -> Any:
+        is_first = said.method == "POST" and said.body.get("method") == "ping" and next(silent, False)
+        return sse_reply(30.0) if is_first else batching(said)
+
+    server = polite(answers)
+    with server.running() as url, behind(tmp_path, url, policies=[small]) as gateway:
+        session = begun(gateway)
+        parts = urlsplit(gateway)
+        leaves = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+        own = {"accept": BOTH, "content-type": "application/json", "mcp-session-id": session}
+        leaves.request("POST", "/mcp/all", body=json.dumps([PING | {"id": 5}, PING | {"id": 7}]), headers=own)
+        until(lambda: any(said.body and said.body.get("method") == "ping" for said in server.heard))
+        leaves.close()
+        until(server.left.is_set)
+        again = [json.loads(send(gateway, PING | {"id": number}, mcp_session_id=session)[2]) for number in (5, 7)]
+
+    assert [(one["id"], "error" in one) for one in again] == [(5, False), (7, False)]
 
 
 @pytest.mark.spec("MCPX-62")
