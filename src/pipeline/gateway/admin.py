@@ -30,12 +30,16 @@ class AdminApp:
         admins: who may do something, by the hashes of their keys; None where whoever reaches the port may, and says in
             `BY` who wants it so.
         review: the review site, which asks by itself who comes; None where there is none.
+
+    Attributes:
+        is_ending: whether the gateway was told to end: no new client is to be sent to it.
     """
 
     def __init__(self, operations: Operations, admins: Mapping[str, str] | None, review: App | None = None) -> None:
         self._operations = operations
         self._review = review
         self._admins = None if admins is None else dict(admins)
+        self.is_ending: Callable[[], bool] = lambda: False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the server's beginning and end."""
@@ -64,7 +68,7 @@ class AdminApp:
         if path == "/healthz":
             return 200, JSON, dumps({"status": "ok"}), {}
         if path == "/readyz":
-            is_ready, said = await self._operations.ready()
+            is_ready, said = (False, _ENDING) if self.is_ending() else await self._operations.ready()
             return 200 if is_ready else 503, JSON, dumps(said), {}
         by = self._admitted(headers_of(scope["headers"]))
         entries = await self._operations.reload(by=by)
@@ -92,6 +96,9 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "/readyz": ("GET", "HEAD"),
     "/admin/reload": ("POST",),
 }
+
+
+_ENDING: Final = {"status": "ending"}
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

@@ -51,6 +51,7 @@ async def run(
         if operators is None or beside is None:
             await server.serve(sockets=[clients])
             return
+        operators.is_ending = lambda: server.should_exit
         other = server_of(operators, beside=True)
         work = asyncio.create_task(other.serve(sockets=[beside]))
         try:

@@ -62,6 +62,11 @@ class Crew(Operations):
         """The process ids of those that run."""
         return [one.pid for one in self._processes.values() if one.returncode is None]
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether `end` was called."""
+        return self._ending.is_set()
+
     async def work(self) -> None:
         """Run them until `end` is called.
 
@@ -224,6 +229,8 @@ async def serve(
         crew = Crew(_sealed(settings, home), clients, home, quiet=quiet)
         loop = asyncio.get_running_loop()
         app = admin_app(settings, crew, review)
+        if app is not None:
+            app.is_ending = lambda: crew.is_ending
         other = None if app is None or beside is None else server_of(app, beside=True)
         admin = None if other is None or beside is None else loop.create_task(other.serve(sockets=[beside]))
         with heard(signal.SIGTERM, crew.end), heard(signal.SIGINT, crew.end), hanging_up(crew):

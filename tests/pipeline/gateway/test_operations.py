@@ -177,20 +177,22 @@ def test_a_signal_and_a_changed_file_have_policies_read_again_while_requests_go_
         threads = [threading.Thread(target=load) for _ in range(3)]
         for thread in threads:
             thread.start()
-        write_rules(home / "policy", {"words": NOT.format("second")}, kinds="text")
-        until(lambda: status(serving, "second") == 403, BEGIN_SECONDS)
-        (home / "policy" / "cmf" / "rules" / "test" / "words" / "words.rego").touch()
-        serving.process.send_signal(signal.SIGHUP)
-        until(lambda: reloads(serving) >= 2, BEGIN_SECONDS)
-        over.set()
-        for thread in threads:
-            thread.join()
+        try:
+            write_rules(home / "policy", {"words": NOT.format("second")}, kinds="text")
+            until(lambda: status(serving, "second") == 403, BEGIN_SECONDS)
+            (home / "policy" / "cmf" / "rules" / "test" / "words" / "words.rego").touch()
+            serving.process.send_signal(signal.SIGHUP)
+            until(lambda: reloads(serving) >= 2, BEGIN_SECONDS)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
 
         assert len(found) > 5
         assert set(found) == {200}
 
 
-@pytest.mark.spec("GW-153")
+@pytest.mark.spec("GW-153", "GW-60")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_is_in_work_when_it_is_told_to_end_is_answered(home: Path, workers: int) -> None:
     slow = {"when": {"says": "slow"}, "text": "done", "delay_seconds": 1.5}
@@ -200,6 +202,9 @@ def test_what_is_in_work_when_it_is_told_to_end_is_answered(home: Path, workers:
         thread.start()
         time.sleep(0.5)
         begun = time.monotonic()
+        serving.process.send_signal(signal.SIGTERM)
+        until(lambda: asked(serving.operations, "GET", "/readyz")[0] == 503, 5)
+        assert asked(serving.operations, "GET", "/readyz")[1] == {"status": "ending"}
         code = serving.stop()
         thread.join()
 
