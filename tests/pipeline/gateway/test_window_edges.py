@@ -116,7 +116,7 @@ def test_a_last_judgement_that_comes_to_nothing_is_the_last_event(tmp_path: Path
 
 
 def test_what_the_clients_format_cannot_say_is_502_or_the_last_event(guard: Guard) -> None:
-    part = ResourcePart(uri="file:///x", content="text")
+    part = ResourcePart(uri="file:///x", blob=b"\x00")
 
     whole = served(guard, Pieces([part]), "anthropic_messages", window=None)
     late = served(guard, Pieces(["some words, and more"], ends=answer([part], MessageStatus.COMPLETE)), "openai_chat")
