@@ -268,6 +268,28 @@ def test_a_custom_call_shows_its_text_as_an_argument() -> None:
 
 
 @pytest.mark.spec("OAC-7")
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        ({"content": "4", "function_call": {"arguments": "", "name": ""}, "tool_calls": None}, 1),
+        ({"content": "4", "audio": {"data": "", "expires_at": 0, "id": "", "transcript": ""}, "refusal": ""}, 1),
+        ({"content": None, "function_call": {"name": "f", "arguments": ""}}, 1),
+        ({"content": "", "function_call": {"name": "", "arguments": "{}"}}, 1),
+        ({"content": "4", "audio": {"id": "a", "data": "", "transcript": "four"}}, 2),
+    ],
+)
+def test_a_call_or_a_sound_in_which_everything_is_empty_is_none(message: dict[str, Any], parts: int) -> None:
+    """Some services fill in all fields of a reply; what calls nothing is not to be refused as a call."""
+    reply = _reply(message)
+    chunk = {"index": 0, "delta": {"role": "assistant", **message}, "finish_reason": "stop"}
+    events = [{"data": {"object": "chat.completion.chunk", "choices": [chunk]}}, {"data": "[DONE]"}]
+    streamed = CHAT.from_wire_response(CHAT.fold_events(events))
+
+    assert len(reply.message.content) == len(streamed.message.content) == parts
+    assert CHAT.to_wire_response(reply)["choices"][0]["message"] == {"role": "assistant", **message}
+
+
+@pytest.mark.spec("OAC-7")
 @pytest.mark.parametrize("calls", [{"0": {"function": {"name": "f"}}}, "f()", 1, ["f()"]])
 def test_calls_in_a_shape_that_only_a_lax_client_reads_are_refused(calls: Any) -> None:
     with pytest.raises(ShapeError):

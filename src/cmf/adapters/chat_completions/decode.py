@@ -171,15 +171,20 @@ def _answer(fields: Fields, dialect: Dialect, parts: list[Part], names: Names) -
     _audio(fields, dialect, parts)
     for index, raw in enumerate(listed_in(fields, "tool_calls")):
         parts.append(_tool_call(raw, f"{fields.path}.tool_calls[{index}]", index, dialect))
-    if "function_call" in fields:
+    if "function_call" in fields and not _says_nothing(fields.peek("function_call")):
         parts.append(_function_call(fields.need("function_call", dict), fields.path, dialect))
     for part in parts:
         if isinstance(part, ToolCallPart) and part.tool_call_id is not None:
             names[part.tool_call_id] = part.name
 
 
+def _says_nothing(raw: Any) -> bool:
+    """Whether it is an object of which nothing is filled in: some services give all fields of a reply."""
+    return isinstance(raw, dict) and not any(raw.values())
+
+
 def _audio(fields: Fields, dialect: Dialect, parts: list[Part]) -> None:
-    raw = fields.take("audio", dict)
+    raw = fields.take("audio", dict) if not _says_nothing(fields.peek("audio")) else None
     if raw is None:
         return
     inner = Fields(raw, fields.path)
