@@ -13,8 +13,9 @@
       UnknownToolIdError            a tool id that the session's map does not hold
       CapabilityError               a fact was asked for that was not granted
       UnmappedPartError             a part that no table maps to a view: a programming error
-      LossyProjectionError          a critical part cannot be expressed in the target format
-      UnsupportedError              a target cannot express the request at all
+      ProjectionError               what a target format cannot say
+        LossyProjectionError        a critical part cannot be expressed in the target format
+        UnsupportedError            a target cannot express the request at all
       UnknownFormatError            no adapter has that name
       UnknownPriceError             the price table has no entry for that model
       MediaError                    media that cannot be accepted: wrong type, too large, not fetchable
@@ -131,13 +132,27 @@ class UnmappedPartError(CmfError, TypeError):
     default_code = "view.unmapped-part"
 
 
-class LossyProjectionError(CmfError):
+class ProjectionError(CmfError):
+    """The target format cannot say this.
+
+    Attributes:
+        about: the part, message or tool that it cannot say; whoever writes the whole makes a path of it.
+    """
+
+    default_code = "projection.refused"
+
+    def __init__(self, message: str, *, about: object = None, path: str = "", hint: str = "", code: str = "") -> None:
+        super().__init__(message, path=path, hint=hint, code=code)
+        self.about = about
+
+
+class LossyProjectionError(ProjectionError):
     """A part marked critical cannot be expressed in the target format [A13]."""
 
     default_code = "projection.critical"
 
 
-class UnsupportedError(CmfError):
+class UnsupportedError(ProjectionError):
     """The target cannot express this request, and dropping would change its meaning [C8]."""
 
     default_code = "projection.unsupported"

@@ -34,6 +34,7 @@ CAUGHT_AS = {
     "UnknownToolIdError": LookupError,
     "CapabilityError": PermissionError,
     "UnmappedPartError": TypeError,
+    "ProjectionError": CmfError,
     "LossyProjectionError": CmfError,
     "UnsupportedError": CmfError,
     "UnknownFormatError": LookupError,

@@ -15,14 +15,16 @@ from typing import Any, Final, TypeVar
 
 from cmf.adapters.call_id_forms import is_mark
 from cmf.content import Part, ResourcePart, TextPart
-from cmf.errors import LossyProjectionError, UnsupportedError
+from cmf.errors import LossyProjectionError, ProjectionError, UnsupportedError
 from cmf.message import Message
+from cmf.parts import map_parts
 from cmf.request import Request, Response
 from cmf.tools import ToolDefinition
 from cmf.value import replace, trusted
 
 _log: Final = logging.getLogger("cmf.adapters")
 _A = TypeVar("_A")
+_V = TypeVar("_V", bound=Request | Response)
 _W = TypeVar("_W")
 
 
@@ -42,19 +44,50 @@ _critical: ContextVar[tuple[str, ...]] = ContextVar("critical", default=())
 
 
 def minding(to_wire: Callable[[_A, Request], _W]) -> Callable[[_A, Request], _W]:
-    """An adapter's `to_wire` that minds which kinds of parts the request calls critical."""
+    """An adapter's `to_wire` that minds which kinds of parts the request calls critical, and says where it refuses."""
 
     @wraps(to_wire)
     def minded(adapter: _A, request: Request) -> _W:
         if not request.critical_kinds:
-            return to_wire(adapter, request)
+            return told(adapter, request)
         token = _critical.set(request.critical_kinds)
         try:
-            return to_wire(adapter, replace(request, critical_kinds=()))
+            return told(adapter, replace(request, critical_kinds=()))
         finally:
             _critical.reset(token)
 
+    told = placing(to_wire)
     return minded
+
+
+def placing(write: Callable[[_A, _V], _W]) -> Callable[[_A, _V], _W]:
+    """An adapter's writing whose refusals have the path of what the format cannot say, as the views have it."""
+
+    @wraps(write)
+    def placed(adapter: _A, value: _V) -> _W:
+        try:
+            return write(adapter, value)
+        except ProjectionError as error:
+            error.path = error.path or _path_of(error.about, value)
+            raise
+
+    return placed
+
+
+def _path_of(about: object, value: Request | Response) -> str:
+    """Where in a value this very part, message or tool stands; nothing for one that was made on the way."""
+    found = {id(tool): f"tools[{at}]" for at, tool in enumerate(value.tools)}
+    if isinstance(value, Request):
+        found |= {id(message): f"messages[{at}]" for at, message in enumerate(value.messages)}
+    else:
+        found |= {id(choice.message): f"choices[{at}].message" for at, choice in enumerate(value.choices)}
+
+    def note(part: Part, path: str) -> Part:
+        found.setdefault(id(part), path)
+        return part
+
+    map_parts(value, note)
+    return found.get(id(about), "")
 
 
 @contextmanager
@@ -78,6 +111,7 @@ def drop(adapter: str, block_type: str, reason: str, *, message: Message | None 
     if block_type in _critical.get() or (message is not None and is_critical(message)):
         raise LossyProjectionError(
             f"{adapter} cannot express a critical {block_type} block: {reason}",
+            about=message,
             hint="route to a target that can, or lift the mark",
         )
     loss = Loss(
@@ -110,7 +144,9 @@ def refuse_foreign_kind(adapter: str, tool: ToolDefinition) -> None:
     if tool.type in _EVERYONES or tool.input_schema is not None or adapter in (tool.extra or ()):
         return
     raise UnsupportedError(
-        f"{adapter} does not know this provider's own kind of tool", hint="route to its provider, or strip the tool"
+        f"{adapter} does not know this provider's own kind of tool",
+        about=tool,
+        hint="route to its provider, or strip the tool",
     )
 
 

@@ -47,9 +47,10 @@ def of_decision(error: DecisionError) -> Refusal:
 
 
 def of_unreadable(error: CmfError, status: int = 400) -> Refusal:
-    """What is no request of this dialect, or one that the route's upstream cannot be asked."""
+    """What is no request of this dialect, or one that the route's upstream cannot be asked: what, where, what to do."""
     where = f" at {error.path}" if error.path else ""
-    return Refusal(status, error.code, f"{error.message}{where}", headers=FINAL)
+    hint = f"; {error.hint}" if error.hint else ""
+    return Refusal(status, error.code, f"{error.message}{where}{hint}", headers=FINAL)
 
 
 __all__ = ["FINAL", "Refusal", "later", "of_decision", "of_unreadable"]

@@ -69,7 +69,8 @@ def too_late() -> Refused:
 def of_unreadable(error: CmfError) -> Refused:
     """What is no message of MCP, or cannot be said in it."""
     where = f" at {error.path}" if error.path else ""
-    return Refused(INVALID_PARAMS, error.code, f"{error.message}{where}")
+    hint = f"; {error.hint}" if error.hint else ""
+    return Refused(INVALID_PARAMS, error.code, f"{error.message}{where}{hint}")
 
 
 def of_frame(error: FrameError) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 
 from cmf import binary
 from cmf.adapters import FORMATS, get
-from cmf.adapters.loss import Loss, collecting
+from cmf.adapters.loss import Loss, collecting, placing
 from cmf.content import (
     AudioPart,
     DocumentPart,
@@ -28,12 +28,13 @@ from cmf.content import (
     VideoPart,
 )
 from cmf.enums import MessageStatus, Role, StopReason
-from cmf.errors import CmfError, LossyProjectionError, UnsupportedError
+from cmf.errors import CmfError, LossyProjectionError, ProjectionError, UnsupportedError
 from cmf.extensions import Extensions, MetaExtension
 from cmf.frozen import FrozenDict, same_spelling
 from cmf.identity import IdMap, Ids, stamp, unstamp
 from cmf.message import Message
 from cmf.request import SAMPLING_FIELDS, Choice, ErrorInfo, Request, Response
+from cmf.tools import ToolDefinition
 from cmf.value import replace, to_json
 from tests.cmf.adapters.tally import Tally
 from tests.cmf.adapters.wiredata import first_difference, records, sampled, strings
@@ -174,8 +175,8 @@ def test_every_request_crosses_into_every_format_or_is_refused(
             try:
                 problem = crossing_problem(request, target)
                 tally.count("crossed")
-            except (UnsupportedError, LossyProjectionError):
-                problem = ""
+            except ProjectionError as error:
+                problem = "" if error.path else f"refused without its place: {error}"
                 tally.count("refused")
             except CmfError as error:
                 problem = f"refused in the wrong words: {error}"
@@ -217,6 +218,56 @@ def test_a_loss_is_a_warn_record_that_says_where_and_why(
     assert record.levelno == logging.WARNING
     assert record.reason  # type: ignore[attr-defined]  # given to the logger as extra
     assert "SECRET" not in record.getMessage()
+
+
+PICTURE = ImagePart(type="file_ref", data="file_1")
+UNSAID: dict[str, tuple[Message | ToolDefinition, str]] = {
+    "part": (Message(role=Role.USER, content=(TextPart(text="hi"), PICTURE)), "messages[1].content[1]"),
+    "nested": (
+        Message(role=Role.TOOL, content=(ToolResultPart(content=(PICTURE,)),)),
+        "messages[1].content[0].content[0]",
+    ),
+    "message": (
+        Message(role=Role.ASSISTANT, content=(ThinkingPart(text="hm"), TextPart(text="so")), extensions=CRITICAL),
+        "messages[1]",
+    ),
+    "tool": (ToolDefinition(name="web", type="web_search", executed_by="provider"), "tools[0]"),
+}
+
+
+@pytest.mark.spec("ADP-10", "ADP-11")
+@pytest.mark.parametrize("what", UNSAID)
+def test_a_refusal_has_the_place_of_what_cannot_be_said(what: str) -> None:
+    unsaid, path = UNSAID[what]
+    hello = Message(role=Role.USER, content=(TextPart(text="hello"),))
+    request = Request(model="m", messages=(hello,))
+    if isinstance(unsaid, ToolDefinition):
+        request = replace(request, tools=(unsaid,))
+    else:
+        request = replace(request, messages=(hello, unsaid))
+
+    with pytest.raises(ProjectionError) as refused:
+        get("openai_chat").to_wire(request)
+
+    assert refused.value.path == path
+
+
+@pytest.mark.spec("ADP-10")
+def test_a_refusal_of_a_reply_has_its_place_and_one_of_what_was_made_on_the_way_has_none() -> None:
+    painted = Message(role=Role.ASSISTANT, content=(TextPart(text="see"), PICTURE))
+
+    for write in (get("anthropic_messages").to_wire_response, get("anthropic_messages").to_wire_events):
+        with pytest.raises(UnsupportedError) as refused:
+            write(Response(choices=(Choice(message=painted),)))
+        assert refused.value.path == "choices[0].message.content[1]"
+
+    @placing
+    def written(_adapter: object, _value: Request) -> None:
+        raise UnsupportedError("a copy", about=PICTURE, hint="none")
+
+    with pytest.raises(UnsupportedError) as copied:
+        written(None, Request())
+    assert copied.value.path == ""
 
 
 @pytest.mark.spec("OAC-19")

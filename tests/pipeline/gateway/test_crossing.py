@@ -143,7 +143,10 @@ def test_what_the_upstream_cannot_be_asked_is_400_with_the_place(fronts: str) ->
     status, headers, raw = post(fronts, "/v1/chat/completions", body)
 
     assert status == 400, raw
-    assert headers["x-cmf-code"].startswith("projection.")
+    assert headers["x-cmf-code"] == "projection.unsupported"
+    assert json.loads(raw)["error"]["message"].endswith(
+        "at messages[0].content[0]; Ollama takes images, as base64: resolve them first"
+    )
 
 
 @pytest.mark.spec("GW-10")

@@ -13,7 +13,7 @@ from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import PARTIAL, Fields, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, shape_of, with_layout
-from cmf.adapters.loss import drop, drop_foreign_extras, minding
+from cmf.adapters.loss import drop, drop_foreign_extras, minding, placing
 from cmf.adapters.strangers import is_stranger, stranger, told, written_stranger
 from cmf.adapters.stream import StreamEvent
 from cmf.capabilities import ModelCapabilities
@@ -101,6 +101,7 @@ class AiSdkAdapter(Adapter):
         """
         return _response(freeze(body), names_in(context.messages) if context is not None else {})
 
+    @placing
     def to_wire_response(self, response: Response) -> Any:
         """The UI message; `{"error": …}` for a response that is nothing but an error."""
         if response.error is not None and response.choices:
@@ -113,6 +114,7 @@ class AiSdkAdapter(Adapter):
         """The UI message that a client of the SDK would hold at the end; see `cmf.adapters.aisdk.fold`."""
         return fold(events)
 
+    @placing
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """The chunks that stream the response."""
         if is_stranger(response, FORMAT):
@@ -174,7 +176,9 @@ def _encoder(index: int) -> Any:
 def _plain_request(request: Request, shape: Mapping[str, Any]) -> Any:
     for name in ("tools", "tool_choice", "response_schema"):
         if getattr(request, name) not in (None, ()):
-            raise UnsupportedError(f"a UI message request cannot carry {name}", hint="set it on the chat's server")
+            raise UnsupportedError(
+                f"a UI message request cannot carry {name}", path=name, hint="set it on the chat's server"
+            )
     for name, item in (*request.sampling.model_dump().items(), ("reasoning_effort", request.reasoning_effort)):
         if item is not None:
             drop(FORMAT, name, "set on the chat's server")
@@ -252,7 +256,7 @@ def _body(response: Response) -> Any:
     if response.error is not None and not response.choices:
         return {"error": response.error.message or "", **object_in(extra_of(response, FORMAT), "body")}
     if len(response.choices) != 1:
-        raise UnsupportedError("the AI SDK has one answer at a time", hint="choose one")
+        raise UnsupportedError("the AI SDK has one answer at a time", path="choices", hint="choose one")
     return write_group((response.choices[0].message,), index=0, split=False)
 
 

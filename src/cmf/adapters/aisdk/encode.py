@@ -217,7 +217,9 @@ def _output_item(part: Part) -> dict[str, Any]:
         return {"type": "text", "text": part.text}
     if isinstance(part, ImagePart | AudioPart | VideoPart | DocumentPart) and part.type == "base64":
         return {"type": "media", "data": part.data, "mediaType": _media_type(part)}
-    raise UnsupportedError(f"a tool's output cannot hold {part.content_type} here", hint="route to another target")
+    raise UnsupportedError(
+        f"a tool's output cannot hold {part.content_type} here", about=part, hint="route to another target"
+    )
 
 
 def _write_part(part: Part, message: Message) -> dict[str, Any] | None:
@@ -228,7 +230,9 @@ def _write_part(part: Part, message: Message) -> dict[str, Any] | None:
         return None
     writer = _WRITERS.get(type(part))
     if writer is None:
-        raise UnsupportedError(f"the AI SDK has no part for {part.content_type}", hint="route to another target")
+        raise UnsupportedError(
+            f"the AI SDK has no part for {part.content_type}", about=part, hint="route to another target"
+        )
     return writer(part, message)
 
 
@@ -251,14 +255,16 @@ def _spoken(wire: dict[str, Any], part: Part, message: Message) -> dict[str, Any
 
 def _write_file(part: MediaPart, message: Message) -> dict[str, Any]:
     if part.type == "file_ref":
-        raise UnsupportedError("the AI SDK carries files as data or by URL only", hint="resolve the reference first")
+        raise UnsupportedError(
+            "the AI SDK carries files as data or by URL only", about=part, hint="resolve the reference first"
+        )
     media_type = _media_type(part)
     url = f"data:{media_type};base64,{part.data}" if part.type == "base64" else part.data
     wire = {"type": "file", "mediaType": media_type, "url": url}
     if isinstance(part, DocumentPart) and part.title is not None:
         wire["filename"] = part.title
     if message.role is Role.SYSTEM:
-        raise UnsupportedError("a system message has no files", hint="put the file into a user message")
+        raise UnsupportedError("a system message has no files", about=part, hint="put the file into a user message")
     return {**extra_of(part, FORMAT), **wire}
 
 

@@ -44,6 +44,7 @@ def encode_content(message: Message) -> list[Block]:
             if is_users(part) and not is_own(part):
                 raise UnsupportedError(
                     f"an assistant's message holds no {part.content_type.value} in this format",
+                    about=part,
                     hint="put it into a message of the user",
                 )
     return encode_parts(message.content, message)
@@ -165,13 +166,13 @@ def _source(part: ImagePart | DocumentPart, what: str) -> Block:
     own = is_own(part)
     if part.type == "file_ref":
         if not own:
-            raise UnsupportedError(f"the {what} is held by another provider", hint="send its data or a URL")
+            raise UnsupportedError(f"the {what} is held by another provider", about=part, hint="send its data or a URL")
         return {"type": "file", "file_id": part.data}
     if part.type == "url":
         inline = None if own else binary.data_url(part.data)
-        return {"type": "url", "url": part.data} if inline is None else _inline(inline[1], inline[0], what)
+        return {"type": "url", "url": part.data} if inline is None else _inline(part, inline[1], inline[0], what)
     if not own:
-        return _inline(part.data, part.media_type, what)
+        return _inline(part, part.data, part.media_type, what)
     if _was_text(part) and (text := _as_text(part.data)) is not None:
         return {"media_type": part.media_type, "data": text}  # its `type` rode along
     return {"type": "base64", "media_type": part.media_type, "data": part.data}
@@ -182,12 +183,12 @@ def _was_text(part: ImagePart | DocumentPart) -> bool:
     return isinstance(source, dict) and source.get("type") == "text"
 
 
-def _inline(data: str, media_type: str | None, what: str) -> Block:
+def _inline(part: Part, data: str, media_type: str | None, what: str) -> Block:
     """A foreign part's data: text documents have a source of their own here."""
     raw = binary.decoded(data)
     media_type = media_type or (binary.sniff(raw) if raw is not None else None)
     if media_type is None:
-        raise UnsupportedError(f"the type of the {what} is not known", hint="say its media type")
+        raise UnsupportedError(f"the type of the {what} is not known", about=part, hint="say its media type")
     if what == "document" and binary.agrees(media_type, "text/plain"):
         text = _as_text(data)
         if text is not None:
@@ -215,10 +216,10 @@ def _resource(part: ResourcePart, message: Message) -> Block:
             "title": title,
         }
     if part.blob is None:
-        raise UnsupportedError("a resource without content cannot be sent", hint="read it first")
+        raise UnsupportedError("a resource without content cannot be sent", about=part, hint="read it first")
     media_type = part.mime_type or binary.sniff(part.blob)
     what = "image" if media_type is not None and media_type.startswith("image/") else "document"
-    block: Block = {"type": what, "source": _inline(to_json(part.blob), media_type, what)}
+    block: Block = {"type": what, "source": _inline(part, to_json(part.blob), media_type, what)}
     return block if what == "image" else {**block, "title": title}
 
 
@@ -243,7 +244,8 @@ def _cut(content: str, cuts: Any) -> list[Block]:
 
 
 def _unsupported(part: VideoPart | AudioPart, _message: Message) -> Block:
-    raise UnsupportedError(f"{part.content_type.value} cannot be sent in this format", hint="route to a model that can")
+    said = f"{part.content_type.value} cannot be sent in this format"
+    raise UnsupportedError(said, about=part, hint="route to a model that can")
 
 
 def _not_carried(part: ResourceRefPart | PromptRequestPart | PromptResultPart, message: Message) -> None:

@@ -341,8 +341,10 @@ def encode_group(group: Sequence[Message]) -> dict[str, Any]:
     role = {Role.ASSISTANT: "assistant", Role.SYSTEM: "system", Role.DEVELOPER: "system"}.get(first.role, "user")
     wire: dict[str, Any] = {"role": role, "content": []}
     for message in group:
-        if any(type(part) is ToolCallPart and _is_broken(part) and not is_own(part) for part in message.content):
-            raise UnsupportedError("arguments that are no JSON object", hint="leave the call out, or mend it")
+        for part in message.content:
+            if type(part) is ToolCallPart and _is_broken(part) and not is_own(part):
+                hint = "leave the call out, or mend it"
+                raise UnsupportedError("arguments that are no JSON object", about=part, hint=hint)
         wire["content"] += encode_content(message)
         if message.extra:
             merge(wire, own_extra(message, "message", message))

@@ -243,7 +243,7 @@ def _encode(response: Response) -> dict[str, Any]:
     own = own_extra(response, "response")
     extra = {key: item for key, item in own.items() if key not in MARKS} if MARKS & own.keys() else own
     if len(response.choices) > 1:
-        raise UnsupportedError("the format has one choice per response", path="$.choices", hint="send one of them")
+        raise UnsupportedError("the format has one choice per response", path="choices", hint="send one of them")
     body: dict[str, Any] = {}
     if response.choices:
         body = {key: item for key, item in _BLANK.items() if key not in extra} | _encode_message(response)

@@ -71,7 +71,9 @@ def encode_tool(tool: ToolDefinition) -> dict[str, Any]:
             return {"name": tool.name, "description": description, "input_schema": schema}
     if (tool.type is not None or tool.executed_by == "provider") and not is_own(tool):
         raise UnsupportedError(
-            "a tool of another provider cannot be offered here", hint="route to its provider, or leave the tool out"
+            "a tool of another provider cannot be offered here",
+            about=tool,
+            hint="route to its provider, or leave the tool out",
         )
     own = own_extra(tool, "tool_definition") if tool.extra else _NOTHING
     if tool.type is None:

@@ -96,7 +96,9 @@ def url_of(part: ImagePart | VideoPart | DocumentPart, dialect: Dialect) -> str:
     if part.type == "base64" and part.media_type:
         return f"data:{part.media_type};base64,{part.data}"
     raise UnsupportedError(
-        f"{dialect.format} cannot carry a {part.content_type} given as {part.type}", hint="resolve the media first"
+        f"{dialect.format} cannot carry a {part.content_type} given as {part.type}",
+        about=part,
+        hint="resolve the media first",
     )
 
 
@@ -195,7 +197,9 @@ def wire_block(part: Part, dialect: Dialect, message: Message | None) -> dict[st
     write = _WRITE.get(type(part))
     if write is None:
         raise UnsupportedError(
-            f"{dialect.format} cannot carry a {part.content_type} part here", hint="route to a target that can"
+            f"{dialect.format} cannot carry a {part.content_type} part here",
+            about=part,
+            hint="route to a target that can",
         )
     if dialect.is_foreign(part):
         loss.drop(dialect.format, part.content_type, "fields of another format", message=message)
@@ -230,7 +234,7 @@ def _write_image(part: ImagePart, dialect: Dialect, message: Message | None) -> 
 
 def _write_video(part: VideoPart, dialect: Dialect, message: Message | None) -> dict[str, Any]:
     if not dialect.video and dialect.key_of(part) is None:
-        raise UnsupportedError(f"{dialect.format} cannot carry a video", hint="route to a target that can")
+        raise UnsupportedError(f"{dialect.format} cannot carry a video", about=part, hint="route to a target that can")
     url = url_of(part, dialect)
     return {"type": "video_url", "video_url": url if dialect.key_of(part) == "string" else {"url": url}}
 
@@ -239,7 +243,9 @@ def _write_audio(part: AudioPart, dialect: Dialect, message: Message | None) -> 
     if dialect.key_of(part) == "string":
         return {"type": "input_audio", "input_audio": part.data}
     if part.type != "base64":
-        raise UnsupportedError(f"{dialect.format} carries sounds as data only", hint="resolve the reference first")
+        raise UnsupportedError(
+            f"{dialect.format} carries sounds as data only", about=part, hint="resolve the reference first"
+        )
     kind = {} if part.media_type is None else {"format": _audio_format(part.media_type)}
     return {"type": "input_audio", "input_audio": {"data": part.data, **kind}}
 
@@ -266,7 +272,9 @@ def _write_resource(part: ResourcePart, dialect: Dialect, message: Message | Non
     said = loss.resource_as_text(dialect.format, part, message=message)
     if isinstance(said, TextPart):
         return {"type": "text", "text": said.text}
-    raise UnsupportedError(f"{dialect.format} cannot carry a resource but as its text", hint="read it first")
+    raise UnsupportedError(
+        f"{dialect.format} cannot carry a resource but as its text", about=part, hint="read it first"
+    )
 
 
 Write = Callable[[Any, Dialect, Message | None], dict[str, Any] | None]

@@ -29,6 +29,7 @@ from cmf.adapters.fields import MARK, extra_of, merge, unmarked
 from cmf.codec import dumps, loads
 from cmf.content import (
     AudioPart,
+    MediaPart,
     OpaquePart,
     Part,
     RedactedThinkingPart,
@@ -172,7 +173,8 @@ def _reply_content(parts: list[Part], dialect: Dialect, message: Message) -> Any
     if any(dialect.key_of(part) in _IN_CONTENT for part in parts):
         return written or None
     if not all(block.keys() == {"type", "text"} for block in written):
-        raise UnsupportedError("a reply of this format is text", hint="strip its media")
+        media = next((part for part in parts if isinstance(part, MediaPart)), message)
+        raise UnsupportedError("a reply of this format is text", about=media, hint="strip its media")
     texts = [block["text"] for block in written]
     return loss.joined(dialect.format, "text", texts, message=message) if texts else None
 
@@ -319,7 +321,7 @@ def _tool(tool: ToolDefinition, dialect: Dialect) -> tuple[str, Any]:
     if tool.executed_by == "provider":
         if tool.type != tool.name:
             raise UnsupportedError(
-                f"{dialect.format} cannot offer a tool that another provider runs", hint="strip the tool"
+                f"{dialect.format} cannot offer a tool that another provider runs", about=tool, hint="strip the tool"
             )
         return "tools", merge({"type": tool.type}, own)
     loss.refuse_foreign_kind(dialect.format, tool)

@@ -12,7 +12,7 @@ from cmf.adapters.gemini.parts import FORMAT
 from cmf.adapters.gemini.request import decode_request, encode_request
 from cmf.adapters.gemini.response import decode_response, encode_response
 from cmf.adapters.gemini.stream import Ear, fold_events, wire_events
-from cmf.adapters.loss import minding
+from cmf.adapters.loss import minding, placing
 from cmf.adapters.strangers import is_stranger, told
 from cmf.adapters.stream import StreamEvent
 from cmf.errors import UnsupportedError
@@ -42,7 +42,7 @@ class GeminiAdapter(Adapter):
     def to_http(self, request: Request) -> HttpCall:
         """`POST /v1beta/models/<model>:generateContent`, or `:streamGenerateContent?alt=sse` for a stream [GEM-1]."""
         if not request.model:
-            raise UnsupportedError("Gemini's path names the model", path="$.model", hint="say which model is asked")
+            raise UnsupportedError("Gemini's path names the model", path="model", hint="say which model is asked")
         model = quote(request.model.removeprefix("models/"), safe="")
         method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
         return HttpCall(path=f"/v1beta/models/{model}:{method}", headers={"content-type": "application/json"})
@@ -55,6 +55,7 @@ class GeminiAdapter(Adapter):
         """The canonical response; an error body is a response with `error`."""
         return decode_response(body)
 
+    @placing
     def to_wire_response(self, response: Response) -> Any:
         """The response's body."""
         return encode_response(response)
@@ -63,6 +64,7 @@ class GeminiAdapter(Adapter):
         """The whole answer that the chunks add up to; marked where the stream was cut [GEM-21]."""
         return fold_events(events)
 
+    @placing
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """Chunks that fold to the body of `to_wire_response`."""
         if is_stranger(response, FORMAT):

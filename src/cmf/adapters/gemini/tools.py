@@ -133,4 +133,4 @@ def _builtin(tool: ToolDefinition) -> dict[str, Any]:
         return own
     if tool.type in PROVIDER_TOOLS:
         return {tool.type: {}}
-    raise UnsupportedError("a tool that another provider runs", hint="offer one of Gemini's, or drop it")
+    raise UnsupportedError("a tool that another provider runs", about=tool, hint="offer one of Gemini's, or drop it")

@@ -119,7 +119,7 @@ class _Turn:
             name = self._names.get(part.tool_call_id or "")
         if name is None:
             raise UnsupportedError(
-                "a tool result without the tool's name", hint="send the call that it answers as well"
+                "a tool result without the tool's name", about=part, hint="send the call that it answers as well"
             )
         result: dict[str, Any] = {"name": name, **id_}
         if isinstance(part.content, tuple):
@@ -162,7 +162,9 @@ class _Turn:
         if (inline := binary.data_url(part.data)) is not None:
             return {"inlineData": {"mimeType": inline[0], "data": inline[1], **named}}
         if part.type == "file_ref" and not is_held(part.data) and "://" not in part.data:
-            raise UnsupportedError("a file that another provider holds", hint="send its bytes or an address")
+            raise UnsupportedError(
+                "a file that another provider holds", about=part, hint="send its bytes or an address"
+            )
         typed = {} if part.media_type is None else {"mimeType": part.media_type}
         return {"fileData": {**typed, "fileUri": part.data, **named}}
 
@@ -182,7 +184,8 @@ def _arguments(part: ToolCallPart) -> Mapping[str, Any]:
         return part.arguments
     if part.arguments_raw is None or not part.arguments_raw.strip():
         return EMPTY
-    raise UnsupportedError("arguments that are no JSON object", hint="Gemini takes an object: repair the call")
+    hint = "Gemini takes an object: repair the call"
+    raise UnsupportedError("arguments that are no JSON object", about=part, hint=hint)
 
 
 def _response(content: Any, *, is_error: bool) -> dict[str, Any]:

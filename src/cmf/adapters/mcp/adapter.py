@@ -10,7 +10,7 @@ from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.driver import CUT, arriving
 from cmf.adapters.fields import PARTIAL, extra_of, object_in
 from cmf.adapters.layout import envelope_layout, respell_envelope, with_layout
-from cmf.adapters.loss import drop, drop_foreign_extras, minding
+from cmf.adapters.loss import drop, drop_foreign_extras, minding, placing
 from cmf.adapters.mcp.blocks import FORMAT
 from cmf.adapters.mcp.calls import ENTRY, Said
 from cmf.adapters.mcp.message import One, read, write
@@ -66,7 +66,9 @@ class McpAdapter(Adapter):
             UnsupportedError: a response schema, provider-run tools, or content that no block can carry.
         """
         if request.response_schema is not None:
-            raise UnsupportedError("mcp cannot ask for structured output", hint="route to a model's own API")
+            raise UnsupportedError(
+                "mcp cannot ask for structured output", path="response_schema", hint="route to a model's own API"
+            )
         if request.reasoning_effort is not None:
             drop(FORMAT, "reasoning_effort", "no such parameter")
         drop_foreign_extras(FORMAT, request)
@@ -106,6 +108,7 @@ class McpAdapter(Adapter):
         layout = envelope_layout(_plain_response(response), raw, format_name=FORMAT)
         return response if layout is None else with_layout(response, layout)
 
+    @placing
     def to_wire_response(self, response: Response) -> Any:
         """The JSON-RPC message or batch; a response of another format becomes the result of a completion."""
         if is_stranger(response, FORMAT):
@@ -141,6 +144,7 @@ class McpAdapter(Adapter):
             return [*found, dict(CUT_SHORT)]
         return found[0] if len(found) == 1 else found
 
+    @placing
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """One event a JSON-RPC message."""
         if is_stranger(response, FORMAT):

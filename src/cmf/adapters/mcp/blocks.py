@@ -197,7 +197,8 @@ def write_arguments(part: ToolCallPart) -> Any:
     try:
         return loads(part.arguments_raw)
     except DecodeError:
-        raise UnsupportedError("mcp cannot carry arguments that are no JSON", hint="repair the call first") from None
+        said = "mcp cannot carry arguments that are no JSON"
+        raise UnsupportedError(said, about=part, hint="repair the call first") from None
 
 
 def _tool_result(fields: Fields, names: Names) -> Part | None:
@@ -266,7 +267,7 @@ def write_block(part: Part, message: Message | None) -> dict[str, Any] | None:
         return _write_tool_result(part, message)
     writer = _WRITERS.get(type(part))
     if writer is None:
-        raise UnsupportedError(f"mcp has no block for {part.content_type}", hint="route to another target")
+        raise UnsupportedError(f"mcp has no block for {part.content_type}", about=part, hint="route to another target")
     return writer(part)
 
 
@@ -281,7 +282,8 @@ def _write_text(part: TextPart) -> dict[str, Any]:
 
 def _write_media(part: ImagePart | AudioPart) -> dict[str, Any]:
     if part.type != "base64":
-        raise UnsupportedError("mcp carries images and sounds as data only", hint="resolve the reference first")
+        said = "mcp carries images and sounds as data only"
+        raise UnsupportedError(said, about=part, hint="resolve the reference first")
     block = {"type": "image" if isinstance(part, ImagePart) else "audio", "data": part.data}
     if part.media_type is not None:
         block["mimeType"] = part.media_type
@@ -303,7 +305,9 @@ def write_resource(part: Part, *, with_annotations: bool = True, address: str = 
     if isinstance(part, OpaquePart) and part.provider == FORMAT:
         return dict(part.value)
     if not isinstance(part, ResourcePart):
-        raise UnsupportedError(f"mcp cannot list {part.content_type} as a resource", hint="send it as content")
+        raise UnsupportedError(
+            f"mcp cannot list {part.content_type} as a resource", about=part, hint="send it as content"
+        )
     item: dict[str, Any] = {address: part.uri}
     for key, text in (("name", part.name), ("description", part.description), ("mimeType", part.mime_type)):
         if text is not None:

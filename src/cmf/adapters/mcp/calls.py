@@ -201,7 +201,7 @@ def _write_sampling(said: Said) -> dict[str, Any]:
         params["tools"] = write_tools(said.tools)
     if said.tool_choice is not None:
         if said.tool_choice.mode == "tool":
-            raise UnsupportedError("mcp cannot demand one tool", hint="use the mode `required`")
+            raise UnsupportedError("mcp cannot demand one tool", path="tool_choice", hint="use the mode `required`")
         params["toolChoice"] = {"mode": said.tool_choice.mode}
     return params | _written_sampling_options(said.sampling)
 
@@ -333,7 +333,7 @@ def write_tools(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
 
 def _write_tool(tool: ToolDefinition) -> dict[str, Any]:
     if tool.executed_by == "provider":
-        raise UnsupportedError("mcp has no tools that a provider runs", hint="strip the tool")
+        raise UnsupportedError("mcp has no tools that a provider runs", about=tool, hint="strip the tool")
     wire: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:
         wire["description"] = tool.description

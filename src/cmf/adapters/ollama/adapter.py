@@ -10,7 +10,7 @@ from cmf.adapters.call_ids import call_names
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import MARK, extra_of, unmarked
 from cmf.adapters.layout import apply, said, shape_of, with_layout
-from cmf.adapters.loss import minding
+from cmf.adapters.loss import minding, placing
 from cmf.adapters.ollama.decode import (
     FORMAT,
     Calls,
@@ -81,6 +81,7 @@ class OllamaAdapter(Adapter):
         response = read_response(raw)
         return with_layout(response, layout_of(plain_response(response), unmarked(raw), "$"))
 
+    @placing
     def to_wire_response(self, response: Response) -> Any:
         """The response's body; UnsupportedError for several choices."""
         if is_stranger(response, FORMAT):
@@ -96,6 +97,7 @@ class OllamaAdapter(Adapter):
         """The whole answer that the lines add up to; marked where the stream was cut."""
         return fold_events(events)
 
+    @placing
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """Lines that fold to the body of `to_wire_response`."""
         if is_stranger(response, FORMAT):

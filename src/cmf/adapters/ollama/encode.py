@@ -102,7 +102,9 @@ def _image(part: MediaPart) -> str:
         if (inline := binary.data_url(part.data)) is not None:
             return inline[1]
     raise UnsupportedError(
-        f"{part.content_type.value} by {part.type}", hint="Ollama takes images, as base64: resolve them first"
+        f"{part.content_type.value} by {part.type}",
+        about=part,
+        hint="Ollama takes images, as base64: resolve them first",
     )
 
 
@@ -175,7 +177,7 @@ def _tools(request: Request) -> list[Any]:
     choice = request.tool_choice
     if choice is not None and request.tools:
         if choice.mode in ("required", "tool"):
-            raise UnsupportedError("tool_choice that forces a call", path="$.tool_choice", hint="ask for `auto`")
+            raise UnsupportedError("tool_choice that forces a call", path="tool_choice", hint="ask for `auto`")
         if choice.mode == "none":
             loss.drop(FORMAT, "tools", "they are not to be called, and the format cannot say so")
             return []
@@ -187,7 +189,7 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
     if tool.executed_by == "provider":
         if own:
             return own
-        raise UnsupportedError("a tool that another provider runs", hint="drop it")
+        raise UnsupportedError("a tool that another provider runs", about=tool, hint="drop it")
     loss.refuse_foreign_kind(FORMAT, tool)
     loss.drop_foreign_extra(FORMAT, tool, "tool_definition")
     function: dict[str, Any] = {"name": tool.name}
@@ -204,7 +206,7 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
 def plain_response(response: Response) -> dict[str, Any]:
     """The response's body. Raises UnsupportedError for several choices, and for results of tools."""
     if len(response.choices) > 1:
-        raise UnsupportedError("several choices", path="$.choices", hint="ask for one")
+        raise UnsupportedError("several choices", path="choices", hint="ask for one")
     own = unmarked(extra_of(response, FORMAT))
     body: dict[str, Any] = {}
     if response.model is not None:
@@ -238,7 +240,9 @@ def _choice(choice: Choice, own: Mapping[str, Any]) -> dict[str, Any]:
 def _answer(message: Message) -> dict[str, Any]:
     """The message, or what it says in the body itself where it came so and still can."""
     if any(isinstance(part, ToolResultPart) and part.executed_by == "client" for part in message.content):
-        raise UnsupportedError("a reply with the result of a tool", hint="send the result with the next request")
+        raise UnsupportedError(
+            "a reply with the result of a tool", about=message, hint="send the result with the next request"
+        )
     (said,) = encode_message(message, reply=True)
     if said.pop(GENERATED, None) is not True or not said.keys() <= {"role", "content", "thinking"}:
         return {"message": said}

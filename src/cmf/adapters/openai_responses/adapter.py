@@ -10,7 +10,7 @@ from cmf.adapters.base import Adapter, Arriving, HttpCall, WireEvent
 from cmf.adapters.call_id_forms import marked_again
 from cmf.adapters.driver import drive
 from cmf.adapters.fields import PARTIAL, extra_of, object_in, unmarked
-from cmf.adapters.loss import drop_foreign_extras, minding
+from cmf.adapters.loss import drop_foreign_extras, minding, placing
 from cmf.adapters.openai_responses import stream
 from cmf.adapters.openai_responses.decode import decode_answer, decode_envelope
 from cmf.adapters.openai_responses.encode import encode_answer, encode_envelope
@@ -112,6 +112,7 @@ class OpenAIResponsesAdapter(Adapter):
             return response
         return layout.with_layout(response, Layout(format=FORMAT, shape=FrozenDict(shape)))
 
+    @placing
     def to_wire_response(self, response: Response) -> Any:
         """The response body; marks of the folder are left out."""
         if is_stranger(response, FORMAT):
@@ -130,6 +131,7 @@ class OpenAIResponsesAdapter(Adapter):
         """The response body that the events add up to [RSP-13]."""
         return fold(events)
 
+    @placing
     def to_wire_events(self, response: Response) -> list[WireEvent]:
         """The events that stream the response."""
         if is_stranger(response, FORMAT):

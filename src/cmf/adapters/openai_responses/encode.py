@@ -97,7 +97,9 @@ def _function(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
 def _hosted(tool: ToolDefinition, own: dict[str, Any]) -> dict[str, Any]:
     if FORMAT not in (tool.extra or ()) and tool.type not in HOSTED_TOOLS and tool.type not in CLIENT_TOOLS:
         raise UnsupportedError(
-            "this format does not know the provider-run tool", hint="remove the tool, or route to its own provider"
+            "this format does not know the provider-run tool",
+            about=tool,
+            hint="remove the tool, or route to its own provider",
         )
     written: dict[str, Any] = {"type": tool.type}
     if tool.type == "mcp" and tool.namespace is not None:

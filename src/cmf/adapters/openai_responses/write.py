@@ -115,7 +115,9 @@ class ItemWriter:
         role = self._message.role
         if role is Role.TOOL:
             raise UnsupportedError(
-                "this format has no text or media of role tool outside a result", hint="make it a tool result"
+                "this format has no text or media of role tool outside a result",
+                about=part,
+                hint="make it a tool result",
             )
         if self._answer and isinstance(part, ImagePart) and not own and part.type == "base64":
             self._begin({"type": "image_generation_call", "result": part.data})
@@ -144,7 +146,8 @@ class ItemWriter:
             sound = {"data": part.data, "format": _audio_format(part.media_type)}
             written = {"type": "input_audio", "input_audio": sound}
         elif isinstance(part, AudioPart | VideoPart):
-            raise UnsupportedError(f"this format cannot carry {part.content_type} from {part.type}", hint="drop it")
+            said = f"this format cannot carry {part.content_type} from {part.type}"
+            raise UnsupportedError(said, about=part, hint="drop it")
         elif isinstance(part, OpaquePart) and part.provider == FORMAT:
             return dict(part.value)
         elif isinstance(text := resource_as_text(FORMAT, part, message=self._message), TextPart):
