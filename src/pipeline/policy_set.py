@@ -314,10 +314,10 @@ def _with_modes(rules: Iterable[Rule], modes: Mapping[str, Mode | str]) -> list[
     for name, mode in modes.items():
         if name not in known:
             hint = meant(name, known, "write <category>/<rule>, as `cmf check` and `cmf doc` do")
-            raise PolicyError(f"rule {name!r} is not known", path=MODES, hint=hint, code="policy.unknown-mode")
+            raise PolicyError(f"unknown rule {name!r}", path=MODES, hint=hint, code="policy.unknown-mode")
         if mode not in set(Mode):
             hint = f"one of {', '.join(Mode)}"
-            raise PolicyError(f"mode {str(mode)!r} is not known", path=MODES, hint=hint, code="policy.unknown-mode")
+            raise PolicyError(f"unknown mode {str(mode)!r}", path=MODES, hint=hint, code="policy.unknown-mode")
         known[name] = replace(known[name], mode=Mode(mode))
     return list(known.values())
 

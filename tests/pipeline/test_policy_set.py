@@ -103,7 +103,7 @@ def test_data_that_two_readers_could_take_differently_is_refused(write: Write, n
         ),
         ("data.json", '{"a": 1, "a": 2}', (0, 0), "an object has the same key twice ($.a); send each key once"),
         ("data.json", "\ufeff{}", (0, 0), "starts with a byte order mark; encode as UTF-8 without a BOM"),
-        ("data.yaml", "a: 1\na: 2\n", (2, 0), "not YAML: a key is said twice; correct it there"),
+        ("data.yaml", "a: 1\na: 2\n", (2, 0), "not YAML: duplicate key; correct it there"),
         ("data.yaml", "a:\n\tb: 2\n", (2, 0), "not YAML: found character '\\t' that cannot start any token"),
     ],
 )

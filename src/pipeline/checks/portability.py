@@ -180,7 +180,10 @@ def _dialect(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
     for definition in survey.definitions():
         for place in definition.long_numbers:
             yield Finding(
-                "policy.big-integer", place, "a number is beyond ±2^53, where engines disagree", "write it as text"
+                "policy.big-integer",
+                place,
+                "a number is beyond ±2^53, where engines lose precision",
+                "write it as a string",
             )
         for call in definition.calls:
             at = _PATTERN_AT.get(call.name)

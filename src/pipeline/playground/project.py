@@ -51,7 +51,7 @@ class Project:
             raise ConfigError("no such directory", path=str(self.policies), hint="name a project or its policies")
         found = _policy_files(self.policies)
         if not found:
-            raise ConfigError("there is no policy in it", path=str(self.policies), hint="put a .rego file there")
+            raise ConfigError("no policies found", path=str(self.policies), hint="put a .rego file there")
         return found
 
     def samples(self) -> Iterator[Json]:

@@ -1,6 +1,6 @@
 """Signing OPA bundles as `opa sign` does, and writing them. Spec: docs/spec/policies.md [POL-54].
 
-What is signed here is verified by `pipeline.policies.bundle_signature` and by OPA; see there for what is digested.
+`pipeline.policies.bundle_signature` and OPA verify these signatures; what is digested is described there.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _DIGEST: Final = "SHA-256"
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """What signs a bundle: a private key in PEM without a passphrase, or the secret of an `HS…` algorithm.
+    """A key to sign bundles with: a private key in PEM without a passphrase, or the secret of an `HS…` algorithm.
 
-    `key_id` tells whoever verifies which of their keys is meant; `scope` is what the signature is for.
+    `key_id` tells the verifier which key to use; `scope` goes into the token as it is.
     """
 
     text: str = field(repr=False)
@@ -43,11 +43,11 @@ def sign(files: Mapping[str, bytes], key: SigningKey) -> bytes:
     """The content of `.signatures.json` for exactly these files.
 
     Raises:
-        PolicyError: the key is none for the algorithm (`policy.bad-key`), a data file is none
+        PolicyError: the key does not fit the algorithm (`policy.bad-key`), or a data file cannot be parsed
             (`policy.bad-signature`).
     """
     if key.algorithm not in ALGORITHMS:
-        _bad_key(f"algorithm {key.algorithm!r} is not known; there are {', '.join(ALGORITHMS)}")
+        _bad_key(f"unknown signing algorithm {key.algorithm!r}; known: {', '.join(ALGORITHMS)}")
     header = {"alg": key.algorithm} | ({"kid": key.key_id} if key.key_id else {})
     payload: dict[str, Any] = {
         "files": [
@@ -56,13 +56,13 @@ def sign(files: Mapping[str, bytes], key: SigningKey) -> bytes:
         ]
     }
     payload |= {name: held for name, held in (("keyid", key.key_id), ("scope", key.scope)) if held}
-    signed = f"{_part(header)}.{_part(payload)}"
-    mark = base64url.encode(_mark(key, signed.encode()))
-    return json.dumps({"signatures": [f"{signed}.{mark}"]}).encode()
+    signed = f"{_segment(header)}.{_segment(payload)}"
+    signature = base64url.encode(_signature(key, signed.encode()))
+    return json.dumps({"signatures": [f"{signed}.{signature}"]}).encode()
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """The files as a `.tar.gz`: the same bytes for the same files."""
+    """The files as a reproducible `.tar.gz`: the same files give the same bytes."""
     raw = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as compressed,
@@ -75,34 +75,34 @@ def packed(files: Mapping[str, bytes]) -> bytes:
     return raw.getvalue()
 
 
-def _mark(key: SigningKey, signed: bytes) -> bytes:
+def _signature(key: SigningKey, signed: bytes) -> bytes:
     family, bits = key.algorithm[:2], key.algorithm[2:]
     if family == "HS":
         return hmac.digest(key.text.encode(), signed, f"sha{bits}")
-    private, chosen = _private(key.text), HASHES[bits]
+    private, chosen = _private_key(key.text), HASHES[bits]
     if family == "ES":
         curve, size = CURVES[bits]
         if not isinstance(private, ec.EllipticCurvePrivateKey) or private.curve.name != curve:
-            _bad_key(f"the key is not one of {curve}, as {key.algorithm} needs")
+            _bad_key(f"not a key on the curve {curve}, which {key.algorithm} requires")
         pair = utils.decode_dss_signature(private.sign(signed, ec.ECDSA(chosen)))
         return b"".join(number.to_bytes(size) for number in pair)
     if not isinstance(private, rsa.RSAPrivateKey):
-        _bad_key(f"the key is not one of RSA, as {key.algorithm} needs")
+        _bad_key(f"not an RSA key, which {key.algorithm} requires")
     return private.sign(signed, padding_of(family, chosen), chosen)
 
 
-def _private(text: str) -> object:
+def _private_key(text: str) -> object:
     try:
         return load_pem_private_key(text.encode(), password=None)
     except (TypeError, ValueError, UnsupportedAlgorithm):
-        _bad_key("the key is no private key in PEM without a passphrase")
+        _bad_key("not an unencrypted private key in PEM")
 
 
 def _bad_key(message: str) -> NoReturn:
-    raise PolicyError(message, hint="give the private key, and its --algorithm", code="policy.bad-key")
+    raise PolicyError(message, hint="give a private key that fits --algorithm", code="policy.bad-key")
 
 
-def _part(value: Mapping[str, Any]) -> str:
+def _segment(value: Mapping[str, Any]) -> str:
     return base64url.encode(json.dumps(value, separators=(",", ":")).encode())
 
 

@@ -1,7 +1,7 @@
-"""The Rego that asks the rules of a set: written at load, never by hand. Spec: docs/spec/policies.md [POL-7] ff.
+"""The Rego entrypoints of a policy set, generated when it is loaded. Spec: docs/spec/policies.md [POL-7] ff.
 
-References are static, because the compiled form of the embedded engine has no other, and because a rule that is not
-named here would not be asked.
+Every reference to a rule is static: the embedded engine's compiled form allows no other, and a rule that no entrypoint
+names is never evaluated.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pipeline.decision import Effect
 from pipeline.policies.metadata import Module, Rule
 
 MAIN: Final = "cmf.main"
-"""The package of everything generated; no policy may use it or a package below it."""
+"""The package of everything generated; policies may not use it or a package below it."""
 
 DECISION: Final = f"data.{MAIN}.decision"
 """The general entrypoint: dispatches on `input.kind`."""
 
 BATCH: Final = f"{MAIN}.batch"
-"""The package that judges many views in one query; only an OPA server is given it [D6]."""
+"""The package that judges many views in one query; only sent to OPA servers [D6]."""
 
 EFFECT: Final = "cmf.effect"
-"""The package of the one function that the generated modules share."""
+"""The package of the one function shared by the generated modules."""
 
 _BANNER: Final = "# Generated when the policy set was loaded. Do not edit.\n"
 
@@ -43,22 +43,22 @@ tagged(effect, rule) := object.union(effect, {"rule": rule}) if {
 _TAB: Final = "\t"
 
 RULES_OF_A_PART: Final = 100
-"""More in one part, with what they use, might be more modules than a program of the compiled form can have."""
+"""The most rules in one part: with their imports, more could exceed the module limit of a compiled program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """How the rules for one kind of view are asked in parts, each by an entrypoint of its own [POL-29].
+    """The entrypoints for one kind of view: one for all rules, and one for each part of them [POL-29].
 
     Attributes:
-        whole: the entrypoint that asks all of them.
-        slow: asks the rules that the embedded engine interprets, if only some are; None if there is no such part.
-        fast: ask the others, so many each that a program of the compiled form holds them; none where `whole` does.
-        local: ids of the rules, fast ones, whose verdict depends on `reads` alone.
-        rest: ask the fast rules that are not local; none if there are no such rules, or no local ones.
+        whole: evaluates all rules.
+        slow: evaluates the rules that the embedded engine interprets; None unless only some rules are interpreted.
+        fast: evaluate the compiled rules, split to fit compiled programs; empty where `whole` does it.
+        local: ids of the compiled rules whose verdict depends on `reads` alone.
+        rest: evaluate the compiled rules that are not local; empty if there are none, or no local ones.
         reads: the paths below `input` that the local rules read.
-        alone: the same where the session holds nothing, and all fast rules are local; None if not all are even then, or
-            all are anyway.
+        alone: the parts to use while the session is empty, if that makes all compiled rules local; None if it does not,
+            or if they always are.
     """
 
     whole: str
@@ -71,29 +71,29 @@ class Parts:
 
 
 def kind_entrypoint(kind: ViewKind) -> str:
-    """The entrypoint that asks the rules for one kind of view."""
+    """The entrypoint for all rules that judge one kind of view."""
     return f"data.{MAIN}.{kind}.decision"
 
 
 def part_entrypoint(kind: ViewKind, part: str) -> str:
-    """The entrypoint that asks some of them."""
+    """The entrypoint for one part of them."""
     return f"data.{MAIN}.{kind}_{part}.decision"
 
 
 def is_generated(module: Module) -> bool:
-    """Whether a module was written by this one, as those of a bundle that was made here are."""
+    """Whether this module generated `module`: bundles built here contain such modules."""
     return module.path.startswith(("cmf/main/", "cmf/effect/")) and module.text.startswith(_BANNER)
 
 
 def main_modules(rules: Sequence[Rule]) -> list[Module]:
-    """The modules with one entrypoint a kind, and the general one. Spec: [POL-7], [POL-8]."""
+    """The modules with an entrypoint for each kind, and the general one. Spec: [POL-7], [POL-8]."""
     modules = [_kind_module(kind, [rule for rule in rules if kind in rule.kinds]) for kind in ViewKind]
     return [_module(EFFECT, _TAGGED), _general_module(), *modules]
 
 
 def part_module(kind: ViewKind, part: str, rules: Sequence[Rule]) -> Module:
-    """The module with the entrypoint that asks some of the rules for one kind of view."""
-    return _asking_module(f"{MAIN}.{kind}_{part}", rules)
+    """The module with the entrypoint for one part of the rules that judge one kind of view."""
+    return _entrypoint_module(f"{MAIN}.{kind}_{part}", rules)
 
 
 def _general_module() -> Module:
@@ -104,10 +104,10 @@ def _general_module() -> Module:
 
 
 def _kind_module(kind: ViewKind, rules: Sequence[Rule]) -> Module:
-    return _asking_module(f"{MAIN}.{kind}", rules)
+    return _entrypoint_module(f"{MAIN}.{kind}", rules)
 
 
-def _asking_module(package: str, rules: Sequence[Rule]) -> Module:
+def _entrypoint_module(package: str, rules: Sequence[Rule]) -> Module:
     asked = {effect: [rule for rule in rules if effect in rule.effects] for effect in Effect}
     asked = {effect: members for effect, members in asked.items() if members}
     parts = [_decision(asked), *(_contribution(effect, members) for effect, members in asked.items())]
@@ -115,7 +115,7 @@ def _asking_module(package: str, rules: Sequence[Rule]) -> Module:
 
 
 def _decision(asked: Mapping[Effect, Sequence[Rule]]) -> str:
-    """The decision. Mostly no rule asks for anything, and that is one comparison for all that were asked."""
+    """The decision. In the common case, no rule hits, it costs a single comparison."""
     whole = _decision_object({effect: effect.value for effect in asked})
     sets = [f"data.{rule.package}.{effect}" for effect, members in asked.items() for rule in members]
     if not 0 < len(sets) <= RULES_OF_A_PART:
@@ -127,7 +127,7 @@ def _decision(asked: Mapping[Effect, Sequence[Rule]]) -> str:
 
 
 def _contribution(effect: Effect, rules: Sequence[Rule]) -> str:
-    """What the rules put into one set. Mostly none of them does, and that is one comparison for all of them."""
+    """What the rules contribute to one set. In the common case, nothing, it costs a single comparison."""
     if len(rules) == 1:
         tagged = f'data.{EFFECT}.tagged(effect, "{rules[0].id}")'
         return f"{effect} contains {tagged} if some effect in data.{rules[0].package}.{effect}"
@@ -142,15 +142,14 @@ def _contribution(effect: Effect, rules: Sequence[Rule]) -> str:
 
 
 def _array(members: Iterable[str], indent: str = "") -> str:
-    """One member a line: a line of Rego has 1,024 characters at most."""
+    """One member per line: a line of Rego is limited to 1,024 characters."""
     return "".join(["[\n", *(f"{indent}\t{member},\n" for member in members), f"{indent}]"])
 
 
 def adapter_modules(entrypoint: str) -> list[Module]:
-    """The module that turns the answer of somebody's own entrypoint into a decision. Spec: [POL-10].
+    """The module that turns the answer of a user-defined entrypoint into a decision. Spec: [POL-10].
 
-    Understood are a boolean, an object with a boolean `allow`, and a set of denials; anything else, or no answer, is a
-    deny.
+    Accepted are a boolean, an object with a boolean `allow`, and a set of denials. Anything else, or no answer, denies.
     """
     return [_module(EFFECT, _TAGGED), _module(MAIN, _ADAPTER.replace("ENTRYPOINT", entrypoint))]
 
@@ -207,10 +206,10 @@ _readable if is_boolean(_answer.allow)
 
 
 def batch_module(entrypoints: Iterable[str], revision: str) -> Module:
-    """The module by which an OPA server judges many views at once. Spec: [POL-11].
+    """The module with which an OPA server judges many views in one query. Spec: [POL-11].
 
     Its input is {"shared": {…}, "items": [{"entrypoint", "view"}, …]}; its `answer` is {"revision", "results"}. A
-    result is an object with `value`, or without it where the entrypoint was undefined or is none of these.
+    result is an object with `value`, or an empty one if the entrypoint was undefined or is not one of these.
     """
     branches = [
         f'_result(item, document) := {{"value": value}} if {{\n\titem.entrypoint == "{entrypoint}"\n'

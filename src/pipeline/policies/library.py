@@ -1,4 +1,4 @@
-"""The policies that come with this package: where they are, and the functions that any set can import from them.
+"""The policies that come with this package: where they are, and the library functions that any set can import.
 
 Spec: docs/spec/policies.md [POL-52].
 """
@@ -18,27 +18,27 @@ from pipeline.errors import PolicyError
 from pipeline.policies.metadata import Module, package_of
 
 WORD: Final = "shipped"
-"""Stands for the shipped policies where a place of policies is named."""
+"""The word that names the shipped policies wherever a policy path is expected."""
 
 PACKAGE: Final = "cmf.lib"
 
-_NAMED: Final = re.compile(r"\bdata\.(cmf\.lib(?:\.[a-z_]+)?)\b")
-_SETTING: Final = re.compile(r"\bdata\.cmf\.defaults((?:\.[a-z_]+)+)")
+_LIBRARY_REFERENCE: Final = re.compile(r"\bdata\.(cmf\.lib(?:\.[a-z_]+)?)\b")
+_SETTING_REFERENCE: Final = re.compile(r"\bdata\.cmf\.defaults((?:\.[a-z_]+)+)")
 
 
 def shipped() -> Path:
     """The directory of the policies that come with this package, installed or in a checkout."""
     path = Path(str(importlib.resources.files("pipeline").joinpath("_policies"))).resolve()
     if not path.is_dir():
-        hint = "install the package again"
+        hint = "reinstall the package"
         raise PolicyError("the shipped policies are missing", hint=hint, code="policy.not-shipped")
     return path
 
 
 def missing(modules: Iterable[Module], data: Mapping[str, Any]) -> tuple[list[Module], dict[str, Any]]:
-    """The modules of the shipped library that `modules` name and do not hold, and the settings that those read.
+    """The shipped library modules that `modules` import but do not include, and default values for their settings.
 
-    The settings are those that `data` says nothing of, as a document to merge into it.
+    The defaults are a document to merge into `data`; it holds only what `data` does not set.
     """
     modules = list(modules)
     held = {package_of(module) for module in modules}
@@ -51,18 +51,22 @@ def missing(modules: Iterable[Module], data: Mapping[str, Any]) -> tuple[list[Mo
         added += waiting
     settings: dict[str, Any] = {}
     for module in added:
-        for found in _SETTING.finditer(module.text):
+        for found in _SETTING_REFERENCE.finditer(module.text):
             _fill(settings, data, ("cmf", "defaults", *found[1].split(".")[1:]))
     return added, settings
 
 
 def _packages(text: str) -> set[str]:
-    """The packages of the library that a text may mean: `data.cmf.lib.pii`, or a function of `data.cmf.lib`."""
-    return {name for match in _NAMED.finditer(text) for name in (match[1], PACKAGE)} if PACKAGE in text else set()
+    """The library packages that a text may refer to: `data.cmf.lib.pii`, or `data.cmf.lib` for a function of it."""
+    return (
+        {name for match in _LIBRARY_REFERENCE.finditer(text) for name in (match[1], PACKAGE)}
+        if PACKAGE in text
+        else set()
+    )
 
 
 def _fill(settings: dict[str, Any], data: Mapping[str, Any], path: tuple[str, ...]) -> None:
-    """Put into `settings` what the shipped value at `path` holds and that of `data` does not."""
+    """Copy into `settings` what the shipped value at `path` has and the one in `data` lacks."""
     value, own = data_at(_settings(), path), data_at(data, path)
     if value is None or (lacking := _lacking(value, own)) is None:
         return
@@ -72,7 +76,7 @@ def _fill(settings: dict[str, Any], data: Mapping[str, Any], path: tuple[str, ..
 
 
 def _lacking(value: Any, own: Any) -> Any:
-    """What `value` has more than `own`, key by key; None for nothing."""
+    """The keys of `value`, at any depth, that `own` lacks; None if there are none."""
     if own is None or not (isinstance(value, Mapping) and isinstance(own, Mapping)):
         return value if own is None else None
     more = {key: lacking for key, item in value.items() if (lacking := _lacking(item, own.get(key))) is not None}
@@ -81,7 +85,7 @@ def _lacking(value: Any, own: Any) -> Any:
 
 @functools.cache
 def _library() -> dict[str, Module]:
-    """By package, the modules of the library."""
+    """The library's modules by package."""
     root = shipped()
     paths = sorted(path for path in (root / "cmf" / "lib").rglob("*.rego") if not path.name.endswith("_test.rego"))
     found = [Module(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")) for path in paths]

@@ -1,8 +1,8 @@
-"""How far rules must see behind a character of a stream before it may go out [D7]. Spec: policies.md [POL-63] ff.
+"""How much of a stream's end is held back until more of it is known [D7]. Spec: policies.md [POL-63] ff.
 
-What a rule finds in a text that is whole may still be cut off at the end of one that goes on. So the end of it waits:
-as many characters as the longest find, or the word that is not over, or all since something began that may have blanks
-in it.
+A match that a rule would find in the whole text may be cut off at the end of an unfinished one. So the end is held
+back: as many characters as the longest match, or the last, unfinished word, or everything since the start of a match
+that may contain blanks.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-_PLACE: Final = re.compile(r"data(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
+_DATA_PATH: Final = re.compile(r"data(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 _VISIBLE: Final = "".join(map(chr, range(0x21, 0x7F)))
-"""What a word is made of: the characters of ASCII that are seen. Languages without blanks have no long words."""
+"""The characters of a word: printable ASCII. Text in languages written without blanks forms no long words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lookahead:
-    """One kind of find, and what the end of a text is held for because of it: `chars`, or `word`.
+    """One kind of match that a rule looks for, bounded by `chars` or by `word`.
 
     Attributes:
-        chars: how long a find may be.
-        where: a place in the data of the set; there is no such find while what stands there is empty.
-        word: how long a find may be that is one word, or begins in a word with one of `opened_by`.
-        opened_by: what makes a find of more than one word.
+        chars: the longest match.
+        where: a path in the set's data; while the value there is empty, nothing can match.
+        word: the longest match that is a single word, or that starts in a word containing one of `opened_by`.
+        opened_by: texts that open a match of more than one word.
     """
 
     chars: int = 0
@@ -34,7 +34,7 @@ class Lookahead:
     opened_by: tuple[str, ...] = ()
 
     def held(self, text: str) -> int:
-        """How many of the last characters of `text`, which goes on, have to wait."""
+        """How many characters at the end of `text`, which is unfinished, to hold back."""
         if not self.word:
             return min(self.chars, len(text))
         tail = text[-self.word :]
@@ -43,7 +43,7 @@ class Lookahead:
         return len(tail) - start + open_word(tail[:start])
 
     def applies(self, data: Mapping[str, Any]) -> bool:
-        """Whether there is such a find under these data: not where `where` is empty."""
+        """Whether anything can match with this data: not if the value at `where` is empty."""
         found: Any = data
         if self.where is None:
             return True
@@ -56,32 +56,32 @@ Lookaheads = tuple[Lookahead, ...]
 
 
 def held_at_end(text: str, lookaheads: Lookaheads) -> int:
-    """How many of the last characters of `text` wait for one find or another."""
+    """How many characters at the end of `text` to hold back for any of these."""
     return max((one.held(text) for one in lookaheads), default=0)
 
 
 def least_held(word: int, lookaheads: Lookaheads) -> int:
-    """How many of the last characters wait at least in a text at whose end stands a word of so many."""
+    """How many characters to hold back at least, at the end of a text whose last word has `word` characters."""
     return max((min(word, one.word) if one.word else one.chars for one in lookaheads), default=0)
 
 
 def open_word(text: str) -> int:
-    """How many characters the word has at the end of `text`."""
+    """The length of the word at the end of `text`."""
     return len(text) - len(text.rstrip(_VISIBLE))
 
 
-def said_lookaheads(said: object) -> Lookaheads | None:
-    """Those that METADATA says under `stream`, an object or a list of such; None where it says none."""
-    found = [_said(one) for one in (said if isinstance(said, list) else [said])]
+def lookaheads_of(stream: object) -> Lookaheads | None:
+    """The value of `stream` in METADATA, an object or a list of objects; None if it is neither."""
+    found = [_lookahead_of(entry) for entry in (stream if isinstance(stream, list) else [stream])]
     known = tuple(one for one in found if one is not None)
     return known if known and len(known) == len(found) else None
 
 
-def _said(said: object) -> Lookahead | None:
-    match said:
+def _lookahead_of(entry: object) -> Lookahead | None:
+    match entry:
         case {"max_match": int(chars), **rest} if _is_length(chars) and rest.keys() <= {"where"}:
             where = rest.get("where")
-            if where is None or (isinstance(where, str) and _PLACE.fullmatch(where)):
+            if where is None or (isinstance(where, str) and _DATA_PATH.fullmatch(where)):
                 return Lookahead(chars=chars, where=where)
         case {"max_word": int(word), **rest} if _is_length(word) and rest.keys() <= {"opened_by"}:
             openings = rest.get("opened_by", [])
@@ -95,8 +95,8 @@ def _is_length(value: int) -> bool:
 
 
 def _is_opening(text: object) -> bool:
-    """A part of a word: its own beginning is held as the open word, blanks would let it go."""
+    """Whether it fits in a word: the unfinished word is what is held back, so a blank would release its beginning."""
     return isinstance(text, str) and bool(text) and open_word(text) == len(text)
 
 
-__all__ = ["Lookahead", "Lookaheads", "held_at_end", "least_held", "open_word", "said_lookaheads"]
+__all__ = ["Lookahead", "Lookaheads", "held_at_end", "least_held", "lookaheads_of", "open_word"]

@@ -1,6 +1,6 @@
-"""What a rule says about itself in the METADATA of its package. Spec: docs/spec/policies.md [POL-3] to [POL-6].
+"""The METADATA of a rule's package. Spec: docs/spec/policies.md [POL-3] to [POL-6].
 
-Read here, once, when a policy set is loaded; Rego never reads it, because engines differ there.
+It is read once, when a policy set is loaded. Rego never reads it, because engines differ there.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from cmf.enums import Capability, ViewKind
 from pipeline.decision import Effect, Mode
 from pipeline.display import meant
 from pipeline.errors import PolicyError
-from pipeline.policies.lookahead import Lookaheads, said_lookaheads
+from pipeline.policies.lookahead import Lookaheads, lookaheads_of
 
 RULES: Final = "cmf.rules"
 """Every rule's package is `cmf.rules.<category>.<rule>`."""
 
 _KEYS: Final = frozenset({"code", "severity", "kinds", "capabilities", "mode", "standards", "stream"})
-_OF_OPA: Final = frozenset(
+_OPA_KEYS: Final = frozenset(
     {"scope", "title", "description", "related_resources", "authors", "organizations", "schemas", "entrypoint"}
     | {"custom", "compile"}
 )
-"""What annotations may say outside of `custom`; OPA reads over all else."""
+"""The annotations allowed outside `custom`; OPA ignores any other."""
 _REQUIRED: Final = ("code", "severity", "kinds")
 _CODE: Final = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
 _PACKAGE: Final = re.compile(r"^[ \t]*package[ \t]+(?P<name>[^\s#]+)", re.MULTILINE)
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
-# `data` is a word of Rego's too, but may stand inside a package's path.
+# `data` is a keyword too, but is allowed inside a package path.
 _KEYWORDS: Final = frozenset(
     {"as", "contains", "default", "else", "every", "false", "if", "import", "in", "input"}
     | {"not", "null", "package", "set", "some", "true", "with"}
 )
-_NO_SET: Final = re.compile(
+_NOT_A_SET: Final = re.compile(
     rf"^[ \t]*(?:default[ \t]+)?(?P<effect>{'|'.join(Effect)})(?![ \t]+contains\b)[ \t]*(?:[\[{{(:=.]|if\b)"
 )
 
@@ -46,7 +46,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class Severity(StrEnum):
-    """How much a hit of the rule matters to whoever reads the record."""
+    """How much a hit of the rule matters to reviewers."""
 
     INFO = "info"
     WARN = "warn"
@@ -57,7 +57,7 @@ class Severity(StrEnum):
 class Module(NamedTuple):
     """One Rego file: `path` relative to its policy directory, with forward slashes, and its text.
 
-    Engines take it as the pair that it is.
+    A tuple, because engines take it as a pair.
     """
 
     path: str
@@ -68,8 +68,8 @@ class Module(NamedTuple):
 class Rule:
     """One rule of a policy set.
 
-    `id` is `<category>/<rule>`; `effects` are the sets that its text can contribute to; `lookaheads` are what
-    the end of a stream waits for (None: all of the text has to be there) [D7].
+    `id` is `<category>/<rule>`; `effects` are the sets that its text can contribute to; `lookaheads` say how much of a
+    stream's end to hold back (None: judge the whole text only) [D7].
     """
 
     id: str
@@ -91,16 +91,16 @@ def package_of(module: Module) -> str:
     """The name of the module's package, as written.
 
     Raises:
-        PolicyError: no package (code policy.no-package).
+        PolicyError: no package declaration (code policy.no-package).
     """
     match = _PACKAGE.search(module.text)
     if match is None:
-        _refuse(module, 1, "no package is declared", "start the file with `package <path>`", "policy.no-package")
+        _refuse(module, 1, "the file declares no package", "start the file with `package <path>`", "policy.no-package")
     return match["name"]
 
 
 def is_rule(module: Module) -> bool:
-    """Whether a module is to be a rule, by its place or by its package."""
+    """Whether a module is meant as a rule: its path or its package says so."""
     return module.path.startswith("cmf/rules/") or f"{package_of(module)}.".startswith(f"{RULES}.")
 
 
@@ -108,7 +108,7 @@ def rule_of(module: Module) -> Rule:
     """The rule that a module under `cmf/rules` holds.
 
     Raises:
-        PolicyError: its package, place, name, METADATA or sets are not as [POL-3] to [POL-6] ask; the code says which.
+        PolicyError: its package, path, name, METADATA or sets break [POL-3] to [POL-6]; the code says which.
     """
     category, name = _names(module)
     line, annotations = _annotations(module)
@@ -132,22 +132,22 @@ def rule_of(module: Module) -> Rule:
 
 
 def problems(module: Module) -> list[PolicyError]:
-    """All that keeps the module from being a rule, where `rule_of` says the first of it; empty if nothing does."""
+    """Every reason why the module is not a valid rule, where `rule_of` raises the first; empty if it is one."""
     found: list[PolicyError] = []
     reads: list[Callable[[], object]] = [partial(_names, module), partial(_effects, module)]
     try:
-        line, said = _annotations(module)
+        line, annotations = _annotations(module)
     except PolicyError as error:
         found.append(error)
     else:
-        reads.append(partial(_text, module, line, said, "title"))
-        custom = said.get("custom")
-        found += _outer_problems(module, line, said)
+        reads.append(partial(_text, module, line, annotations, "title"))
+        custom = annotations.get("custom")
+        found += _outer_problems(module, line, annotations)
         if isinstance(custom, dict):
             found += _key_problems(module, line, custom)
             reads += [partial(read, module, line, custom) for key, read in _READERS.items() if key in custom]
         else:
-            reads.append(partial(_custom, module, line, said))
+            reads.append(partial(_custom, module, line, annotations))
     for read in reads:
         try:
             read()
@@ -159,24 +159,24 @@ def problems(module: Module) -> list[PolicyError]:
 def _names(module: Module) -> tuple[str, str]:
     steps = package_of(module).split(".")
     if len(steps) != 4 or ".".join(steps[:2]) != RULES:
-        hint = f"a rule's package is {RULES}.<category>.<rule>"
-        _refuse(module, _package_line(module), "the package is not that of a rule", hint, "policy.bad-package")
+        hint = f"name it {RULES}.<category>.<rule>"
+        _refuse(module, _package_line(module), "this is not a rule's package", hint, "policy.bad-package")
     category, name = steps[2:]
     for step in (category, name):
         if not _NAME.fullmatch(step) or step in _KEYWORDS:
-            hint = "use lower-case letters, digits and underscores, and no word of Rego's"
+            hint = "use lower-case letters, digits and underscores, and no Rego keyword"
             _refuse(module, _package_line(module), f"{step!r} cannot name a rule", hint, "policy.reserved-name")
     place = f"cmf/rules/{category}/{name}/{name}.rego"
     if module.path != place:
         hint = f"move it to {place}, or rename its package"
         if module.path.endswith(f"/{place}"):
-            hint = f"name the directory {module.path.removesuffix(f'/{place}')} below the one that was named"
+            hint = f"load the directory {module.path.removesuffix(f'/{place}')} instead of the one above it"
         _refuse(module, _package_line(module), "the package does not match the path", hint, "policy.bad-package")
     return category, name
 
 
 def _annotations(module: Module) -> tuple[int, Mapping[str, Any]]:
-    """The line of the METADATA block that ends right above the package, and what it says."""
+    """The first line of the METADATA block right above `package`, and its content."""
     lines = module.text.splitlines()
     last = _package_line(module) - 1
     first = last
@@ -192,24 +192,24 @@ def _annotations(module: Module) -> tuple[int, Mapping[str, Any]]:
         value = load_yaml(text)
     except yaml.YAMLError as error:
         line, _, problem = yaml_problem(error)
-        message, hint = f"the METADATA is not YAML: {problem}", "check indents and quotes there"
+        message, hint = f"METADATA is not valid YAML: {problem}", "check indentation and quotes there"
         _refuse(module, start + max(line, 1), message, hint, "policy.bad-metadata", error)
     if not isinstance(value, dict):
-        _refuse(module, start + 1, "the METADATA is not a mapping", "write `key: value` lines", "policy.bad-metadata")
+        _refuse(module, start + 1, "METADATA is not a mapping", "write `key: value` lines", "policy.bad-metadata")
     return start + 1, value
 
 
-SAID_TWICE: Final = "a key is said twice"
+SAID_TWICE: Final = "duplicate key"
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML's safe types; a key said twice is an error, because two readers could take either."""
+    """YAML's safe types. A duplicate key is an error, because parsers disagree on which value wins."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep=deep)
-        except (ValueError, LookupError, AttributeError):  # how PyYAML says that there is no 13th month
-            problem = f"no {node.tag.rpartition(':')[2]} is written like this"
+        except (ValueError, LookupError, AttributeError):  # PyYAML raises it for a date such as a 13th month
+            problem = f"not a valid {node.tag.rpartition(':')[2]}"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -222,9 +222,10 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def load_yaml(text: str) -> Any:
-    """The value that YAML `text` spells: safe types only, no key twice; raises yaml.YAMLError.
+    """The value of a YAML text: safe types only, no duplicate keys; raises yaml.YAMLError.
 
-    Aliases may make it no larger than `MAX_YAML_NODES`: a few lines of them can spell more than any memory holds.
+    With aliases expanded it may have `MAX_YAML_NODES` nodes at most: a few lines of them can expand to more than any
+    memory holds.
     """
     loader = _StrictLoader(text)
     try:
@@ -240,7 +241,7 @@ def load_yaml(text: str) -> Any:
 
 
 def yaml_problem(error: yaml.YAMLError) -> tuple[int, int, str]:
-    """Line and column, from 1, at which text stops to be YAML (0: not known), and what the reader says of it."""
+    """Line and column of the error, from 1 (0: not known), and the parser's message."""
     mark = getattr(error, "problem_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
     return line, column, str(getattr(error, "problem", None) or error)
@@ -250,14 +251,14 @@ MAX_YAML_NODES: Final = 1_000_000
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values `node` spells, each alias counted as what it stands for."""
+    """How many nodes `node` has with every alias expanded."""
     if id(node) not in known:
-        known[id(node)] = MAX_YAML_NODES  # until it is known: what holds itself is too large
+        known[id(node)] = MAX_YAML_NODES  # until it is known: a node that contains itself is too large
         inner = node.value if isinstance(node, yaml.CollectionNode) else ()
         parts = (part for entry in inner for part in (entry if isinstance(entry, tuple) else (entry,)))
         known[id(node)] = 1 + sum(_size(part, known) for part in parts)
     if known[id(node)] > MAX_YAML_NODES:
-        raise yaml.constructor.ConstructorError(None, None, "aliases make it too large", node.start_mark)
+        raise yaml.constructor.ConstructorError(None, None, "too large with its aliases expanded", node.start_mark)
     return known[id(node)]
 
 
@@ -271,18 +272,18 @@ def _custom(module: Module, line: int, annotations: Mapping[str, Any]) -> Mappin
 
 
 def _outer_problems(module: Module, line: int, annotations: Mapping[str, Any]) -> Iterator[PolicyError]:
-    for key in sorted(str(key) for key in annotations if key not in _OF_OPA):
-        known = f"known keys: {', '.join(sorted(_OF_OPA))}"
-        hint = "put it under `custom:`" if key in _KEYS else meant(key, _OF_OPA, known)
+    for key in sorted(str(key) for key in annotations if key not in _OPA_KEYS):
+        known = f"known keys: {', '.join(sorted(_OPA_KEYS))}"
+        hint = "put it under `custom:`" if key in _KEYS else meant(key, _OPA_KEYS, known)
         where = _line_of(module, line, key)
-        yield _problem(module, where, f"{key} is not known outside of custom", hint, "policy.bad-metadata")
+        yield _problem(module, where, f"unknown key {key} outside of custom", hint, "policy.bad-metadata")
 
 
 def _line_of(module: Module, line: int, key: str) -> int:
-    """The line of METADATA on which `key` is said; `line` if there is none."""
-    said = re.compile(rf"#[ \t]*{re.escape(key)}[ \t]*:")
+    """The line of METADATA that sets `key`; `line` if there is none."""
+    annotations = re.compile(rf"#[ \t]*{re.escape(key)}[ \t]*:")
     lines = enumerate(module.text.splitlines()[line - 1 : _package_line(module)], line)
-    return next((number for number, text in lines if said.match(text)), line)
+    return next((number for number, text in lines if annotations.match(text)), line)
 
 
 def _key_problems(module: Module, line: int, custom: Mapping[str, Any]) -> list[PolicyError]:
@@ -290,7 +291,7 @@ def _key_problems(module: Module, line: int, custom: Mapping[str, Any]) -> list[
     unknown = sorted(str(key) for key in custom if key not in _KEYS)
     return [
         *(
-            _problem(module, _line_of(module, line, key), f"custom.{key} is not known", known, "policy.bad-metadata")
+            _problem(module, _line_of(module, line, key), f"unknown key custom.{key}", known, "policy.bad-metadata")
             for key in unknown
         ),
         *(
@@ -304,7 +305,7 @@ def _key_problems(module: Module, line: int, custom: Mapping[str, Any]) -> list[
 def _text(module: Module, line: int, annotations: Mapping[str, Any], key: str) -> str:
     value = annotations.get(key)
     if not isinstance(value, str) or not value.strip():
-        hint = f"say in a line what the rule is: `{key}: …`"
+        hint = f"describe the rule in one line: `{key}: …`"
         _refuse(module, line, f"METADATA has no {key}", hint, "policy.no-metadata")
     return value.strip()
 
@@ -312,33 +313,33 @@ def _text(module: Module, line: int, annotations: Mapping[str, Any], key: str) -
 def _rule_code(module: Module, line: int, custom: Mapping[str, Any]) -> str:
     code = custom["code"]
     if not isinstance(code, str) or not _CODE.fullmatch(code):
-        hint = "words in lower case, as in `data.secret`"
-        _refuse(module, _line_of(module, line, "code"), "custom.code is no code", hint, "policy.bad-metadata")
+        hint = "use lower-case words, as in `data.secret`"
+        _refuse(module, _line_of(module, line, "code"), "custom.code is not a valid code", hint, "policy.bad-metadata")
     return code
 
 
 def _mode(module: Module, line: int, value: object) -> Mode:
-    # YAML 1.1 reads a bare `off` as false: what was meant is clear, and anything else would leave the rule on.
+    # YAML 1.1 reads a bare `off` as false. The intent is clear, and rejecting it would leave the rule on.
     return _choice(module, line, "mode", Mode, "off" if value is False else value)
 
 
 def _stream(module: Module, line: int, value: object) -> Lookaheads | None:
     if value == "whole":
         return None
-    lookaheads = said_lookaheads(value)
+    lookaheads = lookaheads_of(value)
     if lookaheads is None:
         hint = (
-            "write `stream: whole`, or how long a match is: `{max_match: <characters>}` (with `where: data.<place>`, if"
+            "write `stream: whole`, or how long a match is: `{max_match: <characters>}` (with `where: data.<path>`, if"
             " it takes that), `{max_word: <characters>}` (with `opened_by: [<text>]`), or a list of such"
         )
         where = _line_of(module, line, "stream")
-        _refuse(module, where, "custom.stream says no length", hint, "policy.bad-metadata")
+        _refuse(module, where, "custom.stream is not a valid lookahead", hint, "policy.bad-metadata")
     return lookaheads
 
 
 def _strings(module: Module, line: int, key: str, value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        message, where = f"custom.{key} is not a list of words", _line_of(module, line, key)
+        message, where = f"custom.{key} is not a list of strings", _line_of(module, line, key)
         _refuse(module, where, message, f"write `{key}: [a, b]`", "policy.bad-metadata")
     return value
 
@@ -346,7 +347,7 @@ def _strings(module: Module, line: int, key: str, value: object) -> list[str]:
 def _choices(module: Module, line: int, key: str, choices: type[_Choice], value: object) -> Iterable[_Choice]:
     words = _strings(module, line, key, value)
     if key == "kinds" and not words:
-        hint = "name the view kinds that the rule judges"
+        hint = "list the view kinds that the rule judges"
         _refuse(module, _line_of(module, line, key), "custom.kinds is empty", hint, "policy.bad-metadata")
     return [_choice(module, line, key, choices, word) for word in words]
 
@@ -354,8 +355,8 @@ def _choices(module: Module, line: int, key: str, choices: type[_Choice], value:
 def _choice(module: Module, line: int, key: str, choices: type[_Choice], value: object) -> _Choice:
     if not isinstance(value, str) or value not in set(choices):
         code = f"policy.unknown-{'kind' if choices is ViewKind else key}"
-        hint = meant(str(value), choices, f"one of {', '.join(choices)}")
-        _refuse(module, _line_of(module, line, key), f"custom.{key}: {value!r} is not known", hint, code)
+        hint = meant(str(value), choices, f"use one of {', '.join(choices)}")
+        _refuse(module, _line_of(module, line, key), f"unknown value {value!r} of custom.{key}", hint, code)
     return choices(value)
 
 
@@ -364,13 +365,13 @@ def _effects(module: Module) -> tuple[Effect, ...]:
     lines = module.text.splitlines()
     code = [(number, line) for number, line in enumerate(lines, 1) if not line.lstrip().startswith("#")]
     for number, line in code:
-        if match := _NO_SET.match(line):
+        if match := _NOT_A_SET.match(line):
             hint = f"write `{match['effect']} contains {{…}} if {{…}}`"
             _refuse(module, number, f"`{match['effect']}` is not defined as a set", hint, "policy.bad-effect")
     text = "\n".join(line for _, line in code)
     effects = tuple(effect for effect in Effect if re.search(rf"\b{effect}\s+contains\b", text))
     if not effects:
-        _refuse(module, 1, "it contributes to no set", f"define one of {', '.join(Effect)}", "policy.no-effect")
+        _refuse(module, 1, "the rule contributes to no set", f"define one of {', '.join(Effect)}", "policy.no-effect")
     return effects
 
 

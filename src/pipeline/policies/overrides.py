@@ -1,7 +1,7 @@
-"""Overrides: in an emergency, two people let go on what one rule denies, for hours. Spec: docs/spec/exceptions.md [E6].
+"""Overrides: two people suspend the denials of one rule in an emergency. Spec: docs/spec/exceptions.md [E6].
 
-An exception is data of the policies, and has their revision and signature. An override is made while they serve, so it
-is held to less: one rule, one subject or session, a denial and nothing else, a day at most.
+An exception is part of the policies' data, and covered by their revision and signature. An override is made while they
+are in service, so its scope is narrower: one rule, one subject or session, denials only, a day at most.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pipeline.moments import iso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """That denials by `rule` are not enforced for a subject, a session, or both, before `expires_at`.
+    """Until `expires_at`, denials by `rule` are not enforced for a subject, a session, or a subject in a session.
 
     Attributes:
-        id: of the record that made it. actor, second: who answers for it.
+        id: the id of the record that made it. actor, second: the two people who approved it.
         expires_at: in microseconds since the epoch.
-        subject, session: exactly these; a word such as `*` has no meaning in them. uri: a pattern as in `views.md`.
+        subject, session: matched exactly, `*` included. uri: a pattern as in `views.md`.
     """
 
     id: str
@@ -35,7 +35,7 @@ class Override:
     uri: str | None = None
 
     def holds_for(self, subject: str | None, session: str | None, moment: int) -> bool:
-        """Whether it is about a run of that subject in that session, at that moment. About everybody, none is."""
+        """Whether it applies to a run of that subject in that session at that moment. None applies to everybody."""
         if self.subject is None and self.session is None:
             return False
         if not 0 < moment < self.expires_at:
@@ -43,14 +43,14 @@ class Override:
         return self.subject in (None, subject) and self.session in (None, session)
 
     def lifts(self, hit: Hit, uri: str | None) -> bool:
-        """Whether it lifts that hit on a view with that URI: a denial by its rule. What edits or asks goes on."""
+        """Whether it lifts that hit on a view with that URI: only denials by its rule, never edits or approvals."""
         if hit.effect is not Effect.DENY or hit.rule != self.rule:
             return False
         return self.uri is None or (uri is not None and matches(uri, self.uri))
 
     @property
     def excused(self) -> Excused:
-        """What is on record of each hit that it lifts."""
+        """What is recorded with each hit that it lifts."""
         return Excused(owner=self.actor, until=iso(self.expires_at), override=self.id)
 
 
@@ -59,10 +59,10 @@ class Overrides(Protocol):
 
     @property
     def due(self) -> bool:
-        """Whether `holding` is going to ask a store, which may take time."""
+        """Whether the next `holding` will query the store, which may take time."""
 
     def holding(self) -> tuple[Override, ...]:
-        """Those that hold. It never raises: where nobody can tell, there are none, and policy is enforced."""
+        """The overrides in force. Never raises: if the store cannot be read there are none, and policy is enforced."""
 
 
 __all__ = ["Override", "Overrides"]

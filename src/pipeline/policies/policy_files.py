@@ -1,6 +1,6 @@
-"""Where policies come from: directories, OPA bundles, texts of a caller. Spec: docs/spec/policies.md [POL-1], [POL-2].
+"""Reading policies from directories, OPA bundles and inline text. Spec: docs/spec/policies.md [POL-1], [POL-2].
 
-What is read here is text and data; nothing of it is compiled, so that a set can be vetted in a process of its own.
+This module reads text and data and compiles nothing, so that a set can be vetted in a separate process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Data: TypeAlias = dict[str, Any]
 Files: TypeAlias = dict[str, bytes]
 
 DATA_FILES: Final = ("data.json", "data.yaml", "data.yml")
-"""Only these are data, as in an OPA bundle; their directory is their path under `data`."""
+"""The data file names of an OPA bundle; a file's directory is its path under `data`."""
 
 MANIFEST: Final = ".manifest"
 SIGNATURES: Final = ".signatures.json"
@@ -40,7 +40,7 @@ MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024  # unpacked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What was read: `modules` and `tests` by path, and the merged data document."""
+    """What was read: `modules` and `tests`, ordered by path, and the merged data document."""
 
     modules: tuple[Module, ...]
     tests: tuple[Module, ...]
@@ -52,16 +52,16 @@ def read(
     inline: Mapping[str, str] | None = None,
     verification: Verification | None = None,
 ) -> Sources:
-    """The sources in `places`, directories or bundles (`.tar.gz`); later ones add to and replace what came before.
+    """The sources in `places`, directories or bundles (`.tar.gz`); later places add to and replace earlier ones.
 
     Args:
-        places: at least one; also the contents of files by their paths, where they are in no directory. The word
-            `"shipped"` is the directory of the shipped ones.
-        inline: path → Rego of a caller who is no operator: it may add packages, and shadow none.
-        verification: keys by one of which all of it has to be signed, but for what is shipped.
+        places: at least one. A mapping gives files that are in no directory, as contents by path. The word
+            `"shipped"` names the directory of the shipped policies.
+        inline: path → Rego from a caller other than the operator: it may add packages, never shadow them.
+        verification: the keys that everything except the shipped policies must be signed with.
 
     Raises:
-        PolicyError: a file that cannot be used, a bundle whose signature does not hold; the code says which.
+        PolicyError: a file cannot be used, or a bundle's signature is not valid; the code says which.
     """
     modules: dict[str, Module] = {}
     tests: dict[str, Module] = {}
@@ -75,7 +75,7 @@ def read(
     modules = {path: module for path, module in modules.items() if not entrypoints.is_generated(module)}
     if not modules:
         named = ", ".join(str(place) for place in places if not isinstance(place, Mapping))
-        raise PolicyError("there is no policy in it", path=named, hint="put a .rego file there", code="policy.empty")
+        raise PolicyError("no policies found", path=named, hint="put a .rego file there", code="policy.empty")
     _check_packages(modules.values())
     library, settings = missing(modules.values(), data)
     modules |= {module.path: module for module in library}
@@ -86,14 +86,14 @@ def read(
 
 
 def place_of(place: str | Path) -> Path:
-    """The directory or bundle that `place` names. The word `shipped` is no directory; `./shipped`, as text, is one."""
+    """The directory or bundle that `place` names. The string `shipped` names the shipped policies, not a directory."""
     return shipped() if place == WORD else Path(place)
 
 
 def _files(place: Path, verification: Verification | None) -> Files:
     if place == shipped():
-        return _tree(place)  # signed or not as the package is, that this is part of
-    # With keys, a directory that is no bundle is one that nobody signed: whoever took its manifest away gains nothing.
+        return _tree(place)  # trusted as much as the installed package it is part of
+    # With keys, a directory that is not a bundle counts as unsigned: removing its manifest gains nothing.
     return _bundle(place, verification) if verification is not None or _is_bundle(place) else _tree(place)
 
 
@@ -101,35 +101,37 @@ def _check_packages(modules: Iterable[Module]) -> None:
     for module in modules:
         package = package_of(module)
         if f"{package}.".startswith((f"{entrypoints.MAIN}.", f"{entrypoints.EFFECT}.")):
-            hint = "it is generated from the rules; name the package otherwise"
+            hint = "it is generated from the rules; use another package name"
             raise PolicyError(f"{package} is reserved", path=module.path, hint=hint, code="policy.reserved-name")
 
 
 _DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
-_KEPT: Final = re.compile(r"system(?:\.|$)|cmf(?:$|\.(?!rules\.))")
-"""What a server reads as its own settings (`system.authz`, `system.log`), and what this project does or may one day."""
+_RESERVED: Final = re.compile(r"system(?:\.|$)|cmf(?:$|\.(?!rules\.))")
+"""Packages that OPA reads as its own settings (`system.authz`, `system.log`), and those reserved for this project."""
 
 
 def _inline(texts: Mapping[str, str], operator: Iterable[Module], data: Mapping[str, Any]) -> list[Module]:
-    """Modules of a caller: none may be, hold or lie in a package or a piece of data that is the operator's."""
+    """A caller's modules: none may equal, contain or lie in a package or data path of the operator."""
     taken = {tuple(package_of(module).split(".")): module.path for module in operator}
     added = [*itertools.starmap(Module, texts.items())]
     _check_packages(added)
     for module in added:
         name = package_of(module)
-        if _DOTTED.fullmatch(name) is None:  # `cmf["rules"]` is `cmf.rules`, and looks like another
-            hint = "write it as names with dots between them"
-            raise PolicyError("this package is not plain", path=module.path, hint=hint, code="policy.bad-package")
+        if _DOTTED.fullmatch(name) is None:  # `cmf["rules"]` is `cmf.rules` in disguise
+            hint = "write it as names separated by dots"
+            raise PolicyError(
+                "the package path is not plain names", path=module.path, hint=hint, code="policy.bad-package"
+            )
         package = tuple(name.split("."))
         clash = next((path for own, path in taken.items() if own[: len(package)] == package[: len(own)]), None)
         if clash is None and (module.path in taken.values() or _has_data(data, package)):
             clash = module.path
         if clash is not None:
             hint = "give it a package of its own"
-            message = f"{name} is the operator's"
+            message = f"{name} belongs to the operator"
             raise PolicyError(message, path=module.path, hint=hint, code="policy.shadows-operator")
-        if _KEPT.match(name):
-            hint = "put rules below cmf.rules, and all else elsewhere"
+        if _RESERVED.match(name):
+            hint = "put rules below cmf.rules, and anything else outside cmf and system"
             raise PolicyError(f"{name} is reserved", path=module.path, hint=hint, code="policy.reserved-name")
     return added
 
@@ -151,23 +153,23 @@ def _is_bundle(place: Path) -> bool:
 
 
 def _tree(place: Path) -> Files:
-    """The policies and data of a directory, by path; what is hidden is left alone."""
+    """The policies and data of a directory, by path; hidden files are skipped."""
     if not place.is_dir():
         raise PolicyError("no such directory", path=str(place), hint="name a directory", code="policy.no-directory")
     root = place.resolve()
     try:
         paths = list(_visible(root))
     except OSError as error:
-        where, hint = error.filename or str(place), "check it, and what it links to"
+        where, hint = error.filename or str(place), "check its permissions and its links"
         raise PolicyError("a directory cannot be read", path=where, hint=hint, code="policy.unreadable") from error
     return {path.relative_to(root).as_posix(): _content(path, root) for path in paths}
 
 
 def below(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
-    """All paths below a directory, none below anything else; also those behind links to directories.
+    """All paths below a directory, links to directories followed; none if `folder` is not a directory.
 
-    A Kubernetes volume is made of such links. One that leads back up is not gone into. Raises OSError for a directory
-    that cannot be read: what is in it would be missed in silence.
+    Kubernetes volumes are made of such links. A link back to an ancestor is not followed. Raises OSError for a
+    directory that cannot be read, because its files would be missed silently.
     """
     real = folder.resolve()
     for path in folder.iterdir() if folder.is_dir() and real not in above else ():
@@ -191,9 +193,9 @@ def _content(path: Path, root: Path) -> bytes:
 
 
 def text_of(content: bytes, path: str) -> str:
-    """The text of a file; PolicyError where it is not UTF-8."""
+    """The text of a file; PolicyError if it is not UTF-8."""
     try:
-        # Some editors put a byte order mark before Rego, which OPA reads over too; in JSON there may be none.
+        # Some editors put a byte order mark before Rego, which OPA ignores too; JSON allows none.
         return content.decode("utf-8-sig" if path.endswith(".rego") else "utf-8")
     except UnicodeDecodeError as error:
         hint = "save it as UTF-8"
@@ -204,10 +206,10 @@ def text_of(content: bytes, path: str) -> str:
 
 
 def bundle_files(place: Path) -> Files:
-    """Every file of an OPA bundle, manifest and signatures too, as they are: nothing is verified.
+    """Every file of an OPA bundle, including manifest and signatures, unverified.
 
     Raises:
-        PolicyError: a `.tar.gz` that is none (`policy.bad-bundle`), no such place (`policy.no-directory`).
+        PolicyError: not a `.tar.gz` (`policy.bad-bundle`), or no such path (`policy.no-directory`).
     """
     if not place.exists():
         raise PolicyError("no such bundle", path=str(place), hint="name one", code="policy.no-directory")
@@ -220,15 +222,15 @@ def bundle_files(place: Path) -> Files:
 
 
 def _bundle(place: Path, verification: Verification | None) -> Files:
-    """The policies and data of an OPA bundle, once its signature and manifest hold."""
+    """The policies and data of an OPA bundle, after checking its signature and manifest."""
     files = bundle_files(place)
     signatures = files.pop(SIGNATURES, None)
     if verification is not None:
         verify(files, signatures, verification)
     elif signatures is not None:
-        hint = "say by which key to verify it"
+        hint = "give the key to verify it with"
         raise PolicyError(
-            "the bundle is signed, and no key was given", path=str(place), hint=hint, code="policy.unverified"
+            "the bundle is signed, but no key was given", path=str(place), hint=hint, code="policy.unverified"
         )
     _check_manifest(files)
     wanted = {path: content for path, content in files.items() if path.endswith(".rego") or _is_data(path)}
@@ -240,12 +242,12 @@ def _is_data(path: str) -> bool:
 
 
 def _unpacked(place: Path) -> Files:
-    """The files of a `.tar.gz`; links, devices, names that lead out of it and bombs are refused."""
+    """The files of a `.tar.gz`; links, devices, duplicate names, names that lead out of it and bombs are refused."""
     files: Files = {}
     left = MAX_BUNDLE_BYTES
     try:
         with gzip.open(place) as packed:
-            # Read to a bound first: an archive says anything about its sizes.
+            # Read up to the limit first: the sizes that an archive declares cannot be trusted.
             raw = packed.read(MAX_BUNDLE_BYTES + 1)
         if len(raw) > MAX_BUNDLE_BYTES:
             _bad_bundle(place, f"it unpacks to more than {MAX_BUNDLE_BYTES} bytes")
@@ -256,12 +258,12 @@ def _unpacked(place: Path) -> Files:
                     continue
                 content = archive.extractfile(member) if member.isreg() else None
                 if content is None or ".." in PurePosixPath(name).parts or name in files:
-                    _bad_bundle(place, "it holds a link, a name twice or one that leads out of it")
+                    _bad_bundle(place, "it holds a link, a duplicate name or a name that leads out of it")
                 files[name] = content.read(left + 1)
                 left -= len(files[name])
     except (OSError, EOFError, tarfile.TarError) as error:
         raise PolicyError(
-            "this is no bundle", path=str(place), hint="make it with `cmf bundle build`", code="policy.bad-bundle"
+            "not a bundle", path=str(place), hint="make it with `cmf bundle build`", code="policy.bad-bundle"
         ) from error
     return files
 
@@ -269,7 +271,7 @@ def _unpacked(place: Path) -> Files:
 def _check_manifest(files: Files) -> None:
     manifest = _manifest(files.get(MANIFEST, b"{}"))
     if manifest.get("wasm") or any(path.endswith(".wasm") for path in files):
-        _bad_bundle(MANIFEST, "it holds WebAssembly, which is not evaluated here")
+        _bad_bundle(MANIFEST, "it holds WebAssembly, which is not supported")
     if 0 in (manifest.get("rego_version"), *(manifest.get("file_rego_versions") or {}).values()):
         _bad_bundle(MANIFEST, "it is Rego v0", hint="rewrite it with `opa fmt --write --v0-v1`")
     roots = [tuple(filter(None, root.split("/"))) for root in manifest.get("roots") or [""]]
@@ -281,7 +283,7 @@ def _check_manifest(files: Files) -> None:
         else:
             continue
         if any(not any(leaf[: len(root)] == root for root in roots) for leaf in inside):
-            _bad_bundle(path, "it is outside of the roots that the manifest names")
+            _bad_bundle(path, "it is outside the roots in the manifest")
 
 
 def _manifest(content: bytes) -> dict[str, Any]:
@@ -290,11 +292,11 @@ def _manifest(content: bytes) -> dict[str, Any]:
     except DecodeError:
         value = None
     if not isinstance(value, dict):
-        _bad_bundle(MANIFEST, "the manifest is no JSON object")
+        _bad_bundle(MANIFEST, "the manifest is not a JSON object")
     roots, versions = value.get("roots"), value.get("file_rego_versions")
     is_list = roots is None or (isinstance(roots, list) and all(isinstance(root, str) for root in roots))
     if not is_list or not (versions is None or isinstance(versions, dict)):
-        _bad_bundle(MANIFEST, "the manifest is not as OPA's")
+        _bad_bundle(MANIFEST, "the manifest is not a valid OPA manifest")
     return value
 
 
@@ -304,7 +306,7 @@ def _leaves(value: Any, path: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [path] if path or not isinstance(value, dict) else []
 
 
-def _bad_bundle(place: str | Path, message: str, hint: str = "make it again") -> NoReturn:
+def _bad_bundle(place: str | Path, message: str, hint: str = "build the bundle again") -> NoReturn:
     raise PolicyError(message, path=str(place), hint=hint, code="policy.bad-bundle")
 
 
@@ -312,7 +314,7 @@ def _bad_bundle(place: str | Path, message: str, hint: str = "make it again") ->
 
 
 def data_of(files: Mapping[str, bytes]) -> Data:
-    """What the data files among these say, merged; PolicyError where one says nothing that can be data."""
+    """The data files among these, merged; PolicyError if one is not valid data."""
     own: Data = {}
     for path, content in files.items():
         if _is_data(path):
@@ -352,20 +354,20 @@ def _check_json(value: Any, path: str) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                _bad_data(path, f"a key is {type(key).__name__}, not text")
+                _bad_data(path, f"a key is {type(key).__name__}, not a string")
             _check_json(item, path)
     elif isinstance(value, list):
         for item in value:
             _check_json(item, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value) or abs(value) > SAFE_INTEGER:
-            _bad_data(path, "a number is beyond ±2^53, where engines disagree")
+            _bad_data(path, "a number is beyond ±2^53, where engines lose precision")
     elif not (value is None or isinstance(value, str | bool)):
-        _bad_data(path, f"a value is {type(value).__name__}, which JSON has not")
+        _bad_data(path, f"a value is {type(value).__name__}, which JSON does not have")
 
 
 def _bad_data(path: str, message: str) -> NoReturn:
-    raise PolicyError(message, path=path, hint="write it as text", code="policy.bad-data")
+    raise PolicyError(message, path=path, hint="write it as a string", code="policy.bad-data")
 
 
 def _merge(target: Data, source: Data, path: str, *, replacing: bool) -> None:
@@ -373,7 +375,7 @@ def _merge(target: Data, source: Data, path: str, *, replacing: bool) -> None:
         if isinstance(item, dict) and isinstance(target.get(key), dict):
             _merge(target[key], item, path, replacing=replacing)
         elif key in target and not replacing:
-            hint = "say each thing in one file"
-            raise PolicyError(f"{key!r} is said in two files", path=path, hint=hint, code="policy.bad-data")
+            hint = "set each key in one file only"
+            raise PolicyError(f"{key!r} is set in two files", path=path, hint=hint, code="policy.bad-data")
         else:
             target[key] = item

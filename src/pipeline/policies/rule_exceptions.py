@@ -1,8 +1,7 @@
-"""Exceptions from rules: for whom or what, until when, and who answers for them. Spec: docs/spec/exceptions.md.
+"""Exceptions to rules: for whom or what, until when, and who owns them. Spec: docs/spec/exceptions.md.
 
-They are data of the policy set, `data.cmf.exceptions`, so that they have its revision and its signature. A hit that one
-covers keeps its verdict and is on record, but is not enforced. Nothing here reads a clock: the session's facts bring
-the moment.
+They are data of the policy set, `data.cmf.exceptions`, so its revision and signature cover them. An excused hit keeps
+its verdict and is recorded, but not enforced. Nothing here reads a clock: the moment comes with the session's facts.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _DAY: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleException:
-    """One exception. It holds to the end of `until` in UTC, for what matches all the patterns that it has."""
+    """One exception, in force to the end of `until` in UTC for whatever matches all its patterns."""
 
     rule: str
     until: date
@@ -42,12 +41,12 @@ class RuleException:
 
     @property
     def expires_at(self) -> int:
-        """The first moment at which it does nothing any more, in microseconds since the epoch."""
+        """The first moment at which it is no longer in force, in microseconds since the epoch."""
         first = datetime(self.until.year, self.until.month, self.until.day, tzinfo=UTC) + _DAY
         return micros(first)
 
     def holds_for(self, subject: str | None, session: str | None, moment: int) -> bool:
-        """Whether it is about a run of that subject in that session, at that moment; 0 is one that nobody knows."""
+        """Whether it applies to a run of that subject in that session at that moment; 0 is an unknown moment."""
         return 0 < moment < self.expires_at and _fits(self.subject, subject) and _fits(self.session, session)
 
     def lifts(self, hit: Hit, uri: str | None) -> bool:
@@ -56,28 +55,28 @@ class RuleException:
 
     @property
     def excused(self) -> Excused:
-        """What is on record of each hit that it lifts."""
+        """What is recorded with each hit that it lifts."""
         return Excused(owner=self.owner, until=self.until.isoformat())
 
 
 def read(data: Mapping[str, Any], rules: Collection[str]) -> tuple[RuleException, ...]:
-    """The exceptions that `data` holds, expired ones included; none where it says nothing of any.
+    """The exceptions in `data`, including expired ones.
 
     Args:
         data: the data document of a policy set.
         rules: the ids of its rules.
 
     Raises:
-        PolicyError: one is not as [EXC-1] asks (`policy.bad-exception`): half an exception is no exception.
+        PolicyError: one of them breaks [EXC-1] (`policy.bad-exception`); none is applied in part.
     """
-    return tuple(_exception(place, entry, rules) for place, entry in enumerate(_spelled(data)))
+    return tuple(_exception(place, entry, rules) for place, entry in enumerate(_entries(data)))
 
 
 def problems(data: Mapping[str, Any], rules: Collection[str]) -> list[PolicyError]:
-    """All that keeps `data` from being read, where `read` says the first of it; empty if nothing does."""
+    """Every error in the exceptions of `data`, where `read` raises the first; empty if they are valid."""
     found: list[PolicyError] = []
     try:
-        for place, entry in enumerate(_spelled(data)):
+        for place, entry in enumerate(_entries(data)):
             try:
                 _exception(place, entry, rules)
             except PolicyError as error:
@@ -87,37 +86,41 @@ def problems(data: Mapping[str, Any], rules: Collection[str]) -> list[PolicyErro
     return found
 
 
-def _spelled(data: Mapping[str, Any]) -> Sequence[Any]:
+def _entries(data: Mapping[str, Any]) -> Sequence[Any]:
     own = data.get("cmf")
-    spelled = own.get("exceptions") if isinstance(own, Mapping) else None
-    if spelled is None:
+    entries = own.get("exceptions") if isinstance(own, Mapping) else None
+    if entries is None:
         return ()
-    if not isinstance(spelled, list):
+    if not isinstance(entries, list):
         _refuse(PATH, "not a list", "write a list of {rule, subject or uri or session, until, owner, reason}")
-    return spelled
+    return entries
 
 
 def _exception(place: int, entry: Any, rules: Collection[str]) -> RuleException:
     where = f"{PATH}[{place}]"
     if not isinstance(entry, Mapping):
-        _refuse(where, "not an object", f"write {', '.join(_REQUIRED)} and what it is for")
+        _refuse(where, "not an object", f"write {', '.join(_REQUIRED)}, and a subject, uri or session")
     for key in entry:
         if key not in _KEYS:
-            _refuse(where, f"{key!r} is not known", f"one of {', '.join(sorted(_KEYS))}")
+            _refuse(where, f"unknown key {key!r}", f"use one of {', '.join(sorted(_KEYS))}")
     for key in (*_REQUIRED, *(name for name in PATTERNS if name in entry)):
         if not isinstance(entry.get(key), str) or not entry[key].strip():
-            _refuse(where, f"{key} is no text" if key in entry else f"{key} is missing", f"write `{key}`")
+            _refuse(where, f"{key} is not a string" if key in entry else f"{key} is missing", f"write `{key}`")
     if not any(name in entry for name in PATTERNS):
-        _refuse(where, "it is for everybody and everything", "name a subject, uri or session, or switch the rule off")
+        _refuse(
+            where,
+            "it would apply to everybody and everything",
+            "name a subject, uri or session, or switch the rule off",
+        )
     if entry["rule"] not in rules:
         hint = meant(entry["rule"], rules, "name a rule of this set, as <category>/<rule>")
         _refuse(where, f"there is no rule {entry['rule']}", hint)
     try:
         until = datetime.strptime(entry["until"], "%Y-%m-%d").replace(tzinfo=UTC).date()
     except ValueError:
-        _refuse(where, "until is no date", "write the last day on which it holds: 2026-12-31")
+        _refuse(where, "until is not a date", "write the last day on which it is in force: 2026-12-31")
     if until == date.max:
-        _refuse(where, "until is not the end of anything", "write a day on which somebody looks at it again")
+        _refuse(where, "until is no real end date", "write the day on which it should be reviewed")
     return RuleException(**{**entry, "until": until})
 
 
@@ -126,18 +129,18 @@ def _refuse(where: str, message: str, hint: str) -> NoReturn:
 
 
 class Excuses:
-    """What holds for one run, `active`: by the context's subject and session, and at its moment."""
+    """The exceptions and overrides that apply to one run, by its subject, session and moment."""
 
     def __init__(self, known: Sequence[RuleException | Override], context: Context, moment: int) -> None:
         subject = context.subject.id if context.subject is not None else None
         self.active = tuple(one for one in known if one.holds_for(subject, context.session, moment))
 
     def __call__(self, hits: Iterable[Hit], uri: str | None) -> tuple[Hit, ...]:
-        """The hits on a view with this URI, those that are excused marked with who answers for that."""
+        """The hits on a view with this URI; excused ones are marked with the owner of the exception."""
         return tuple(self._marked(hit, uri) for hit in hits) if self.active else tuple(hits)
 
     def _marked(self, hit: Hit, uri: str | None) -> Hit:
-        # A rule whose effect cannot be carried out is refused by us, not by the rule.
+        # The denial of an effect that cannot be carried out is ours, not the rule's.
         if not hit.enforced or hit.code == BAD_EFFECT:
             return hit
         one = next((one for one in self.active if one.lifts(hit, uri)), None)
@@ -145,7 +148,7 @@ class Excuses:
 
 
 def _fits(pattern: str | None, value: str | None) -> bool:
-    """Whether there is no pattern, or a value that it matches: what is not known matches nothing."""
+    """Whether there is no pattern, or a value that matches it: an unknown value matches no pattern."""
     return pattern is None or (value is not None and matches(value, pattern))
 
 

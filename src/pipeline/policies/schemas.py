@@ -1,6 +1,6 @@
-"""The JSON Schemas of what people write against: the policy input, the message, the decision. Spec: policy-input.md.
+"""JSON Schemas for authors: policy input, message, decision, profiles. Spec: policy-input.md.
 
-They are generated from the types and tables that produce the documents, so that they cannot say anything else.
+They are generated from the types and tables that produce the documents, so they cannot drift from them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STRING: Final = {"type": "string"}
 _STRINGS: Final = {"type": "array", "items": _STRING}
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _NUMBER: Final = {"type": ["number", "string"]}
-_YES_OR_NO: Final = {"type": "boolean"}
+_BOOLEAN: Final = {"type": "boolean"}
 _ANY_OBJECT: Final = {"type": "object"}
 _ANYTHING: Final[dict[str, Any]] = {}
 
@@ -44,13 +44,13 @@ def _object(properties: dict[str, Any], required: tuple[str, ...] = ()) -> dict[
 
 
 def view_schema() -> dict[str, Any]:
-    """What policy finds under `input`: version 1 of the policy input."""
+    """The `input` of policies: version 1 of the policy input."""
     extensions = json_schema(Extensions)
     definitions = extensions.pop("$defs", {})
     own = extensions["properties"]
     security = definitions["SecurityExtension"]["properties"]
     for gone in ("objects", "data"):
-        security.pop(gone)  # replaced by the view's own `object` and `data_policy`
+        security.pop(gone)  # the view has its own `object` and `data_policy` instead
     for name, cls in (("object", ObjectSecurityProfile), ("data_policy", DataPolicy)):
         part = json_schema(cls)
         definitions |= part.pop("$defs", {})
@@ -89,16 +89,16 @@ def view_schema() -> dict[str, Any]:
 
 
 def _properties_schema() -> dict[str, Any]:
-    """What kinds of views say of themselves. Whole numbers may be texts where they are very large [VIEW-15]."""
+    """The properties of all kinds of views. Very large integers are strings [VIEW-15]."""
     finding = _object({"path": _STRING, "problem": _STRING})
     choice = _object({"stop_reason": _STRING, "raw_stop_reason": _STRING, "extra": _ANY_OBJECT})
     error = {"message": _STRING, "type": _STRING, "code": _STRING, "status": _NUMBER}
     tokens, sampling = (json_schema(cls)["properties"] for cls in (TokenUsage, Sampling))
-    told = ("id", "parent_id", "channel", "session_id", "status")
+    message_strings = ("id", "parent_id", "channel", "session_id", "status")
     facts = {
-        **dict.fromkeys(_SAID, _STRING),
+        **dict.fromkeys(_STRING_PROPERTIES, _STRING),
         **dict.fromkeys(("message_count", "tool_count", "choice_count"), _COUNT),
-        **dict.fromkeys(("arguments_invalid", "is_error", "redacted", "stream"), _YES_OR_NO),
+        **dict.fromkeys(("arguments_invalid", "is_error", "redacted", "stream"), _BOOLEAN),
         **dict.fromkeys(("duration_ms", "range_start", "range_end"), _NUMBER),
         **dict.fromkeys(("annotations", "extra", "response_schema"), _ANY_OBJECT),
         **dict.fromkeys(("big_integers", "other_models"), _STRINGS),
@@ -107,7 +107,7 @@ def _properties_schema() -> dict[str, Any]:
         "error": _object(error),
         "executed_by": {"type": "string", "enum": ["client", "provider"]},
         "input_schema": {"type": ["object", "boolean"]},
-        "message": _object({**dict.fromkeys(told, _STRING), "extra": _ANY_OBJECT}),
+        "message": _object({**dict.fromkeys(message_strings, _STRING), "extra": _ANY_OBJECT}),
         "sampling": _object({**dict.fromkeys(sampling, _NUMBER), "stop": _STRINGS}),
         "schema_findings": {"type": "array", "items": finding},
         "tool_choice": _object({"mode": _STRING, "name": _STRING}),
@@ -116,7 +116,7 @@ def _properties_schema() -> dict[str, Any]:
     return _object(facts)
 
 
-_SAID: Final = (
+_STRING_PROPERTIES: Final = (
     "arguments_raw", "container", "description", "error_message", "namespace", "provider", "raw_uri",
     "reasoning_effort", "request_id", "resource_type", "response_schema_name", "selector", "server_id", "session_id",
     "side_effects", "source_type", "title", "tool_id", "tool_name", "type", "version",
@@ -161,7 +161,7 @@ def message_schema() -> dict[str, Any]:
 
 
 def decision_schema() -> dict[str, Any]:
-    """What `cmf eval --format json` prints."""
+    """The output of `cmf eval --format json`."""
     hit = _object(
         {
             "rule": _STRING,

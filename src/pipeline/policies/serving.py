@@ -1,4 +1,4 @@
-"""The runner that serves now, and replacing it while it is in use. Spec: docs/spec/policies.md [POL-49]."""
+"""The runner in service, and replacing it under load. Spec: docs/spec/policies.md [POL-49]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.runner import Runner
 
 
 class Serving:
-    """The runner that judges. A run takes it once and keeps it to its end, so that no decision mixes two sets."""
+    """The runner in service. A run leases it once and keeps it to its end, so no decision mixes two policy sets."""
 
     def __init__(self, runner: Runner) -> None:
         self._lock = threading.Lock()
@@ -21,42 +21,42 @@ class Serving:
 
     @property
     def runner(self) -> Runner:
-        """The one that serves now; for what is over at once."""
+        """The runner in service, for a single call; a run takes a `lease`."""
         return self._runner
 
     def lease(self) -> AbstractContextManager[Runner]:
-        """The one that serves now, which is not closed before the block ends."""
+        """The runner in service, kept open until the block ends."""
         return _Lease(self)
 
-    def _taken(self) -> Runner:
+    def _acquire(self) -> Runner:
         with self._lock:
             runner = self._runner
             self._users[runner] = self._users.get(runner, 0) + 1
         return runner
 
-    def _given_back(self, runner: Runner) -> None:
+    def _release(self, runner: Runner) -> None:
         with self._lock:
             self._users[runner] -= 1
-            is_over = self._users[runner] == 0 and runner in self._retired
-            if is_over:
+            is_idle = self._users[runner] == 0 and runner in self._retired
+            if is_idle:
                 self._forget(runner)
-        if is_over:
+        if is_idle:
             runner.close()
 
     def swap(self, policies: PolicySet, engine: Engine) -> str:
-        """Let another set serve every run that begins from now on; gives the revision that served.
+        """Put another set into service for every run that starts from now on; returns the revision it replaces.
 
-        What served is closed when its last run is over.
+        The replaced runner is closed when its last run ends.
         """
         with self._lock:
             before = self._runner
             self._runner = before.with_policies(policies, engine)
-            is_over = self._users.get(before, 0) == 0
-            if is_over:
+            is_idle = self._users.get(before, 0) == 0
+            if is_idle:
                 self._users.pop(before, None)
             else:
                 self._retired.add(before)
-        if is_over:
+        if is_idle:
             before.close()
         return before.revision
 
@@ -66,7 +66,7 @@ class Serving:
 
 
 class _Lease(AbstractContextManager[Runner]):
-    """A block that has a runner: each run enters one, and a generator would take three times as long."""
+    """A lease on the runner. A class, because every run enters one and a generator takes three times as long."""
 
     __slots__ = ("_runner", "_serving")
 
@@ -74,8 +74,8 @@ class _Lease(AbstractContextManager[Runner]):
         self._serving = serving
 
     def __enter__(self) -> Runner:
-        self._runner = self._serving._taken()
+        self._runner = self._serving._acquire()
         return self._runner
 
     def __exit__(self, *_: object) -> None:
-        self._serving._given_back(self._runner)
+        self._serving._release(self._runner)

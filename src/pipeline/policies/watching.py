@@ -1,4 +1,4 @@
-"""Policies that are loaded again when their files change. Spec: docs/spec/policies.md [POL-50]."""
+"""Reloading policies when their files change. Spec: docs/spec/policies.md [POL-50]."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import watchfiles
 from pipeline.errors import PipelineError
 from pipeline.policies.policy_files import below
 
-SETTLE_MILLISECONDS: Final = 400  # a deployment changes many files: what follows so soon belongs to the same change
-LOOK_MILLISECONDS: Final = 2_000  # where changes are not told (a network's file system) they are looked for this often
+SETTLE_MILLISECONDS: Final = 400  # a deployment changes many files: changes this close together are one change
+LOOK_MILLISECONDS: Final = 2_000  # polling interval where there are no change notifications (network file systems)
 
 _log: Final = logging.getLogger("pipeline.policies")
 
 
 class Watcher:
-    """A thread that calls `reload` after changes below `places`, until it is stopped; also a context manager.
+    """A thread that calls `reload` when files below `places` change, until stopped; also a context manager.
 
     Args:
         places: directories and bundles.
-        reload: loads the policies again; a refusal (`PolicyError`) leaves everything as it was, and is logged.
-        is_current: whether what serves is what the files say; asked once, for what changed before it was watched.
+        reload: loads the policies again. A `PolicyError` is logged, and what was in service stays there.
+        is_current: whether the set in service is the one on file; asked once, for changes made before watching began.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Watcher:
         self._reload = reload
         self._is_current = is_current
         self._stop = threading.Event()
-        self._seen = self._state()
+        self._seen = self._snapshot()
         self._thread = threading.Thread(target=self._watch, name="cmf-policies", daemon=True)
         self._thread.start()
 
@@ -49,12 +49,12 @@ class Watcher:
         self.stop()
 
     def stop(self) -> None:
-        """End the thread; a reload that is under way is finished first."""
+        """End the thread, after any reload under way."""
         self._stop.set()
         self._thread.join()
 
     def _watch(self) -> None:
-        # A bundle is replaced by renaming another over it, so its directory is what to look at.
+        # A bundle is replaced by renaming another over it, so its directory has to be watched.
         folders = {place if place.is_dir() else place.parent for place in self._places}
         wakes = watchfiles.watch(
             *folders,
@@ -65,42 +65,42 @@ class Watcher:
             yield_on_timeout=True,
             raise_interrupt=False,
         )
-        if not self._stands():
-            self._again()
+        if not self._is_up_to_date():
+            self._reload_or_log()
         for _ in wakes:
-            state = self._state()
+            state = self._snapshot()
             if state != self._seen:
                 self._seen = state
-                self._again()
+                self._reload_or_log()
 
-    def _stands(self) -> bool:
+    def _is_up_to_date(self) -> bool:
         try:
             return self._is_current()
         except PipelineError:
-            return False  # loading them again says why they are refused
+            return False  # reloading reports why they are refused
 
-    def _again(self) -> None:
+    def _reload_or_log(self) -> None:
         try:
             self._reload()
         except PipelineError as error:
-            _log.error("the policies that changed are refused: %s", error)
+            _log.error("the changed policies are refused, the previous ones stay in service: %s", error)
 
-    def _state(self) -> frozenset[tuple[str, int, int, int, int]]:
-        """What changes whenever a file does: each one's path, times, size and number."""
-        return frozenset(_facts(path) for place in self._places for path in (place, *_below(place)))
+    def _snapshot(self) -> frozenset[tuple[str, int, int, int, int]]:
+        """The path, times, size and inode of every file: different after any change."""
+        return frozenset(_stat(path) for place in self._places for path in (place, *_below(place)))
 
 
 def _below(place: Path) -> Sequence[Path]:
     try:
         return list(below(place))
-    except OSError:  # it went away in between; whatever takes its place is a change
+    except OSError:  # removed in between; what takes its place is a change
         return ()
 
 
-def _facts(path: Path) -> tuple[str, int, int, int, int]:
-    """A copy may keep the time and the size of what it takes the place of; it has a number and a time of its own."""
+def _stat(path: Path) -> tuple[str, int, int, int, int]:
+    """A copy can keep the size and mtime of the file that it replaces, but not its inode and ctime."""
     try:
         facts = path.stat()
     except OSError:
-        return str(path), 0, 0, 0, 0  # it went away in between
+        return str(path), 0, 0, 0, 0  # removed in between
     return str(path), facts.st_mtime_ns, facts.st_size, facts.st_ino, facts.st_ctime_ns

@@ -101,16 +101,16 @@ def test_all_of_the_metadata_is_looked_at() -> None:
         [
             ("policy.bad-package", "the package does not match the path"),
             ("policy.bad-effect", "`deny` is not defined as a set"),
-            ("policy.bad-metadata", "custom.cod is not known"),
-            ("policy.bad-metadata", "custom.other is not known"),
+            ("policy.bad-metadata", "unknown key custom.cod"),
+            ("policy.bad-metadata", "unknown key custom.other"),
             ("policy.no-metadata", "METADATA has no title"),
-            ("policy.bad-metadata", "custom.code is no code"),
-            ("policy.unknown-severity", "custom.severity: 'bad' is not known"),
+            ("policy.bad-metadata", "custom.code is not a valid code"),
+            ("policy.unknown-severity", "unknown value 'bad' of custom.severity"),
             ("policy.bad-metadata", "custom.kinds is empty"),
-            ("policy.unknown-capabilities", "custom.capabilities: 'see' is not known"),
-            ("policy.unknown-mode", "custom.mode: 'maybe' is not known"),
-            ("policy.bad-metadata", "custom.standards is not a list of words"),
-            ("policy.bad-metadata", "custom.stream says no length"),
+            ("policy.unknown-capabilities", "unknown value 'see' of custom.capabilities"),
+            ("policy.unknown-mode", "unknown value 'maybe' of custom.mode"),
+            ("policy.bad-metadata", "custom.standards is not a list of strings"),
+            ("policy.bad-metadata", "custom.stream is not a valid lookahead"),
         ]
     )
 
@@ -333,7 +333,7 @@ def test_members_that_are_worked_out_are_let_be(write: Write, rest: str) -> None
 @pytest.mark.parametrize(
     ("files", "entrypoint", "hint"),
     [
-        ({f"policy/{PLACE}": RULE}, None, "name the directory policy below"),
+        ({f"policy/{PLACE}": RULE}, None, "load the directory policy instead"),
         ({"a.rego": "package a.b\n\ndefault allow := false\n"}, None, "your own entrypoint (data.a.b.allow)"),
         ({"a.rego": "package a.b\n\ndefault allow := false\n"}, "a.b.allow", "did you mean data.a.b.allow?"),
     ],
