@@ -30,8 +30,8 @@ from pipeline.retention import Sweep
 from pipeline.sessions import wall_clock
 from pipeline.store.acts import PREFIX
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents, Hold
+from pipeline.store.four_eyes import Ask, RevealGrant
 from pipeline.store.overrides import OVERRIDE
-from pipeline.store.second_eyes import Ask, RevealGrant
 
 _MOMENTS: Final = frozenset({"at", "expires_at", "released_at"})
 Listed = TypeVar("Listed", Ask, RevealGrant, Override, Hold)

@@ -275,11 +275,11 @@ def kept(settings: Settings) -> Iterator[Checked]:
 def _store(place: str | Path, setting: str, told: _Told) -> Iterator[Checked]:
     """Whether the store can be read and written, is of this version, and has room."""
     from pipeline.cli.serve import check_store
-    from pipeline.store.condition import condition_of, room_of
+    from pipeline.store.condition import condition_of, disk_space_of
     from pipeline.store.engine import SCHEMA, check_can_write, file_of
 
     check_store(place, setting)
-    file, room = file_of(place), room_of(place)
+    file, room = file_of(place), disk_space_of(place)
     kept = "a PostgreSQL server" if file is None else str(file)
     if file is not None and not file.exists():
         yield Checked(check=setting, said=f"{kept}: none yet, it is made when the gateway starts")

@@ -12,8 +12,8 @@ from pipeline.review.lists import decision_row, session_row
 from pipeline.review.site import Page, Refused, Site, Visit
 from pipeline.review.telling import Json, hits, not_judged, sentence, skipped
 from pipeline.review.words import Disposition, Word
+from pipeline.store.four_eyes import Ask
 from pipeline.store.overview import Placed
-from pipeline.store.second_eyes import Ask
 
 MOST: Final = 200  # decisions of a session that a page shows; the newest of more
 

@@ -1,4 +1,4 @@
-"""How a database does, told by somebody who only looks: its schema, room and journal, and the newest of its records.
+"""A read-only health check of a database: its schema, its disk space, and its newest record.
 
 Spec: docs/spec/cli.md [CLI-78].
 """
@@ -12,12 +12,12 @@ from typing import NamedTuple
 from sqlalchemy import Connection, select
 
 from pipeline.audit.heads import Head
-from pipeline.store.engine import SCHEMA, file_of, looked_into, snapshot
+from pipeline.store.engine import SCHEMA, file_of, open_any_schema, snapshot
 from pipeline.store.tables import HEADS, RECORDS
 
 
-class Room(NamedTuple):
-    """What a SQLite file takes of its disk, in bytes: itself, what was written ahead, and what is left for others."""
+class DiskSpace(NamedTuple):
+    """The disk space around a SQLite file, in bytes: the file, its write-ahead log, and what is free."""
 
     file: int
     journal: int
@@ -25,12 +25,12 @@ class Room(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What was found.
+    """The state of a store.
 
     Attributes:
-        schema: that of its tables. is_current: whether it is the one that this code knows; nothing else is read if not.
-        newest: the moment of the newest record; None where there is none.
-        head: the newest head of the log of that record.
+        schema: the schema version. is_current: whether it is this code's version; if not, nothing else is read.
+        newest: the moment of the newest record; None if there is none.
+        head: the newest head of that record's log.
     """
 
     schema: str
@@ -40,12 +40,12 @@ class Condition(NamedTuple):
 
 
 def condition_of(place: str | Path) -> Condition:
-    """How the store at a path or URL does. Nothing is made or changed.
+    """The state of the store at a path or URL. Nothing is created or changed.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: there is no such store, or it cannot be read.
     """
-    engine, schema = looked_into(place)
+    engine, schema = open_any_schema(place)
     try:
         if schema != SCHEMA:
             return Condition(schema, is_current=False)
@@ -66,14 +66,14 @@ def _newest_head(connection: Connection, log: str | None) -> Head | None:
     return None if found is None else Head(**found._asdict())
 
 
-def room_of(place: str | Path) -> Room | None:
-    """The room of a SQLite file, which need not be there yet; None for a server."""
+def disk_space_of(place: str | Path) -> DiskSpace | None:
+    """The disk space around a SQLite file, which need not exist yet; None for a server."""
     file = file_of(place)
     if file is None:
         return None
     ahead = file.with_name(f"{file.name}-wal")
     sizes = [one.stat().st_size if one.exists() else 0 for one in (file, ahead)]
-    return Room(sizes[0], sizes[1], shutil.disk_usage(file.parent).free)
+    return DiskSpace(sizes[0], sizes[1], shutil.disk_usage(file.parent).free)
 
 
-__all__ = ["Condition", "Room", "condition_of", "room_of"]
+__all__ = ["Condition", "DiskSpace", "condition_of", "disk_space_of"]

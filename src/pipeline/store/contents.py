@@ -1,6 +1,6 @@
-"""The content of runs, kept apart from their records: revealed for a reason, erased, put under a hold.
+"""The content of runs, stored separately from their records: revealing it, erasing it, putting it under a hold.
 
-Each of these acts is a record of its own, in the same transaction. Spec: docs/spec/audit.md [AUD-70] ff.
+Each of these acts is itself recorded, in the same transaction. Spec: docs/spec/audit.md [AUD-70] ff.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from pipeline.store.acts import (
     TWO_PEOPLE,
     ContentRules,
     act_row,
-    said_by,
+    attribution,
 )
 from pipeline.store.engine import scrub, snapshot
-from pipeline.store.second_eyes import Ask, RevealGrant, SecondEyes, is_kept, none_kept
+from pipeline.store.four_eyes import Ask, FourEyes, RevealGrant, is_kept, no_content
 from pipeline.store.tables import CONTENTS, HOLDS, RECORDS
 from pipeline.store.writer import Recorded, Writer, waited
 
-MAX_ERASED: Final = 1_000  # contents that one record of an erasure names
-_AT_ONCE: Final = 200  # contents read together
+MAX_ERASED: Final = 1_000  # contents listed in one record of an erasure
+_PAGE_SIZE: Final = 200  # contents fetched per query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A rule that content is not erased, by request or by age. None stands for all subjects, or all sessions."""
+    """A hold: the content may not be erased, by request or by age. None means all subjects, or all sessions."""
 
     id: str
     subject: str | None
@@ -53,7 +53,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erased:
-    """The result of an erasure: the number of contents that are erased, and of those that a hold kept."""
+    """The result of an erasure: how many contents were erased, and how many were kept by a hold."""
 
     erased: int
     held: int
@@ -80,51 +80,51 @@ class Contents:
         self._writer = writer
         self._clock = clock
         self._rules = rules or ContentRules()
-        self.eyes: Final = SecondEyes(engine, writer, clock=clock, rules=self._rules)
+        self.eyes: Final = FourEyes(engine, writer, clock=clock, rules=self._rules)
 
     def has(self, record: str) -> bool:
-        """Whether content is kept to that record. It is not read."""
+        """Whether the record has content. It is not read."""
         return is_kept(self._engine, record)
 
     def reveal(
         self, record: str, *, actor: SubjectExtension, reason: str, seconder: SubjectExtension | None = None
     ) -> bytes:
-        """The line of a replay file that was judged, once it is on record who wanted to see it, and why.
+        """The replay file line that was judged, after recording who asked for it and why.
 
-        Where two people are needed, the second is named here, both having been authenticated by the host, or has
-        granted it before (`eyes`).
+        If two people are required, the second one is named here, both authenticated by the host, or has granted it
+        beforehand (`eyes`).
 
         Raises:
-            AuditError: `audit.not-authorised`, `audit.four-eyes`, `audit.no-reason`: and nothing is read;
-                `content.none`: there is none, or it was erased; `content.changed`: it is not what the record commits
-                to. StoreError: the database failed, and nothing is shown.
+            AuditError: `audit.not-authorised`, `audit.four-eyes`, `audit.no-reason`: nothing is read;
+                `content.none`: there is none, or it was erased; `content.changed`: it does not match the record's
+                commitment. StoreError: the database failed, and nothing is shown.
         """
         needed = self.eyes.needed
         granted = self.eyes.granted(record, actor) if needed and seconder is None else None
-        said = said_by(self._rules.reveal, actor, reason, seconder, second=needed and granted is None)
+        details = attribution(self._rules.reveal, actor, reason, seconder, second=needed and granted is None)
         if granted is not None:
-            said |= {"second": granted.second, "grant": granted.id}
+            details |= {"second": granted.second, "grant": granted.id}
         if not self.has(record):
-            raise none_kept()
-        asked = self._row("reveal", "reveal", said | {"contents": [record]})
+            raise no_content()
+        asked = self._row("reveal", "reveal", details | {"contents": [record]})
         waited(self._writer.insert(RECORDS, asked))
         with snapshot(self._engine) as connection:
             row = connection.execute(_WITH_RECORD.where(CONTENTS.c.record == record)).first()
         if row is None:
-            raise none_kept()
+            raise no_content()
         return _checked(row)
 
     def lines(self, *, actor: SubjectExtension, reason: str) -> Callable[[], Iterator[bytes]]:
-        """A function that gives every line, in the order of records, for a program; on record first, by their number.
+        """A function that yields every line in the order of the records, for programs; their number is recorded first.
 
         Raises:
-            AuditError, StoreError: as `reveal`; `content.changed` at the line that is not what it should be.
+            AuditError, StoreError: as `reveal`; `content.changed` at the first line that does not match its record.
         """
-        said = said_by(self._rules.reveal, actor, reason, None, second=False)
+        details = attribution(self._rules.reveal, actor, reason, None, second=False)
 
         def job(connection: Connection) -> Recorded[None]:
             count = connection.execute(select(func.count()).select_from(CONTENTS)).scalar_one()
-            return Recorded(None, [self._row("reveal", "read-all", said | {"count": count})])
+            return Recorded(None, [self._row("reveal", "read-all", details | {"count": count})])
 
         waited(self._writer.recorded(job))
         return lambda: (_checked(row) for row in self._pages())
@@ -132,13 +132,13 @@ class Contents:
     def taken(
         self, query: str | None, *, actor: SubjectExtension, reason: str, seconder: SubjectExtension | None = None
     ) -> None:
-        """Return when it is on record that what `query` finds, or (None) all there is, is taken away with its content.
+        """Record that the results of `query` (None: everything) are exported with their content, and return.
 
         Raises:
-            AuditError, StoreError: as `reveal`; and nothing may be taken.
+            AuditError, StoreError: as `reveal`; nothing may be exported.
         """
-        said = said_by(self._rules.reveal, actor, reason, seconder, second=self.eyes.needed)
-        asked = self._row("reveal", "export", said | {"asked": query})
+        details = attribution(self._rules.reveal, actor, reason, seconder, second=self.eyes.needed)
+        asked = self._row("reveal", "export", details | {"asked": query})
         waited(self._writer.insert(RECORDS, asked))
 
     def erase(
@@ -150,15 +150,16 @@ class Contents:
         session: str | None = None,
         before: datetime | None = None,
     ) -> Erased:
-        """Erase bytes and salts of what a subject or session said, or of what is older than `before`; all of it holds.
+        """Erase the bytes and salts of contents that match all conditions: subject, session, older than `before`.
 
-        What is under a hold stays, and is counted. Records stay as they are, and their commitments say nothing more.
+        Content under a hold stays, and is counted. Records stay as they are; without the salt, their commitments
+        reveal nothing.
 
         Raises:
             AuditError: `audit.not-authorised`, `audit.no-reason`; `audit.too-wide` without a subject, session or time.
-            StoreError: the database failed; what a record names is gone.
+            StoreError: the database failed; what is already recorded as erased is gone.
         """
-        wanted = [RECORDS.c.id == CONTENTS.c.record]  # never more than has a record
+        wanted = [RECORDS.c.id == CONTENTS.c.record]  # never more than is recorded
         if subject is not None:
             wanted.append(CONTENTS.c.subject == stored_subject(subject))
         if session is not None:
@@ -167,13 +168,13 @@ class Contents:
             wanted.append(CONTENTS.c.at < micros(before))
         if len(wanted) == 1:
             raise AuditError(
-                "this would erase everything", code="audit.too-wide", hint="say whose, which session, or until when"
+                "this would erase everything", code="audit.too-wide", hint="name a subject, a session or a time"
             )
         asked = {"subject": subject, "session": session, "before": None if before is None else before.isoformat()}
-        said = said_by(self._rules.erase, actor, reason, None, second=False) | {"asked": asked}
+        details = attribution(self._rules.erase, actor, reason, None, second=False) | {"asked": asked}
         total = 0
         while True:
-            job = self._erasing(and_(*wanted), said)
+            job = self._erasing(and_(*wanted), details)
             done = waited(self._writer.recorded(job))
             total += done.erased
             if done.erased < MAX_ERASED:
@@ -181,7 +182,7 @@ class Contents:
                 return Erased(erased=total, held=done.held)
 
     def _erasing(
-        self, wanted: ColumnElement[bool], said: Mapping[str, Any]
+        self, wanted: ColumnElement[bool], details: Mapping[str, Any]
     ) -> Callable[[Connection], Recorded[Erased]]:
         def job(connection: Connection) -> Recorded[Erased]:
             of_them = select(CONTENTS.c.record).join(RECORDS, RECORDS.c.id == CONTENTS.c.record).where(wanted)
@@ -191,7 +192,7 @@ class Contents:
                 select(func.count()).select_from(of_them.where(is_held()).subquery())
             ).scalar_one()
             gone = connection.execute(delete(CONTENTS).where(CONTENTS.c.record.in_(ids))).rowcount if ids else 0
-            record = self._row("erasure", "erase", {**said, "records": [], "contents": ids, "held": held})
+            record = self._row("erasure", "erase", {**details, "records": [], "contents": ids, "held": held})
             return Recorded(Erased(erased=gone, held=held), [record])
 
         return job
@@ -199,17 +200,17 @@ class Contents:
     def hold(
         self, *, actor: SubjectExtension, reason: str, subject: str | None = None, session: str | None = None
     ) -> Hold:
-        """The hold that now is on what the subject, or session, said and says: neither age nor request erases it.
+        """A new hold on the content, past and future, of a subject or session: neither age nor request erases it.
 
         Raises:
             AuditError: `audit.not-authorised`, `audit.no-reason`. StoreError: the database failed.
         """
-        said = said_by(self._rules.hold, actor, reason, None, second=False)
+        details = attribution(self._rules.hold, actor, reason, None, second=False)
         held = Hold(
             id=f"hold_{ULID()}",
             subject=None if subject is None else stored_subject(subject),
             session=session,
-            actor=said["actor"],
+            actor=details["actor"],
             reason=reason,
             at=micros(self._clock()),
         )
@@ -217,7 +218,7 @@ class Contents:
 
         def job(connection: Connection) -> Recorded[Hold]:
             connection.execute(insert(HOLDS), [row])
-            record = self._row("hold", "hold", said | {"hold": held.id, "subject": subject, "session": session})
+            record = self._row("hold", "hold", details | {"hold": held.id, "subject": subject, "session": session})
             return Recorded(held, [record])
 
         return waited(self._writer.recorded(job))
@@ -225,53 +226,53 @@ class Contents:
     def release(
         self, hold: str, *, actor: SubjectExtension, reason: str, seconder: SubjectExtension | None = None
     ) -> None:
-        """Lift the hold: what is due is erased when it is next looked for.
+        """Release the hold: what is due is erased by the next sweep.
 
         Raises:
-            AuditError: as `hold`, `audit.four-eyes`; `hold.unknown` where there is none that holds.
+            AuditError: as `hold`, `audit.four-eyes`; `hold.unknown`: no hold of that id is in force.
         """
-        said = said_by(self._rules.hold, actor, reason, seconder, second=self.eyes.needed)
+        details = attribution(self._rules.hold, actor, reason, seconder, second=self.eyes.needed)
         now = micros(self._clock())
 
         def job(connection: Connection) -> Recorded[None]:
             live = and_(HOLDS.c.id == hold, HOLDS.c.released_at.is_(None))
             if not connection.execute(update(HOLDS).where(live).values(released_at=now)).rowcount:
-                raise AuditError("no such hold holds", code="hold.unknown", hint="`cmf audit holds` lists them")
-            return Recorded(None, [self._row("hold", "release", said | {"hold": hold})])
+                raise AuditError("no such hold in force", code="hold.unknown", hint="`cmf audit holds` lists them")
+            return Recorded(None, [self._row("hold", "release", details | {"hold": hold})])
 
         waited(self._writer.recorded(job))
 
     def holds(self) -> tuple[Hold, ...]:
-        """The holds in force, the oldest first."""
+        """The holds in force, oldest first."""
         with snapshot(self._engine) as connection:
             live = select(HOLDS).where(HOLDS.c.released_at.is_(None)).order_by(HOLDS.c.at, HOLDS.c.id)
             return tuple(Hold(**row) for row in connection.execute(live).mappings())
 
     def due(self, now: int, limit: int) -> Sequence[str]:
-        """The ids of records whose content has expired, at most `limit`; without content under a hold."""
+        """The ids of at most `limit` records whose content has expired and is not under a hold."""
         old = and_(CONTENTS.c.expires_at <= now, ~is_held())
         with snapshot(self._engine) as connection:
             found = select(CONTENTS.c.record).where(old).order_by(CONTENTS.c.expires_at).limit(limit)
             return list(connection.execute(found).scalars())
 
     def erase_due(self, items: Sequence[str]) -> None:
-        """Erase the content of those records that is not under a hold, and put on record whose that was."""
-        said = {"actor": None, "reason": "retention"}
+        """Erase the content of those records unless it is under a hold, and record whose it was."""
+        details = {"actor": None, "reason": "retention"}
         wanted = CONTENTS.c.record.in_(items)
-        waited(self._writer.recorded(self._erasing(wanted, said)))
+        waited(self._writer.recorded(self._erasing(wanted, details)))
         scrub(self._engine)
 
-    def _row(self, kind: str, action: str, said: Mapping[str, Any]) -> dict[str, Any]:
-        return act_row(kind, action, said, self._clock())
+    def _row(self, kind: str, action: str, details: Mapping[str, Any]) -> dict[str, Any]:
+        return act_row(kind, action, details, self._clock())
 
     def _pages(self) -> Iterator[Any]:
         after = 0
         while True:
-            page = _WITH_RECORD.where(RECORDS.c.seq > after).order_by(RECORDS.c.seq).limit(_AT_ONCE)
+            page = _WITH_RECORD.where(RECORDS.c.seq > after).order_by(RECORDS.c.seq).limit(_PAGE_SIZE)
             with snapshot(self._engine) as connection:
                 rows = connection.execute(page).all()
             yield from rows
-            if len(rows) < _AT_ONCE:
+            if len(rows) < _PAGE_SIZE:
                 return
             after = rows[-1].seq
 
@@ -293,7 +294,10 @@ def _checked(row: Any) -> bytes:
     committed = committed_in(row.record)
     if committed is None or content.commitment != committed.commitment:
         raise AuditError(
-            "this is not what was judged", path=f"records[{row.seq}]", code="content.changed", hint="see the backup"
+            "the content does not match its record",
+            path=f"records[{row.seq}]",
+            code="content.changed",
+            hint="compare it with a backup",
         )
     return content.body
 

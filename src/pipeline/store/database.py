@@ -1,4 +1,4 @@
-"""One database as a process uses it: an engine to read with, a writer to write with. Spec: docs/spec/recorder.md."""
+"""An open database: an engine for reading, and the process's one writer. Spec: docs/spec/recorder.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pipeline.store.writer import MAX_WAITING, TIMEOUT_SECONDS, Writer, waited
 
 
 class AuditState(NamedTuple):
-    """The log of one process: its durable records, those that no exported head vouches for, exports that failed."""
+    """The log of one process: its durable records, those not yet covered by an exported head, and failed exports."""
 
     records: int
     unprotected: int
@@ -34,17 +34,17 @@ class AuditState(NamedTuple):
 
 
 class Store:
-    """An open database, migrated. Close it once; what waits is finished first.
+    """An open, migrated database. Close it once; queued writes are finished first.
 
     Args:
-        url: see `open_engine`; or `Store.at(path)` for a SQLite file, `Store.named(place)` for what a user names.
-        busy_seconds: how long one transaction waits for another process' (SQLite).
-        max_waiting: writes that may wait before StoreBusy.
-        key: the file of the Ed25519 key that signs the heads of the log of records; by default beside the database,
-            made when the first record is kept. Better on a disk that who writes the database cannot read.
-        heads: where the heads are exported to; without it nobody finds that the newest records were cut off.
-        heads_seconds: how often they are, at most.
-        keyless: it is opened to read and to index; putting something on record would fail.
+        url: see `open_engine`; `Store.at(path)` takes a SQLite file, `Store.named(place)` what a user typed.
+        busy_seconds: how long a transaction waits for another process (SQLite).
+        max_waiting: writes that may be queued before StoreBusy.
+        key: the file of the Ed25519 key that signs the log's heads; by default beside the database, created with the
+            first record. It is safer where those who can write the database cannot read it.
+        heads: where heads are exported to; without it, cutting off the newest records goes unnoticed.
+        heads_seconds: the shortest time between two exports.
+        keyless: opened for reading and indexing only; recording anything would fail.
         clock: the time of heads.
     """
 
@@ -67,13 +67,13 @@ class Store:
             self.engine.dispose()
             raise _no_key()
         self.exporter = None if heads is None else Exporter(heads, every_seconds=heads_seconds)
-        offer = _nobody if self.exporter is None else self.exporter.offer
+        offer = _discard if self.exporter is None else self.exporter.offer
         log = self._log = Log(self.signer, clock=clock, offer=offer)
         self.writer = Writer(self.engine, log, max_waiting=max_waiting)
 
     @classmethod
     def at(cls, file: str | Path, *, key: Path | None = None, heads: HeadSink | None = None) -> Store:
-        """The store in a SQLite file, which is made if it is missing."""
+        """The store in a SQLite file, created if it is missing."""
         return cls(address_of(Path(file)), key=key, heads=heads)
 
     @classmethod
@@ -86,24 +86,24 @@ class Store:
         heads: HeadSink | None = None,
         heads_seconds: float = EVERY_SECONDS,
     ) -> Store:
-        """The store at a path or URL, see `address_of`; a server needs a key."""
+        """The store at a path or URL (see `address_of`); a server needs a key."""
         return cls(address_of(place), key=key, keyless=keyless, heads=heads, heads_seconds=heads_seconds)
 
     def sessions(self, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS) -> SqlSessions:
-        """The sessions in it; they live as long as the store."""
+        """The session store; usable while this store is open."""
         return SqlSessions(self.engine, self.writer, clock=clock, timeout_seconds=timeout_seconds)
 
     def ledger(self) -> Ledger:
-        """The conversations in it; they live as long as the store."""
+        """The ledger of conversations; usable while this store is open."""
         return Ledger(self.engine, self.writer)
 
     def put_on_record(self, record: Record) -> None:
-        """Return when the record is durable; StoreError if it may not be."""
+        """Keep the record and return once it is durable; StoreError if it may not be."""
         waited(self.writer.insert(RECORDS, row_of(record)))
 
     @property
     def audit_state(self) -> AuditState:
-        """How the log of this process does."""
+        """The state of this process's log."""
         exporter = self.exporter
         exported = 0 if exporter is None else exporter.exported.get(self._log.id, 0)
         failures = 0 if exporter is None else exporter.failures
@@ -111,33 +111,33 @@ class Store:
 
     @property
     def key_id(self) -> str:
-        """The id of the key that signs here; it is made if it is missing.
+        """The id of the key that signs here; created if it is missing.
 
         Raises:
-            ConfigError: it cannot be read or made.
+            ConfigError: it cannot be read or created.
         """
         return self.signer().public_key.id
 
     def signer(self) -> Signer:
-        """The key that signs here; it is made if it is missing.
+        """The key that signs here; created if it is missing.
 
         Raises:
-            ConfigError: it cannot be read or made, or none was named for a server.
+            ConfigError: it cannot be read or created, or none was given for a server.
         """
         if self._key is None:
             raise _no_key()
         return Signer.at(self._key)
 
     def contents(self, *, rules: ContentRules | None = None, clock: Clock = wall_clock) -> Contents:
-        """What was judged, as far as it is kept; it lives as long as the store."""
+        """The stored content of runs; usable while this store is open."""
         return Contents(self.engine, self.writer, clock=clock, rules=rules)
 
     def overrides(self, *, may: Authorise = MAY, clock: Clock = wall_clock) -> StoreOverrides:
-        """What two people let go on although policy denies it; it lives as long as the store."""
+        """The overrides, by which two people lift a denial; usable while this store is open."""
         return StoreOverrides(self.engine, self.writer, clock=clock, may=may)
 
     def close(self) -> None:
-        """Finish what waits, and let go of all connections."""
+        """Finish queued writes and close all connections."""
         self.writer.close()
         if self.exporter is not None:
             self.exporter.close()
@@ -151,13 +151,13 @@ class Store:
 
 
 def key_beside(file: str | Path) -> Path:
-    """Where the key of a SQLite file is if nobody named another place."""
+    """The default key file of a SQLite file."""
     return Path(f"{file}.key")
 
 
 def _no_key() -> ConfigError:
-    return ConfigError("a server has no place beside it for a key", path="key", hint="name the file of the key")
+    return ConfigError("a database server needs a key file", path="key", hint="name the file of the key")
 
 
-def _nobody(_: object) -> None:
-    """Heads that are exported nowhere."""
+def _discard(_: object) -> None:
+    """A sink that exports heads nowhere."""

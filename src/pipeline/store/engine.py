@@ -1,4 +1,4 @@
-"""Opening a database: settings that make a commit durable, and migrations up to what this code knows [E5].
+"""Opening a database: settings that make commits durable, and migrations to this code's schema [E5].
 
 Spec: docs/spec/recorder.md.
 """
@@ -28,19 +28,21 @@ from pipeline.store.tables import METADATA
 
 SCHEMA: Final = "0007"  # the newest migration; a test compares it with the folder
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
-BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process' transaction
-_AGAIN_SECONDS: Final = 0.01
+BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process's transaction
+_RETRY_SECONDS: Final = 0.01
 _WRITERS: Final = 0x636D66_73746F72  # advisory lock of PostgreSQL that each writer holds during its transaction
-_TOGETHER: Final = 64  # rows in one statement, at most
-_KNOWN: Final = 256  # statements that the driver caches: an insert of each number of rows is a statement of its own
-_ROOM: Final = "0" * 64 * 1024  # about the bytes that a few records take, with their head and indexes
-_SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*://")  # what a URL begins with, and no path of a file does
-_NAMED_BY: Final = "write a path, sqlite:////path/to/file, or postgresql://host/database"
-_BEGIN: Final = "cmf_begin"  # execution option: how a transaction of SQLite begins
+_ROWS_PER_INSERT: Final = 64  # most rows in one statement
+_CACHED_STATEMENTS: Final = (
+    256  # statements the driver caches: inserts of different row counts are different statements
+)
+_PADDING: Final = "0" * 64 * 1024  # about the size of a few records with their head and indexes
+_SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*://")  # the start of a URL, never of a file path
+_URL_HINT: Final = "write a path, sqlite:////path/to/file, or postgresql://host/database"
+_BEGIN: Final = "cmf_begin"  # execution option: how a SQLite transaction begins
 
 
 def address_of(place: str | Path) -> URL:
-    """The address of a database as its user names it: by a URL, or by the path of a SQLite file.
+    """The address of a database that a user names by URL, or by the path of a SQLite file.
 
     Raises:
         ConfigError: a URL of another kind.
@@ -51,17 +53,17 @@ def address_of(place: str | Path) -> URL:
 
 
 def file_of(place: str | Path) -> Path | None:
-    """The SQLite file that a user names by its path or URL; None where it is a server. ConfigError as `address_of`."""
+    """The SQLite file that a user names by path or URL; None for a server. ConfigError as `address_of`."""
     target = address_of(place)
-    return None if _is_shared(target) else Path(str(target.database))
+    return None if _is_server(target) else Path(str(target.database))
 
 
 def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine:
-    """An engine on a database that is migrated and ready; a missing SQLite file is made, readable by its owner alone.
+    """An engine on a migrated database; a missing SQLite file is created, readable by its owner only.
 
     Args:
         url: `sqlite:////absolute/path`, or `postgresql://host/database`.
-        busy_seconds: how long a transaction waits for that of another process.
+        busy_seconds: how long a transaction waits for another process's.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: the database cannot be opened, is newer than this code
@@ -69,24 +71,26 @@ def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine
     """
     target = _target(url)
     try:
-        engine = _shared(target, busy_seconds) if _is_shared(target) else _own(target, busy_seconds)
+        engine = _postgres_engine(target, busy_seconds) if _is_server(target) else _sqlite_engine(target, busy_seconds)
         migrate(engine)
     except (SQLAlchemyError, OSError) as error:
-        raise unavailable("the store cannot be opened", error, _named(target)) from error
+        raise unavailable("the store cannot be opened", error, _display_name(target)) from error
     return engine
 
 
-def _own(target: URL, busy_seconds: float) -> Engine:
-    """An engine for SQLite: a file on this machine."""
+def _sqlite_engine(target: URL, busy_seconds: float) -> Engine:
+    """An engine for a SQLite file on this machine."""
     _make_private(Path(str(target.database)))
-    engine = sqlalchemy.create_engine(target, connect_args={"timeout": busy_seconds, "cached_statements": _KNOWN})
+    engine = sqlalchemy.create_engine(
+        target, connect_args={"timeout": busy_seconds, "cached_statements": _CACHED_STATEMENTS}
+    )
     event.listen(engine, "connect", partial(_durable, busy_seconds))
     event.listen(engine, "begin", _begin)
     return engine
 
 
-def _shared(target: URL, busy_seconds: float, *, more: str = "") -> Engine:
-    """An engine for PostgreSQL: a server. One transaction writes at a time, under a lock, as with SQLite."""
+def _postgres_engine(target: URL, busy_seconds: float, *, more: str = "") -> Engine:
+    """An engine for a PostgreSQL server. As with SQLite, a lock lets one transaction write at a time."""
     settings = f"-c lock_timeout={round(busy_seconds * 1000)} -c synchronous_commit=on{more}"
     engine = sqlalchemy.create_engine(
         target,
@@ -99,7 +103,7 @@ def _shared(target: URL, busy_seconds: float, *, more: str = "") -> Engine:
 
 
 def open_to_read(place: str | Path) -> Engine:
-    """An engine that cannot write: neither the database nor any file beside it is changed.
+    """A read-only engine: neither the database nor any file beside it is changed.
 
     `place` is a path or URL, as `address_of` takes it.
 
@@ -107,26 +111,26 @@ def open_to_read(place: str | Path) -> Engine:
         ConfigError: a URL of another kind. StoreError: there is no such database, or it has a newer schema than this
             code knows (`store.newer-schema`), or an older one (`store.other-schema`).
     """
-    engine, found = looked_into(place)
+    engine, found = open_any_schema(place)
     if found > SCHEMA:
-        raise _newer(found, str(place))
+        raise _newer_schema(found, str(place))
     if found != SCHEMA:
         hint = "`cmf ledger list` brings it up to this one"
-        raise StoreError(_schemas(found), path=str(place), code="store.other-schema", hint=hint)
+        raise StoreError(_schema_mismatch(found), path=str(place), code="store.other-schema", hint=hint)
     return engine
 
 
 def check_is_store(place: str | Path) -> None:
-    """Return if there is a store at `place`, of any schema. Nothing is created or migrated.
+    """Check that there is a store at `place`, of any schema version. Nothing is created or migrated.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: there is none, or it cannot be read.
     """
-    looked_into(place)[0].dispose()
+    open_any_schema(place)[0].dispose()
 
 
 def check_can_write(place: str | Path) -> None:
-    """Return if this user can write to the store now: a write is begun and rolled back.
+    """Check that this user can write to the store now: a write is started and rolled back.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: there is none, or it cannot be written.
@@ -134,7 +138,7 @@ def check_can_write(place: str | Path) -> None:
     check_is_there(place)
     target = address_of(place)
     try:
-        engine = _shared(target, BUSY_SECONDS) if _is_shared(target) else _own(target, BUSY_SECONDS)
+        engine = _postgres_engine(target, BUSY_SECONDS) if _is_server(target) else _sqlite_engine(target, BUSY_SECONDS)
         try:
             with engine.connect() as connection, writing(connection).begin() as transaction:
                 touch(connection)
@@ -142,60 +146,60 @@ def check_can_write(place: str | Path) -> None:
         finally:
             engine.dispose()
     except (SQLAlchemyError, OSError) as error:
-        raise unavailable("the store cannot be written", error, _named(target)) from error
+        raise unavailable("the store cannot be written", error, _display_name(target)) from error
 
 
-def looked_into(place: str | Path) -> tuple[Engine, str]:
-    """An engine that cannot write, and the store's schema version; see `open_to_read`."""
+def open_any_schema(place: str | Path) -> tuple[Engine, str]:
+    """A read-only engine, and the store's schema version; see `open_to_read`."""
     file = file_of(place)
     if file is None:
-        engine = _shared(address_of(place), BUSY_SECONDS, more=" -c default_transaction_read_only=on")
+        engine = _postgres_engine(address_of(place), BUSY_SECONDS, more=" -c default_transaction_read_only=on")
     else:
         check_is_there(place)
         absolute = quote(str(file.absolute()))
-        said = {"mode": "ro", "uri": "true"} | ({"immutable": "1"} if _is_at_rest(file) else {})
-        to_read = URL.create("sqlite", database=f"file:{absolute}", query=said)
+        reported = {"mode": "ro", "uri": "true"} | ({"immutable": "1"} if _is_at_rest(file) else {})
+        to_read = URL.create("sqlite", database=f"file:{absolute}", query=reported)
         engine = sqlalchemy.create_engine(to_read, connect_args={"timeout": BUSY_SECONDS})
         event.listen(engine, "connect", _read_any_text)
     try:
         with engine.connect() as connection:
             found = _revision(connection)
     except SQLAlchemyError as error:
-        raise unavailable("the store cannot be opened", error, _named(engine.url, str(file))) from error
+        raise unavailable("the store cannot be opened", error, _display_name(engine.url, str(file))) from error
     if found is None:
-        hint = "check the name; what an older version made is brought up to date by what records there"
-        raise StoreError("there is no store in this database", path=_named(engine.url, str(file)), hint=hint)
+        hint = "check the name; a store made by an older version is migrated when a program that records opens it"
+        raise StoreError("there is no store in this database", path=_display_name(engine.url, str(file)), hint=hint)
     return engine, found
 
 
 def _read_any_text(connection: Any, _: object) -> None:
-    # A text that somebody made into none is to be found, and is not to hide all others [AUD-32].
+    # Text corrupted into invalid UTF-8 has to be found, and must not hide all other rows [AUD-32].
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
 
 
 def _is_at_rest(file: Path) -> bool:
-    """Whether the file is a copy that nobody has open, in a place where SQLite may not make its files beside it."""
+    """Whether the file is a copy that nobody has open, in a directory where SQLite may not create files beside it."""
     return not os.access(file.parent, os.W_OK) and not file.with_name(f"{file.name}-wal").exists()
 
 
 def check_is_there(place: str | Path) -> None:
-    """Return if the store is a server or an existing file, so that a misspelt name creates none.
+    """Check that the store is a server or an existing file, so that a misspelt name does not create one.
 
     Raises:
         ConfigError: a URL of another kind. StoreError: there is no such file.
     """
     file = file_of(place)
     if file is not None and not file.is_file():
-        hint = "check the name; what keeps records makes a store, `cmf serve` say"
+        hint = "check the name; programs that record create the store, such as `cmf serve`"
         raise StoreError("there is no store here", path=str(place), hint=hint)
 
 
-def _named(target: URL, file: str | None = None) -> str:
+def _display_name(target: URL, file: str | None = None) -> str:
     """The name of the database for messages: the file, or the server's URL without its password."""
-    return target.render_as_string() if _is_shared(target) else file or str(target.database)
+    return target.render_as_string() if _is_server(target) else file or str(target.database)
 
 
-def _is_shared(target: URL) -> bool:
+def _is_server(target: URL) -> bool:
     return target.get_backend_name() == "postgresql"
 
 
@@ -203,34 +207,34 @@ def _target(url: str | URL) -> URL:
     try:
         target = make_url(url)
     except ArgumentError:
-        raise ConfigError("this is no database URL", hint=_NAMED_BY) from None
+        raise ConfigError("not a database URL", hint=_URL_HINT) from None
     if target.drivername in ("postgresql", "postgresql+psycopg"):
         if not target.database:
             raise ConfigError("the store needs a database", hint="write postgresql://host/database")
         return target.set(drivername="postgresql+psycopg")
     if target.get_backend_name() != "sqlite":
-        raise ConfigError("the store is SQLite or PostgreSQL", hint=_NAMED_BY)
+        raise ConfigError("the store is SQLite or PostgreSQL", hint=_URL_HINT)
     if target.database in (None, "", ":memory:"):
-        raise ConfigError("the store needs a file", hint="sessions that may be lost are `MemorySessions`")
+        raise ConfigError("the store needs a file", hint="name a file, or use `MemorySessions` if sessions may be lost")
     return target
 
 
 def _make_private(file: Path) -> None:
-    # SQLite gives its journal files the mode of the database.
+    # SQLite gives its journal files the mode of the database file.
     os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _durable(busy_seconds: float, connection: Any, _: object) -> None:
-    # The driver's own transactions begin too late for a snapshot; ours begin where SQLAlchemy says so.
+    # The driver begins its transactions too late for a snapshot; ours begin where SQLAlchemy does.
     connection.isolation_level = None
-    _keep_journal(connection, time.monotonic() + busy_seconds)
+    _enable_wal(connection, time.monotonic() + busy_seconds)
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA secure_delete=ON")  # erased content is overwritten in the file, not only unlinked
 
 
-def _keep_journal(connection: Any, until: float) -> None:
-    """Turn write-ahead logging on, trying until `until`: if several processes do so at once, SQLite lets some fail."""
+def _enable_wal(connection: Any, until: float) -> None:
+    """Switch to write-ahead logging, retrying until `until`: if processes do so concurrently, SQLite fails some."""
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -238,14 +242,13 @@ def _keep_journal(connection: Any, until: float) -> None:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() >= until:
                 raise
-        time.sleep(_AGAIN_SECONDS)
+        time.sleep(_RETRY_SECONDS)
 
 
 def _begin(connection: Connection) -> None:
     statement = f"BEGIN {connection.get_execution_options().get(_BEGIN, 'DEFERRED')}"
     try:
-        # By `execute`, others may take the interpreter five times meanwhile; by way of SQLAlchemy it takes ten times as
-        # long.
+        # `Connection.execute` would release the interpreter lock five times, and SQLAlchemy takes ten times as long.
         _driver(connection).executescript(statement)
     except sqlite3.Error as error:
         raise OperationalError(statement, None, error) from error
@@ -256,27 +259,29 @@ def _driver(connection: Connection) -> sqlite3.Connection:
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows that name the same columns, two or more; at least one row. What fails undoes the transaction.
+    """Insert one or more rows with the same columns, at least two. A failure rolls back the whole transaction.
 
-    They go to SQLite's driver directly: SQLAlchemy takes many times as long to prepare a statement.
+    SQLite's driver is called directly: SQLAlchemy takes many times as long to prepare a statement.
     """
     if connection.dialect.name != "sqlite":
         connection.execute(insert(table), [dict(row) for row in rows])
         return
-    driver, form, done = _driver(connection), _form_of(table, rows), 0
+    driver, form, done = _driver(connection), _columns_of(table, rows), 0
     while done < len(rows):
-        # At each statement another thread may take the interpreter, four times, and keep it for milliseconds.
-        size = min(_TOGETHER, len(rows) - done)
+        # Each statement releases the interpreter lock four times, and another thread may keep it for milliseconds.
+        size = min(_ROWS_PER_INSERT, len(rows) - done)
         values = list(chain.from_iterable(map(form.given, rows[done : done + size])))
-        for at in form.blobs:  # for bytes the driver looks for an adapter, and raises within: 3,300 instructions each
+        for at in (
+            form.blobs
+        ):  # for `bytes` the driver searches for an adapter and raises internally: 3,300 instructions each
             column = values[at :: len(form.names)]
             values[at :: len(form.names)] = [None if blob is None else bytearray(blob) for blob in column]
-        driver.executemany(_insertion(table, form.names, size), (values,))  # `execute` gives way once more
+        driver.executemany(_insertion(table, form.names, size), (values,))  # `execute` releases the lock once more
         done += size
 
 
-class _Form(NamedTuple):
-    """Some columns of a table: their names, a function for their values, which hold bytes, and which may be None."""
+class _Columns(NamedTuple):
+    """Columns of a table: their names, a getter of their values, the positions that hold bytes, the nullable names."""
 
     names: tuple[str, ...]
     given: Callable[[Mapping[str, Any]], tuple[Any, ...]]
@@ -284,33 +289,33 @@ class _Form(NamedTuple):
     nullable: tuple[str, ...]
 
 
-def _form_of(table: Table, rows: Sequence[Mapping[str, Any]]) -> _Form:
-    """The columns in which any of the rows has a value. Others are left out: each None costs the driver time too."""
-    form, first = _form(table, tuple(rows[0])), rows[0]
+def _columns_of(table: Table, rows: Sequence[Mapping[str, Any]]) -> _Columns:
+    """The columns in which any row has a value. The others are left out: each None costs the driver time too."""
+    form, first = _all_columns(table, tuple(rows[0])), rows[0]
     lacking = [name for name in form.nullable if first[name] is None and all(row[name] is None for row in rows)]
-    return _form(table, tuple([name for name in first if name not in lacking])) if lacking else form
+    return _all_columns(table, tuple([name for name in first if name not in lacking])) if lacking else form
 
 
 @cache
-def _form(table: Table, names: tuple[str, ...]) -> _Form:
+def _all_columns(table: Table, names: tuple[str, ...]) -> _Columns:
     blobs = tuple(at for at, name in enumerate(names) if isinstance(table.c[name].type, LargeBinary))
-    return _Form(names, itemgetter(*names), blobs, tuple(name for name in names if table.c[name].nullable))
+    return _Columns(names, itemgetter(*names), blobs, tuple(name for name in names if table.c[name].nullable))
 
 
 @cache
 def _insertion(table: Table, names: tuple[str, ...], size: int) -> str:
-    # To be undone alone, a statement of many rows would first copy each page that it changes, to a file if these are
-    # many. Whoever inserts here undoes the whole transaction.
+    # OR ROLLBACK: otherwise SQLite would copy each page before a statement of many rows changes it, to be able to undo
+    # the statement alone. A failure here rolls back the whole transaction anyway.
     columns = ", ".join(f'"{table.c[name].name}"' for name in names)
     row = f"({', '.join('?' * len(names))})"
     return f'INSERT OR ROLLBACK INTO "{table.name}" ({columns}) VALUES {", ".join([row] * size)}'  # noqa: S608 - our own names
 
 
 def touch(connection: Connection) -> None:
-    """A write that changes nothing and is no record, and takes the room of some: once it is durable, others can be."""
+    """A no-op write that needs as much space as a few records: if it becomes durable, records can too."""
     if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (_ROOM,))
-        connection.exec_driver_sql("DELETE FROM alembic_version WHERE version_num = ?", (_ROOM,))
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (_PADDING,))
+        connection.exec_driver_sql("DELETE FROM alembic_version WHERE version_num = ?", (_PADDING,))
     else:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = version_num")
 
@@ -321,16 +326,16 @@ def _take_lock(connection: Connection) -> None:
 
 
 def writing(connection: Connection) -> Connection:
-    """The connection, its transactions taking the write lock when they begin: what they read stays true."""
+    """The connection, set to take the write lock when a transaction begins, so that what it reads stays true."""
     if connection.dialect.name == "postgresql":
-        # Each statement sees what was committed before it: nobody commits while this one holds the lock.
+        # READ COMMITTED is enough: nobody else commits while this transaction holds the lock.
         return connection.execution_options(isolation_level="READ COMMITTED", **{_BEGIN: "IMMEDIATE"})
     return connection.execution_options(**{_BEGIN: "IMMEDIATE"})
 
 
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[Connection]:
-    """A connection whose reads all see the database as it is at one moment.
+    """A connection whose reads all see the database at one moment.
 
     Raises:
         StoreError: the database cannot be read.
@@ -343,7 +348,7 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
 
 
 def scrub(engine: Engine) -> None:
-    """Have SQLite empty its write-ahead log, which still has what was deleted, as far as nobody reads from it."""
+    """Have SQLite empty its write-ahead log, which still holds deleted data, as far as no reader needs it."""
     if engine.dialect.name == "sqlite":
         connection = engine.raw_connection()
         try:
@@ -352,30 +357,30 @@ def scrub(engine: Engine) -> None:
             connection.close()
 
 
-_REPORTED: Final[Mapping[object, str]] = {
+_HINTS: Final[Mapping[object, str]] = {
     "SQLITE_FULL": "the disk is full",
-    "SQLITE_READONLY": "it may not be written by this user",
-    "SQLITE_READONLY_DIRECTORY": "its directory may not be written by this user",
-    "SQLITE_CANTOPEN": "look at its directory, and whose it is",
-    "SQLITE_NOTADB": "this file is no database",
-    "SQLITE_BUSY": "another process holds it",
-    "No such file or directory": "make its directory first, with mkdir -p",
-    "Permission denied": "its directory may not be written by this user",
-    "Read-only file system": "name one that can be written, or a copy of it",
+    "SQLITE_READONLY": "this user may not write it",
+    "SQLITE_READONLY_DIRECTORY": "this user may not write its directory",
+    "SQLITE_CANTOPEN": "check that its directory exists and who owns it",
+    "SQLITE_NOTADB": "this file is not a database",
+    "SQLITE_BUSY": "another process has it locked",
+    "No such file or directory": "create its directory first, with mkdir -p",
+    "Permission denied": "this user may not write its directory",
+    "Read-only file system": "use a writable directory, or a copy of it",
     "Is a directory": "name a file",
-    "OperationalError": "does the server run, and may this user connect? `psql` with the same URL says more",
+    "OperationalError": "check that the server runs and that this user may connect; `psql` with the same URL says more",
 }
 
 
 def unavailable(what: str, error: Exception, place: str = "") -> StoreError:
-    """The error for a database that failed. It names the driver's error without its text, which quotes values."""
+    """The error for a failed database. It names the driver's error without its message, which quotes values."""
     cause = getattr(error, "orig", None) or error
-    said = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None)
-    if said is None and isinstance(cause, OSError):
-        said = cause.strerror
-    said = said or type(error).__name__
-    hint = f"the database reported {said}"
-    return StoreError(what, path=place, hint=f"{hint}: {_REPORTED[said]}" if said in _REPORTED else hint)
+    reported = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None)
+    if reported is None and isinstance(cause, OSError):
+        reported = cause.strerror
+    reported = reported or type(error).__name__
+    hint = f"the database reported {reported}"
+    return StoreError(what, path=place, hint=f"{hint}: {_HINTS[reported]}" if reported in _HINTS else hint)
 
 
 def migrate(engine: Engine) -> None:
@@ -389,33 +394,33 @@ def migrate(engine: Engine) -> None:
     if found == SCHEMA:
         return
     if found is not None and found > SCHEMA:
-        raise _newer(found, _named(engine.url))
+        raise _newer_schema(found, _display_name(engine.url))
     with engine.connect() as connection:
         connection = writing(connection)
         with connection.begin():
             if _is_new(connection):
-                _make(connection)
+                _create_tables(connection)
             else:
                 upgrade(connection)
 
 
-def _newer(found: str, place: str) -> StoreError:
-    hint = "install the version that wrote it, or go back to a copy from before"
-    return StoreError(_schemas(found), path=place, code="store.newer-schema", hint=hint)
+def _newer_schema(found: str, place: str) -> StoreError:
+    hint = "install the version that wrote it, or restore a backup from before"
+    return StoreError(_schema_mismatch(found), path=place, code="store.newer-schema", hint=hint)
 
 
-def _schemas(found: str) -> str:
+def _schema_mismatch(found: str) -> str:
     return f"the store has schema {found}, this code knows {SCHEMA}"
 
 
 def _is_new(connection: Connection) -> bool:
-    """Whether the database is empty; the first version had tables, but no revision."""
+    """Whether the database is empty. The first version had tables, but no revision."""
     there = set(sqlalchemy.inspect(connection).get_table_names())
     return there.isdisjoint({*METADATA.tables, "alembic_version"})
 
 
-def _make(connection: Connection) -> None:
-    """Create all tables as the migrations leave them, without loading Alembic, which takes time and memory."""
+def _create_tables(connection: Connection) -> None:
+    """Create all tables as the migrations leave them, without loading Alembic, which costs time and memory."""
     METADATA.create_all(connection, checkfirst=False)
     key = "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)"
     connection.exec_driver_sql(f"CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, {key})")
@@ -423,8 +428,8 @@ def _make(connection: Connection) -> None:
 
 
 def upgrade(connection: Connection, revision: str = SCHEMA) -> None:
-    """Run the migrations up to `revision` within the connection's transaction."""
-    # Loading Alembic costs a tenth of a second, and most openings need no migration.
+    """Run the migrations up to `revision` in the connection's transaction."""
+    # Imported here: loading Alembic takes a tenth of a second, and most databases need no migration.
     from alembic import command
     from alembic.config import Config
 

@@ -1,4 +1,4 @@
-"""A database as evidence: its logs, heads and records, as they lie there. Spec: docs/spec/audit.md."""
+"""A database as evidence: its logs, heads and records, exactly as stored. Spec: docs/spec/audit.md."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pipeline.store.engine import snapshot
 from pipeline.store.search import misindexed
 from pipeline.store.tables import CONTENTS, HEADS, HOLDS, LOGS, POLICY_SETS, RECORDS
 
-_AT_ONCE: Final = 2_000  # rows fetched together
+_PAGE_SIZE: Final = 2_000  # rows fetched per query
 _BARE: Final = select(RECORDS.c.place, RECORDS.c.seq, *(RECORDS.c[name] for name in FIELDS), RECORDS.c.body)
-_BODY: Final = 2 + len(FIELDS)  # where in a row of it the body is; the fields of a leaf stand before it
+_BODY: Final = 2 + len(FIELDS)  # index of the body in a row of it; the fields of a leaf come before
 _WITH_CONTENT: Final = (
     _BARE.add_columns(
         CONTENTS.c.salt, CONTENTS.c.body, *(CONTENTS.c[name] for name in ("subject", "session", "at", "expires_at"))
@@ -27,7 +27,7 @@ _WITH_CONTENT: Final = (
 
 
 class StoreEvidence:
-    """What a database has of its logs. Each call sees a moment of its own; with `at_one_moment`, all see the same."""
+    """The logs in a database. Each call reads the current state; with `at_one_moment`, all read the same one."""
 
     has_contents: Final = True
 
@@ -38,9 +38,9 @@ class StoreEvidence:
     @classmethod
     @contextmanager
     def at_one_moment(cls, engine: Engine) -> Iterator[StoreEvidence]:
-        """A block with evidence that nothing written meanwhile changes.
+        """Evidence from a snapshot, unaffected by concurrent writes.
 
-        So a head has its records there, and content that is gone its erasure, in whichever log.
+        So the records of every head are present, and so is the erasure of any content that is gone, in whichever log.
 
         Raises:
             StoreError: the database cannot be read.
@@ -65,42 +65,42 @@ class StoreEvidence:
         return self._leaves(RECORDS.c.log == log, RECORDS.c.place)
 
     def strays(self) -> Iterator[Leaf]:
-        """The records of no log, or of one that is not among `logs`, by number."""
+        """The records of no log, or of one that is not among `logs`, in order."""
         known = select(LOGS.c.id)
         of_none = or_(RECORDS.c.log.is_(None), RECORDS.c.place.is_(None), RECORDS.c.log.not_in(known))
         return self._leaves(of_none, RECORDS.c.seq)
 
     def holds(self) -> Iterator[Held]:
-        """The holds that hold, as whoever erases sees them."""
+        """The holds in force, as an erasure sees them."""
         live = select(*(HOLDS.c[name] for name in Held._fields)).where(HOLDS.c.released_at.is_(None))
         return (Held(*row.values()) for row in self._rows(live.order_by(HOLDS.c.id)))
 
     def policies(self) -> dict[str, bytes]:
-        """The policies that are kept, by the revision that they are to be of, each a `.tar.gz`."""
+        """The stored policy bundles (`.tar.gz`), by the revision that they claim to be."""
         kept = select(POLICY_SETS.c.revision, POLICY_SETS.c.bundle)
         return {row["revision"]: row["bundle"] for row in self._rows(kept)}
 
     def misindexed(self) -> Iterator[str | None]:
-        """The ids of records that are found by what they do not say; None for what is found and is no record."""
+        """The ids of records whose index entries do not match them; None for an entry without a record."""
         with self._reading() as connection:
             yield from misindexed(connection)
 
     def orphans(self) -> Iterator[str]:
-        """The ids of records that are not there, and that content is kept to."""
+        """The ids of missing records that content is still stored for."""
         without = select(CONTENTS.c.record).where(CONTENTS.c.record.not_in(select(RECORDS.c.id)))
         return (str(row["record"]) for row in self._rows(without.order_by(CONTENTS.c.record)))
 
     def _rows(self, query: Select[Any]) -> Iterator[Any]:
         with self._reading() as connection:
-            yield from connection.execute(query.execution_options(yield_per=_AT_ONCE)).mappings()
+            yield from connection.execute(query.execution_options(yield_per=_PAGE_SIZE)).mappings()
 
     def _leaves(self, wanted: ColumnElement[bool], order: Column[int]) -> Iterator[Leaf]:
         with self._reading() as connection:
-            # What is kept apart is not even looked for where there is none.
+            # Without separate contents, skip the join.
             some = connection.execute(select(CONTENTS.c.record).limit(1)).first()
             query = (_BARE if some is None else _WITH_CONTENT).where(wanted).order_by(order)
-            # By the page: to be given them one by one takes as long as to read them.
-            for rows in connection.execute(query.execution_options(yield_per=_AT_ONCE)).partitions():
+            # By the page: handing rows over one by one would take as long as reading them.
+            for rows in connection.execute(query.execution_options(yield_per=_PAGE_SIZE)).partitions():
                 yield from map(_bare if some is None else _leaf, rows)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What the database holds of content, for the sweep of retention: sealed things, and what was judged. Spec: data.md."""
+"""Content in the database that the retention sweep erases: sealed approvals, and the content of runs. Spec: data.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.store.writer import Writer, waited
 
 
 class SealedContent:
-    """What approvals are about [C10], sealed: due when the approval is too old or its data may not be kept longer."""
+    """The sealed subjects of approvals [C10]: due when the approval is too old or the data's retention ends."""
 
     name: Final = "sealed"
 
@@ -38,7 +38,7 @@ class SealedContent:
 
 
 class JudgedContent:
-    """What was judged, as far as it is kept apart from its record: due when it is too old, and no hold is on it."""
+    """The content of runs, stored apart from their records: due when it is too old and not under a hold."""
 
     name: Final = "contents"
 
@@ -50,5 +50,5 @@ class JudgedContent:
         return self._contents.due(now, limit)
 
     def erase(self, items: Sequence[str]) -> None:
-        """See `pipeline.retention.Holder`; a record names them."""
+        """See `pipeline.retention.Holder`; the erasure is recorded."""
         self._contents.erase_due(items)

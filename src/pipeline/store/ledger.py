@@ -1,6 +1,6 @@
 """Conversations in the database: runs that fork, commit and supersede one another. Spec: docs/spec/ledger.md [E4].
 
-Each change is one transaction of the writer: after a crash there is the conversation before it or the one after.
+Each change is one transaction of the writer: a crash leaves the conversation as it was before or after it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ OPEN, COMMITTED, SUPERSEDED, ABORTED = "open", "committed", "superseded", "abort
 PENDING, SUCCEEDED, FAILED = "pending", "succeeded", "failed"
 SCHEMA_VERSION: Final = 1  # of a session's row
 _LATEST: Final = object()
-_AT_ONCE: Final = 500  # ids in one statement
+_CHUNK_SIZE: Final = 500  # ids in one statement
 _T = TypeVar("_T")
 
 
 class Ledger:
-    """The conversations of a store. Safe to use from any thread.
+    """The conversations in a store. Safe to use from any thread.
 
     Args:
         engine, writer: of the store.
@@ -56,9 +56,9 @@ class Ledger:
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     def open(self, subject: str, session: str, *, workspace: str = "") -> str:
-        """The id of the conversation that `subject` calls `session`; it is made if it is new.
+        """The id of the conversation that `subject` calls `session`, created if it is new.
 
-        `subject` is as sessions name it, `id:<subject id>` or `anonymous`; equal names of two subjects are two.
+        `subject` is written as in sessions, `id:<subject id>` or `anonymous`. Each subject has its own names.
         """
         return self._change(lambda connection: self._open(connection, subject, session, workspace))
 
@@ -74,7 +74,7 @@ class Ledger:
         return made
 
     def sessions(self, *, limit: int = 100) -> list[LedgerSession]:
-        """The conversations that were changed last, at most `limit`."""
+        """The `limit` conversations changed most recently."""
         with snapshot(self._engine) as connection:
             rows = connection.execute(_SESSION.order_by(SESSIONS.c.updated_at.desc(), SESSIONS.c.id).limit(limit))
             return [LedgerSession(**row._asdict()) for row in rows]
@@ -94,9 +94,9 @@ class Ledger:
     # -- runs ----------------------------------------------------------------------------------------------------------
 
     def begin(self, session_id: str, *, fork_from: str | object | None = _LATEST) -> str:
-        """The id of a new run that goes on from a message; by default from the last one of the conversation.
+        """The id of a new run that continues from a message, by default the conversation's last.
 
-        `fork_from` is a committed message; None: the run begins the conversation anew.
+        `fork_from` is a committed message; None starts the conversation over.
 
         Raises:
             LedgerError: there is no such conversation, or no such committed message in it (`ledger.unknown`).
@@ -116,13 +116,13 @@ class Ledger:
         return str(run["id"])
 
     def append(self, run_id: str, messages: Iterable[Message], *, provider: str = "") -> tuple[Message, ...]:
-        """The messages as they were added to an open run: with ids, times, canonical tool ids, one after the other.
+        """The messages as added to an open run: chained, with ids, times and canonical tool ids.
 
-        `provider` is whose tool ids they carry, where those are not canonical.
+        `provider` names whose tool ids they carry, unless these are canonical.
 
         Raises:
-            LedgerError: there is no such run, it is not open (`ledger.closed`), or the ledger has a message of that id
-                already, in whatever conversation (`ledger.known`).
+            LedgerError: there is no such run, it is not open (`ledger.closed`), or a message with that id is already
+                in the ledger, in any conversation (`ledger.known`).
         """
         given = tuple(messages)
         return self._change(lambda connection: self._append(connection, run_id, given, provider))
@@ -146,9 +146,9 @@ class Ledger:
             stamped = replace(stamped, parent_id=parent, session_id=run.session_id)
             row = row_of(stamped, session_id=run.session_id, run_id=run.id)
             if connection.execute(select(MESSAGES.c.id).where(MESSAGES.c.id == stamped.id)).first() is not None:
-                hint = "each message is kept once; leave out its id to keep it again"
+                hint = "each message is stored once; leave out its id to store it again"
                 raise LedgerError(
-                    "this message is in the ledger already", path=f"messages[{at}]", code="ledger.known", hint=hint
+                    "this message is already in the ledger", path=f"messages[{at}]", code="ledger.known", hint=hint
                 )
             connection.execute(insert(MESSAGES), row)
             _keep_calls(connection, stamped, run.session_id, row["created_at"], names, provider)
@@ -158,13 +158,13 @@ class Ledger:
         return tuple(added)
 
     def commit(self, run_id: str) -> tuple[str, ...]:
-        """Make the run the conversation from its fork point on; the ids of the messages that it replaced.
+        """Make the run the conversation from its fork point on; returns the ids of the messages that it replaces.
 
-        All else that follows the fork point goes, with its tool calls; the runs that it was of are superseded, and open
-        runs that went on from it are aborted.
+        Everything else after the fork point is removed, with its tool calls: its runs become superseded, and open runs
+        that continue from it are aborted.
 
         Raises:
-            LedgerError: there is no such run, or it is not open any more (`ledger.closed`).
+            LedgerError: there is no such run, or it is no longer open (`ledger.closed`).
         """
         return self._change(lambda connection: self._commit(connection, run_id))
 
@@ -184,10 +184,10 @@ class Ledger:
         return tuple(gone)
 
     def abort(self, run_id: str) -> None:
-        """Forget an open run and all that is in it.
+        """Discard an open run and everything in it.
 
         Raises:
-            LedgerError: there is no such run, or it is not open any more (`ledger.closed`).
+            LedgerError: there is no such run, or it is no longer open (`ledger.closed`).
         """
         self._change(lambda connection: self._abort(connection, run_id))
 
@@ -197,16 +197,16 @@ class Ledger:
         _close(connection, run.id, ABORTED)
 
     def runs(self, session_id: str) -> list[LedgerRun]:
-        """The runs of a conversation, the first one first."""
+        """The runs of a conversation, oldest first."""
         with snapshot(self._engine) as connection:
             rows = connection.execute(select(RUNS).where(RUNS.c.session_id == session_id).order_by(RUNS.c.id)).all()
         return [LedgerRun(**row._asdict()) for row in rows]
 
     def reprice(self, session_id: str, prices: PriceTable) -> Cost:
-        """What the conversation costs under `prices`, once that is written into its messages; all of it, or nothing.
+        """Recompute the cost of each message under `prices`, all or none; returns the total.
 
         Raises:
-            LedgerError: a model in it has no price (`ledger.unpriced`); a cost of nothing would be a lie.
+            LedgerError: a model in it has no price (`ledger.unpriced`); counting it as free would be wrong.
         """
         return self._change(lambda connection: self._reprice(connection, session_id, prices))
 
@@ -231,7 +231,7 @@ class Ledger:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def messages(self, session_id: str, *, run: str | None = None) -> tuple[Message, ...]:
-        """The conversation as it was committed; with `run`, as it would be if that open run were.
+        """The committed conversation; with `run`, the conversation if that open run were committed.
 
         Raises:
             LedgerError: a row cannot be read (`ledger.damaged`), or there is no such run.
@@ -250,16 +250,16 @@ class Ledger:
             return (*branch[:upto], *own)
 
     def unanswered(self, session_id: str | None = None) -> list[LedgerCall]:
-        """The tool calls without a result, in one conversation or in all, the oldest first."""
+        """The tool calls without a result, in one conversation or in all, oldest first."""
         wanted = _CALL.where(TOOL_CALLS.c.status == PENDING)
         return self._calls(wanted if session_id is None else wanted.where(TOOL_CALLS.c.session_id == session_id))
 
     def failed(self, session_id: str) -> list[LedgerCall]:
-        """The tool calls of a conversation that failed, the oldest first."""
+        """The failed tool calls of a conversation, oldest first."""
         return self._calls(_CALL.where((TOOL_CALLS.c.status == FAILED) & (TOOL_CALLS.c.session_id == session_id)))
 
     def failed_tools(self) -> dict[str, dict[str, int]]:
-        """How often which tool failed, by conversation."""
+        """The number of failures of each tool, by conversation."""
         counted = select(TOOL_CALLS.c.session_id, TOOL_CALLS.c.name, func.count().label("times"))
         counted = counted.where(TOOL_CALLS.c.status == FAILED).group_by(TOOL_CALLS.c.session_id, TOOL_CALLS.c.name)
         found: dict[str, dict[str, int]] = {}
@@ -273,7 +273,7 @@ class Ledger:
             rows = connection.execute(wanted.order_by(TOOL_CALLS.c.created_at, TOOL_CALLS.c.id)).all()
         return [LedgerCall(**row._asdict()) for row in rows]
 
-    # -- within --------------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     def _change(self, job: Callable[[Connection], _T]) -> _T:
         return waited(self._writer.call(job))
@@ -299,7 +299,9 @@ _CALL: Final = select(TOOL_CALLS)
 
 def _unknown(what: str) -> LedgerError:
     return LedgerError(
-        f"the ledger has no such {what}", code="ledger.unknown", hint="`cmf ledger list` and `runs` name them"
+        f"the ledger has no such {what}",
+        code="ledger.unknown",
+        hint="`cmf ledger list` and `cmf ledger runs` list them",
     )
 
 
@@ -341,17 +343,17 @@ def _descendants(connection: Connection, run: LedgerRun) -> list[str]:
 
 
 def _runs_of(connection: Connection, messages: Sequence[str]) -> list[str]:
-    """The runs whose messages are all among these, which are committed ones."""
+    """The committed runs whose messages are all among these."""
     found: set[str] = set()
-    for at in range(0, len(messages), _AT_ONCE):
-        some = MESSAGES.c.id.in_(messages[at : at + _AT_ONCE])
+    for at in range(0, len(messages), _CHUNK_SIZE):
+        some = MESSAGES.c.id.in_(messages[at : at + _CHUNK_SIZE])
         found |= set(connection.execute(select(MESSAGES.c.run_id).where(some)).scalars())
     gone = set(messages)
     return [run for run in found if set(_own_messages(connection, run)) <= gone]
 
 
 def _siblings(connection: Connection, run: LedgerRun) -> list[str]:
-    """The other committed runs that go on from the same message."""
+    """The other committed runs that continue from the same message."""
     fork = RUNS.c.fork_from_message_id
     same = fork.is_(None) if run.fork_from_message_id is None else fork == run.fork_from_message_id
     others = (RUNS.c.session_id == run.session_id) & (RUNS.c.status == COMMITTED) & (RUNS.c.id != run.id)
@@ -359,7 +361,7 @@ def _siblings(connection: Connection, run: LedgerRun) -> list[str]:
 
 
 def _open_from(connection: Connection, run: LedgerRun, gone: Sequence[str]) -> list[str]:
-    """The open runs that go on from a message that is gone."""
+    """The open runs that continue from a removed message."""
     others = (RUNS.c.session_id == run.session_id) & (RUNS.c.status == OPEN) & (RUNS.c.id != run.id)
     rows = connection.execute(select(RUNS.c.id, RUNS.c.fork_from_message_id).where(others)).all()
     lost = set(gone)
@@ -371,9 +373,9 @@ def _close(connection: Connection, run_id: str, status: str) -> None:
 
 
 def _forget(connection: Connection, messages: Sequence[str]) -> None:
-    """Delete messages, the calls that they make, and that calls elsewhere were answered by them."""
-    for at in range(0, len(messages), _AT_ONCE):
-        some = messages[at : at + _AT_ONCE]
+    """Delete messages and their tool calls; calls that they answered elsewhere become unanswered."""
+    for at in range(0, len(messages), _CHUNK_SIZE):
+        some = messages[at : at + _CHUNK_SIZE]
         connection.execute(delete(TOOL_CALLS).where(TOOL_CALLS.c.message_id.in_(some)))
         answered = update(TOOL_CALLS).where(TOOL_CALLS.c.result_message_id.in_(some))
         connection.execute(answered.values(result_message_id=None, status=PENDING, completed_at=None))
@@ -381,7 +383,7 @@ def _forget(connection: Connection, messages: Sequence[str]) -> None:
 
 
 def _paired(connection: Connection, message: Message, session_id: str) -> Message:
-    """The message with ids for results that have none: those of the oldest calls of their names that wait for one."""
+    """The message with ids for results without one: each gets the oldest unanswered call of its tool's name."""
     taken: set[str] = set()
     parts: list[Part] = []
     for part in message.content:
@@ -397,7 +399,7 @@ def _paired(connection: Connection, message: Message, session_id: str) -> Messag
 
 
 def _names_of_calls(connection: Connection, session_id: str, messages: Sequence[Message]) -> IdMap:
-    """The calls that a conversation has, with their providers' names, and new ones whose ids are canonical already."""
+    """The ids of a conversation's calls, with their providers' ids, and of new calls with canonical ids."""
     names = IdMap()
     own = select(TOOL_CALLS).where(TOOL_CALLS.c.session_id == session_id)
     for row in connection.execute(own):

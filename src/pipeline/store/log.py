@@ -1,6 +1,6 @@
 """The Merkle log of one writer: each record gets a place, each commit a signed head [E3]. Spec: docs/spec/audit.md.
 
-Everything here happens in the writer's thread and inside its transactions: a record, its place and the head over it are
+All of this runs in the writer's thread and inside its transactions: a record, its place and the head over it become
 durable together or not at all.
 """
 
@@ -24,12 +24,12 @@ from pipeline.store.engine import insert_rows
 from pipeline.store.tables import HEADS, LOGS, RECORDS
 
 Row = Mapping[str, Any]
-_NO_ONE: Final = {"subject": "anonymous", "session": None, "verdict": "none", "revision": ""}
+_NO_DECISION: Final = {"subject": "anonymous", "session": None, "verdict": "none", "revision": ""}
 
 
 @dataclass(frozen=True, slots=True)
-class _Grown:
-    """The tree with the rows of a transaction that is not committed yet, and its head."""
+class _Pending:
+    """The tree, and its head, as they will be once the transaction under way commits."""
 
     tree: Tree
     head: Head
@@ -41,7 +41,7 @@ class Log:
     Args:
         signer: returns the key; called once, when the log is opened.
         clock: the time of heads.
-        offer: called with each head that is durable.
+        offer: called with each durable head.
     """
 
     def __init__(self, signer: Callable[[], Signer], *, clock: Clock, offer: Callable[[Head], None]) -> None:
@@ -49,12 +49,12 @@ class Log:
         self._clock = clock
         self._offer = offer
         self._signer: Signer | None = None
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._id = f"log_{ULID()}"
         self._tree = Tree()
-        self._pending: _Grown | None = None
+        self._pending: _Pending | None = None
 
     @property
     def id(self) -> str:
@@ -66,11 +66,11 @@ class Log:
         """The number of its durable records."""
         return self._tree.size
 
-    def enter(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """The rows with their places in the log; a head over them is added to the transaction."""
+    def append(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """The rows with their places in the log; also inserts a signed head over them."""
         signer = self._signer = self._signer or self._make_signer()
         if self._pending is not None:
-            self._find_out(connection)
+            self._resolve_pending(connection)
         tree = self._tree.copy()
         entered = [dict(row) for row in rows]
         if not tree.size:
@@ -93,39 +93,39 @@ class Log:
             )
         )
         insert_rows(connection, HEADS, [{**head.to_json(), "leaves": leaves}])
-        self._pending = _Grown(tree, head)
+        self._pending = _Pending(tree, head)
         return entered
 
-    def settled(self) -> None:
-        """To be called when the transaction of the last `enter` is durable."""
-        grown, self._pending = cast("_Grown", self._pending), None
-        self._offer(grown.head)
-        self._tree = grown.tree
+    def committed(self) -> None:
+        """Accept the rows of the last `append`: their transaction is durable."""
+        pending, self._pending = cast("_Pending", self._pending), None
+        self._offer(pending.head)
+        self._tree = pending.tree
 
-    def _find_out(self, connection: Connection) -> None:
-        """Find out whether the last transaction is durable, which is unknown if its commit raised."""
+    def _resolve_pending(self, connection: Connection) -> None:
+        """Find out whether the last transaction is durable: unknown if its commit raised."""
         pending = self._pending
         newest = select(func.max(HEADS.c.size)).where(HEADS.c.log == self._id)
         found = connection.execute(newest).scalar() or 0
         if pending is not None and found == pending.tree.size:
-            self.settled()
+            self.committed()
         elif found == self._tree.size:
             self._pending = None
-        else:  # somebody else wrote under this log's id, or took from it: what comes is not to stand on that
-            self._begin_anew()
+        else:  # somebody else changed this log: start a new one rather than build on it
+            self._reset()
 
     def _opening(self, connection: Connection, signer: Signer) -> dict[str, Any]:
-        """The first leaf. It notes the sizes of the other logs, so that none of them can disappear unnoticed."""
+        """The first leaf. It notes the heads of other logs, so that none of them can disappear unnoticed."""
         seen = _grown_logs(connection)
         for other in seen:
             connection.execute(update(LOGS).where(LOGS.c.id == other["log"]).values(seen=other["size"]))
         key, now = signer.public_key, self._now()
         row = {"id": self._id, "key": key.id, "public_key": key.pem, "opened_at": now, "seen": 0}
         connection.execute(insert(LOGS), row)
-        said = {"log": self._id, "key": key.id, "public_key": key.pem, "at": now, "seen": seen}
-        body = dumps({"schema": 1, **said, "before": _strays(connection)})
+        fields = {"log": self._id, "key": key.id, "public_key": key.pem, "at": now, "seen": seen}
+        body = dumps({"schema": 1, **fields, "before": _strays(connection)})
         opening = {"id": self._id, "kind": "log", "at": now, "action": "open", "body": body}
-        return {**_NO_ONE, **opening, "digest": hashlib.sha256(body).hexdigest()}
+        return {**_NO_DECISION, **opening, "digest": hashlib.sha256(body).hexdigest()}
 
     def _now(self) -> int:
         return micros(self._clock())
@@ -134,18 +134,18 @@ class Log:
 def _grown_logs(connection: Connection) -> list[dict[str, Any]]:
     """The newest heads of logs that grew since a later log noted them: id, size, root."""
     newest = select(HEADS.c.log, func.max(HEADS.c.size).label("size")).group_by(HEADS.c.log).subquery()
-    grown = (
+    pending = (
         select(HEADS.c.log, HEADS.c.size, HEADS.c.root)
         .join(newest, (HEADS.c.log == newest.c.log) & (HEADS.c.size == newest.c.size))
         .join(LOGS, LOGS.c.id == HEADS.c.log)
         .where(LOGS.c.seen < HEADS.c.size)
         .order_by(HEADS.c.log)
     )
-    return [row._asdict() for row in connection.execute(grown)]
+    return [row._asdict() for row in connection.execute(pending)]
 
 
 def _strays(connection: Connection) -> dict[str, Any]:
-    """The number of records in no log, and a digest of them: they were written before there were logs."""
+    """The number of records in no log, written before there were logs, and a digest of them."""
     of_no_log = select(*(RECORDS.c[name] for name in FIELDS)).where(RECORDS.c.log.is_(None)).order_by(RECORDS.c.seq)
     rows = connection.execute(of_no_log).mappings().all()
     return strays_noted(leaf_of(dict(row)) for row in rows)

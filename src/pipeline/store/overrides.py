@@ -1,4 +1,4 @@
-"""Overrides as records of the log, and nothing else: two people, one rule, one scope, a day at most [E6].
+"""Overrides, kept only as records of the log: two people, one rule, one scope, a day at most [E6].
 
 Spec: docs/spec/exceptions.md [EXC-10] ff.
 """
@@ -22,7 +22,7 @@ from pipeline.authority import Authorise, holding
 from pipeline.errors import AuditError, StoreError
 from pipeline.moments import MICROSECOND, instant_of, micros
 from pipeline.policies.overrides import Override
-from pipeline.store.acts import LONGEST, PREFIX, USUAL, act_row, check_time, moment_in, said_by
+from pipeline.store.acts import LONGEST, PREFIX, USUAL, act_row, attribution, check_time, moment_in
 from pipeline.store.engine import snapshot
 from pipeline.store.records import newest_of
 from pipeline.store.tables import RECORDS
@@ -32,7 +32,7 @@ OVERRIDE: Final = "cmf:override"
 KIND: Final = "override"
 OPEN: Final = "open"
 CLOSE: Final = "close"
-STALE_SECONDS: Final = 1.0  # how long what was read counts; what is closed elsewhere ends within it
+STALE_SECONDS: Final = 1.0  # how long a reading is used; an override closed by another process ends within it
 MAY: Final = holding(OVERRIDE)
 _RULE: Final = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 _log: Final = logging.getLogger("pipeline.store")
@@ -43,8 +43,8 @@ class StoreOverrides:
 
     Args:
         engine: what to read with. writer: what to write with.
-        clock: the time of records; no override outlives what is on record, even where the clock is put back.
-        may: who may open and close one; by default whoever has the permission `cmf:override`.
+        clock: the time of records; no override outlives its recorded end, even if the clock is set back.
+        may: who may open and close one; by default whoever holds the permission `cmf:override`.
     """
 
     def __init__(self, engine: Engine, writer: Writer, *, clock: Clock, may: Authorise = MAY) -> None:
@@ -54,8 +54,8 @@ class StoreOverrides:
         self._may = may
         self._lock = threading.Lock()
         self._held: tuple[Override, ...] = ()
-        self._latest = 0  # what its clock said, at most
-        self._read_again = 0.0  # in seconds of the monotonic clock, which nobody puts back
+        self._latest = 0  # the latest time its clock gave
+        self._read_again = 0.0  # in seconds of the monotonic clock, which cannot be set back
 
     @property
     def due(self) -> bool:
@@ -63,12 +63,12 @@ class StoreOverrides:
         return time.monotonic() >= self._read_again
 
     def holding(self) -> tuple[Override, ...]:
-        """Those that hold, the newest first, as they were at most a second ago; none where they cannot be read."""
+        """The overrides in force at most a second ago, newest first; none if they cannot be read."""
         if self.due:
             self._read_now()
         if not self._held:
             return ()
-        # What expired for this process stays expired for it, wherever its clock goes before it reads again.
+        # What has expired stays expired for this process, even if its clock is set back before the next reading.
         now = self._latest = max(self._latest, micros(self._clock()))
         return tuple(one for one in self._held if now < one.expires_at)
 
@@ -78,13 +78,13 @@ class StoreOverrides:
                 try:
                     self._held = self.read()
                 except (StoreError, LookupError, TypeError, ValueError) as error:
-                    # Whatever stands there then: without it everything is denied that policy denies.
-                    _log.error("overrides cannot be read, so none holds: %s", type(error).__name__)
+                    # Whatever went wrong: without overrides, everything that policy denies is denied.
+                    _log.error("overrides cannot be read, so none is in force: %s", type(error).__name__)
                     self._held = ()
                 self._read_again = time.monotonic() + STALE_SECONDS
 
     def read(self) -> tuple[Override, ...]:
-        """Those that hold, the newest first, as they are now.
+        """The overrides in force now, newest first.
 
         Raises:
             StoreError: the database failed.
@@ -94,8 +94,10 @@ class StoreOverrides:
             since = now - LONGEST // MICROSECOND
             kept = newest_of(connection, KIND, PREFIX[KIND], since=since)
         every = [(one.id, loads(one.body)) for one in kept if one.body is not None]
-        closed = {said["override"] for _, said in every if said["action"] == CLOSE}
-        made = (_override(named, said) for named, said in every if said["action"] == OPEN and named not in closed)
+        closed = {details["override"] for _, details in every if details["action"] == CLOSE}
+        made = (
+            _override(named, details) for named, details in every if details["action"] == OPEN and named not in closed
+        )
         return tuple(one for one in made if now < one.expires_at)
 
     def open(
@@ -110,66 +112,66 @@ class StoreOverrides:
         uri: str | None = None,
         expires_in: timedelta = USUAL,
     ) -> Override:
-        """The override that now is on record: until it ends, what `rule` denies in the scope is let go on.
+        """A new override, on record: until it ends, denials by `rule` in its scope are not enforced.
 
-        Both people were authenticated by the host. The scope is a subject, a session, or both, by their names; of that,
-        `uri` takes what matches.
+        Both people have been authenticated by the host. The scope is a subject, a session, or both, matched exactly;
+        `uri` narrows it to views that match.
 
         Raises:
-            AuditError: `audit.not-authorised`, `audit.four-eyes`, `audit.no-reason`; `audit.too-long`: for more than
-                `LONGEST`, or no time; `audit.too-wide`: without a subject or session; `audit.bad-rule`: no id of one
-                rule. StoreError: the database failed.
+            AuditError: `audit.not-authorised`, `audit.four-eyes`, `audit.no-reason`; `audit.too-long`: longer than
+                `LONGEST`, or not positive; `audit.too-wide`: no subject and no session; `audit.bad-rule`: not the id of
+                one rule. StoreError: the database failed.
         """
-        said = said_by(self._may, actor, reason, seconder, second=True)
+        details = attribution(self._may, actor, reason, seconder, second=True)
         check_time(expires_in)
         if not (subject or session):
-            raise AuditError(
-                "this would be for everybody", code="audit.too-wide", hint="say for whom, or which session"
-            )
+            raise AuditError("this would apply to everybody", code="audit.too-wide", hint="name a subject or a session")
         if _RULE.fullmatch(rule) is None:
             raise AuditError(
-                "an override is of one rule", path=rule, code="audit.bad-rule", hint="name it: category/rule"
+                "an override names exactly one rule", path=rule, code="audit.bad-rule", hint="write it as category/rule"
             )
         scope = {"subject": subject or None, "session": session or None, "uri": uri or None}
-        said |= {"rule": rule, **scope, "expires_at": self._now() + expires_in // MICROSECOND}
-        made = _override(self._put(OPEN, said), said)
-        _log.warning("a rule is overridden: %s", made.id)
+        details |= {"rule": rule, **scope, "expires_at": self._now() + expires_in // MICROSECOND}
+        made = _override(self._put(OPEN, details), details)
+        _log.warning("a rule was overridden: %s", made.id)
         return made
 
     def close(self, override: str, *, actor: SubjectExtension, reason: str) -> None:
-        """End an override before it expires. It takes one person alone.
+        """End an override before it expires. This takes one person only.
 
         Raises:
-            AuditError: `audit.not-authorised`, `audit.no-reason`; `override.unknown`: none of that id holds.
+            AuditError: `audit.not-authorised`, `audit.no-reason`; `override.unknown`: no such override is in force.
             StoreError: the database failed.
         """
-        said = said_by(self._may, actor, reason, None, second=False)
+        details = attribution(self._may, actor, reason, None, second=False)
         if all(one.id != override for one in self.read()):
-            raise AuditError("no such override holds", code="override.unknown", hint="`cmf audit overrides` lists them")
-        self._put(CLOSE, said | {"override": override})
+            raise AuditError(
+                "no such override in force", code="override.unknown", hint="`cmf audit overrides` lists them"
+            )
+        self._put(CLOSE, details | {"override": override})
 
     def _now(self) -> int:
         with snapshot(self._engine) as connection:
             return moment_in(connection, self._clock)
 
-    def _put(self, action: str, said: Mapping[str, Any]) -> str:
-        # What ends an override is looked for among what came since: its time may not be before that.
-        row = act_row(KIND, action, said, instant_of(self._now()))
+    def _put(self, action: str, details: Mapping[str, Any]) -> str:
+        # The record that ends an override is looked up among later ones, so its time may not be earlier.
+        row = act_row(KIND, action, details, instant_of(self._now()))
         waited(self._writer.insert(RECORDS, row))
         self._read_again = 0.0
         return str(row["id"])
 
 
-def _override(named: str, said: Mapping[str, Any]) -> Override:
+def _override(named: str, details: Mapping[str, Any]) -> Override:
     return Override(
         id=named,
-        rule=said["rule"],
-        actor=said["actor"],
-        second=said["second"],
-        expires_at=said["expires_at"],
-        subject=said["subject"],
-        session=said["session"],
-        uri=said["uri"],
+        rule=details["rule"],
+        actor=details["actor"],
+        second=details["second"],
+        expires_at=details["expires_at"],
+        subject=details["subject"],
+        session=details["session"],
+        uri=details["uri"],
     )
 
 

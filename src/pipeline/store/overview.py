@@ -1,4 +1,4 @@
-"""Records as rows; and what a catalogue of them is made of: rows and facts, in order, as far as facts are indexed.
+"""Records as rows, and the rows and indexed facts that a catalogue is built from.
 
 Spec: docs/spec/review.md.
 """
@@ -14,12 +14,12 @@ from sqlalchemy import Connection, Engine, func, select
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import RECORD_FACTS, RECORD_FACTS_DONE, RECORDS
 
-_AT_ONCE: Final = 500  # numbers in one statement
+_CHUNK_SIZE: Final = 500  # ids in one statement
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A record's row without its bytes: all that its leaf is over, and where it is. `at`: microseconds, UTC."""
+    """A record's row without its body: the fields that its leaf covers, and its place. `at`: microseconds, UTC."""
 
     seq: int
     id: str
@@ -40,7 +40,7 @@ PLACED: Final = select(*(RECORDS.c[field.name] for field in fields(Placed)))
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some records that follow one another: their rows, the facts of each, the bytes of those that were asked for."""
+    """Consecutive records: their rows, the facts of each, and the bodies of the kinds that were asked for."""
 
     rows: Sequence[Placed]
     facts: Sequence[tuple[int, str, str]]
@@ -48,7 +48,7 @@ class Part:
 
 
 def newest(engine: Engine, *, limit: int) -> list[Placed]:
-    """The newest records, at most `limit`, the newest last. Nothing is written, and nobody is waited for who writes.
+    """The newest `limit` records, newest last. Nothing is written, and no writer is waited for.
 
     Raises:
         StoreError: the database failed.
@@ -59,7 +59,7 @@ def newest(engine: Engine, *, limit: int) -> list[Placed]:
 
 
 def rows_after(engine: Engine, after: int, *, limit: int) -> list[Placed]:
-    """The records beyond the number `after`, in order, at most `limit`; as `newest`."""
+    """At most `limit` records after the number `after`, in order; as `newest`."""
     some = PLACED.where(RECORDS.c.seq > after).order_by(RECORDS.c.seq).limit(limit)
     with snapshot(engine) as connection:
         return [Placed(*row) for row in connection.execute(some)]
@@ -73,7 +73,7 @@ def is_behind(engine: Engine) -> bool:
 
 
 def part_after(engine: Engine, after: int, *, kinds: Collection[str], limit: int = 5_000) -> Part:
-    """The indexed records beyond the number `after`, at most `limit`; with the bytes of those of these kinds.
+    """At most `limit` indexed records after the number `after`, with the bodies of those of these kinds.
 
     Raises:
         StoreError: the database failed.
@@ -94,15 +94,15 @@ def part_after(engine: Engine, after: int, *, kinds: Collection[str], limit: int
 
 
 def bodies_of(engine: Engine, numbers: Sequence[int]) -> dict[int, bytes | None]:
-    """The bytes of the records with these numbers; None where they were erased."""
+    """The bodies of the records with these numbers; None if erased."""
     with snapshot(engine) as connection:
         return _bodies(connection, numbers)
 
 
 def _bodies(connection: Connection, numbers: Sequence[int]) -> dict[int, bytes | None]:
     found: dict[int, bytes | None] = {}
-    for start in range(0, len(numbers), _AT_ONCE):
-        some = select(RECORDS.c.seq, RECORDS.c.body).where(RECORDS.c.seq.in_(numbers[start : start + _AT_ONCE]))
+    for start in range(0, len(numbers), _CHUNK_SIZE):
+        some = select(RECORDS.c.seq, RECORDS.c.body).where(RECORDS.c.seq.in_(numbers[start : start + _CHUNK_SIZE]))
         found |= {row.seq: row.body for row in connection.execute(some)}
     return found
 

@@ -1,4 +1,4 @@
-"""The policies that judged, by revision, so that evidence can bring them along. Spec: docs/spec/audit.md [AUD-50]."""
+"""The policies in use, by revision, so that exported evidence can include them. Spec: docs/spec/audit.md [AUD-50]."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def keep_policies(store: Store, revision: str, bundle: bytes, record: Record) -> None:
-    """Keep the bundle of that revision, if it is not there, and put the record of it on record, by one commit.
+    """Store the bundle of that revision unless it is there, and its record, in one commit.
 
     Raises:
-        StoreError: neither is there.
+        StoreError: neither was stored.
     """
     row = {"revision": revision, "at": micros(record.timestamp), "bundle": bundle}
 

@@ -1,4 +1,4 @@
-"""Records in the database: written by the recorder, read by whoever audits. Spec: docs/spec/recorder.md."""
+"""Records in the database: written by the recorder, read by audits. Spec: docs/spec/recorder.md."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pipeline.record import Content, Record
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import CONTENTS, RECORDS
 
-_AT_ONCE: Final = 1_000  # rows fetched together
+_PAGE_SIZE: Final = 1_000  # rows fetched per query
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record as it lies there.
+    """A record as stored.
 
     Attributes:
-        seq: its number in this database. log, place: where it is in a log; None of what was kept before there was one.
-        body: its bytes; None where they were erased. digest: what they are to be the SHA-256 of, as hex.
+        seq: its number in this database. log, place: its place in a log; None for records older than the log.
+        body: its bytes; None if they were erased. digest: their SHA-256 as hex.
     """
 
     seq: int
@@ -38,7 +38,7 @@ class Stored:
 
 
 def rows_of(record: Record) -> list[tuple[Table, dict[str, Any]]]:
-    """The rows that keep a record, with what is kept apart from it."""
+    """The rows of a record and of the content stored apart from it."""
     rows = [(RECORDS, row_of(record))]
     if record.content is not None:
         rows.append((CONTENTS, content_row_of(record, record.content)))
@@ -62,7 +62,7 @@ def row_of(record: Record) -> dict[str, Any]:
 
 
 def content_row_of(record: Record, content: Content) -> dict[str, Any]:
-    """The row of what is kept with the record, apart."""
+    """The row of the record's content."""
     row = row_of(record)
     return {
         "record": record.id,
@@ -74,10 +74,10 @@ def content_row_of(record: Record, content: Content) -> dict[str, Any]:
 
 
 def stored_record(engine: Engine, record_id: str) -> Stored | None:
-    """The record of that decision, or of whatever else has that id.
+    """The record with that id: of a decision, or of any other kind.
 
     Raises:
-        StoreError: its bytes are not those that were written (`record.damaged`).
+        StoreError: its bytes do not match its digest (`record.damaged`).
     """
     with snapshot(engine) as connection:
         row = connection.execute(_COLUMNS.where(RECORDS.c.id == record_id)).first()
@@ -85,24 +85,24 @@ def stored_record(engine: Engine, record_id: str) -> Stored | None:
 
 
 def stored_records(engine: Engine, *, after: int = 0, kind: str | None = None) -> Iterator[Stored]:
-    """The records beyond the number `after`, in order, of one `kind` or of all; StoreError as in `stored_record`."""
+    """The records after the number `after`, in order, of one `kind` or all; StoreError as in `stored_record`."""
     more = True
     while more:
-        page = _COLUMNS.where(RECORDS.c.seq > after).order_by(RECORDS.c.seq).limit(_AT_ONCE)
+        page = _COLUMNS.where(RECORDS.c.seq > after).order_by(RECORDS.c.seq).limit(_PAGE_SIZE)
         with snapshot(engine) as connection:
             rows = connection.execute(page if kind is None else page.where(RECORDS.c.kind == kind)).all()
         for row in rows:
             yield _whole(row)
             after = row.seq
-        more = len(rows) == _AT_ONCE
+        more = len(rows) == _PAGE_SIZE
 
 
 def newest_of(
     connection: Connection, kind: str, prefix: str, *, since: int = 0, limit: int | None = None
 ) -> list[Stored]:
-    """The records of a kind whose ids are `<prefix>_<ULID>`, from `since` on, the newest first; at most `limit`.
+    """The records of a kind whose ids are `<prefix>_<ULID>`, from `since` on, newest first; at most `limit`.
 
-    The index of ids finds them: such records are few among many. StoreError as in `stored_record`.
+    They are found by the index on ids, because such records are rare. StoreError as in `stored_record`.
     """
     some = _COLUMNS.where(RECORDS.c.id >= f"{prefix}_0", RECORDS.c.id < f"{prefix}_z", RECORDS.c.kind == kind)
     some = some.where(RECORDS.c.at >= since).order_by(RECORDS.c.seq.desc())
@@ -115,6 +115,6 @@ _COLUMNS: Final = select(*(RECORDS.c[name] for name in ("seq", "id", "kind", "bo
 def _whole(row: Any) -> Stored:
     if row.body is not None and hashlib.sha256(row.body).hexdigest() != row.digest:
         raise StoreError(
-            "a record is damaged", path=f"records[{row.seq}]", code="record.damaged", hint="see the backup"
+            "a record is damaged", path=f"records[{row.seq}]", code="record.damaged", hint="compare it with a backup"
         )
     return Stored(**row._asdict())

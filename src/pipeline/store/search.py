@@ -1,4 +1,4 @@
-"""Looking for records: by their columns, and by facts of their bodies that are indexed as somebody looks.
+"""Searching records: by their columns, and by facts of their bodies, which are indexed when somebody searches.
 
 Spec: docs/spec/audit.md [AUD-60] ff.
 """
@@ -19,12 +19,12 @@ from pipeline.store.overview import PLACED, Placed
 from pipeline.store.tables import RECORD_FACTS, RECORD_FACTS_DONE, RECORDS
 from pipeline.store.writer import Writer, waited
 
-_AT_ONCE: Final = 2_000  # records indexed in one transaction: others wait for the writer no longer than that takes
+_BATCH_SIZE: Final = 2_000  # records indexed in one transaction: bounds how long other writes wait
 _LAST: Final = "\U0010ffff"
 
 
 class Search:
-    """Finds records in a database. Safe to use from any thread.
+    """Searches the records of a database. Safe to use from any thread.
 
     Args:
         engine: what to read with. writer: what the index is written with.
@@ -35,7 +35,7 @@ class Search:
         self._writer = writer
 
     def catch_up(self) -> int:
-        """Index the facts of what was recorded since; how many records that were.
+        """Index the facts of records not indexed yet; returns how many.
 
         Raises:
             StoreError: the database failed.
@@ -46,7 +46,7 @@ class Search:
         return total
 
     def page(self, query: Query, *, before: int | None = None, limit: int = 50) -> list[Placed]:
-        """The newest records that the query finds, those with a number below `before`, at most `limit`.
+        """The newest `limit` records that match the query and have a number below `before`.
 
         Raises:
             StoreError: the database failed.
@@ -58,12 +58,12 @@ class Search:
             return [Placed(*row) for row in connection.execute(wanted)]
 
     def count(self, query: Query) -> int:
-        """How many records the query finds."""
+        """How many records match the query."""
         with snapshot(self._engine) as connection:
             return int(connection.execute(_wanted(select(func.count()).select_from(RECORDS), query)).scalar_one())
 
     def values(self, query: Query, name: str, *, limit: int = 20) -> list[tuple[str, int]]:
-        """The values of `name` in what the query finds, the most frequent first, and how many records have each."""
+        """The values of `name` among the matches, most frequent first, and how many records have each."""
         if name in COLUMNS:
             column: ColumnElement[Any] = RECORDS.c[name]
             counted = _wanted(select(column, func.count()).select_from(RECORDS), query).where(column.is_not(None))
@@ -80,14 +80,17 @@ class Search:
 
 
 def stored_value(subject: Value) -> Value:
-    """A subject that is looked for, as rows name it."""
+    """A subject in a query, as rows spell it."""
     return Value(subject_key(subject.text) if subject.begins else stored_subject(subject.text), subject.begins)
 
 
 def _wanted(statement: Select[Any], query: Query) -> Select[Any]:
     if query.of_reviews:
         raise AuditError(
-            "the index of records knows no reviews", path=query.text, code="audit.query", hint="ask a catalogue"
+            "reviews are not indexed in the database",
+            path=query.text,
+            code="audit.query",
+            hint="search them with a catalogue",
         )
     for term in query.terms:
         condition = _condition(term)
@@ -118,7 +121,7 @@ def _stored(name: str, value: Value) -> Value:
 
 
 def misindexed(connection: Connection) -> Iterator[str | None]:
-    """The ids of the records of which the index says something else than they do; None for what is of no record."""
+    """The ids of records whose index entries do not match them; None for an entry without a record."""
     upto = connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar() or 0
     after, of_none = 0, False
     while rows := _rows_after(connection, after, upto):
@@ -137,7 +140,9 @@ def misindexed(connection: Connection) -> Iterator[str | None]:
 
 
 def _rows_after(connection: Connection, after: int, upto: int) -> Sequence[Any]:
-    page = select(RECORDS.c.seq, RECORDS.c.id, RECORDS.c.kind, RECORDS.c.body).order_by(RECORDS.c.seq).limit(_AT_ONCE)
+    page = (
+        select(RECORDS.c.seq, RECORDS.c.id, RECORDS.c.kind, RECORDS.c.body).order_by(RECORDS.c.seq).limit(_BATCH_SIZE)
+    )
     return connection.execute(page.where(RECORDS.c.seq > after, RECORDS.c.seq <= upto)).all()
 
 
@@ -146,14 +151,14 @@ _FACTS: Final = select(_SEQ, RECORD_FACTS.c.name, RECORD_FACTS.c.value)
 
 
 def _indexed(row: Any) -> set[tuple[str, str]]:
-    """What the index is to say of a record."""
+    """The index entries that a record should have."""
     return {(name, value.replace("\x00", "\ufffd")) for name, value in facts_of(row.kind, row.body)}
 
 
 def _index_some(connection: Connection) -> int:
-    """Index the next records, at most `_AT_ONCE`; how many."""
+    """Index the next records, at most `_BATCH_SIZE`; returns how many."""
     upto = connection.execute(select(RECORD_FACTS_DONE.c.upto)).scalar()
-    page = select(RECORDS.c.seq, RECORDS.c.kind, RECORDS.c.body).order_by(RECORDS.c.seq).limit(_AT_ONCE)
+    page = select(RECORDS.c.seq, RECORDS.c.kind, RECORDS.c.body).order_by(RECORDS.c.seq).limit(_BATCH_SIZE)
     rows: Sequence[Any] = connection.execute(page.where(RECORDS.c.seq > (upto or 0))).all()
     if not rows:
         return 0

@@ -1,4 +1,4 @@
-"""Sessions in the database: the same rules as in memory, carried out row by row in one transaction [C5].
+"""Sessions in the database: the rules of the memory store, applied row by row in one transaction [C5].
 
 Spec: docs/spec/sessions.md.
 """
@@ -76,9 +76,9 @@ from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
-_UNNAMED: Final = ""  # the provider of a call that no provider named
+_UNNAMED: Final = ""  # the provider of a call whose provider is unknown
 _GRANT_COLUMNS: Final = ("label", "actor", "seconder", "reason", "scope", "granted_at", "expires_at")
-_AT_ONCE: Final = 1_000  # values in one IN list; SQLite stops at 32,766 parameters
+_CHUNK_SIZE: Final = 1_000  # values in one IN list; SQLite stops at 32,766 parameters
 _BudgetId = tuple[str, str, str, str]
 
 
@@ -86,7 +86,7 @@ def _own(table: Table) -> ColumnElement[bool]:
     return and_(table.c.subject == bindparam("subject"), table.c.session == bindparam("session"))
 
 
-@cache  # building a statement costs several times what running it does
+@cache  # building a statement costs several times as much as running it
 def _of_session(table: Table, columns: tuple[str, ...], *, some: bool = False) -> Select[Any]:
     """The session's rows; with `some`, those whose first column is one of the parameter `wanted`."""
     query = select(*(table.c[name] for name in columns)).where(_own(table))
@@ -104,7 +104,7 @@ _APPROVALS_BY_ID: Final = select(APPROVALS).where(APPROVALS.c.id.in_(bindparam("
 
 
 class SqlSessions(SessionStore):
-    """Sessions in a database. Reads take a connection of their own; changes go through the process' one writer."""
+    """Sessions in a database. Each read uses its own connection; changes go through the process's one writer."""
 
     def __init__(
         self, engine: Engine, writer: Writer, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS
@@ -223,13 +223,13 @@ class _Session:
         """Those rows whose first column is one of `wanted`."""
         found: list[Any] = []
         ordered = sorted(wanted)
-        for start in range(0, len(ordered), _AT_ONCE):
-            values = {**self._row, "wanted": ordered[start : start + _AT_ONCE]}
+        for start in range(0, len(ordered), _CHUNK_SIZE):
+            values = {**self._row, "wanted": ordered[start : start + _CHUNK_SIZE]}
             found += self._connection.execute(_of_session(table, columns, some=True), values).all()
         return found
 
     def whole(self) -> SessionState:
-        """All that is on record of it."""
+        """The whole session."""
         row = self._state()
         if row is None:
             return SessionState()
@@ -247,7 +247,7 @@ class _Session:
         )
 
     def lock(self, expected_version: int | None, *, make: bool) -> bool:
-        """Whether the session is at the version, where the transaction's write lock holds it; made if it is new."""
+        """Whether the session has that version, under the transaction's write lock; with `make`, creates a new one."""
         row = self._state()
         found = row.version if row is not None else 0
         if expected_version not in (None, found):
@@ -260,20 +260,20 @@ class _Session:
         return next(iter(self._rows(SESSION_STATE, "version", "updated_at", "active_model")), None)
 
     def locked(self, **parts: Any) -> SessionState:
-        """The locked session with nothing of it but `parts`."""
+        """The locked session, with `parts` as its only content."""
         row = self._state()
         own = {"version": row.version, "updated_at": row.updated_at, "active_model": row.active_model}
         return SessionState(**own, **parts)
 
     def advance(self, after: SessionState) -> None:
-        """The version and moment of `after` in place of those there."""
+        """Write the version and moment of `after`."""
         values = {"version": after.version, "updated_at": after.updated_at, "active_model": after.active_model}
         self._connection.execute(
             _ADVANCE, {"own_subject": self._key.subject, "own_session": self._key.session, **values}
         )
 
     def save(self, changes: Changes, now: int) -> None:
-        """Make the changes. Only what they concern is read."""
+        """Apply the changes, reading only the rows that they concern."""
         counted = self.marks(changes.count_marks)
         labels = self._some(SESSION_LABELS, ("label", "source"), {grant.label for grant in changes.grants})
         counters = self._some(SESSION_COUNTERS, ("name", "amount"), {count.name for count in changes.counts})
@@ -302,11 +302,11 @@ class _Session:
                 self._connection.execute(SEALED.insert(), [row])
 
     def marks(self, wanted: Collection[str]) -> frozenset[str]:
-        """Those on record."""
+        """Those of `wanted` that are stored."""
         return frozenset(row.mark for row in self._some(SESSION_MARKS, ("mark",), wanted))
 
     def grants(self) -> tuple[Grant, ...]:
-        """Those on record."""
+        """The stored grants."""
         columns = ("id", *_GRANT_COLUMNS)
         rows = self._rows(SESSION_GRANTS, *columns)
         if not rows:
@@ -366,16 +366,16 @@ def _tool_id_rows(links: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]
 
 
 def insert_missing(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Insert those rows that are not there; a row that is stays as it is."""
+    """Insert the rows that are missing; existing rows stay as they are."""
     if rows:
         connection.execute(_insertion(connection, table).on_conflict_do_nothing(), rows)
 
 
 def _insertion(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    # The standard has no word for what is there already, and each database its own; they say it alike.
+    # Not in the SQL standard: each dialect has its own insert with ON CONFLICT, with the same methods.
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table)
-    from sqlalchemy.dialects import postgresql  # 2 MB, which a store in a file has no use for
+    from sqlalchemy.dialects import postgresql  # costs 2 MB, which a store in a file does not need
 
     return postgresql.insert(table)
 

@@ -1,6 +1,6 @@
 """Every table. Times are microseconds since the epoch, UTC; amounts are exact decimals spelled as text.
 
-What is changed here needs a migration in `migrations/versions`; a test compares the two.
+A change here needs a migration in `migrations/versions`; a test compares the two.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from sqlalchemy import (
 
 METADATA: Final = MetaData()
 
-# SQLite numbers only INTEGER keys by itself; PostgreSQL's INTEGER is too small for a log.
+# SQLite autoincrements only INTEGER keys; PostgreSQL's INTEGER is too small for a log.
 _SEQUENCE: Final = BigInteger().with_variant(Integer, "sqlite")
 
 
-# Compared by its beginning, or in an order that is told: bytewise on every database, as SQLite has it.
+# For prefix matches and a stable order: bytewise collation on every database, as in SQLite.
 _BYTEWISE: Final = Text().with_variant(Text(collation="C"), "postgresql")
 
 
@@ -184,9 +184,9 @@ RECORDS: Final = Table(
     _word("verdict"),
     _word("action"),
     _word("revision"),
-    Column("body", LargeBinary, nullable=True),  # absent where it was erased; the digest stays [AUD-40]
+    Column("body", LargeBinary, nullable=True),  # null once erased; the digest stays [AUD-40]
     _text("digest"),
-    _text("log", nullable=True),  # absent in what was kept before there was a log
+    _text("log", nullable=True),  # null in records older than the log
     Column("place", BigInteger, nullable=True),
     Index("records_session", "subject", "session", "seq"),
     Index("records_at", "at"),
@@ -216,7 +216,7 @@ HEADS: Final = Table(
     Column("leaves", LargeBinary, nullable=False),
     PrimaryKeyConstraint("log", "size"),
 )
-# Made from records by whoever looks for something, so that writing them costs nothing more [AUD-61].
+# The search index. Built when somebody searches, so that recording costs nothing more [AUD-61].
 RECORD_FACTS: Final = Table(
     "record_facts",
     METADATA,
@@ -232,7 +232,7 @@ RECORD_FACTS_DONE: Final = Table(
     Column("upto", BigInteger, primary_key=True, autoincrement=False),
 )
 
-# What was judged, apart from its record, which holds a commitment to it: so it can go, and the log stands [AUD-70].
+# The content of runs. Its record holds only a commitment to it, so it can be erased and the log stays valid [AUD-70].
 CONTENTS: Final = Table(
     "contents",
     METADATA,
@@ -251,8 +251,8 @@ HOLDS: Final = Table(
     "holds",
     METADATA,
     Column("id", Text, primary_key=True),
-    _text("subject", nullable=True),  # absent: everybody's
-    _text("session", nullable=True),  # absent: all of theirs
+    _text("subject", nullable=True),  # null: all subjects
+    _text("session", nullable=True),  # null: all sessions
     _text("actor"),
     _text("reason"),
     _moment("at"),

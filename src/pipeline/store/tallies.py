@@ -1,4 +1,4 @@
-"""What the conversations of a store come to, one by one. Spec: docs/spec/ledger.md [LED-14]."""
+"""Cost and failures of each conversation in a store. Spec: docs/spec/ledger.md [LED-14]."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.store.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """A conversation: what it cost, how many calls nobody answered, how often which tool failed."""
+    """A conversation: its cost, its number of unanswered calls, and the failures of each tool."""
 
     session: LedgerSession
     cost: Cost
@@ -23,10 +23,10 @@ class Tally:
 
 
 def tallies(ledger: Ledger, *, limit: int = 100, prices: PriceTable | None = None) -> list[Tally]:
-    """Those of the conversations that were changed last, at most `limit`; with `prices`, what they would cost under it.
+    """The tallies of the `limit` conversations changed most recently; with `prices`, their cost under that table.
 
     Raises:
-        LedgerError: a row of one cannot be read (`ledger.damaged`).
+        LedgerError: a row cannot be read (`ledger.damaged`).
     """
     waiting = Counter(call.session_id for call in ledger.unanswered())
     failed = ledger.failed_tools()

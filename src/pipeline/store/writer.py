@@ -1,4 +1,4 @@
-"""The one writer of a process: a thread with a connection that commits all waiting jobs together [E2].
+"""The one writer of a process: a thread with a connection that commits all queued jobs together [E2].
 
 While one transaction is being made durable, the next jobs queue up, to share one commit and its fsync.
 Spec: docs/spec/recorder.md.
@@ -25,13 +25,13 @@ from pipeline.store.engine import insert_rows, unavailable, writing
 from pipeline.store.log import Log
 from pipeline.store.tables import RECORDS
 
-MAX_WAITING: Final = 4_096  # jobs in the queue; at 64 in flight this is many seconds of work, and more is an overload
-MAX_BATCH: Final = 256  # jobs in one transaction: bounds how long the first of them waits for the last
+MAX_WAITING: Final = 4_096  # queued jobs; with 64 requests in flight, many seconds of work: more is overload
+MAX_BATCH: Final = 256  # jobs in one transaction: bounds how long the first waits for the last
 TIMEOUT_SECONDS: Final = 5.0
-GATHER_SECONDS: Final = 0.002  # for each job that shared the commit before; a commit takes the CPU of twenty records
+GATHER_SECONDS: Final = 0.002  # per job in the previous commit; a commit costs as much CPU as twenty records
 MAX_GATHER_SECONDS: Final = 0.01
-MAX_TOLD_SECONDS: Final = 0.005  # where it is known how many may come, and those let go on soon have their turn
-LATE_SHARE: Final = 2.0  # of what those let go on wait for their turn: who went on sooner would wait there instead
+MAX_EXPECTED_SECONDS: Final = 0.005  # if the number of requests in flight is known and they are scheduled promptly
+LATE_SHARE: Final = 2.0  # of the scheduling delay: a request released earlier would only wait there instead
 MAX_LATE_SECONDS: Final = 0.04
 
 _T = TypeVar("_T")
@@ -42,41 +42,43 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Recorded(Generic[_T]):
-    """What a job returns to be put on record: its result, and rows of `RECORDS` for the same transaction."""
+    """The return value of a job that records what it did: its result, and rows of `RECORDS` for its transaction."""
 
     result: _T
     records: Sequence[Row]
 
 
-class Told(Protocol):
-    """The part of a `Future` that the writer uses to tell how a job ended."""
+class Completion(Protocol):
+    """The part of a `Future` with which the writer reports how a job ended."""
 
     def set_running_or_notify_cancel(self) -> bool:
-        """Whether the job is still wanted. Called when it begins."""
+        """Whether the job is still wanted. Called when it starts."""
         ...
 
     def set_result(self, result: None, /) -> None:
-        """Told when the job is durable."""
+        """Called once the job is durable."""
         ...
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """Told when the job is not durable, and why."""
+        """Called with the reason if the job is not durable."""
         ...
 
 
-class _Rows:
-    """A job that inserts rows, all or none. Those of a batch are inserted together, with one statement per table."""
+class _Insert:
+    """A job that inserts rows, all or none. The rows of a batch are inserted with one statement per table."""
 
     __slots__ = ("future", "rows", "wake")
 
-    def __init__(self, future: Told, rows: Sequence[tuple[Table, Row]], wake: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, future: Completion, rows: Sequence[tuple[Table, Row]], wake: Callable[[], None] | None = None
+    ) -> None:
         self.future = future
         self.rows = rows
         self.wake = wake
 
 
 class _Call:
-    """A job that reads before it writes. If it raises, its own work alone is undone."""
+    """A job that reads before it writes. If it raises, only its own work is rolled back."""
 
     __slots__ = ("future", "job", "wake")
 
@@ -96,13 +98,13 @@ class Writer:
     def __init__(self, engine: Engine, log: Log, *, max_waiting: int = MAX_WAITING, max_batch: int = MAX_BATCH) -> None:
         self._engine = engine
         self._log = log
-        self._is_strict = engine.dialect.name == "postgresql"  # it has texts without NUL alone
+        self._is_strict = engine.dialect.name == "postgresql"  # it cannot store NUL in text
         self._max_batch = max_batch
         self._max_waiting = max_waiting
-        self._waiting: queue.SimpleQueue[_Rows | _Call | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[_Insert | _Call | None] = queue.SimpleQueue()
         self._gate = threading.Lock()
         self._in_work: Callable[[], int] | None = None
-        self._wanted = sys.maxsize  # a commit waits no longer once this many jobs are in the queue
+        self._wanted = sys.maxsize  # stop gathering once this many jobs are queued
         self._enough = Event()
         self._share = 1.0  # jobs per commit, as a moving average
         self._late = 0.0  # seconds
@@ -113,58 +115,60 @@ class Writer:
         self._thread.start()
 
     def expect(self, in_work: Callable[[], int]) -> None:
-        """Use `in_work`, the number of requests that may write something: two thirds of them are to share a commit."""
+        """Gather jobs by `in_work`, the number of requests that may write: a commit waits for two thirds of them."""
         self._in_work = in_work
 
     def late(self, seconds: float) -> None:
-        """Be told how long requests waited for their turn after a commit: a commit so much later costs them nothing."""
+        """Report how long requests wait to be scheduled after a commit: a commit may wait that long at no cost."""
         self._late = seconds
 
     def insert(self, table: Table, values: Row) -> Future[None]:
-        """Done when the row is durable; the future raises StoreError where it is not. As `insert_all`."""
+        """A future that completes when the row is durable, and raises StoreError if it is not. As `insert_all`."""
         return self.insert_all([(table, values)])
 
     def insert_all(self, rows: Sequence[tuple[Table, Row]]) -> Future[None]:
-        """Done when all the rows are durable; the future raises StoreError where none of them is.
+        """A future that completes when all rows are durable, and raises StoreError if none is.
 
-        A record gets its place in the log. A row that refers to another comes after it.
+        Records get their place in the log. A row must come after those it refers to.
 
         Raises:
-            StoreBusy: too much waits already. StoreError: the store is closed (`store.closed`).
+            StoreBusy: the queue is full. StoreError: the store is closed (`store.closed`).
         """
         future: Future[None] = Future()
         self.insert_for(future, rows)
         return future
 
-    def insert_for(self, told: Told, rows: Sequence[tuple[Table, Row]], wake: Callable[[], None] | None = None) -> None:
-        """As `insert_all`, but `told` hears how it ended.
+    def insert_for(
+        self, completion: Completion, rows: Sequence[tuple[Table, Row]], wake: Callable[[], None] | None = None
+    ) -> None:
+        """As `insert_all`, but reports to `completion`.
 
-        `wake` is called after that; once a commit, however many jobs brought the same function.
+        `wake` is called after that, once per commit, however many jobs passed the same function.
         """
         if self._is_strict and any(type(item) is str and "\x00" in item for _, row in rows for item in row.values()):
             raise _unstorable()
-        self._put(_Rows(told, rows, wake))
+        self._put(_Insert(completion, rows, wake))
 
     def call(self, job: Callable[[Connection], _T]) -> Future[_T]:
-        """A future of what `job` returns, done once its changes are durable. If it raises, they are undone.
+        """A future of the result of `job`, completed once its changes are durable. If it raises, they are undone.
 
-        See `recorded` for a job that puts what it did on record.
+        See `recorded` for a job that records what it did.
 
         Raises:
-            StoreBusy: too much waits already. StoreError: the store is closed (`store.closed`).
+            StoreBusy: the queue is full. StoreError: the store is closed (`store.closed`).
         """
         future: Future[_T] = Future()
         self._put(_Call(future, job))
         return future
 
     def recorded(self, job: Callable[[Connection], Recorded[_T]]) -> Future[_T]:
-        """As `call`; the job's records become durable together with its changes, or neither does."""
+        """As `call`; the job's records and its changes become durable together or not at all."""
         future: Future[_T] = Future()
         self._put(_Call(future, job))
         return future
 
     def close(self) -> None:
-        """Finish what waits, and stop."""
+        """Finish queued jobs and stop."""
         with self._gate:
             if self._closed:
                 return
@@ -173,15 +177,15 @@ class Writer:
         self._enough.set()
         self._thread.join()
 
-    def _put(self, item: _Rows | _Call) -> None:
+    def _put(self, item: _Insert | _Call) -> None:
         with self._gate:
             if self._closed:
                 raise StoreError("the store is closed", code="store.closed", hint="open it again")
-            if self._waiting.qsize() >= self._max_waiting:  # nobody else puts anything there meanwhile
-                raise StoreBusy("too much waits for the store", hint="try again shortly")
+            if self._waiting.qsize() >= self._max_waiting:  # under the lock, nobody else adds to the queue
+                raise StoreBusy("too many writes are waiting for the store", hint="try again shortly")
             self._waiting.put(item)
             if self._waiting.qsize() >= self._wanted:
-                self._wanted = sys.maxsize  # said once
+                self._wanted = sys.maxsize  # signal once
                 self._enough.set()
 
     def _run(self) -> None:
@@ -206,26 +210,26 @@ class Writer:
             sleep(min((before - 1) * GATHER_SECONDS, MAX_GATHER_SECONDS))
 
     def _gather_most(self, in_work: Callable[[], int]) -> None:
-        """Wait until two thirds of the requests in work are in the queue, as long as commits are shared at all.
+        """Wait until two thirds of the requests in work have queued a job, as long as commits are shared at all.
 
-        If it waited for all of them, nobody would work meanwhile. The number that share is averaged over several
-        commits, since requests do not come back as evenly as a commit released them. It also waits when the queue is
-        empty: waking for the first job and again for the last would interrupt the other threads twice.
+        Waiting for all of them would leave nobody working. The number per commit is averaged over several commits,
+        because requests do not return as evenly as a commit releases them. An empty queue is waited for too: waking for
+        the first job and again for the last would interrupt the other threads twice.
         """
-        most = max(MAX_TOLD_SECONDS, min(self._late * LATE_SHARE, MAX_LATE_SECONDS))
+        most = max(MAX_EXPECTED_SECONDS, min(self._late * LATE_SHARE, MAX_LATE_SECONDS))
         seconds = min((self._share - 1) * GATHER_SECONDS, most)
         wanted = in_work() * 2 // 3
         if seconds <= 0 or self._waiting.qsize() >= wanted:
             return
         self._enough.clear()
         self._wanted = wanted
-        if self._waiting.qsize() < wanted and not self._closed:  # whoever came meanwhile may not have seen it
+        if self._waiting.qsize() < wanted and not self._closed:  # a job queued in between may not have seen `_wanted`
             self._enough.wait(seconds)
         self._wanted = sys.maxsize
 
-    def _batch(self) -> tuple[list[_Rows | _Call], bool]:
-        """All jobs that wait, at least one; and whether more may come."""
-        items: list[_Rows | _Call] = []
+    def _batch(self) -> tuple[list[_Insert | _Call], bool]:
+        """All queued jobs, waiting for at least one; and whether more may come."""
+        items: list[_Insert | _Call] = []
         item = self._waiting.get()
         while item is not None:
             items.append(item)
@@ -237,29 +241,31 @@ class Writer:
                 return items, True
         return items, False
 
-    def _write(self, batch: list[_Rows | _Call]) -> None:
+    def _write(self, batch: list[_Insert | _Call]) -> None:
         done: list[tuple[Any, Any]] = []
         refused: list[tuple[Future[Any], Exception]] = []
         try:
             with self._connected().begin():
                 rows: list[tuple[Table, Row]] = []
                 for item in batch:
-                    if isinstance(item, _Rows):
+                    if isinstance(item, _Insert):
                         rows += item.rows
                         done.append((item.future, None))
                     else:
-                        rows += self._carry_out(item, done, refused)
+                        rows += self._execute(item, done, refused)
                 self._insert_rows(rows)
-        except Exception as error:  # noqa: BLE001 - whatever fails here, each waiting request hears that it failed
+        except Exception as error:  # noqa: BLE001 - every waiting request must hear of any failure
             self._disconnect()
-            self.failure = unavailable("the store could not keep this", error)
+            self.failure = unavailable("the write to the store failed", error)
             for item in batch:
-                item.future.set_exception(unavailable("the store could not keep this", error))
+                item.future.set_exception(unavailable("the write to the store failed", error))
             return
-        # Only now is anything durable, and only now is anybody told.
+        # Only now is anything durable, and only now is anything reported.
         self.failure = None if done else self.failure
-        if any(table is RECORDS for table, _ in rows):  # else nothing is known of the log's last, which may have failed
-            self._log.settled()
+        if any(
+            table is RECORDS for table, _ in rows
+        ):  # otherwise the log's last transaction, which may have failed, is still open
+            self._log.committed()
         for future, exception in refused:
             future.set_exception(exception)
         for future, result in done:
@@ -269,22 +275,22 @@ class Writer:
         for table in {table.name: table for table, _ in rows}.values():
             values: Sequence[Row] = [row for home, row in rows if home is table]
             if table is RECORDS:
-                values = self._log.enter(self._connected(), values)
+                values = self._log.append(self._connected(), values)
             insert_rows(self._connected(), table, values)
 
-    def _carry_out(
+    def _execute(
         self, call: _Call, done: list[tuple[Any, Any]], refused: list[tuple[Future[Any], Exception]]
     ) -> list[tuple[Table, Row]]:
-        """The records that the job gave."""
+        """The record rows that the job returned."""
         try:
             with self._connected().begin_nested():
                 result = call.job(self._connected())
-        except DataError:  # a value that this database has no room for is its caller's alone
+        except DataError:  # a value that this database cannot store concerns only its caller
             refused.append((call.future, _unstorable()))
             return []
         except SQLAlchemyError:
             raise
-        except Exception as error:  # noqa: BLE001 - a job's refusal is its caller's, and must not stop the others
+        except Exception as error:  # noqa: BLE001 - one job's error must not stop the others
             refused.append((call.future, error))
             return []
         if isinstance(result, Recorded):
@@ -299,7 +305,7 @@ class Writer:
         return self._connection
 
     def _disconnect(self) -> None:
-        # A transaction may be half open on it: the connection is thrown away, never given back to the pool.
+        # A transaction may still be open on it: discard the connection, never return it to the pool.
         if self._connection is not None:
             with contextlib.suppress(SQLAlchemyError):
                 self._connection.invalidate()
@@ -308,14 +314,16 @@ class Writer:
 
 
 def _unstorable() -> StoreError:
-    return StoreError("a value cannot be kept here", code="store.unstorable", hint="a name with NUL in it, say")
+    return StoreError(
+        "the database cannot store a value", code="store.unstorable", hint="remove NUL characters from names and text"
+    )
 
 
 def waited(future: Future[_T], timeout_seconds: float = TIMEOUT_SECONDS) -> _T:
     """The future's result.
 
     Raises:
-        StoreError: it did not come in time (`store.timeout`): what was asked may or may not be durable.
+        StoreError: it did not arrive in time (`store.timeout`): the write may or may not be durable.
     """
     try:
         return future.result(timeout_seconds)

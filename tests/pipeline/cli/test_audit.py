@@ -192,7 +192,7 @@ def test_who_writes_keeps_nobody_from_looking_and_a_lock_on_everything_is_told_i
         locked = cmf("tail", kept.store)
 
     assert (locked.exit_code, locked.stdout) == (5, "")
-    assert locked.stderr.endswith("SQLITE_BUSY: another process holds it [store.unavailable]\n")
+    assert locked.stderr.endswith("SQLITE_BUSY: another process has it locked [store.unavailable]\n")
     assert locked.stderr.count("\n") == 1
     assert cmf("tail", kept.store, "-n", 1).stdout.split()[3] == last
 

@@ -155,7 +155,7 @@ def test_what_is_wrong_with_one_thing_hides_nothing_of_the_others(run: Doctor, h
     assert [one[0] for one in found(result, "settings")] == ["ok"]
     for check, words in {
         "policies": "bad.rego",
-        "store": "this file is no database",
+        "store": "this file is not a database",
         "audit": "no private key",
     }.items():
         (line,) = found(result, check)
@@ -263,7 +263,7 @@ def test_a_store_that_another_process_holds_or_nobody_may_write_is_a_problem(
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "cmf.db")  # root may write anything
     closed = kept("store")
 
-    assert "another process holds it" in held[0][1]
+    assert "another process has it locked" in held[0][1]
     assert "this user cannot write `store` at ~/cmf.db" in closed[0][1]
 
 

@@ -395,7 +395,7 @@ def test_what_is_erased_while_it_is_asked_for_is_not_there(
 def test_many_lines_are_read_page_by_page(
     database: Store, judge: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.store.contents._AT_ONCE", 2)
+    monkeypatch.setattr("pipeline.store.contents._PAGE_SIZE", 2)
     ids = [judge(f"number {number}") for number in range(4)]
     lines = database.contents().lines(actor=EVE, reason="x")
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli.commands import app
 from pipeline.errors import ConfigError, StoreError
-from pipeline.store.condition import condition_of, room_of
+from pipeline.store.condition import condition_of, disk_space_of
 from pipeline.store.database import Store
 from pipeline.store.engine import (
     MIGRATIONS,
@@ -136,7 +136,7 @@ def test_a_server_tells_how_it_does_and_whether_it_can_be_written(postgres: Post
         connection.commit()
     engine.dispose()
 
-    assert (found.schema, found.is_current, room_of(place)) == (SCHEMA, True, None)
+    assert (found.schema, found.is_current, disk_space_of(place)) == (SCHEMA, True, None)
     assert found.head is not None
     assert found.newest is not None
     with pytest.raises(StoreError, match="the store cannot be written"):

@@ -174,7 +174,7 @@ def test_where_they_cannot_be_read_there_are_none(
         connection.execute(update(RECORDS).where(RECORDS.c.kind == "override").values(body=body))
 
     assert sqlite.overrides(clock=clock).holding() == ()
-    assert "none holds: StoreError" in caplog.text
+    assert "none is in force: StoreError" in caplog.text
 
 
 @pytest.mark.spec("EXC-12")

@@ -175,7 +175,7 @@ def test_where_it_is_known_how_many_are_in_work_most_of_them_share_a_commit(
     engine: Engine, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "GATHER_SECONDS", SECONDS * 10)
-    monkeypatch.setattr(writing, "MAX_TOLD_SECONDS", SECONDS * 10)
+    monkeypatch.setattr(writing, "MAX_EXPECTED_SECONDS", SECONDS * 10)
     writer = Writer(engine, log)
     writer.expect(lambda: 5)
     share_a_commit(writer)
@@ -197,7 +197,7 @@ def test_while_those_let_go_on_wait_for_their_turn_others_are_let_come_longer(
     engine: Engine, log: Log, monkeypatch: pytest.MonkeyPatch, late: float, commits_of_two: int
 ) -> None:
     monkeypatch.setattr(writing, "GATHER_SECONDS", SECONDS * 10)
-    monkeypatch.setattr(writing, "MAX_TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(writing, "MAX_EXPECTED_SECONDS", 0.0)
     monkeypatch.setattr(writing, "MAX_LATE_SECONDS", SECONDS * 10)
     writer = Writer(engine, log)
     writer.expect(lambda: 3)

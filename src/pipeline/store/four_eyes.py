@@ -1,7 +1,7 @@
-"""A second person's agreement to content being shown, where a store asks for it [E6]. Spec: audit.md [AUD-80] ff.
+"""The four-eyes principle: a second person agrees before content is shown [E6]. Spec: audit.md [AUD-80] ff.
 
-All of it is records of the log: who asks, who grants it and until when, since when two people are needed. Nothing else
-is kept, so nothing here can say more than what the log proves.
+Requests, grants and the requirement itself exist only as records of the log, so their state is always what the log
+proves.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from pipeline.store.acts import (
     USUAL,
     ContentRules,
     act_row,
+    attribution,
     check_time,
     moment_in,
-    said_by,
-    two_needed,
+    second_person_needed,
 )
 from pipeline.store.engine import snapshot
 from pipeline.store.records import newest_of
@@ -39,19 +39,19 @@ from pipeline.store.writer import Writer, waited
 
 ASK: Final = "ask"
 GRANT: Final = "grant"
-RULE: Final = "rule"
-BROKEN: Final = "break-glass"
+REQUIREMENT: Final = "rule"
+EMERGENCY: Final = "break-glass"
 CLOSED: Final = "close"
 NEED_TWO: Final = "need-two"
 NEED_ONE: Final = "need-one"
-OPEN_FOR: Final = timedelta(days=7)  # that what was asked for may be granted
+OPEN_FOR: Final = timedelta(days=7)  # how long a request can be granted
 _WHOSE: Final = select(CONTENTS.c.subject, CONTENTS.c.session)
 _log: Final = logging.getLogger("pipeline.store")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Somebody wants to see what a record is about. `at`: microseconds since the epoch."""
+    """A request to see the content of a record. `at`: microseconds since the epoch."""
 
     id: str
     record: str
@@ -62,9 +62,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevealGrant:
-    """That `actor` may see what `record` is about before `expires_at`, as far as `second` is concerned.
+    """The agreement of `second` that `actor` may see the content of `record` until `expires_at`.
 
-    In an emergency it is not one record, but all of a subject, of a session, or of both.
+    In an emergency it covers all records of a subject, a session, or both, instead of a single one.
     """
 
     id: str
@@ -77,19 +77,19 @@ class RevealGrant:
     session: str | None = None
 
     def covers(self, record: str, subject: str, session: str | None) -> bool:
-        """Whether it is about that record, which is of that subject (as rows name it) and session."""
+        """Whether it covers that record, which belongs to that subject (as rows spell it) and session."""
         if self.record is not None:
             return self.record == record
         whose = self.subject is None or stored_subject(self.subject) == subject
         return whose and (self.session is None or self.session == session)
 
 
-class SecondEyes:
-    """Who asks to see content, and who agrees. Safe to use from any thread.
+class FourEyes:
+    """Requests to see content, and their grants. Safe to use from any thread.
 
     Args:
         engine: what to read with. writer: what to write with.
-        clock: the time of records; a grant never outlives what is on record, even where the clock is put back.
+        clock: the time of records; no grant outlives its recorded end, even if the clock is set back.
         rules: who may do what.
     """
 
@@ -101,61 +101,61 @@ class SecondEyes:
 
     @property
     def needed(self) -> bool:
-        """Whether it takes two people to show content, to take it along, and to release a hold."""
+        """Whether showing content, exporting it and releasing a hold take two people."""
         if self._rules.four_eyes:
             return True
         with snapshot(self._engine) as connection:
-            return any(said["action"] == NEED_TWO for _, said in _said(connection, RULE, limit=1))
+            return any(body["action"] == NEED_TWO for _, body in _bodies(connection, REQUIREMENT, limit=1))
 
     def need_two(
         self, needed: bool, *, actor: SubjectExtension, reason: str, seconder: SubjectExtension | None = None
     ) -> None:
-        """Have the store ask for two people from now on, whoever opens it; or not any more, which takes two itself.
+        """Require two people from now on, for every user of the store; or lift that, which itself takes two.
 
         Raises:
             AuditError: `audit.not-authorised`, `audit.four-eyes`, `audit.no-reason`. StoreError: the database failed.
         """
-        said = said_by(self._rules.two, actor, reason, seconder, second=not needed and self.needed)
-        self._put(RULE, NEED_TWO if needed else NEED_ONE, said)
+        body = attribution(self._rules.two, actor, reason, seconder, second=not needed and self.needed)
+        self._put(REQUIREMENT, NEED_TWO if needed else NEED_ONE, body)
 
     def ask(self, record: str, *, actor: SubjectExtension, reason: str) -> Ask:
-        """What was asked for, once it is on record; for `OPEN_FOR` somebody else may grant it.
+        """A new request, on record; somebody else may grant it within `OPEN_FOR`.
 
         Raises:
             AuditError: `audit.not-authorised`, `audit.no-reason`, `content.none`. StoreError: the database failed.
         """
-        said = said_by(self._rules.reveal, actor, reason, None, second=False)
+        body = attribution(self._rules.reveal, actor, reason, None, second=False)
         if not is_kept(self._engine, record):
-            raise none_kept()
-        row = self._put(ASK, ASK, said | {"contents": [record]})
-        return Ask(id=row["id"], record=record, actor=said["actor"], reason=reason, at=row["at"])
+            raise no_content()
+        row = self._put(ASK, ASK, body | {"contents": [record]})
+        return Ask(id=row["id"], record=record, actor=body["actor"], reason=reason, at=row["at"])
 
     def asks(self) -> tuple[Ask, ...]:
-        """What was asked for and not granted yet, the oldest first."""
+        """The requests not granted yet, oldest first."""
         with snapshot(self._engine) as connection:
             return _open(connection, self._moment(connection))
 
     def grant(self, ask: str, *, actor: SubjectExtension, reason: str, expires_in: timedelta = USUAL) -> RevealGrant:
-        """The grant that now is on record: until it expires, whoever asked may see what they asked for.
+        """A new grant, on record: until it expires, the person who asked may see the content.
 
         Raises:
-            AuditError: `audit.not-authorised`, `audit.no-reason`; `audit.too-long`: for more than `LONGEST`, or for no
-                time; `ask.unknown`: nothing of that id is open; `audit.four-eyes`: it is one's own. StoreError: the
-                database failed.
+            AuditError: `audit.not-authorised`, `audit.no-reason`; `audit.too-long`: longer than `LONGEST`, or not
+                positive; `ask.unknown`: no open request has that id; `audit.four-eyes`: it is the approver's own
+                request. StoreError: the database failed.
         """
-        said = said_by(self._rules.reveal, actor, reason, None, second=False)
+        body = attribution(self._rules.reveal, actor, reason, None, second=False)
         check_time(expires_in)
         with snapshot(self._engine) as connection:
             now = self._moment(connection)
             asked = next((one for one in _open(connection, now) if one.id == ask), None)
         if asked is None:
-            raise AuditError("nobody asks for that", code="ask.unknown", hint="`cmf audit asks` lists what is asked")
-        if asked.actor == said["actor"]:
-            raise two_needed()
+            raise AuditError("no such open request", code="ask.unknown", hint="`cmf audit asks` lists them")
+        if asked.actor == body["actor"]:
+            raise second_person_needed()
         until = now + expires_in // MICROSECOND
         granted = {"ask": ask, "for": asked.actor, "contents": [asked.record], "expires_at": until}
-        row = self._put(GRANT, GRANT, said | granted)
-        return _grant(row["id"], said | granted)
+        row = self._put(GRANT, GRANT, body | granted)
+        return _grant(row["id"], body | granted)
 
     def break_glass(
         self,
@@ -167,44 +167,44 @@ class SecondEyes:
         session: str | None = None,
         expires_in: timedelta = USUAL,
     ) -> RevealGrant:
-        """The grant that now is on record: until it ends, the actor may see what a scope is about.
+        """A new emergency grant, on record: until it expires, the actor may see all content in a scope.
 
-        It is a subject, a session, or both; for an emergency, in which nobody can ask record by record, and
-        always takes two. Each look is on record all the same, with the grant's id.
+        The scope is a subject, a session, or both. This always takes two people. Each look is still recorded, with the
+        grant's id.
 
         Raises:
             AuditError: `audit.not-authorised`, `audit.four-eyes`, `audit.no-reason`, `audit.too-long`;
                 `audit.too-wide` without a subject or session. StoreError: the database failed.
         """
-        said = said_by(self._rules.break_glass, actor, reason, seconder, second=True)
+        body = attribution(self._rules.break_glass, actor, reason, seconder, second=True)
         check_time(expires_in)
         if subject is None and session is None:
-            raise AuditError("this would open everything", code="audit.too-wide", hint="say whose, or which session")
+            raise AuditError("this would open everything", code="audit.too-wide", hint="name a subject or a session")
         with snapshot(self._engine) as connection:
             until = self._moment(connection) + expires_in // MICROSECOND
-        scope = {"for": said["actor"], "subject": subject, "session": session, "expires_at": until}
-        row = self._put(GRANT, BROKEN, said | scope)
+        scope = {"for": body["actor"], "subject": subject, "session": session, "expires_at": until}
+        row = self._put(GRANT, EMERGENCY, body | scope)
         _log.warning("glass broken: grant %s", row["id"])
-        return _grant(row["id"], said | scope)
+        return _grant(row["id"], body | scope)
 
     def close(self, grant: str, *, actor: SubjectExtension, reason: str) -> None:
-        """End a grant before it expires; whoever may see content may do that.
+        """End a grant before it expires. Anybody who may see content may do so.
 
         Raises:
-            AuditError: `audit.not-authorised`, `audit.no-reason`; `grant.unknown`: none of that id holds. StoreError.
+            AuditError: `audit.not-authorised`, `audit.no-reason`; `grant.unknown`: no such grant is in force. StoreError.
         """
-        said = said_by(self._rules.reveal, actor, reason, None, second=False)
+        body = attribution(self._rules.reveal, actor, reason, None, second=False)
         if all(one.id != grant for one in self.grants()):
-            raise AuditError("no such grant holds", code="grant.unknown", hint="`cmf audit grants` lists them")
-        self._put(GRANT, CLOSED, said | {"grant": grant})
+            raise AuditError("no such grant in force", code="grant.unknown", hint="`cmf audit grants` lists them")
+        self._put(GRANT, CLOSED, body | {"grant": grant})
 
     def grants(self) -> tuple[RevealGrant, ...]:
-        """Those that hold, the newest first."""
+        """The grants in force, newest first."""
         with snapshot(self._engine) as connection:
             return _holding(connection, self._moment(connection))
 
     def granted(self, record: str, actor: SubjectExtension) -> RevealGrant | None:
-        """The newest grant that lets the actor see what that record is about; None where none does."""
+        """The newest grant that lets the actor see the content of that record; None if there is none."""
         with snapshot(self._engine) as connection:
             of = connection.execute(_WHOSE.where(CONTENTS.c.record == record)).first()
             grants = _holding(connection, self._moment(connection))
@@ -214,60 +214,62 @@ class SecondEyes:
     def _moment(self, connection: Connection) -> int:
         return moment_in(connection, self._clock)
 
-    def _put(self, kind: str, action: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    def _put(self, kind: str, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
         with snapshot(self._engine) as connection:
-            # What ends a grant is looked for among what came since: its time may not be before that of the grant.
+            # The record that ends a grant is looked up among later ones, so its time may not be earlier.
             now = instant_of(self._moment(connection))
-        row = act_row(kind, action, said, now)
+        row = act_row(kind, action, body, now)
         waited(self._writer.insert(RECORDS, row))
         return row
 
 
 def is_kept(engine: Engine, record: str) -> bool:
-    """Whether there is content to that record. Nothing of it is read."""
+    """Whether the record has content. It is not read."""
     with snapshot(engine) as connection:
         return bool(connection.execute(select(exists().where(CONTENTS.c.record == record))).scalar())
 
 
-def none_kept() -> AuditError:
-    """The error where there is none."""
-    return AuditError("there is no content to this record", code="content.none", hint="none was kept, or it was erased")
+def no_content() -> AuditError:
+    """The error for a record without content."""
+    return AuditError("this record has no content", code="content.none", hint="none was stored, or it was erased")
 
 
 def _open(connection: Connection, now: int) -> tuple[Ask, ...]:
     since = now - OPEN_FOR // MICROSECOND
-    answered = {said.get("ask") for _, said in _said(connection, GRANT, since=since)}
-    asks = [_ask(made, said) for made, said in _said(connection, ASK, since=since) if made not in answered]
+    answered = {body.get("ask") for _, body in _bodies(connection, GRANT, since=since)}
+    asks = [
+        _ask(record_id, body) for record_id, body in _bodies(connection, ASK, since=since) if record_id not in answered
+    ]
     return tuple(reversed(asks))
 
 
-def _ask(made: str, said: Mapping[str, Any]) -> Ask:
-    at = micros(datetime.fromisoformat(said["timestamp"]))
-    return Ask(id=made, record=said["contents"][0], actor=said["actor"], reason=said["reason"], at=at)
+def _ask(record_id: str, body: Mapping[str, Any]) -> Ask:
+    at = micros(datetime.fromisoformat(body["timestamp"]))
+    return Ask(id=record_id, record=body["contents"][0], actor=body["actor"], reason=body["reason"], at=at)
 
 
-def _grant(made: str, said: Mapping[str, Any]) -> RevealGrant:
-    who = {"id": made, "actor": said["for"], "expires_at": said["expires_at"]}
-    if "ask" in said:
-        (record,) = said["contents"]
-        return RevealGrant(**who, second=said["actor"], ask=said["ask"], record=record)
-    return RevealGrant(**who, second=said["second"], subject=said["subject"], session=said["session"])
+def _grant(record_id: str, body: Mapping[str, Any]) -> RevealGrant:
+    who = {"id": record_id, "actor": body["for"], "expires_at": body["expires_at"]}
+    if "ask" in body:
+        (record,) = body["contents"]
+        return RevealGrant(**who, second=body["actor"], ask=body["ask"], record=record)
+    return RevealGrant(**who, second=body["second"], subject=body["subject"], session=body["session"])
 
 
 def _holding(connection: Connection, now: int) -> tuple[RevealGrant, ...]:
-    every = list(_said(connection, GRANT, since=now - LONGEST // MICROSECOND))
-    closed = {said["grant"] for _, said in every if said["action"] == CLOSED}
-    made = (_grant(name, said) for name, said in every if said["action"] != CLOSED and name not in closed)
-    return tuple(one for one in made if now < one.expires_at)
+    every = list(_bodies(connection, GRANT, since=now - LONGEST // MICROSECOND))
+    closed = {body["grant"] for _, body in every if body["action"] == CLOSED}
+    record_id = (_grant(name, body) for name, body in every if body["action"] != CLOSED and name not in closed)
+    return tuple(one for one in record_id if now < one.expires_at)
 
 
-def _said(
+def _bodies(
     connection: Connection, kind: str, *, since: int = 0, limit: int | None = None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The ids and bodies of records of that kind, the newest first."""
+    """The ids and bodies of records of that kind, newest first."""
     for stored in newest_of(connection, kind, PREFIX[kind], since=since, limit=limit):
         if stored.body is not None:
             yield stored.id, loads(stored.body)
 
 
-__all__ = ["OPEN_FOR", "Ask", "RevealGrant", "SecondEyes", "is_kept", "none_kept"]
+__all__ = ["OPEN_FOR", "Ask", "FourEyes", "RevealGrant", "is_kept", "no_content"]

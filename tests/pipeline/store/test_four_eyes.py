@@ -23,8 +23,8 @@ from pipeline.recorder import Recorder
 from pipeline.store.contents import BREAK_GLASS, ERASE, HOLD, REVEAL, TWO_PEOPLE, ContentRules, Contents
 from pipeline.store.database import Store
 from pipeline.store.evidence import StoreEvidence
+from pipeline.store.four_eyes import RevealGrant
 from pipeline.store.records import stored_records
-from pipeline.store.second_eyes import RevealGrant
 from pipeline.store.tables import RECORDS
 
 
