@@ -191,7 +191,8 @@ class FourEyes:
         """End a grant before it expires. Anybody who may see content may do so.
 
         Raises:
-            AuditError: `audit.not-authorised`, `audit.no-reason`; `grant.unknown`: no such grant is in force. StoreError.
+            AuditError: `audit.not-authorised`, `audit.no-reason`; `grant.unknown`: no such grant is in force.
+            StoreError: the database failed.
         """
         body = attribution(self._rules.reveal, actor, reason, None, second=False)
         if all(one.id != grant for one in self.grants()):

@@ -74,7 +74,7 @@ def test_a_file_that_is_no_database_or_has_no_folder_cannot_be_opened(tmp_path: 
     other = tmp_path / "other"
     other.write_text("something else entirely, and long enough to be looked at\n" * 100, encoding="utf-8")
 
-    for file, why in ((other, "no database"), (tmp_path / "missing" / "s.sqlite3", "mkdir -p")):
+    for file, why in ((other, "not a database"), (tmp_path / "missing" / "s.sqlite3", "mkdir -p")):
         with pytest.raises(StoreError, match=why) as refused:
             open_engine(url(file))
         assert (refused.value.code, refused.value.path) == ("store.unavailable", str(file))
