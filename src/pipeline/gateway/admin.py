@@ -1,4 +1,4 @@
-"""The port for whoever runs a gateway: probes, metrics, what an admin can do, the review site. Spec: [GW-150] ff."""
+"""The operators' port: probes, metrics, admin actions, the review site. Spec: [GW-150] ff."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ App: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[N
 
 
 class AdminApp:
-    """An ASGI application.
+    """The operators' port, as an ASGI application.
 
     Args:
-        operations: what is asked.
-        admins: who may do something, by the hashes of their keys; None where whoever reaches the port may, and says in
-            `BY` who wants it so.
-        review: the review site, which asks by itself who comes; None where there is none.
+        operations: what it serves.
+        admins: the admins, by the hashes of their keys; None if everybody who reaches the port may act, for whoever
+            `BY` names.
+        review: the review site, which authenticates by itself; None if there is none.
 
     Attributes:
-        is_ending: whether the gateway was told to end: no new client is to be sent to it.
+        is_ending: whether the gateway is shutting down, so that no client should be sent to it.
     """
 
     def __init__(self, operations: Operations, admins: Mapping[str, str] | None, review: App | None = None) -> None:
@@ -42,7 +42,7 @@ class AdminApp:
         self.is_ending: Callable[[], bool] = lambda: False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the server's beginning and end."""
+        """Answer one request, or the server's startup and shutdown."""
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
         elif scope["type"] == "http":
@@ -60,7 +60,7 @@ class AdminApp:
         path, method = scope["path"], scope["method"]
         wanted = _METHODS.get(path)
         if wanted is None:
-            raise Refusal(404, "route.unknown", "There is nothing here.")
+            raise Refusal(404, "route.unknown", "Nothing is served at this path.")
         if method not in wanted:
             raise Refusal(405, "http.method", f"Use {wanted[0]}.", headers={"allow": ", ".join(wanted)})
         if path == "/metrics":
@@ -76,17 +76,17 @@ class AdminApp:
         return 409 if refused else 200, JSON, dumps({"policies": entries}), {}
 
     def _admitted(self, headers: Mapping[str, str]) -> str | None:
-        """Who it is, if that is known."""
+        """The admin who asks; None if unknown."""
         if self._admins is None:
             return unquote(headers.get(BY, "")) or None
         presented = {hash_of(key) for key in presented_in(headers)}
         if len(presented) != 1:
-            message = "Present a key of an admin." if self._admins else "Nobody may: settings name no `admin.keys`."
+            message = "Present an admin's key." if self._admins else "Nobody may: the settings have no `admin.keys`."
             raise Refusal(401, "auth.missing", message, headers={"www-authenticate": "Bearer"})
         own = presented.pop()
         found = [who for admin, who in self._admins.items() if hmac.compare_digest(own, admin)]
         if not found:
-            raise Refusal(403, "auth.no-admin", "This is no key of an admin.")
+            raise Refusal(403, "auth.no-admin", "This is not an admin's key.")
         return found[0]
 
 

@@ -1,4 +1,4 @@
-"""Bounds on one route: how large, how many at once, how often. Spec: docs/spec/gateway.md [GW-146]."""
+"""Limits of one route: size, concurrency, rate. Spec: docs/spec/gateway.md [GW-146]."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Final
 from pipeline.gateway.refusal import Refusal, later
 from pipeline.gateway.settings import RouteLimits
 
-MAX_SUBJECTS: Final = 10_000  # whose recent requests are remembered
+MAX_SUBJECTS: Final = 10_000  # with a bucket each
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """How many requests are left to somebody, as of a moment."""
+    """A token bucket: `left` requests at the time `at`."""
 
     left: float
     at: float
 
 
 class Admission:
-    """Lets requests into a route, or not.
+    """Enforces the limits of a route.
 
     Args:
         limits: of the route.
-        clock: seconds that only grow.
+        clock: monotonic seconds.
     """
 
     def __init__(self, limits: RouteLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,16 +41,18 @@ class Admission:
 
     @contextmanager
     def entered(self, subject: str | None, size: Callable[[], int]) -> Iterator[None]:
-        """A block for one request of `subject` (None is everybody who is not known), whose body has `size` bytes.
+        """A block for one request of `subject` (None: all unknown ones together), whose body has `size` bytes.
 
         Raises:
-            Refusal: 413, 429 or 503; the request had better not have been read further.
+            Refusal: 413, 429 or 503, before the request is judged.
         """
         limits = self._limits
         if limits.body_bytes is not None and size() > limits.body_bytes:
             raise Refusal(413, "http.too-large", f"On this route a body has at most {limits.body_bytes} bytes.")
         if limits.concurrent is not None and self._inside >= limits.concurrent:
-            raise Refusal(503, "route.busy", "Too much is in work: try again.", headers=later(1))
+            raise Refusal(
+                503, "route.busy", "Too many requests are in progress on this route: try again.", headers=later(1)
+            )
         if limits.per_minute is not None:
             self._take("" if subject is None else f"id:{subject}")
         self._inside += 1
@@ -77,14 +79,14 @@ class Admission:
         return min(self._burst, bucket.left + (now - bucket.at) * self._per_second)
 
     def _forget(self, now: float) -> None:
-        """Forget those who have all of their requests left, where it gets crowded: nothing changes for them."""
+        """Drop full buckets once there are many: a new one would be full too."""
         if len(self._buckets) >= MAX_SUBJECTS:
             self._buckets = {who: one for who, one in self._buckets.items() if self._left(one, now) < self._burst}
 
 
 def _too_many(seconds: float) -> Refusal:
     wait = later(max(1, math.ceil(seconds)))
-    return Refusal(429, "route.rate", "Too many requests on this route: wait a little.", headers=wait)
+    return Refusal(429, "route.rate", "The rate limit of this route is reached: try again later.", headers=wait)
 
 
 __all__ = ["MAX_SUBJECTS", "Admission"]

@@ -1,4 +1,4 @@
-"""Ids, and a time, for an answer whose upstream's dialect has none to give [GW-19]. Adapters mint nothing [A2]."""
+"""Ids and a time for a response from an upstream whose dialect has none [GW-19]. Adapters mint nothing [A2]."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _RESPONSE: Final[Mapping[str, Any]] = {
 
 
 def identified(response: Response, dialect: str, request_id: str) -> Response:
-    """The response with ids in `dialect` for itself and its calls, made of the request's; one with its own as it is.
+    """The response with ids in `dialect` for itself and its calls, derived from the request's. Its own ids are kept.
 
-    Numbers alone would name a call of each turn alike, and clients know the calls of a conversation by their ids.
+    Plain numbers would repeat from turn to turn, and clients tell the calls of a conversation apart by their ids.
     """
     if response.error is not None or not response.choices or dialect == "ollama":
         return response

@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: paths, people, limits, and one answer a request. Spec: docs/spec/gateway.md."""
+"""The gateway as an ASGI application: paths, identities, limits, one answer per request. Spec: gateway.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cmf.codec import dumps
 from pipeline.gateway import dialects, intake
 from pipeline.gateway import metrics as measured
 from pipeline.gateway.dialects import CHECKS, JSON, Dialect, Does
-from pipeline.gateway.exchange import Asked, Road, exchange, read_request
+from pipeline.gateway.exchange import IncomingRequest, RouteRuntime, exchange, read_request
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import ClientGone, Receive, Scope, Send
 from pipeline.gateway.mcp_settings import PATH as MCP_PATH
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("pipeline.gateway")
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-_CLIENTS_SEE: Final = ("status", "reason", "revisions")  # of readiness; figures of the log are for whoever runs it
+_SHOWN_TO_CLIENTS: Final = ("status", "reason", "revisions")  # of readiness; the rest is for operators
 
 
 @dataclass(slots=True)
-class _Told:
-    """What the log and the counters say of a request."""
+class _AccessLine:
+    """What the access log and the counters say of a request."""
 
     route: str = "-"
     dialect: str = "-"
@@ -50,23 +50,23 @@ class _Told:
 
 
 class Gateway:
-    """Answers HTTP. Begin it (`open`) within the running loop, or by ASGI's lifespan.
+    """Answers HTTP requests. `open` it within the running event loop, or by ASGI's lifespan.
 
     Args:
-        roads: in the order in which they are looked at.
-        identities: who may ask.
+        runtimes: the routes; the first that fits a request serves it.
+        identities: tells who sent a request.
         limits: bounds on what one client can cost.
-        metrics: where it counts.
-        operations: what its probes ask.
-        environment: what policy is told of where this runs.
-        mcp: the MCP servers, under `/mcp/`.
-        checks: what answers at `/v1/check`, and who asks the same in other ways.
-        probes: those of `PROBES` that clients may see too.
+        metrics: counts requests and decisions.
+        operations: readiness and metrics, for the probes.
+        environment: the name of the environment, as policy sees it.
+        mcp: the MCP servers under `/mcp/`.
+        checks: answers `/v1/check`, Envoy and LiteLLM.
+        probes: those of `PROBES` that are served on this port too.
     """
 
     def __init__(
         self,
-        roads: Sequence[Road],
+        runtimes: Sequence[RouteRuntime],
         identities: Identities,
         *,
         limits: Limits,
@@ -77,10 +77,11 @@ class Gateway:
         checks: Checks | None = None,
         probes: Collection[str] = PROBES,
     ) -> None:
-        self._roads = tuple(roads)
+        self._runtimes = tuple(runtimes)
         self._identities = identities
         self._limits = limits
-        self._sending, self._taking = SharedTimeout(limits.body_seconds), SharedTimeout(limits.stalled_seconds)
+        self._body_timeout = SharedTimeout(limits.body_seconds)
+        self._stall_timeout = SharedTimeout(limits.stalled_seconds)
         self._metrics = metrics
         self._operations = operations
         self._environment = environment
@@ -91,11 +92,11 @@ class Gateway:
 
     @property
     def is_open(self) -> bool:
-        """Whether it answers."""
+        """Whether it is open for requests."""
         return self._open
 
     async def open(self) -> None:
-        """Begin: every upstream gets its connections."""
+        """Open every upstream's connections."""
         for upstream in self._upstreams():
             await upstream.open()
         if self._mcp is not None:
@@ -103,7 +104,7 @@ class Gateway:
         self._open = True
 
     async def close(self) -> None:
-        """End: no connection is left."""
+        """Close every connection."""
         self._open = False
         if self._mcp is not None:
             await self._mcp.close()
@@ -111,10 +112,12 @@ class Gateway:
             await upstream.close()
 
     def _upstreams(self) -> Iterable[Upstream]:
-        return {id(place.upstream): place.upstream for road in self._roads for place in road.places}.values()
+        return {
+            id(backend.upstream): backend.upstream for runtime in self._runtimes for backend in runtime.backends
+        }.values()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the server's own beginning and end."""
+        """Answer one request, or the server's own startup and shutdown."""
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
@@ -138,38 +141,38 @@ class Gateway:
             await self._mcp(scope, path, receive, send)
             return
         if path in self._probes:
-            probed = Reply(send, {}, timeout=self._taking)
+            probed = Reply(send, {}, timeout=self._stall_timeout)
             await probed.whole(await self._probe(path, scope["method"]))
             return
-        made = str(ULID())  # spelled once, which takes longer than making it
-        request_id = f"req_{made}"
+        ulid = str(ULID())  # spelled once: that takes longer than making it
+        request_id = f"req_{ulid}"
         ids = {"x-request-id": request_id, "request-id": request_id}
-        reply = Reply(send, ids, timeout=self._taking)
-        told = _Told()
+        reply = Reply(send, ids, timeout=self._stall_timeout)
+        line = _AccessLine()
         self._metrics.in_flight += 1
         self._metrics.tally.begun(request_id)
         try:
-            answer = await self._answer(scope, path, made, receive, reply, told)
+            answer = await self._answer(scope, path, ulid, receive, reply, line)
             if answer is not None:
                 await reply.whole(answer)
         except ClientGone:
-            told.status = intake.GONE
-        except asyncio.CancelledError:  # the time of what is in work is over [GW-153]
-            told.status, told.code = 503, "gateway.ending"
+            line.status = intake.GONE
+        except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
+            line.status, line.code = 503, "gateway.ending"
             if reply.begun:
                 raise
-            ending = Refusal(503, told.code, "This gateway is ending: try again.", headers=later(1))
+            ending = Refusal(503, line.code, "This gateway is shutting down: try again.", headers=later(1))
             await reply.whole(_refused(ending, dialects.dialect_near(path), request_id))
         finally:
             self._metrics.in_flight -= 1
             seconds = perf_counter() - begin
-            self._metrics.count(told.route, told.dialect, told.status, told.code, seconds)
-            self._metrics.tally.over(told.route, request_id, told.status)
+            self._metrics.count(line.route, line.dialect, line.status, line.code, seconds)
+            self._metrics.tally.over(line.route, request_id, line.status)
             if _log.isEnabledFor(logging.INFO):
-                _log.info("%s", dumps(_line(request_id, told, seconds)).decode())
+                _log.info("%s", dumps(_line(request_id, line, seconds)).decode())
 
     async def _answer(
-        self, scope: Scope, path: str, made: str, receive: Receive, reply: Reply, told: _Told
+        self, scope: Scope, path: str, ulid: str, receive: Receive, reply: Reply, line: _AccessLine
     ) -> Answer | None:
         dialect = dialects.dialect_near(path)
         try:
@@ -179,13 +182,13 @@ class Gateway:
             if endpoint is None or (endpoint.does in CHECKS and not self._answers(endpoint.does)):
                 raise dialects.nothing_there(path)
             dialect = endpoint.dialect
-            told.dialect = dialect.name
-            told.route = CHECK_ROUTE if endpoint.does in CHECKS else "-"
+            line.dialect = dialect.name
+            line.route = CHECK_ROUTE if endpoint.does in CHECKS else "-"
             if scope["method"] != endpoint.method:
                 allow = {"allow": endpoint.method}
                 raise Refusal(405, "http.method", f"This path takes {endpoint.method}.", headers=allow)
             if self._metrics.in_flight > self._limits.concurrent:
-                raise Refusal(503, "gateway.busy", "Too much is in work: try again.", headers=later(1))
+                raise Refusal(503, "gateway.busy", "Too many requests are in progress: try again.", headers=later(1))
             subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])
             intake.check_query(query, endpoint)
             if endpoint.does is Does.MODELS:
@@ -193,61 +196,63 @@ class Gateway:
             else:
                 if endpoint.does is Does.ENVOY:
                     intake.check_uncut(headers)
-                raw = await intake.bytes_of(headers, receive, self._limits, self._sending)
-                asked = Asked(
+                raw = await intake.bytes_of(headers, receive, self._limits, self._body_timeout)
+                incoming = IncomingRequest(
                     endpoint=endpoint,
                     body=intake.json_of(raw, self._limits),
                     digest=hashlib.sha256(raw).hexdigest(),
                     headers=headers,
-                    request_id=made,
+                    request_id=ulid,
                     subject=subject,
                     session=intake.session_of(headers),
                     environment=self._environment,
                 )
-                answer = await self._asked(asked, receive, reply, told)
+                answer = await self._answer_incoming(incoming, receive, reply, line)
         except Refusal as refusal:
-            answer = _refused(refusal, dialect, f"req_{made}")
+            answer = _refused(refusal, dialect, f"req_{ulid}")
         if answer is None:
-            told.status, told.code, told.decision = 200, reply.code, reply.decision or "-"
+            line.status, line.code, line.decision = 200, reply.code, reply.decision or "-"
             return None
-        told.status = answer.status
-        told.code = answer.headers.get("x-cmf-code")
-        told.decision = answer.headers.get("x-cmf-decision-id", "-")
+        line.status = answer.status
+        line.code = answer.headers.get("x-cmf-code")
+        line.decision = answer.headers.get("x-cmf-decision-id", "-")
         return answer
 
-    async def _asked(self, asked: Asked, receive: Receive, reply: Reply, told: _Told) -> Answer | None:
-        subject = None if asked.subject is None else asked.subject.id
+    async def _answer_incoming(
+        self, incoming: IncomingRequest, receive: Receive, reply: Reply, line: _AccessLine
+    ) -> Answer | None:
+        subject = None if incoming.subject is None else incoming.subject.id
 
         def size() -> int:
-            return intake.size_of(asked.headers, asked.body)
+            return intake.size_of(incoming.headers, incoming.body)
 
-        if asked.endpoint.does in CHECKS and self._checks is not None:
+        if incoming.endpoint.does in CHECKS and self._checks is not None:
             with self._checks.admission.entered(subject, size):
-                return await self._checks.answer(asked)
-        request, dialect = read_request(asked), asked.endpoint.dialect
-        road = self._road(dialect, str(request.model))
-        told.route = road.route.name
-        with road.admission.entered(subject, size):
-            if asked.endpoint.does is Does.COUNT:
+                return await self._checks.answer(incoming)
+        request, dialect = read_request(incoming), incoming.endpoint.dialect
+        runtime = self._runtime_for(dialect, str(request.model))
+        line.route = runtime.route.name
+        with runtime.admission.entered(subject, size):
+            if incoming.endpoint.does is Does.COUNT:
                 tokens = get(dialect.name).estimate_input_tokens(request)
                 return _json(200, dialects.counted(dialect, tokens), {"x-cmf-estimated": "true"})
-            return await exchange(road, asked, request, receive, reply)
+            return await exchange(runtime, incoming, request, receive, reply)
 
     def _answers(self, does: Does) -> bool:
         return self._checks is not None and does in self._checks.does
 
-    def _road(self, dialect: Dialect, model: str) -> Road:
-        for road in self._roads:
-            if road.route.fits(dialect.name, model):
-                return road
-        raise Refusal(404, "route.no-model", "No route serves this model to this kind of client.")
+    def _runtime_for(self, dialect: Dialect, model: str) -> RouteRuntime:
+        for runtime in self._runtimes:
+            if runtime.route.fits(dialect.name, model):
+                return runtime
+        raise Refusal(404, "route.no-model", "No route serves this model to clients of this dialect.")
 
     def _models(self) -> list[str]:
-        """The models that routes name in full; a pattern names none."""
-        names = (name for road in self._roads for name in road.route.models)
+        """The models that routes list by name; patterns are left out."""
+        names = (name for runtime in self._runtimes for name in runtime.route.models)
         return sorted({name for name in names if not set(name) & set("*?[")})
 
-    # -- for whoever runs it -------------------------------------------------------------------------------------------
+    # -- for operators -------------------------------------------------------------------------------------------------
 
     async def _probe(self, path: str, method: str) -> Answer:
         if method not in ("GET", "HEAD"):
@@ -257,8 +262,8 @@ class Gateway:
             return Answer(status=200, media_type=measured.MEDIA_TYPE, body=text.encode(), headers={})
         if path == "/healthz":
             return _json(200, {"status": "ok"})
-        is_ready, said = await self._operations.ready()
-        return _json(200 if is_ready else 503, {name: said[name] for name in _CLIENTS_SEE if name in said})
+        is_ready, report = await self._operations.ready()
+        return _json(200 if is_ready else 503, {name: report[name] for name in _SHOWN_TO_CLIENTS if name in report})
 
 
 def _path(scope: Scope) -> str:
@@ -276,14 +281,14 @@ def _json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> A
     return Answer(status=status, media_type=JSON, body=dumps(body), headers=headers or {})
 
 
-def _line(request_id: str, told: _Told, seconds: float) -> dict[str, Any]:
+def _line(request_id: str, line: _AccessLine, seconds: float) -> dict[str, Any]:
     return {
         "request": request_id,
-        "route": told.route,
-        "dialect": told.dialect,
-        "status": told.status,
-        "code": told.code,
-        "decision": told.decision,
+        "route": line.route,
+        "dialect": line.dialect,
+        "status": line.status,
+        "code": line.code,
+        "decision": line.decision,
         "ms": round(seconds * 1000, 3),
     }
 

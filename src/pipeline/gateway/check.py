@@ -1,4 +1,4 @@
-"""What policy says of a body, for whoever asks, and sent nowhere: `POST /v1/check`. Spec: gateway.md [GW-230] ff."""
+"""A body judged for a caller and sent nowhere: `POST /v1/check`. Spec: gateway.md [GW-230] ff."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipeline.emission import emit, with_provider
 from pipeline.errors import DecisionError, PolicyUnavailable
 from pipeline.gateway.admission import Admission
 from pipeline.gateway.dialects import JSON, Does
-from pipeline.gateway.exchange import Asked, request_in, sayable
+from pipeline.gateway.exchange import IncomingRequest, refusing_unemittable, request_in
 from pipeline.gateway.ext_authz import authorized
 from pipeline.gateway.guardrail_api import guarded
 from pipeline.gateway.questions import placed, read_as, wrong
@@ -41,13 +41,13 @@ Format = Literal[
 
 
 class Question(Section):
-    """What is asked of: a body, and how to read it.
+    """A body to judge, and how to read it.
 
     Attributes:
-        format: the wire format of the body. kind: which way it goes.
-        model: the request's, where its body does not name it.
-        request: of a response, the request that it answers, in the same format.
-        server: of MCP, the name of the server whose tools and prompts these are.
+        format: the wire format of the body. kind: its direction.
+        model: the model of a request whose body does not name it.
+        request: for a response, the request that it answers, in the same format.
+        server: for MCP, the name of the server that owns the tools and prompts.
     """
 
     format: Format
@@ -59,11 +59,11 @@ class Question(Section):
 
 
 class Checks:
-    """Answers what is asked.
+    """Answers checks.
 
     Args:
-        guard: judges.
-        settings: limits, and whether callers are believed.
+        guard: judges the bodies.
+        settings: limits, and whether callers are trusted.
     """
 
     def __init__(self, guard: Guard, settings: Check) -> None:
@@ -74,46 +74,53 @@ class Checks:
         self._litellm = settings.litellm or LitellmCheck()
         self._claimed = settings.answers != "trusted"
 
-    async def answer(self, asked: Asked) -> Answer:
-        """What policy says: 200 whatever that is, with the body that may go on, if one may; on record by then.
+    async def answer(self, incoming: IncomingRequest) -> Answer:
+        """The verdict, on record by then: always 200, with the body as it may go on, if it may.
 
         Raises:
-            Refusal: 400 for what is no question, or no body of its format; 503 where policy could not be asked.
+            Refusal: 400 for an invalid check, or a body that is not of its format; 503 if policy was unavailable.
         """
-        if asked.endpoint.does is Does.ENVOY:
-            return await authorized(self, asked)
-        if asked.endpoint.does is Does.LITELLM:
-            return await guarded(self, asked, edit_answers=self._litellm.edit_answers)
-        question = question_of(asked.body)
-        read = _mcp(question) if question.format == _MCP else _read(question, asked.headers)
-        outcome = await self.judged(asked, read.value, history=read.history, call_id=read.call_id)
-        said = _said_of(outcome)
+        if incoming.endpoint.does is Does.ENVOY:
+            return await authorized(self, incoming)
+        if incoming.endpoint.does is Does.LITELLM:
+            return await guarded(self, incoming, edit_answers=self._litellm.edit_answers)
+        question = question_of(incoming.body)
+        read = _mcp(question) if question.format == _MCP else _read(question, incoming.headers)
+        outcome = await self.judged(incoming, read.value, history=read.history, call_id=read.call_id)
+        said = _answer_for(outcome)
         if outcome.value is not None:
-            with sayable(outcome, 400):
+            with refusing_unemittable(outcome, 400):
                 said["body"] = read.written(emit(outcome, question.format))
         return Answer(status=200, media_type=JSON, body=dumps(said), headers=decision_headers(outcome.decision))
 
-    async def left_of(self, asked: Asked, value: Request | Response, format_name: str) -> tuple[Outcome, Any]:
-        """What policy leaves of a value that goes on, in a format; on record by then, and sent by others.
+    async def left_of(
+        self, incoming: IncomingRequest, value: Request | Response, format_name: str
+    ) -> tuple[Outcome, Any]:
+        """What policy leaves of a value that others will send, in a format; the decision is on record by then.
 
         Raises:
-            Refusal: policy refuses it, what is left cannot be said in the format, or policy could not be asked.
+            Refusal: policy refuses it or was unavailable, or the format cannot express what is left.
         """
         try:
-            outcome = raised(await self.judged(asked, value))
+            outcome = raised(await self.judged(incoming, value))
         except DecisionError as error:
             raise of_decision(error) from None
-        with sayable(outcome, 400):
+        with refusing_unemittable(outcome, 400):
             return outcome, emit(outcome, format_name)
 
     async def judged(
-        self, asked: Asked, value: Request | Response, *, history: Request | None = None, call_id: str | None = None
+        self,
+        incoming: IncomingRequest,
+        value: Request | Response,
+        *,
+        history: Request | None = None,
+        call_id: str | None = None,
     ) -> Outcome:
-        """What becomes of a value, on record as asked about; it is sent nowhere from here."""
-        known = asked.context(CHECK_ROUTE)
+        """The outcome for a value, recorded as a check."""
+        known = incoming.context(CHECK_ROUTE)
         context = replace(
             known,
-            recorded=frozen_mapping({**known.recorded, "asked": asked.endpoint.does.value}),
+            recorded=frozen_mapping({**known.recorded, "asked": incoming.endpoint.does.value}),
             history=history,
             call_id=call_id,
             claimed=self._claimed,
@@ -122,7 +129,7 @@ class Checks:
 
 
 def question_of(body: Any) -> Question:
-    """The question that a body asks. Refusal 400, with the place, for what is none."""
+    """The check in a request body. Refusal 400, with the JSON path, if it is not valid."""
     question = read_as(Question, body)
     if question.request is not None and question.kind == "request":
         raise wrong("$.request", "only a response answers a request", "leave it out")
@@ -130,7 +137,7 @@ def question_of(body: Any) -> Question:
         raise wrong("$.server", "only mcp has servers", "leave it out")
     asks = question.kind == "request" or question.request is not None
     if question.model is not None and (question.format == _MCP or not asks):
-        raise wrong("$.model", "no request is there that could be for a model", "leave it out")
+        raise wrong("$.model", "there is no request that could be for a model", "leave it out")
     return question
 
 
@@ -139,9 +146,9 @@ def question_of(body: Any) -> Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """What is judged, what is known of it, and how what is left of it is written as it was said.
+    """What to judge, what is known about it, and how to write back what is left of it.
 
-    `call_id` is the id of a call of MCP here, whose own is `id`; `again` where a text is said twice (`unrepeated`).
+    `call_id` replaces the `id` of an MCP call; `again` is set if a text was repeated (`unrepeated`).
     """
 
     value: Request | Response
@@ -175,7 +182,7 @@ def _mcp(question: Question) -> _Read:
     if question.kind == "request":
         body = _message("$.body", question.body, is_answer=False)
         own = body.get("id")
-        # Two calls are two, whatever their callers call them [MCPX-16].
+        # Two calls are distinct, whatever ids their callers chose [MCPX-16].
         call_id = None if own is None else f"{TOOL_PREFIX}{ULID()}"
         with placed("$.body"):
             request = request_of(body if own is None else {**body, "id": call_id}, question.server)
@@ -191,7 +198,7 @@ def _mcp(question: Question) -> _Read:
 
 
 def _message(place: str, body: dict[str, Any], *, is_answer: bool) -> Mapping[str, Any]:
-    """The body, if it is a message of that kind. Refusal 400 if not."""
+    """The body, if it is a message of that kind; else Refusal 400."""
     try:
         frame_of(body)
     except FrameError as error:
@@ -201,11 +208,11 @@ def _message(place: str, body: dict[str, Any], *, is_answer: bool) -> Mapping[st
     return body
 
 
-# -- saying it ---------------------------------------------------------------------------------------------------------
+# -- writing the answer ------------------------------------------------------------------------------------------------
 
 
-def _said_of(outcome: Outcome) -> dict[str, Any]:
-    """The answer without the body. Refusal 503 where policy could not be asked."""
+def _answer_for(outcome: Outcome) -> dict[str, Any]:
+    """The answer without the body. Refusal 503 if policy was unavailable."""
     decision = outcome.decision
     said: dict[str, Any] = {
         "decision_id": decision.id,
@@ -226,7 +233,7 @@ def _said_of(outcome: Outcome) -> dict[str, Any]:
 
 
 def _rules(decision: Decision) -> Iterator[dict[str, Any]]:
-    """Each rule that spoke, and where; what it says to its author alone is not among it."""
+    """Each rule that hit, and where; without what is meant for its author only."""
     yield from (_rule(hit, None) for hit in stage_hits(decision.stages))
     for view in decision.hit_views:
         yield from (_rule(hit, view.path) for hit in view.hits)

@@ -1,6 +1,6 @@
-"""What a gateway puts on record besides decisions: its settings, its policies, its requests by number. Spec: [GW-210].
+"""What a gateway puts on record besides decisions: settings, policies, the number of requests. Spec: [GW-210].
 
-With `audit.content` it also erases what is too old, once an hour.
+With `audit.content` it also erases expired content, once an hour.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from pipeline.store.policies import keep_policies
 
 SWEEP_SECONDS: Final = 3_600.0
 _log: Final = logging.getLogger("pipeline.gateway")
-# Who may ask is told by its digest alone: names, hashes and addresses are no figures for auditors to browse.
+# Recorded by their digest only: names, hashes and addresses of clients are not for auditors to browse.
 _BY_DIGEST: Final = ("keys", "issuers", "proxy", "admin")
 
 
 class Chronicle:
-    """Writes these records. Its thread counts and sweeps until `close`.
+    """Writes these records. A thread counts and sweeps until `close`.
 
     Args:
-        store: where they go.
-        settings: of the gateway.
-        tally: of its requests.
+        store: the store of records.
+        settings: the gateway's.
+        tally: counts its requests.
     """
 
     def __init__(self, store: Store, settings: Settings, tally: Tally, clock: Clock = wall_clock) -> None:
@@ -52,20 +52,20 @@ class Chronicle:
         self.failures = 0
         self._thread = threading.Thread(target=self._run, name="cmf-gateway-chronicle", daemon=True)
 
-    def begin(self, laws: Sequence[tuple[Sequence[str], Guard]]) -> None:
-        """Put on record with which settings and policies the gateway begins.
+    def begin(self, guarded: Sequence[tuple[Sequence[str], Guard]]) -> None:
+        """Record the settings and policies that the gateway starts with.
 
         Raises:
-            StoreError: that could not be done: then it does not begin.
+            StoreError: that failed, so the gateway must not start.
         """
-        routes = {route: guard.revision for names, guard in laws for route in names}
-        self._keep("config", "begin", {**told_of(self._settings), "revisions": routes})
-        for names, guard in laws:
+        routes = {route: guard.revision for names, guard in guarded for route in names}
+        self._keep("config", "begin", {**recorded_settings(self._settings), "revisions": routes})
+        for names, guard in guarded:
             self._policies("load", guard, {"routes": list(names), "revision": guard.revision})
         self._thread.start()
 
     def heard(self, routes: Sequence[str], guard: Guard, event: Event) -> None:
-        """For `Events.subscribe`: other policies judge from now on, or were refused."""
+        """For `Events.subscribe`: policies were replaced, or new ones refused."""
         try:
             if isinstance(event, PoliciesChanged):
                 said = {"routes": list(routes), "before": event.before, "revision": event.after}
@@ -77,14 +77,14 @@ class Chronicle:
             self._failed("a change of policies", error)
 
     def close(self) -> None:
-        """Put the last requests on record, and stop."""
+        """Record the last count, and stop."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
         self.count()
 
     def count(self) -> None:
-        """Put on record how many requests there were since this was last done."""
+        """Record the number of requests since the last time."""
         routes = self._tally.take()
         now = self._clock()
         if not routes:
@@ -107,11 +107,11 @@ class Chronicle:
                 self.sweep()
 
     def sweep(self) -> None:
-        """Erase what is too old."""
+        """Erase expired content."""
         try:
             Sweep(self._store).run(micros(self._clock()))
         except StoreError as error:
-            self._failed("the sweep of what is too old", error)
+            self._failed("the sweep of expired content", error)
 
     def _failed(self, what: str, error: StoreError) -> None:
         self.failures += 1
@@ -119,7 +119,9 @@ class Chronicle:
 
     def _policies(self, action: str, guard: Guard, said: Mapping[str, Any], by: str | None = None) -> None:
         policies = guard.policies
-        brought = said.get("before") != said["revision"]  # the subject of the record is who did: [REV-43] goes by that
+        brought = (
+            said.get("before") != said["revision"]
+        )  # only then is somebody the subject of the record, on which [REV-43] relies
         row = self._row("policy", action, said if by is None else {**said, "by": {"id": by}}, by if brought else None)
         keep_policies(self._store, policies.revision, packed(policies.bundle()), row)
 
@@ -134,11 +136,11 @@ class Chronicle:
 _PREFIX: Final = {"config": "cfg", "policy": "pol", "tally": "tly"}
 
 
-def told_of(settings: Settings) -> dict[str, Any]:
-    """What goes on record of settings: all by their digest, those that name nobody one by one too."""
+def recorded_settings(settings: Settings) -> dict[str, Any]:
+    """What goes on record of settings: a digest of all, and each one that names no client."""
     shown = {path: value for path, value, _ in Loaded(settings=settings, sources={}).effective()}
     named = {path: value for path, value in shown.items() if not path.startswith(_BY_DIGEST)}
     return {"digest": hashlib.sha256(dumps(shown)).hexdigest(), "mode": settings.mode.value, "settings": named}
 
 
-__all__ = ["Chronicle", "told_of"]
+__all__ = ["Chronicle", "recorded_settings"]

@@ -1,4 +1,4 @@
-"""What is particular to each client dialect over HTTP: its paths, its framing, its errors. Spec: gateway.md."""
+"""What differs between client dialects over HTTP: paths, framing, errors, lists of models. Spec: gateway.md."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ JSON: Final = "application/json"
 class Does(StrEnum):
     """What an endpoint is for."""
 
-    ANSWER = "answer"  # a model's answer
-    COUNT = "count"  # tokens of a request, estimated here
-    MODELS = "models"
-    CHECK = "check"  # what policy says of a body; nothing is sent on
-    ENVOY = "envoy"  # whether a request may go on unchanged: Envoy asks, and sends it
-    LITELLM = "litellm"  # what LiteLLM may send on of what it hands over
+    ANSWER = "answer"  # ask a model
+    COUNT = "count"  # estimate the tokens of a request
+    MODELS = "models"  # list models
+    CHECK = "check"  # judge a body, and send it nowhere
+    ENVOY = "envoy"  # judge a request that Envoy holds, and would send on unchanged
+    LITELLM = "litellm"  # judge what LiteLLM would send on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,21 +35,21 @@ class Dialect:
     """One client dialect."""
 
     name: str
-    error: Callable[[Refusal, str], Any]  # the body that says a refusal; also takes the request's id
-    error_type: Callable[[int], str]  # the dialect's own word for an error of that status
-    answers: frozenset[int] = frozenset()  # the refusals that are an answer here, with status 200
+    error: Callable[[Refusal, str], Any]  # the body for a refusal; takes the request's id too
+    error_type: Callable[[int], str]  # the dialect's name for an error of that status
+    answers: frozenset[int] = frozenset()  # statuses of refusals that are sent with status 200
     frame: Callable[[WireEvent], bytes] = sse_bytes
     stream_type: str = SSE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """What a path asks for: `model` and `stream` where the path says them, `listed` for a stream in a JSON array."""
+    """What a path is for; `model` and `stream` where the path says so, `listed` for a stream as one JSON array."""
 
     does: Does
     dialect: Dialect
     method: str = "POST"
-    query: Mapping[str, tuple[str, ...]] | None = None  # what may stand in the query, and the values that it may have
+    query: Mapping[str, tuple[str, ...]] | None = None  # the parameters allowed, and their values; () for any
     model: str | None = None
     stream: bool | None = None
     listed: bool = False
@@ -124,19 +124,19 @@ OLLAMA: Final = Dialect(
     name="ollama", error=_ollama_error, error_type=openai_type, frame=ndjson_bytes, stream_type=NDJSON
 )
 CHECK: Final = Dialect(name="check", error=_openai_error, error_type=openai_type)
-"""No dialect of a model's client: what is asked names its format itself."""
+"""Not a model's dialect: a check names the format of its body."""
 LITELLM: Final = Dialect(
     name="litellm", error=_litellm_error, error_type=openai_type, answers=frozenset({400, 403, 413})
 )
-"""Nor this: LiteLLM's generic guardrail API. By another status it would learn that something is wrong here."""
+"""LiteLLM's generic guardrail API, which takes any other status than 200 for an outage."""
 DIALECTS: Final = {one.name: one for one in (CHAT, RESPONSES, MESSAGES, GEMINI, OLLAMA)}
 
 _BETA: Final = {"beta": ("true",)}
 CHECK_PATH: Final = "/v1/check"
-ENVOY_PREFIX: Final = "/ext_authz"  # what Envoy sets before the path that its client asked for
+ENVOY_PREFIX: Final = "/ext_authz"  # set by Envoy before the path of the request
 LITELLM_PATH: Final = "/beta/litellm_basic_guardrail_api"
 CHECKS: Final = frozenset({Does.CHECK, Does.ENVOY, Does.LITELLM})
-"""What takes `check` in a gateway's settings."""
+"""Served only with `check` in the settings."""
 PATHS: Final = {
     "/v1/chat/completions": Endpoint(does=Does.ANSWER, dialect=CHAT),
     "/v1/responses": Endpoint(does=Does.ANSWER, dialect=RESPONSES),
@@ -149,7 +149,7 @@ PATHS: Final = {
     CHECK_PATH: Endpoint(does=Does.CHECK, dialect=CHECK),
     LITELLM_PATH: Endpoint(does=Does.LITELLM, dialect=LITELLM),
 }
-_JUDGED: Final = frozenset({Does.ANSWER, Does.COUNT})  # the requests that are somebody's to a model
+_JUDGED: Final = frozenset({Does.ANSWER, Does.COUNT})  # what Envoy may ask about
 _GEMINI_PATH: Final = re.compile(
     r"/v1(?:beta)?/models/([A-Za-z0-9._@%:-]{1,200}):(generateContent|streamGenerateContent|countTokens)"
 )
@@ -161,7 +161,7 @@ _ENDS: Final = (
     ("/v1beta/models/<model>:streamGenerateContent", ":streamGenerateContent"),
     ("/api/chat", "/api/chat"),
     ("/api/chat", "/chat"),
-)  # paths that are served, with the ends of paths that were probably meant
+)  # served paths, with the end of paths that probably mean them
 _NOT_SERVED: Final = {
     "embeddings": "Embeddings are",
     "files": "Files are",
@@ -181,21 +181,21 @@ _NOT_SERVED: Final = {
 
 
 def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Endpoint | None:
-    """What the path asks for; None where nothing is served. `path` is as it was sent."""
+    """The endpoint at a path, which is as it was sent; None where nothing is served."""
     if path.startswith(ENVOY_PREFIX):
-        asked = endpoint_of(path.removeprefix(ENVOY_PREFIX), query, headers)
-        return None if asked is None or asked.does not in _JUDGED else replace(asked, does=Does.ENVOY)
+        endpoint = endpoint_of(path.removeprefix(ENVOY_PREFIX), query, headers)
+        return None if endpoint is None or endpoint.does not in _JUDGED else replace(endpoint, does=Does.ENVOY)
     found = PATHS.get(path)
     if found is not None:
         if path == "/v1/models" and "anthropic-version" in headers:
             return Endpoint(does=Does.MODELS, dialect=MESSAGES, method="GET", query={"limit": (), "beta": ("true",)})
-        if path == "/v1/models" and "x-goog-api-key" in headers:  # Google's client asks here too
+        if path == "/v1/models" and "x-goog-api-key" in headers:  # Google's SDK uses this path too
             return PATHS["/v1beta/models"]
         return found
     match = _GEMINI_PATH.fullmatch(path)
     if match is None:
         return None
-    model, method = unquote(match[1]).removeprefix("models/"), match[2]  # the same model, and one name for it
+    model, method = unquote(match[1]).removeprefix("models/"), match[2]  # one name for one model
     if not _MODEL.fullmatch(model):
         return None
     if method == "countTokens":
@@ -212,28 +212,28 @@ def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[st
 
 
 def nothing_there(path: str) -> Refusal:
-    """The 404 for a path: it names the path that was probably meant, or what is not supported, where that is known."""
+    """The 404 for a path. It names the path that was probably meant, or what is not supported, if it can tell."""
     if path == CHECK_PATH:
-        return Refusal(404, "route.not-served", "Nothing is checked here: that takes `check` in a gateway's settings.")
+        return Refusal(404, "route.not-served", "Checks are not enabled: add `check` to the gateway's settings.")
     if path == LITELLM_PATH:
-        message = "LiteLLM is told nothing here: that takes `check.litellm` in a gateway's settings."
+        message = "LiteLLM's checks are not enabled: add `check.litellm` to the gateway's settings."
         return Refusal(404, "route.not-served", message)
     if path.startswith(ENVOY_PREFIX):
-        message = "Nothing is said of this path: it takes `check.envoy` in a gateway's settings, and a path of a model."
+        message = "Nothing to check: that takes `check.envoy` in the gateway's settings, and the path of a model's API."
         return Refusal(404, "route.not-served", message)
     meant = next((one for one, end in _ENDS if path.rstrip("/").endswith(end)), None)
     if meant is not None:
-        message = f"Nothing is served at this path. It ends like {meant}, which is: look at the client's base URL."
+        message = f"Nothing is served at this path. Did you mean {meant}? Check the client's base URL."
         return Refusal(404, "route.unknown", message)
     words = path.strip("/").replace(":", "/").split("/")
     known = next((_NOT_SERVED[word] for word in words if word in _NOT_SERVED), None)
     if known is not None:
-        return Refusal(404, "route.not-served", f"{known} not judged here, and so not served.")
-    return Refusal(404, "route.unknown", "Nothing is served at this path: what is not judged is not passed on.")
+        return Refusal(404, "route.not-served", f"{known} not supported: what cannot be judged is not served.")
+    return Refusal(404, "route.unknown", "Nothing is served at this path: what cannot be judged is not passed on.")
 
 
 def dialect_near(path: str) -> Dialect:
-    """The dialect in which an unknown path is answered, by how the path begins."""
+    """The dialect to answer an unknown path in, by how the path begins."""
     path = path.removeprefix(ENVOY_PREFIX)
     if path.startswith("/v1/messages"):
         return MESSAGES
@@ -242,16 +242,16 @@ def dialect_near(path: str) -> Dialect:
     return GEMINI if path.startswith("/v1beta/") or _GEMINI_METHOD.search(path) else CHAT
 
 
-# -- answers that are no model's ---------------------------------------------------------------------------------------
+# -- the gateway's own answers -----------------------------------------------------------------------------------------
 
 
 def counted(dialect: Dialect, tokens: int) -> Any:
-    """An estimate of tokens, as the dialect says it."""
+    """An estimate of tokens, in the dialect's form."""
     return {"totalTokens": tokens} if dialect is GEMINI else {"input_tokens": tokens}
 
 
 def listed_models(dialect: Dialect, names: Sequence[str]) -> Any:
-    """The models that can be asked for by name, as the dialect lists them."""
+    """A list of models, in the dialect's form."""
     if dialect is GEMINI:
         return {"models": [{"name": f"models/{name}", "displayName": name} for name in names]}
     if dialect is OLLAMA:
@@ -272,14 +272,14 @@ def _openai_model(name: str) -> dict[str, Any]:
 
 
 def streamed(endpoint: Endpoint, events: Sequence[WireEvent]) -> tuple[str, bytes]:
-    """The media type and the bytes of a stream whose events are all there."""
+    """The media type and the bytes of a complete stream."""
     if endpoint.listed:
         return JSON, dumps([event["data"] for event in events if "data" in event])
     return endpoint.dialect.stream_type, b"".join(map(endpoint.dialect.frame, events))
 
 
 def without_unasked(endpoint: Endpoint, body: Any, events: list[WireEvent]) -> list[WireEvent]:
-    """The events that the client asked for: of a chat, without usage unless `body` wants it."""
+    """The events that the client wants: of a chat, without usage unless `body` asks for it."""
     if endpoint.dialect is not CHAT or _wants_usage(body):
         return events
     return [event for event in events if not _only_usage(event)]

@@ -1,4 +1,4 @@
-"""Upstreams that the environment names: `LLM_CLAUDE=anthropic://key@api.anthropic.com`. Spec: gateway.md [GW-7]."""
+"""Upstreams in environment variables: `LLM_CLAUDE=anthropic://key@api.anthropic.com`. Spec: gateway.md [GW-7]."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"[A-Z0-9][A-Z0-9_]{0,63}")
 
 
 class Named(NamedTuple):
-    """An upstream of the environment; `is_keyed` where a key stands in its variable."""
+    """An upstream named by an environment variable; `is_keyed` if the variable holds its key."""
 
     variable: str
     name: str
@@ -26,7 +26,7 @@ class Named(NamedTuple):
 
 
 def upstreams(environment: Mapping[str, str]) -> Iterator[Named]:
-    """The upstreams that variables `LLM_<NAME>` name; what is no address of a provider is somebody else's variable."""
+    """The upstreams in variables `LLM_<NAME>`. Variables that hold no provider's address are left alone."""
     for variable in sorted(environment):
         name = variable.removeprefix(PREFIX)
         scheme, separator, rest = environment[variable].strip().partition("://")
@@ -45,11 +45,11 @@ def _host_in(place: str) -> str | None:
     try:
         return urlsplit(f"//{place}").hostname
     except ValueError:
-        return None  # settings say what is wrong with it
+        return None  # validation of the settings reports it
 
 
 def key_in(variable: str, text: str) -> str:
-    """The secret in a variable: of an upstream's address the key before its `@`, of any other all of it."""
+    """The secret in a variable: the key before the `@` of an upstream's address, or the whole text of any other."""
     if not variable.startswith(PREFIX) or "://" not in text:
         return text
     keyed, _, _ = text.partition("://")[2].rpartition("@")

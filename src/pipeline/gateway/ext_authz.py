@@ -1,4 +1,4 @@
-"""May a request go on, as it is? Envoy's `ext_authz` asks, and sends it itself. Spec: gateway.md [GW-240] ff."""
+"""Envoy's `ext_authz`: whether a request may go on unchanged. Spec: gateway.md [GW-240] ff."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cmf.digests import canonical_bytes
 from cmf.models import FORMAT_PROVIDERS
 from pipeline.emission import with_provider
 from pipeline.gateway.dialects import JSON
-from pipeline.gateway.exchange import Asked, read_request
+from pipeline.gateway.exchange import IncomingRequest, read_request
 from pipeline.gateway.questions import would_change
 from pipeline.gateway.reply import Answer, decision_headers
 
@@ -16,19 +16,17 @@ if TYPE_CHECKING:
     from pipeline.gateway.check import Checks
 
 
-async def authorized(checks: Checks, asked: Asked) -> Answer:
-    """200 where the request may go on just as it is: what Envoy sends is what it has, whatever is said here.
+async def authorized(checks: Checks, incoming: IncomingRequest) -> Answer:
+    """200 if the request may go on exactly as it is, since Envoy sends what it holds.
 
     Raises:
-        Refusal: policy refuses it, or lets it go on changed alone; it cannot be read; policy cannot be asked.
+        Refusal: policy refuses it, or allows it only with changes; it cannot be read; policy was unavailable.
     """
-    name = asked.endpoint.dialect.name
-    request = with_provider(read_request(asked), FORMAT_PROVIDERS[name])
-    outcome, left = await checks.left_of(asked, request, name)
-    if canonical_bytes(left) != canonical_bytes(asked.body):
-        raise would_change(
-            outcome, "Policy lets this request go on only with changes, and nobody here could make them."
-        )
+    name = incoming.endpoint.dialect.name
+    request = with_provider(read_request(incoming), FORMAT_PROVIDERS[name])
+    outcome, left = await checks.left_of(incoming, request, name)
+    if canonical_bytes(left) != canonical_bytes(incoming.body):
+        raise would_change(outcome, "Policy allows this request only with changes, which Envoy cannot make.")
     return Answer(status=200, media_type=JSON, body=b"{}", headers=decision_headers(outcome.decision))
 
 

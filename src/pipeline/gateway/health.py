@@ -1,4 +1,4 @@
-"""Whether an upstream is asked at all, after it failed. Spec: docs/spec/gateway.md [GW-84]."""
+"""Whether an upstream that failed is used again yet: a circuit breaker. Spec: docs/spec/gateway.md [GW-84]."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pipeline.gateway.routing import HealthSettings
 
 
 class Health:
-    """What one upstream's last answers say of it. For one event loop.
+    """The health of one upstream, by its latest replies. For use in one event loop.
 
-    After so many failures in a row it is left alone for a while; then one request finds out, while others still pass
-    it by. Each such failure doubles the while, up to a bound; one answer makes all well.
+    After a number of failures in a row the upstream is skipped for a cooldown. Then one request tries it, while others
+    still skip it. If that fails, the cooldown doubles, up to a maximum; one reply resets everything.
     """
 
     def __init__(self, settings: HealthSettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -23,7 +23,7 @@ class Health:
         self._until = 0.0
 
     def admits(self) -> bool:
-        """Whether it may be asked now. Of several who ask this while it is unwell, one is told yes a while."""
+        """Whether a request may be sent now. During a cooldown's end, one request per cooldown is let through."""
         if not self._is_unwell:
             return True
         if self.wait_seconds > 0:
@@ -33,16 +33,16 @@ class Health:
 
     @property
     def is_up(self) -> bool:
-        """Whether it is asked as a matter of course: whoever is down is left alone, or asked as a trial."""
+        """Whether it is in normal use: neither skipped nor on trial."""
         return not self._is_unwell
 
     @property
     def wait_seconds(self) -> float:
-        """How long it is still left alone; 0 where it is not."""
+        """Seconds until the cooldown ends; 0 if there is none."""
         return max(0.0, self._until - self._clock()) if self._is_unwell else 0.0
 
     def failed(self) -> None:
-        """It gave no answer, or its own trouble."""
+        """Note a failure: no reply, or a server error."""
         again = self._is_unwell
         self._failures += 1
         if not self._is_unwell:
@@ -52,7 +52,7 @@ class Health:
         self._until = self._clock() + self._cooldown
 
     def answered(self) -> None:
-        """It answered, be it that the request was wrong."""
+        """Note a reply; a client error is one too."""
         self._failures = 0
         self._cooldown = min(self._settings.cooldown_seconds, self._settings.max_cooldown_seconds)
 

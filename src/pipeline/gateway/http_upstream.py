@@ -1,4 +1,4 @@
-"""An upstream over HTTP, in its own dialect. No byte of it is passed on [E1]. Spec: docs/spec/gateway.md."""
+"""An upstream over HTTP, in its own dialect. None of its bytes are passed on [E1]. Spec: docs/spec/gateway.md."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from pipeline.gateway.upstream import Live, UpstreamError, client_status, error_
 
 _log: Final = logging.getLogger("pipeline.gateway")
 MAX_ERROR_BYTES: Final = 256 * 1024
-_USAGE_ON_REQUEST: Final = frozenset({"openai_chat", "openrouter"})  # these say in a stream what was used if asked to
-_DROPPED: Final = {"gemini": "models/"}  # what these take off the name of a model
+_USAGE_ON_REQUEST: Final = frozenset({"openai_chat", "openrouter"})  # these send usage in a stream only on request
+_DROPPED: Final = {"gemini": "models/"}  # a prefix of model names that these ignore
 _KEY_HEADERS: Final = {"anthropic_messages": "x-api-key", "gemini": "x-goog-api-key"}
 
-_OF_KEYS: Final = {401: ": it does not take the key it is asked with", 403: ": its key may not do that"}
+_KEY_HINTS: Final = {401: ": it does not accept our key", 403: ": our key may not do that"}
 
 
 class _OneReplyEach(aiohttp.TCPConnector):
-    """Connections that are used again only while nothing came on them that nobody had asked for [GW-41]."""
+    """A pool that never reuses a connection on which something arrived unasked [GW-41]."""
 
-    async def _get(self, *args: Any) -> Any:  # aiohttp has no door for it; a test says if it moves
+    async def _get(self, *args: Any) -> Any:  # private in aiohttp; a test fails if it moves
         found: Any = await super()._get(*args)
         while found is not None and found.protocol.should_close:
             found.close()
@@ -50,9 +50,9 @@ class HttpUpstream:
     """One provider.
 
     Args:
-        settings: where it is, and how long it may take; `dialect` and `base_url` are there.
-        key: what it is asked with; None for none.
-        reply_bytes: the largest reply that is read.
+        settings: its address and timeouts; `dialect` and `base_url` are set.
+        key: its API key, if it needs one.
+        reply_bytes: the largest reply to read.
     """
 
     def __init__(self, settings: UpstreamSettings, key: str | None, *, reply_bytes: int) -> None:
@@ -74,7 +74,7 @@ class HttpUpstream:
         return self.target not in _DROPPED or not model.startswith(_DROPPED[self.target])
 
     async def open(self) -> None:
-        """Begin, within the running loop. No proxy of the environment is used, no cookie kept, no body unpacked."""
+        """Open its pool, within the running event loop: no proxy from the environment, no cookies, no decompression."""
         timeout = aiohttp.ClientTimeout(
             total=self._settings.reply_seconds,
             sock_connect=self._settings.connect_seconds,
@@ -90,14 +90,14 @@ class HttpUpstream:
         )
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
 
     async def ask(self, request: Request, body: Any, live: Live | None, /) -> Response:
-        """The answer, whole; a stream is folded, and read by the same decoder, while `live` follows it."""
+        """The whole reply. A stream is folded and read by the same decoder, while `live` follows it."""
         if self._session is None:
-            raise UpstreamError(503, "upstream.not-open", "The upstream is not there yet.")
+            raise UpstreamError(503, "upstream.not-open", "The gateway is not open yet.")
         call = self._adapter.to_http(with_wire_model(request))
         if request.stream and self.target in _USAGE_ON_REQUEST:
             body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
@@ -114,19 +114,21 @@ class HttpUpstream:
             raise
         except TimeoutError as error:
             self._note("upstream.timeout", type(error).__name__)
-            raise UpstreamError(504, "upstream.timeout", "The upstream did not answer in time.") from None
+            raise UpstreamError(504, "upstream.timeout", "The upstream did not reply in time.") from None
         except (aiohttp.ClientError, OSError) as error:
             self._note("upstream.unreachable", self._why(error))
-            raise UpstreamError(502, "upstream.unreachable", "The upstream cannot be reached, or broke off.") from None
+            raise UpstreamError(
+                502, "upstream.unreachable", "The upstream cannot be reached, or broke off its reply."
+            ) from None
 
     def _why(self, error: Exception) -> str:
-        """The type of the error, and in words why no connection came about where it is that."""
+        """The type of the error and, where the connection failed, the reason in words."""
         cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
         what = type(error).__name__
         return what if cause is None else f"{what}: {unreached(cause, self._settings.connect_seconds).said}"
 
     def _note(self, event: str, why: str) -> None:
-        """Tell whoever runs the gateway what the client is not told. No word of the upstream's is in it."""
+        """Log for the operator what the client is not told; nothing that the upstream sent is in it."""
         _log.warning("%s", dumps({"event": event, "upstream": self._base, "why": why}).decode())
 
     async def _read(self, reply: aiohttp.ClientResponse, request: Request, live: Live | None) -> Response:
@@ -145,7 +147,7 @@ class HttpUpstream:
                 return self._with_status(self._adapter.from_wire_response(body, request))
         except CmfError as error:
             raise _unreadable(error.code) from None
-        raise _unreadable("its media type is none of the dialect's")
+        raise _unreadable("its media type is not one of the dialect")
 
     async def _stream(
         self, reply: aiohttp.ClientResponse, reader: SseReader | NdjsonReader, request: Request, live: Live | None
@@ -175,23 +177,23 @@ class HttpUpstream:
                     live.hear(said)
         response = so_far()
         if response.error is None and not is_whole(response):
-            raise UpstreamError(502, "upstream.cut", "The upstream's stream ended before its answer did.")
+            raise UpstreamError(502, "upstream.cut", "The upstream's stream ended before its answer was complete.")
         return self._with_status(response)
 
     def _with_status(self, response: Response) -> Response:
-        """An error that came with status 200, as one with the status that it says, or the upstream's own trouble."""
+        """The response; an error that came with status 200 gets the status it names, or counts as the upstream's."""
         if response.error is None:
             return response
         status = response.error.status or 500
-        self._note("upstream.error", f"status 200, and an error of {status}")
+        self._note("upstream.error", f"status 200 with an error of {status}")
         return error_of(status, response.error)
 
     async def _error(self, reply: aiohttp.ClientResponse) -> Response:
-        """What it said is wrong; a redirection is not followed, for what is elsewhere is not this upstream."""
+        """The upstream's error. Redirects are not followed: another address is another upstream."""
         if reply.status < 400:
             raise _unreadable(f"status {reply.status}")
-        if client_status(reply.status) >= 500 or reply.status == 429:  # its own trouble, or what it thinks of our key
-            self._note("upstream.error", f"status {reply.status}{_OF_KEYS.get(reply.status, '')}")
+        if client_status(reply.status) >= 500 or reply.status == 429:  # its own fault, or about our key
+            self._note("upstream.error", f"status {reply.status}{_KEY_HINTS.get(reply.status, '')}")
         try:
             said = self._adapter.from_wire_response(loads(await _bounded(reply, MAX_ERROR_BYTES))).error
         except (CmfError, UpstreamError):

@@ -1,6 +1,6 @@
-"""Who asks: what a request presents, and the subject that goes with it. Spec: gateway.md [GW-20], [GW-140] ff.
+"""Authentication: the subject for the key, token or headers of a request. Spec: gateway.md [GW-20], [GW-140] ff.
 
-Keys are made here, from 256 random bits, so that one round of SHA-256 is enough to keep: there is nothing to guess.
+Keys are made here from 256 random bits: one round of SHA-256 protects them, as there is nothing to guess.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.gateway.access import PROXY_SECRET_HEADER, Key, Proxy
 from pipeline.gateway.refusal import Refusal
 
 if TYPE_CHECKING:
-    from pipeline.gateway.tokens import Tokens  # with all that can be signed, for who has issuers
+    from pipeline.gateway.tokens import Tokens  # loads cryptography: only where there are issuers
 
 MAX_NAME: Final = 256  # characters of the name of a subject, role, permission or team
 _BEARER: Final = "bearer "
@@ -27,21 +27,21 @@ _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
 def new_key() -> str:
-    """A key for a client; who has it is who its hash says."""
+    """A new key for a client."""
     return f"cmf_{secrets.token_urlsafe(32)}"
 
 
 def hash_of(key: str) -> str:
-    """The key as it stands in settings."""
+    """The hash of a key, as settings have it."""
     return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 class TrustedProxy:
-    """A proxy in front that has authenticated people.
+    """A proxy in front that authenticates people.
 
     Args:
-        settings: where it is, and which of its headers say what.
-        secret: what it also shows; None where its address is enough.
+        settings: its addresses and headers.
+        secret: the shared secret that it sends; None if its address is enough.
     """
 
     def __init__(self, settings: Proxy, secret: str | None) -> None:
@@ -49,26 +49,26 @@ class TrustedProxy:
         self._secret = secret
 
     def subject(self, headers: Mapping[str, str], peer: str | None) -> SubjectExtension | None:
-        """Who the proxy says; None where it says nobody.
+        """The subject in the proxy's headers; None without any.
 
         Raises:
-            Refusal: 401 for its headers from somewhere else, or headers that say no names.
+            Refusal: 401 for such headers from elsewhere, or for invalid names in them.
         """
         said = [name for name in self._settings.headers if name in headers]
         if not said:
             return None
         if not self._is_it(headers, peer):
-            raise Refusal(401, "auth.untrusted-header", "Headers say who asks, and not from where they may.")
+            raise Refusal(401, "auth.untrusted-header", "Identity headers are accepted from the trusted proxy only.")
         fields: dict[str, Any] = {"id": headers.get(self._settings.id, "").strip()}
         if not is_name(fields["id"]):
-            raise Refusal(401, "auth.header", "The headers say no name.")
+            raise Refusal(401, "auth.header", "An identity header holds no valid name.")
         fields["id"] = self._settings.prefix + fields["id"]
         for field in ("roles", "permissions", "teams"):
             name = getattr(self._settings, field)
             if name in headers:
                 names = {one.strip() for one in headers[name].split(",")} - {""}
                 if not all(map(is_name, names)):
-                    raise Refusal(401, "auth.header", "The headers say no name.")
+                    raise Refusal(401, "auth.header", "An identity header holds no valid name.")
                 fields[field] = sorted(names)
         return SubjectExtension.model_validate(fields)
 
@@ -81,13 +81,13 @@ class TrustedProxy:
 
 
 class Identities:
-    """Subjects by what requests present.
+    """Finds the subject of a request.
 
     Args:
-        keys: those of clients.
-        anonymous: whether nobody known may ask.
-        tokens: of issuers; None where none is taken.
-        proxy: in front; None where there is none.
+        keys: the clients' keys.
+        anonymous: whether requests without any are accepted.
+        tokens: of issuers; None if none are accepted.
+        proxy: the trusted proxy, if there is one.
     """
 
     def __init__(
@@ -104,26 +104,30 @@ class Identities:
         self._proxy = proxy
 
     async def subject(self, headers: Mapping[str, str], peer: str | None = None) -> SubjectExtension | None:
-        """Who asks; None for nobody known, where that is allowed.
+        """The subject of a request; None for an anonymous one, if allowed.
 
         Args:
-            headers: of the request, by lower-case name.
+            headers: the request's, by lower-case name.
             peer: the address that the connection comes from.
 
         Raises:
-            Refusal: 401 with nothing, or with what nobody has; 400 with two things that differ; 503 where a token
-                cannot be checked just now.
+            Refusal: 401 for no or an unknown key; 400 for two different ones; 503 if a token cannot be checked now.
         """
         presented = set(presented_in(headers))
         told = None if self._proxy is None else self._proxy.subject(headers, peer)
         if len(presented) + (told is not None) > 1:
-            raise Refusal(400, "auth.ambiguous", "The request says in two ways who asks.")
+            raise Refusal(400, "auth.ambiguous", "The request presents two different identities.")
         if told is not None:
             return told
         if not presented:
             if self._anonymous:
                 return None
-            raise Refusal(401, "auth.missing", "Present a key of this gateway.", headers=_CHALLENGE)
+            raise Refusal(
+                401,
+                "auth.missing",
+                "Present a key of this gateway, as a bearer token or in x-api-key.",
+                headers=_CHALLENGE,
+            )
         return await self._known(presented.pop())
 
     async def _known(self, presented: str) -> SubjectExtension:
@@ -133,11 +137,11 @@ class Identities:
             return subject
         if self._tokens is not None and is_token(presented):
             return await self._tokens.subject(presented)
-        raise Refusal(401, "auth.unknown", "This key is not one of this gateway.", headers=_CHALLENGE)
+        raise Refusal(401, "auth.unknown", "This key is not known to this gateway.", headers=_CHALLENGE)
 
 
 def presented_in(headers: Mapping[str, str]) -> Iterable[str]:
-    """The keys and tokens that a request presents. Refusal 401 for an `Authorization` of another kind."""
+    """The keys and tokens in a request. Refusal 401 for an `Authorization` that is not a bearer token."""
     bearer = headers.get("authorization")
     if bearer is not None:
         if bearer[: len(_BEARER)].lower() != _BEARER:
@@ -149,12 +153,12 @@ def presented_in(headers: Mapping[str, str]) -> Iterable[str]:
 
 
 def is_token(presented: str) -> bool:
-    """Whether it has the form of a token, and not that of a key."""
+    """Whether it has the form of a JWT."""
     return _SHAPE.fullmatch(presented) is not None
 
 
 def is_name(said: object) -> bool:
-    """Whether it can be the name of a subject, role, permission or team."""
+    """Whether it is a valid name of a subject, role, permission or team."""
     return isinstance(said, str) and 0 < len(said) <= MAX_NAME and said.isprintable() and said == said.strip()
 
 

@@ -1,4 +1,4 @@
-"""A request as it arrives, read strictly: what two readers could take differently is refused. Spec: gateway.md."""
+"""An HTTP request, read strictly: whatever two readers could understand differently is refused. Spec: gateway.md."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 _T = TypeVar("_T")
 
-GONE: Final = 499  # the status, in the log and the counters alone, where nobody waits for the answer any more
-LASTS: Final = "cmf.lasts"  # in the scope of a request: its answer has no end that could be waited for
+GONE: Final = 499  # the status, in the log and the counters only, of a request whose client left
+LASTS: Final = "cmf.lasts"  # in the scope of a request whose answer has no end to wait for
 SESSION_HEADER: Final = "x-cmf-session-id"
 _REPEATABLE: Final = frozenset({"anthropic-beta", "accept", "accept-encoding", "accept-language", "via", "forwarded"})
 _REPEATABLE_PREFIX: Final = "x-forwarded-"
 _MEDIA_TYPE: Final = re.compile(r'application/json(?:\s*;\s*charset\s*=\s*"?utf-?8"?)?\s*', re.IGNORECASE)
 _SESSION: Final = re.compile(r"[A-Za-z0-9._:@/=+-]{1,128}")
-_LAST: Final = {"connection": "close"}  # where a request ends is not certain: nothing behind it is read
-_PARTIAL: Final = "x-envoy-auth-partial-body"  # Envoy's own, of each body: it takes a client's away
+_LAST: Final = {"connection": "close"}  # where the request ends is unclear: nothing after it is read
+_PARTIAL: Final = "x-envoy-auth-partial-body"  # set by Envoy, which removes a client's own
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client left before it had its answer."""
 
 
 def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """The headers by lower-case name; a list header that was repeated is joined by commas.
 
     Raises:
-        Refusal: 400 for a header said twice, whose two readers could take either, or both kinds of length.
+        Refusal: 400 for a header given twice, which readers resolve differently, or for both kinds of length.
     """
     headers: dict[str, str] = {}
     for name, value in raw:
@@ -51,48 +51,54 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         elif key in _REPEATABLE or key.startswith(_REPEATABLE_PREFIX):
             headers[key] = f"{headers[key]}, {text}"
         else:
-            raise Refusal(400, "http.duplicate-header", f"The header `{_shown(key)}` is there twice.", headers=_LAST)
+            raise Refusal(400, "http.duplicate-header", f"The header `{_shown(key)}` is given twice.", headers=_LAST)
     if "transfer-encoding" in headers and "content-length" in headers:
-        raise Refusal(400, "http.two-lengths", "The request says its length in two ways.", headers=_LAST)
+        raise Refusal(
+            400, "http.two-lengths", "The request has both Content-Length and Transfer-Encoding.", headers=_LAST
+        )
     return headers
 
 
 def query_of(raw: bytes) -> list[tuple[str, str]]:
-    """The query's names and values. Refusal 400 where it cannot be read."""
+    """The names and values of a query string. Refusal 400 where it cannot be read."""
     if not raw:
         return []
     try:
         return parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=16)
     except ValueError:
-        raise Refusal(400, "http.query", "The query cannot be read.") from None
+        raise Refusal(400, "http.query", "The query string cannot be read.") from None
 
 
 def check_query(query: Sequence[tuple[str, str]], endpoint: Endpoint) -> None:
-    """Refusal 400 for a name or value that this endpoint does not know: nothing is passed over in silence."""
+    """Refusal 400 for a name or value that this endpoint does not know: nothing is ignored silently."""
     allowed = endpoint.query or {}
     for name, value in query:
         values = allowed.get(name)
         if values is None or (values and value not in values):
-            raise Refusal(400, "http.query", "The query says something that is not known here.")
+            raise Refusal(400, "http.query", f"The query parameter `{_shown(name)}` is unknown here, or its value is.")
     if len({name for name, _ in query}) != len(query):
-        raise Refusal(400, "http.query", "The query says something twice.")
+        raise Refusal(400, "http.query", "A query parameter is given twice.")
 
 
 def session_of(headers: Mapping[str, str]) -> str | None:
-    """The session that the client names. Refusal 400 for one that is no id."""
+    """The session that the client names. Refusal 400 for an invalid id."""
     session = headers.get(SESSION_HEADER)
     if session is not None and not _SESSION.fullmatch(session):
-        raise Refusal(400, "session.invalid", "The session's id is up to 128 letters, digits and ._:@/=+-")
+        raise Refusal(400, "session.invalid", "A session id has 1 to 128 characters: letters, digits and ._:@/=+-")
     return session
 
 
 def check_uncut(headers: Mapping[str, str]) -> None:
-    """Refusal unless Envoy says that it sends the whole body: 413 for one that it cut, 400 where it says nothing."""
+    """Refusal unless Envoy says that it sent the whole body: 413 for a cut one, 400 where it does not say."""
     said = headers.get(_PARTIAL)
     if said == "true":
-        raise Refusal(413, "envoy.cut-body", "Envoy cut this body, and the rest would go on unjudged.")
+        raise Refusal(
+            413,
+            "envoy.cut-body",
+            "Envoy cut this body short; the rest would go on unjudged. Raise `max_request_bytes`.",
+        )
     if said != "false":
-        message = "Envoy sends no body, or does not say that it is whole: that takes `with_request_body`."
+        message = "Envoy sent no body, or does not say that it is complete: set `with_request_body`."
         raise Refusal(400, "envoy.no-body", message)
 
 
@@ -102,19 +108,19 @@ async def body_of(headers: Mapping[str, str], receive: Receive, limits: Limits, 
 
 
 async def bytes_of(headers: Mapping[str, str], receive: Receive, limits: Limits, in_time: SharedTimeout) -> bytes:
-    """The body, if it is there `in_time`.
+    """The body, if it arrives `in_time`.
 
     Raises:
-        Refusal: 415 not plain JSON; 413 too large, said before it is read to its end; 408 too slow.
-        ClientGone: the client went away meanwhile.
+        Refusal: 415 not plain JSON; 413 too large, before it is read to its end; 408 too slow.
+        ClientGone: the client left meanwhile.
     """
     if not _MEDIA_TYPE.fullmatch(headers.get("content-type", "")):
         raise Refusal(415, "http.media-type", "Send application/json.")
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise Refusal(415, "http.content-encoding", "Send the body as it is, not compressed.")
+        raise Refusal(415, "http.content-encoding", "Send the body uncompressed.")
     length = headers.get("content-length")
     if length is not None and not _DIGITS.fullmatch(length):
-        raise Refusal(400, "http.length", "The length is not a number.")
+        raise Refusal(400, "http.length", "Content-Length is not a number.")
     if length is not None and int(length) > limits.body_bytes:
         raise _too_large(limits)
     try:
@@ -133,7 +139,7 @@ def json_of(raw: bytes, limits: Limits) -> Any:
 
 
 def size_of(headers: Mapping[str, str], body: Any) -> int:
-    """How many bytes the body has: as its length said, which the server has held it to; else as it would be written."""
+    """The size of the body in bytes: its Content-Length, which the server enforced; else as it would be written."""
     length = headers.get("content-length")
     return len(dumps(body)) if length is None else int(length)
 
@@ -155,9 +161,9 @@ async def _bytes(receive: Receive, limits: Limits) -> bytes:
 
 
 async def unless_gone(receive: Receive, work: Awaitable[_T]) -> _T:
-    """What `work` comes to; where the client goes away first, `work` is cancelled. Raises ClientGone then.
+    """The result of `work`. If the client leaves first, `work` is cancelled, and ClientGone raised.
 
-    Whoever else cancels it meanwhile is heard, as by `asyncio.timeout`.
+    A cancellation from elsewhere, as by `asyncio.timeout`, is passed on as such.
     """
     own = cast("asyncio.Task[object]", asyncio.current_task())
     gone = asyncio.ensure_future(_gone(receive))
@@ -179,7 +185,7 @@ async def _gone(receive: Receive) -> None:
 
 
 def _too_large(limits: Limits) -> Refusal:
-    return Refusal(413, "http.too-large", f"The body has more than {limits.body_bytes} bytes.")
+    return Refusal(413, "http.too-large", f"The body is larger than {limits.body_bytes} bytes.")
 
 
 def _shown(name: str) -> str:

@@ -1,4 +1,4 @@
-"""MCP servers behind the gateway: streamable HTTP on both sides, every message judged. Spec: mcp-proxy.md."""
+"""MCP servers behind the gateway: streamable HTTP on both sides, each message judged. Spec: mcp-proxy.md."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _PREFLIGHT: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One server, with what judges what it and its clients say."""
+    """One MCP server, and the guard for its traffic."""
 
     name: str
     settings: McpServer
@@ -70,10 +70,10 @@ class Endpoint:
 def endpoints_of(
     settings: Settings, guard_of: Callable[[McpServer], Guard], environment: Mapping[str, str] | None
 ) -> dict[str, Endpoint]:
-    """The servers of these settings, each with its guard, its key and its pins.
+    """The MCP servers in the settings, each with its guard, key and pins.
 
     Raises:
-        ConfigError: a key or pins that are not there.
+        ConfigError: a key is missing, or pins cannot be read.
     """
     made = {}
     for name, one in settings.mcp.items():
@@ -97,7 +97,7 @@ def endpoints_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Request:
     """One HTTP request, and who sent it."""
 
     scope: Scope
@@ -113,9 +113,9 @@ class McpGateway:
     """All MCP servers of a gateway.
 
     Args:
-        endpoints: by name: `/mcp/<name>`.
-        identities: who may ask. limits: bounds on what one client can cost. metrics: where it counts.
-        environment: what policy is told of where this runs.
+        endpoints: the servers by name, served at `/mcp/<name>`.
+        identities: tells who sent a request. limits: bounds on what one client can cost. metrics: counts requests.
+        environment: the name of the environment, as policy sees it.
     """
 
     def __init__(
@@ -130,7 +130,8 @@ class McpGateway:
         self._endpoints = dict(endpoints)
         self._identities = identities
         self._limits = limits
-        self._sending, self._taking = SharedTimeout(limits.body_seconds), SharedTimeout(limits.stalled_seconds)
+        self._body_timeout = SharedTimeout(limits.body_seconds)
+        self._stall_timeout = SharedTimeout(limits.stalled_seconds)
         self._metrics = metrics
         self._environment = environment
         self._sessions = {name: McpSessions(time.monotonic, one.settings) for name, one in self._endpoints.items()}
@@ -139,21 +140,21 @@ class McpGateway:
         self._http: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
-        """Begin, within the running loop."""
+        """Open its connections, within the running event loop."""
         self._http = await self._opened.enter_async_context(connections())
 
     async def close(self) -> None:
-        """End all sessions, and let go of all connections."""
+        """End all sessions, and close all connections."""
         left = [session for sessions in self._sessions.values() for session in sessions.all()]
         await asyncio.gather(*map(_end, left), *self._ending)
         await self._opened.aclose()
         self._http = None
 
     async def __call__(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
-        """One HTTP request at a path under `/mcp/`."""
+        """Answer one HTTP request at a path under `/mcp/`."""
         begin = time.perf_counter()
         request_id = f"req_{ULID()}"
-        reply = McpReply(send, {"x-request-id": request_id}, timeout=self._taking)
+        reply = McpReply(send, {"x-request-id": request_id}, timeout=self._stall_timeout)
         name, code, status = path.removeprefix(PATH), None, 0
         self._metrics.in_flight += 1
         try:
@@ -179,21 +180,21 @@ class McpGateway:
             raise Refusal(404, "route.unknown", "No MCP server is served at this path.")
         headers = intake.headers_of(scope["headers"])
         if scope.get("query_string"):
-            raise Refusal(400, "http.query", "The query says something that is not known here.")
+            raise Refusal(400, "http.query", "MCP takes no query parameters.")
         origin = headers.get("origin")
         if origin is not None:
             if origin not in endpoint.settings.origins:
-                raise Refusal(403, "mcp.origin", "Pages of this origin may not ask.")
+                raise Refusal(403, "mcp.origin", "Pages of this origin are not allowed (`origins`).")
             reply.allow(origin)
-            if scope["method"] == "OPTIONS":  # a browser asks whether it may ask, and shows no key yet
+            if scope["method"] == "OPTIONS":  # a preflight, which has no key yet
                 await reply.value(204, None, _PREFLIGHT)
                 return
         if self._metrics.in_flight > self._limits.concurrent:
-            raise Refusal(503, "gateway.busy", "Too much is in work: try again.", headers=later(1))
+            raise Refusal(503, "gateway.busy", "Too many requests are in progress: try again.", headers=later(1))
         subject = await self._identities.subject(headers, (scope.get("client") or (None,))[0])
         if "last-event-id" in headers:
-            raise Refusal(400, "mcp.no-resume", "Streams are not resumed: ask again.")
-        asked = _Asked(
+            raise Refusal(400, "mcp.no-resume", "Streams cannot be resumed: send the request again.")
+        request = _Request(
             scope=scope,
             endpoint=endpoint,
             sessions=self._sessions[name],
@@ -202,108 +203,109 @@ class McpGateway:
             receive=receive,
             reply=reply,
         )
-        for session in asked.sessions.idle():  # who asks now does not wait for what their servers say to that
+        for session in request.sessions.idle():  # in the background: this request does not wait for that
             ending = asyncio.ensure_future(_end(session))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
         if scope["method"] == "POST":
-            await self._post(asked)
+            await self._post(request)
         elif scope["method"] == "GET":
-            await self._listen(asked)
+            await self._listen(request)
         elif scope["method"] == "DELETE":
-            await self._delete(asked)
+            await self._delete(request)
         else:
             raise Refusal(405, "http.method", "MCP takes POST, GET and DELETE.", headers={"allow": "POST, GET, DELETE"})
 
-    def _lasts(self, asked: _Asked) -> None:
-        """Who only listens is nobody whose answer is in work: it does not count, and holds nobody up."""
-        asked.scope[LASTS] = True
+    def _lasts(self, request: _Request) -> None:
+        """Stop counting a request that only listens: it has no answer in progress, and must delay no shutdown."""
+        request.scope[LASTS] = True
         self._metrics.in_flight -= 1
 
     # -- POST ----------------------------------------------------------------------------------------------------------
 
-    async def _post(self, asked: _Asked) -> None:
-        _check_accepts(asked.headers, JSON, SSE)
-        body = await intake.body_of(asked.headers, asked.receive, self._limits, self._sending)
+    async def _post(self, request: _Request) -> None:
+        _check_accepts(request.headers, JSON, SSE)
+        body = await intake.body_of(request.headers, request.receive, self._limits, self._body_timeout)
         try:
             heard = frame_of(body)
         except FrameError as error:
-            await asked.reply.value(400, of_frame(error), {"x-cmf-code": error.code})
+            await request.reply.value(400, of_frame(error), {"x-cmf-code": error.code})
             return
-        session = self._session(asked, heard)
-        begins = isinstance(heard, Frame) and heard.method == "initialize"
+        session = self._session(request, heard)
         step = await session.link.hear(Side.CLIENT, heard)
         calls = [one for one in step.onward if "id" in one and "method" in one]
         if any(one["method"] == _LASTING for one in calls):
-            self._lasts(asked)
+            self._lasts(request)
         if not calls and not step.back:
-            await self._told(asked, session, step)
+            await self._pass_on(request, session, step)
         elif not calls and len(step.back) == 1 and not step.onward:
-            await asked.reply.value(200, step.back[0])
+            await request.reply.value(200, step.back[0])
         else:
-            exchanged = _exchanged(asked.endpoint, session, step)
+            exchanged = _exchanged(request.endpoint, session, step)
             try:
-                if begins:
-                    await self._begun(asked, session, exchanged)
+                if isinstance(heard, Frame) and heard.method == "initialize":
+                    await self._initialize(request, session, exchanged)
                 else:
-                    await _streamed(asked, exchanged, waits=len(calls) + len(step.back) == 1)
-            finally:  # a client that left waits for none of them, asked or not
+                    await _streamed(request, exchanged, waits=len(calls) + len(step.back) == 1)
+            finally:  # a client that left waits for no call, sent or not
                 for one in calls:
                     list(session.link.cut(str(one["id"])))
 
-    async def _told(self, asked: _Asked, session: McpSession, step: Step) -> None:
-        """What needs no answer is passed on, and acknowledged; what does not go on is refused."""
+    async def _pass_on(self, request: _Request, session: McpSession, step: Step) -> None:
+        """Pass on what needs no answer, and acknowledge it; refuse what is not passed on."""
         if not step.onward:
-            raise Refusal(400, "mcp.not-passed", "This message does not go on.")
+            raise Refusal(400, "mcp.not-passed", "Policy does not pass this message on.")
         for body in step.onward:
             await _tell(session.server, body)
-        await asked.reply.value(202, None)
+        await request.reply.value(202, None)
 
-    async def _begun(self, asked: _Asked, session: McpSession, messages: AsyncIterator[dict[str, Any]]) -> None:
-        """The answer to `initialize`, and with it the session's id, if there is a session."""
+    async def _initialize(
+        self, request: _Request, session: McpSession, messages: AsyncIterator[dict[str, Any]]
+    ) -> None:
+        """Send the answer to `initialize` and, if it succeeded, the new session's id."""
         said = [body async for body in messages]
         answer = next((body for body in said if "method" not in body), None)
         if answer is None or "result" not in answer:
-            await asked.reply.value(200, answer)
+            await request.reply.value(200, answer)
             return
         session.server.version = session.link.version
-        await asked.reply.value(200, answer, {SESSION: asked.sessions.begin(session)})
+        await request.reply.value(200, answer, {SESSION: request.sessions.begin(session)})
 
-    def _session(self, asked: _Asked, heard: Frame | Batch) -> McpSession:
-        """The session that a message belongs to: the one it names, a new one, or one of its own."""
-        headers = asked.headers
+    def _session(self, request: _Request, heard: Frame | Batch) -> McpSession:
+        """The session of a message: the one it names, a new one, or, without sessions, one for itself."""
+        headers = request.headers
         meta = heard.params.get("_meta") if isinstance(heard, Frame) else None
         if isinstance(heard, Frame) and isinstance(meta, dict) and VERSION_KEY in meta:
             _check_routing(headers, heard, meta[VERSION_KEY])
-            context = self._context(asked, None)
-            session = self._new(asked, context, asked.sessions.stripped(context))
+            context = self._context(request, None)
+            session = self._new(request, context, request.sessions.stripped(context))
             session.link.version = meta[VERSION_KEY]
             return session
         if isinstance(heard, Frame) and heard.kind is Kind.CALL and heard.method == "initialize":
             if SESSION in headers:
-                raise Refusal(400, "mcp.session-begun", "This session has begun: end it first.")
-            asked.sessions.check_room(asked.subject)
-            return self._new(asked, self._context(asked, f"mcp_{ULID()}"))
-        return self._found(asked)
+                raise Refusal(400, "mcp.session-begun", "This session is initialized already: end it first.")
+            request.sessions.check_room(request.subject)
+            return self._new(request, self._context(request, f"mcp_{ULID()}"))
+        return self._found(request)
 
-    def _found(self, asked: _Asked) -> McpSession:
-        session = asked.sessions.find(asked.headers.get(SESSION), asked.subject)
-        said = asked.headers.get(VERSION)
+    def _found(self, request: _Request) -> McpSession:
+        session = request.sessions.find(request.headers.get(SESSION), request.subject)
+        said = request.headers.get(VERSION)
         if said is not None and said != session.link.version:
-            raise Refusal(400, "mcp.version", "This is not the revision that the session agreed on.")
-        named = intake.session_of(asked.headers)
+            raise Refusal(400, "mcp.version", "This is not the protocol version that the session negotiated.")
+        named = intake.session_of(request.headers)
         if named is not None and named != session.context.session:
-            raise Refusal(400, "mcp.session-named", "The connection began in another session: name that one, or none.")
+            raise Refusal(400, "mcp.session-named", "The connection belongs to another session: name that, or none.")
         return session
 
-    def _context(self, asked: _Asked, session: str | None) -> Context:
-        named = intake.session_of(asked.headers) or session
-        return Context(subject=asked.subject, session=named, environment=self._environment)
+    def _context(self, request: _Request, session: str | None) -> Context:
+        named = intake.session_of(request.headers) or session
+        return Context(subject=request.subject, session=named, environment=self._environment)
 
-    def _new(self, asked: _Asked, context: Context, stripped: set[str] | None = None) -> McpSession:
+    def _new(self, request: _Request, context: Context, stripped: set[str] | None = None) -> McpSession:
         if self._http is None:
             raise Refusal(503, "upstream.not-open", "The gateway is not open.")
-        endpoint = asked.endpoint
+        endpoint = request.endpoint
         link = Link(
             endpoint.guard,
             context,
@@ -318,37 +320,37 @@ class McpGateway:
 
     # -- GET and DELETE ------------------------------------------------------------------------------------------------
 
-    async def _listen(self, asked: _Asked) -> None:
-        _check_accepts(asked.headers, SSE)
-        session = self._found(asked)
+    async def _listen(self, request: _Request) -> None:
+        _check_accepts(request.headers, SSE)
+        session = self._found(request)
         if session.listens:
-            raise Refusal(409, "mcp.listening", "Somebody listens to this session already.")
+            raise Refusal(409, "mcp.listening", "This session has a listening stream already.")
         session.listens = True
-        self._lasts(asked)
+        self._lasts(request)
         try:
             async with aclosing(session.server.listen()) as values:
                 await anext(values)
-                await _streamed(asked, _heard(session, values), waits=False)
+                await _streamed(request, _heard(session, values), waits=False)
         except Refused as refused:
             if refused.code == "mcp.no-stream":
                 raise Refusal(405, refused.code, refused.message, headers={"allow": "POST, DELETE"}) from None
-            if not asked.reply.status:
+            if not request.reply.status:
                 raise Refusal(502, refused.code, refused.message) from None
         finally:
             session.listens = False
 
-    async def _delete(self, asked: _Asked) -> None:
-        session = self._found(asked)
-        asked.sessions.forget(session.id)
+    async def _delete(self, request: _Request) -> None:
+        session = self._found(request)
+        request.sessions.forget(session.id)
         await _end(session)
-        await asked.reply.value(204, None)
+        await request.reply.value(204, None)
 
 
 # -- one exchange ------------------------------------------------------------------------------------------------------
 
 
 async def _exchanged(endpoint: Endpoint, session: McpSession, step: Step) -> AsyncGenerator[dict[str, Any], None]:
-    """What the client gets for what went on: refusals, then what the server says to each message, then its answers."""
+    """What the client gets: refusals, then for each message passed on what the server sends and its answer."""
     for body in step.back:
         yield body
     for body in step.onward:
@@ -365,7 +367,7 @@ async def _exchanged(endpoint: Endpoint, session: McpSession, step: Step) -> Asy
                     async for said in _passed(session, owned(value, body)):
                         yield said
         except StopAsyncIteration:
-            pass  # it ended before it answered
+            pass  # the stream ended before the answer
         except TimeoutError:
             why = refusals.too_late()
         except Refused as refused:
@@ -381,11 +383,11 @@ async def _heard(session: McpSession, values: AsyncIterator[Any]) -> AsyncGenera
 
 
 async def _passed(session: McpSession, value: Any) -> AsyncIterator[dict[str, Any]]:
-    """What of a message of the server goes to the client. Refused where it is no message."""
+    """What goes to the client of a server's message. Refused if it is not a valid message."""
     try:
         heard = frame_of(value)
     except FrameError as error:
-        raise Refused(refusals.CLOSED, error.code, "What the server says cannot be read.", retryable=True) from None
+        raise Refused(refusals.CLOSED, error.code, "The server's message cannot be read.", retryable=True) from None
     step = await session.link.hear(Side.SERVER, heard)
     for body in step.back:
         await _tell(session.server, body)
@@ -394,7 +396,7 @@ async def _passed(session: McpSession, value: Any) -> AsyncIterator[dict[str, An
 
 
 async def _tell(server: HttpServer, body: dict[str, Any]) -> None:
-    """Post what needs no answer. Whether the server takes it is its own affair: nobody waits for it."""
+    """Post what needs no answer; a failure is only logged, as nobody waits."""
     try:
         async with aclosing(server.post(body)) as values:
             _ = [value async for value in values]
@@ -402,9 +404,9 @@ async def _tell(server: HttpServer, body: dict[str, Any]) -> None:
         note(refused.code, Side.SERVER)
 
 
-async def _streamed(asked: _Asked, messages: AsyncGenerator[dict[str, Any], None], *, waits: bool) -> None:
+async def _streamed(request: _Request, messages: AsyncGenerator[dict[str, Any], None], *, waits: bool) -> None:
     async with aclosing(messages):
-        await intake.unless_gone(asked.receive, asked.reply.messages(messages, waits=waits))
+        await intake.unless_gone(request.receive, request.reply.messages(messages, waits=waits))
 
 
 async def _end(session: McpSession) -> None:
@@ -423,16 +425,16 @@ def _check_accepts(headers: Mapping[str, str], *kinds: str) -> None:
 
 
 def _check_routing(headers: Mapping[str, str], frame: Frame, version: Any) -> None:
-    """Refusal 400 where headers say something else than the message: who routes by them would be led astray."""
+    """Refusal 400 if headers contradict the message: whoever routes by headers would be misled."""
     if version != ALONE or headers.get(VERSION) != version:
-        raise Refusal(400, "mcp.version", "Header and message name no revision that is known here, or two.")
+        raise Refusal(400, "mcp.version", "The protocol version of header and message is unknown, or differs.")
     if SESSION in headers or frame.method == "initialize":
-        raise Refusal(400, "mcp.session-begun", "This revision has no sessions.")
+        raise Refusal(400, "mcp.session-begun", "This protocol version has no sessions.")
     named = frame.params.get(NAMED[frame.method]) if frame.method in NAMED else None
     if headers.get("mcp-method", frame.method) != frame.method or (
         named is not None and "mcp-name" in headers and _decoded(headers["mcp-name"]) != named
     ):
-        raise Refusal(400, "mcp.header-mismatch", "The headers name another message than the body.")
+        raise Refusal(400, "mcp.header-mismatch", "The headers name another method or target than the body.")
 
 
 def _decoded(text: str) -> str | None:

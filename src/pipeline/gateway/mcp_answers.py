@@ -1,4 +1,4 @@
-"""What a client of MCP gets over HTTP: one JSON value, or a stream of messages. Spec: mcp-proxy.md [MCPX-62]."""
+"""Answers to MCP clients over HTTP: one JSON value, or a stream of messages. Spec: mcp-proxy.md [MCPX-62]."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ _UNSTORED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 class McpReply(Reply):
-    """The client's end of one HTTP request. `status` is 0 until its head is out."""
+    """The client's side of one HTTP request. `status` is 0 until the headers are sent."""
 
     status = 0
 
     def allow(self, origin: str) -> None:
-        """Have the browser show the answers to the page of this origin that asks."""
+        """Let a page of this origin read the answer (CORS)."""
         shown = f"{SESSION}, x-request-id, x-cmf-code"
         self._headers |= {
             "access-control-allow-origin": origin, "access-control-expose-headers": shown, "vary": "origin"
         }  # fmt: skip
 
     async def value(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
-        """Send one JSON value; nothing for None. Raises ClientGone, as all here do."""
+        """Send one JSON value, or no body for None. Raises ClientGone, as every method here does."""
         data = b"" if body is None else dumps(body)
         own = {"content-length": str(len(data)), **(headers or {})} | ({} if body is None else {"content-type": JSON})
         await self._begin(status, own)
         await self._sent({"type": "http.response.body", "body": data})
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Send why there is no answer: a JSON-RPC error of no call."""
+        """Send a refusal, as a JSON-RPC error without an id."""
         refused = Refused(INVALID_REQUEST, refusal.code, refusal.message)
         await self.value(refusal.status, error_body(None, refused), refusal.headers)
 
     async def messages(self, messages: AsyncIterator[dict[str, Any]], *, waits: bool) -> None:
-        """Send messages as they come: a stream, or a JSON value where there is but the answer.
+        """Send messages as they arrive: as a stream, or as one JSON value if there is only an answer.
 
         Args:
-            messages: until there are no more; the last is the answer to a call.
-            waits: whether to look at the first one, before it is known which of both it is.
+            messages: all messages; the last is the answer to a call.
+            waits: whether to wait for the first one, to tell which of both it is.
         """
         if waits:
             first = await anext(messages, None)
@@ -70,6 +70,6 @@ class McpReply(Reply):
         await self._sent(self._head(status, {**_UNSTORED, **headers}))
 
 
-_NOTHING: Final = Refused(INVALID_REQUEST, "mcp.nothing", "Nothing of this goes on.")
+_NOTHING: Final = Refused(INVALID_REQUEST, "mcp.nothing", "Policy passes nothing of this on.")
 
 __all__ = ["McpReply"]

@@ -1,4 +1,4 @@
-"""Sessions of MCP clients with one server: resolved or refused, never guessed. Spec: mcp-proxy.md [MCPX-65] ff."""
+"""The sessions of MCP clients with one server: found or refused, never guessed. Spec: mcp-proxy.md [MCPX-65] ff."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeline.mcp_proxy.link import Link
 
 @dataclass(slots=True)
 class McpSession:
-    """One client's connection: its link, and the session with the server behind it."""
+    """One client's session: its link, and the session with the server behind it."""
 
     link: Link
     server: HttpServer
@@ -29,10 +29,10 @@ class McpSession:
 
 
 class McpSessions:
-    """The sessions of one server, by the id that its client was given.
+    """The sessions with one server, by the id given to the client.
 
     Args:
-        clock: seconds. settings: how many there may be, and when one that nobody uses is forgotten.
+        clock: monotonic seconds. settings: how many there may be, and how long they may be idle.
     """
 
     def __init__(self, clock: Callable[[], float], settings: McpServer) -> None:
@@ -42,31 +42,31 @@ class McpSessions:
         self._stripped: OrderedDict[SessionKey, set[str]] = OrderedDict()
 
     def begin(self, session: McpSession) -> str:
-        """The id under which the client finds it again: 256 random bits."""
+        """Keep a new session, and return its id: 256 random bits."""
         session.id = secrets.token_urlsafe(32)
         session.used = self._clock()
         self._sessions[session.id] = session
         return session.id
 
     def find(self, id: str | None, subject: SubjectExtension | None) -> McpSession:
-        """The session of this id, with what is known of its client now.
+        """The session with this id, now with the client's current subject.
 
         Raises:
-            Refusal: 400 without an id; 404 for one that is not known, or somebody else's: begin anew.
+            Refusal: 400 without an id; 404 for an unknown one, or another subject's.
         """
         if id is None:
-            raise Refusal(400, "mcp.no-session", "Name the session: Mcp-Session-Id.")
+            raise Refusal(400, "mcp.no-session", "Send the session's id in Mcp-Session-Id.")
         session = self._sessions.get(id)
         now = self._clock()
         if session is None or session.used + self._settings.idle_seconds < now or not _is_of(session, subject):
-            raise Refusal(404, "mcp.unknown-session", "This session is not known: begin anew.")
+            raise Refusal(404, "mcp.unknown-session", "This session is not known: initialize a new one.")
         session.used = now
         session.context = session.context.model_copy(update={"subject": subject})
         session.link.renew(session.context)
         return session
 
     def stripped(self, context: Context) -> set[str]:
-        """Which tools policy took off the list for this client, where each of its requests stands alone."""
+        """The tools that policy removed from the list for this client, where requests have no session."""
         key = session_key(context)
         found = self._stripped.setdefault(key, set())
         self._stripped.move_to_end(key)
@@ -75,20 +75,20 @@ class McpSessions:
         return found
 
     def check_room(self, subject: SubjectExtension | None) -> None:
-        """Refusal 429 where the subject has as many as it may have, 503 where there are as many as there may be."""
+        """Refusal 429 if the subject has its maximum of sessions, 503 if the server has its own."""
         own = self._settings.subject_sessions
         if sum(_is_of(one, subject) for one in self._sessions.values()) >= own:
-            message = f"You have {own} sessions here, as many as one subject may: end one of them (DELETE)."
+            message = f"You have {own} sessions here, the most for one subject: end one of them (DELETE)."
             raise Refusal(429, "mcp.too-many-sessions", message, headers=later())
         if len(self._sessions) >= self._settings.sessions:
             raise Refusal(503, "mcp.busy", "Too many sessions: try again.", headers=later())
 
     def forget(self, id: str) -> None:
-        """It is over."""
+        """Drop a session."""
         self._sessions.pop(id, None)
 
     def idle(self) -> list[McpSession]:
-        """Those that nobody used for long, forgotten now."""
+        """Drop the sessions that were idle too long, and return them."""
         end = self._clock() - self._settings.idle_seconds
         old = [one for one in self._sessions.values() if one.used < end and not one.listens]
         for one in old:
@@ -96,7 +96,7 @@ class McpSessions:
         return old
 
     def all(self) -> list[McpSession]:
-        """All of them, forgotten now."""
+        """Drop all sessions, and return them."""
         left = list(self._sessions.values())
         self._sessions.clear()
         return left

@@ -1,4 +1,4 @@
-"""What `cmf.yaml` can say of MCP servers. Spec: docs/spec/mcp-proxy.md [MCPX-60] ff."""
+"""The settings of MCP servers in `cmf.yaml`. Spec: docs/spec/mcp-proxy.md [MCPX-60] ff."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pydantic import AfterValidator, Field
 from pipeline.decision import Mode
 from pipeline.gateway.sections import Seconds, Secret, Section, address
 
-PATH: Final = "/mcp/"  # below it, servers by their names
+PATH: Final = "/mcp/"  # then the server's name
 
 
 def endpoint(url: str) -> str:
-    """The address of a server, as it is; ValueError, and why, for what is none."""
+    """The URL of a server, unchanged; ValueError says what is wrong with any other text."""
     parts = address(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("write http://host/path or https://host/path")
     if parts.username is not None or parts.fragment:
-        raise ValueError("no key belongs into a URL: it has a place of its own")
+        raise ValueError("a URL holds no key: set `key` instead")
     return url
 
 
@@ -33,11 +33,11 @@ class McpServer(Section):
     key: Secret | None = None
     policies: tuple[Path, ...] | None = None
     mode: Mode | None = None
-    pins: Path | None = None  # by default as long as the process lives
-    origins: tuple[str, ...] = ()  # of pages in browsers that may ask
+    pins: Path | None = None  # by default, pins last as long as the process
+    origins: tuple[str, ...] = ()  # of browser pages that may connect
     connect_seconds: Seconds = 10.0
     answer_seconds: Seconds = 300.0
-    idle_seconds: Seconds = 3_600.0  # after which a session is forgotten
+    idle_seconds: Seconds = 3_600.0  # after which a session ends
     sessions: Annotated[int, Field(ge=1, le=65_536)] = 1_024  # at once
     subject_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256  # of them, of one subject
 

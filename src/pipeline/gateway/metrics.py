@@ -1,4 +1,4 @@
-"""Counters, as Prometheus reads them; no name of a person, session or model is a label. Spec: gateway.md [GW-61]."""
+"""Metrics for Prometheus. No label names a person, a session or a model. Spec: gateway.md [GW-61]."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ _OVERRIDDEN: Final = b'"override":"'
 _FORWARDED: Final = frozenset({Action.FORWARD.value, Action.FORWARD_MODIFIED.value})
 
 _HELP: Final = {
-    "cmf_gateway_requests_total": "Requests that came, by route, dialect and what became of them.",
-    "cmf_gateway_refusals_total": "Requests that were refused, by the code that the client was told.",
-    "cmf_gateway_in_flight": "Requests in work.",
-    "cmf_gateway_unrecorded_total": "Decisions that could not be put on record: refused, or released all the same.",
-    "cmf_audit_records": "Records that this process has written.",
-    "cmf_audit_unprotected_records": "Records of them that no exported head covers yet.",
-    "cmf_audit_head_export_failures_total": "Heads that did not get to the second place.",
-    "cmf_audit_own_record_failures_total": "Records of the gateway's own acts that could not be kept.",
-    "cmf_audit_overrides": "Overrides of rules that hold now.",
-    "cmf_policy_info": "1, with the revision of the policies that each route has.",
-    "cmf_policy_reloads_total": "Policies read again: done, or refused and the old ones kept.",
-    "cmf_policy_reload_failed": "1 while the newest policies were refused and older ones serve.",
-    "cmf_decisions_total": "Decisions on record, by verdict (what policy said) and action (what was done).",
-    "cmf_rule_hits_total": "Decisions in which a rule spoke, by rule.",
-    "cmf_forwarded_on_failure_total": "Decisions that let go on though policy could not be asked.",
-    "cmf_forwarded_unevaluated_total": "Parts that went on without having been evaluated.",
-    "cmf_decisions_overridden_total": "Decisions in which an override let go on what a rule denied.",
-    "cmf_upstream_up": "1 where an upstream is asked, 0 while it is left alone.",
-    "cmf_decision_seconds": "What a decision took.",
-    "cmf_gateway_seconds": "What a request took from its head to the end of its answer, upstream and all.",
+    "cmf_gateway_requests_total": "Requests received, by route, dialect and outcome.",
+    "cmf_gateway_refusals_total": "Requests refused, by the code sent to the client.",
+    "cmf_gateway_in_flight": "Requests in progress.",
+    "cmf_gateway_unrecorded_total": "Decisions that could not be recorded, by outcome: refused, or released anyway.",
+    "cmf_audit_records": "Records written by this process.",
+    "cmf_audit_unprotected_records": "Records that no exported head covers yet.",
+    "cmf_audit_head_export_failures_total": "Heads that could not be exported.",
+    "cmf_audit_own_record_failures_total": "Records of the gateway's own acts that could not be written.",
+    "cmf_audit_overrides": "Overrides of rules in force.",
+    "cmf_policy_info": "Always 1, labelled with the policy revision of each route.",
+    "cmf_policy_reloads_total": "Policy reloads, by outcome: done, or refused (the old policies stay).",
+    "cmf_policy_reload_failed": "1 while the newest policies were refused and older ones are in force.",
+    "cmf_decisions_total": "Recorded decisions, by verdict (of policy) and action (taken).",
+    "cmf_rule_hits_total": "Decisions in which a rule hit, by rule.",
+    "cmf_forwarded_on_failure_total": "Decisions that let traffic pass although policy was unavailable.",
+    "cmf_forwarded_unevaluated_total": "Parts that passed without being evaluated.",
+    "cmf_decisions_overridden_total": "Decisions in which an override let pass what a rule denied.",
+    "cmf_upstream_up": "1 if an upstream is in use, 0 while it is skipped.",
+    "cmf_decision_seconds": "Time taken by a decision.",
+    "cmf_gateway_seconds": "Time taken by a request, from its headers to the end of its answer, upstream included.",
 }
 
 
 class Counted(Records):
-    """Records that are told to somebody once they are durable.
+    """Records that call a function once they are durable.
 
     Args:
-        records: where they go.
-        tell: what hears of each; it must not raise.
+        records: where they are written.
+        tell: called with each record; it must not raise.
     """
 
     def __init__(self, records: Records, tell: Callable[[Record], None]) -> None:
@@ -71,12 +71,12 @@ class Counted(Records):
 
 
 class Metrics:
-    """What a gateway counted since it began. Every request that came is in `requests` once, under what became of it.
+    """What a gateway counted since it started. Every request received counts once, under its outcome.
 
     Args:
-        revisions: the revision of the policies of each route, as it is now.
-        audit: how the log of records does: figures by name.
-        upstreams: which upstreams are up, and which are left alone.
+        revisions: the current policy revision of each route.
+        audit: figures of the audit log, by name.
+        upstreams: whether each upstream is in use.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Metrics:
         self._revisions = revisions
 
     def heard(self, event: Event) -> None:
-        """For `Events.subscribe`: counts what went out, or did not, because it could not be put on record."""
+        """For `Events.subscribe`: counts decisions that could not be recorded, and policy reloads."""
         if isinstance(event, RecordUnavailable):
             self._unrecorded["released" if event.released else "refused"] += 1
         elif isinstance(event, PoliciesChanged | PoliciesRefused):
@@ -112,7 +112,7 @@ class Metrics:
             self._reloads["refused" if self._reload_failed else "done"] += 1
 
     def recorded(self, record: Record) -> None:
-        """One decision that is on record: how it ended, which rules spoke, how long it took."""
+        """Count a durable decision: its outcome, the rules that hit, its time."""
         if record.kind != "decision":
             return
         self.tally.recorded(record)
@@ -129,14 +129,14 @@ class Metrics:
             self._runs.add(record.run_ns / 1e9)
 
     def count(self, route: str, dialect: str, status: int, code: str | None, seconds: float) -> None:
-        """One request that is over: answered, or refused with `code`."""
+        """Count a finished request: answered, or refused with `code`."""
         self._requests[route, dialect, outcome_of(status)] += 1
         if code is not None:
             self._refusals[code] += 1
         self._seconds.add(seconds)
 
     def text(self) -> str:
-        """All of it, in the text format."""
+        """All metrics, in the text format."""
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -169,7 +169,7 @@ class Metrics:
 
 
 class _Histogram:
-    """How many took how long."""
+    """A histogram of seconds."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds

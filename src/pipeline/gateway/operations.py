@@ -1,4 +1,4 @@
-"""What whoever runs a gateway can ask of it: is it ready, what did it count, read policies again. Spec: [GW-150] ff."""
+"""What an operator can ask of a gateway: readiness, metrics, a reload of its policies. Spec: [GW-150] ff."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from cmf.codec import dumps
 from pipeline.errors import PipelineError
 
-if TYPE_CHECKING:  # with all that judges: a crew, which has operations too, judges nothing
+if TYPE_CHECKING:  # not loaded by `Crew`, which has operations but judges nothing
     from pipeline.gateway.metrics import Metrics
     from pipeline.guard import Guard
 
@@ -21,28 +21,28 @@ _log: Final = logging.getLogger("pipeline.gateway")
 
 
 class Operations(Protocol):
-    """What can be asked, of one process or of several."""
+    """Of one process, or of several together."""
 
     async def metrics(self) -> str:
-        """All counters, in the text format."""
+        """All metrics, in Prometheus' text format."""
         ...
 
     async def ready(self) -> tuple[bool, dict[str, Any]]:
-        """Whether requests could be judged now, and what there is to say of that."""
+        """Whether requests can be judged now, and the details."""
         ...
 
     async def reload(self, by: str | None = None) -> list[dict[str, Any]]:
-        """Read all policies again, as `by` wants it; what came of it, for each set of policies.
+        """Read all policies again, on behalf of `by`; one entry for each policy set.
 
-        An entry says its `routes`, the `revision` that judges there now and, where the files were refused, why: a code
-        and a place. A refusal is logged, and leaves the set as it is.
+        An entry has its `routes`, the `revision` in force there now and, if the files were refused, `refused`: a code
+        and a path. A refusal is logged; the set stays as it was.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
-    """A guard and the routes on which it judges; `is_watched` where its policies come from files."""
+class GuardedRoutes:
+    """A guard and the routes that it judges; `is_watched` if its policies come from files."""
 
     routes: tuple[str, ...]
     guard: Guard
@@ -50,26 +50,26 @@ class Law:
 
 
 class OwnOperations(Operations):
-    """Those of this process.
+    """The operations of this process.
 
     Args:
-        laws: what judges.
-        counted: where it counts.
-        check: nothing if requests can be judged and put on record; else PipelineError is raised.
+        guarded: all guards.
+        counted: the metrics.
+        check: raises PipelineError unless requests can be judged and put on record.
         is_open: whether requests are answered.
-        audit: how the log of records does: figures by name.
+        audit: figures of the audit log, by name.
     """
 
     def __init__(
         self,
-        laws: Sequence[Law],
+        guarded: Sequence[GuardedRoutes],
         counted: Metrics,
         check: Callable[[], None],
         is_open: Callable[[], bool],
         audit: Callable[[], Mapping[str, int]] = dict[str, int],
     ) -> None:
         self._audit = audit
-        self._laws = tuple(laws)
+        self._guarded = tuple(guarded)
         self._counted = counted
         self._check = check
         self._is_open = is_open
@@ -83,7 +83,7 @@ class OwnOperations(Operations):
         """See `Operations`."""
         if not self._is_open():
             return False, {"status": "not open"}
-        revisions = {route: law.guard.revision for law in self._laws for route in law.routes}
+        revisions = {route: one.guard.revision for one in self._guarded for route in one.routes}
         try:
             await asyncio.to_thread(self._check)
         except PipelineError as error:
@@ -91,36 +91,36 @@ class OwnOperations(Operations):
         return True, {"status": "ok", "store": "ok", "revisions": revisions, "audit": dict(self._audit())}
 
     async def reload(self, by: str | None = None) -> list[dict[str, Any]]:
-        """See `Operations`. Requests go on meanwhile, under the policies that there are."""
+        """See `Operations`. Requests are judged meanwhile by the policies in force."""
         return await asyncio.to_thread(self._reload, by)
 
     def _reload(self, by: str | None) -> list[dict[str, Any]]:
         with self._reloading:
-            return [self._again(law, by) for law in self._laws]
+            return [self._reload_one(one, by) for one in self._guarded]
 
-    def _again(self, law: Law, by: str | None) -> dict[str, Any]:
+    def _reload_one(self, one: GuardedRoutes, by: str | None) -> dict[str, Any]:
         try:
-            revision, refused = law.guard.reload(by=by), None
+            revision, refused = one.guard.reload(by=by), None
         except PipelineError as error:
             path = getattr(error, "path", "")
-            revision, refused = law.guard.revision, f"{error.code} {path}".strip()
-        entry = {"routes": list(law.routes), "revision": revision}
+            revision, refused = one.guard.revision, f"{error.code} {path}".strip()
+        entry = {"routes": list(one.routes), "revision": revision}
         line = {"event": "policies.reload", **entry, "refused": refused}
         _log.log(logging.INFO if refused is None else logging.ERROR, "%s", dumps(line).decode())
         return entry if refused is None else {**entry, "refused": refused}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """A block in which policies are read again whenever their files change."""
+        """A block in which policies are read again when their files change."""
         with ExitStack() as watchers:
-            for law in self._laws:
-                if law.is_watched:
-                    watchers.enter_context(law.guard.watch())
+            for one in self._guarded:
+                if one.is_watched:
+                    watchers.enter_context(one.guard.watch())
             yield
 
 
 def merged(texts: Mapping[str, str]) -> str:
-    """The counters of several processes, each with a label `worker`; families stay together, as the format asks."""
+    """The metrics of several processes, with a label `worker`; families stay together, as the format requires."""
     families: dict[str, list[str]] = {}
     for worker, text in sorted(texts.items()):
         family: list[str] = []
@@ -139,4 +139,4 @@ def _labelled(line: str, worker: str) -> str:
     return f'{name}{{worker="{worker}"}} {value}'
 
 
-__all__ = ["Law", "Operations", "OwnOperations", "merged"]
+__all__ = ["GuardedRoutes", "Operations", "OwnOperations", "merged"]

@@ -1,4 +1,4 @@
-"""Questions of programs, read strictly: what does not fit is told with its place. Spec: gateway.md [GW-231]."""
+"""Bodies of checks, read strictly: an error names its JSON path. Spec: gateway.md [GW-231]."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Q = TypeVar("_Q", bound=Section)
 
 
 def read_as(model: type[_Q], body: Any) -> _Q:
-    """The question that a body asks. Refusal 400, with the place, for what is none."""
+    """The body as `model`. Refusal 400, with the JSON path, if it does not fit."""
     try:
         return model.model_validate(body)
     except pydantic.ValidationError as error:
@@ -45,19 +45,19 @@ def _unfit(error: pydantic.ValidationError, model: type[Section], body: Any) -> 
 
 
 def wrong(path: str, why: str, hint: str) -> Refusal:
-    """What is wrong at a place of the question."""
+    """The refusal for an error at a JSON path of the body."""
     return Refusal(400, "check.invalid", f"{why[:1].upper()}{why[1:]} at {path}: {hint}", headers=FINAL)
 
 
 def would_change(outcome: Outcome, why: str) -> Refusal:
-    """Policy lets a value go on that would have to be changed by somebody who does not; `why` says so."""
+    """The refusal where policy allows a value only with changes that the caller would not make; `why` says so."""
     headers = decision_headers(outcome.decision) | FINAL
     return Refusal(403, "check.would-change", f"{why} (decision {outcome.decision.id})", headers=headers)
 
 
 @contextmanager
 def placed(place: str) -> Iterator[None]:
-    """A block in which something is read: a refusal, with the place of it, where it cannot be."""
+    """A block that reads what is at a JSON path; what cannot be read becomes a Refusal that names the path."""
     try:
         yield
     except CmfError as error:

@@ -1,4 +1,4 @@
-"""An answer other than a model's: what is wrong, in one place for all dialects. Spec: docs/spec/gateway.md."""
+"""Answers that say why there is no reply of a model, the same for all dialects. Spec: docs/spec/gateway.md."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 from cmf.errors import CmfError
 from pipeline.errors import ApprovalRequired, DecisionError, PolicyUnavailable
 
-OUTAGE_SECONDS: Final = 5  # when to try again after an outage
-FINAL: Final = {"x-should-retry": "false"}  # SDKs do not try it again
+OUTAGE_SECONDS: Final = 5  # after which a client may try again
+FINAL: Final = {"x-should-retry": "false"}  # keeps SDKs from trying again
 
 
 class Refusal(Exception):
-    """Why there is no model's answer, as it will be said to the client.
+    """Why the client gets no reply of a model.
 
     Attributes:
-        status: the HTTP status: 4xx, or 502 to 504 for what an SDK may try again; never 500 for a policy's reason.
-        code: stable, for programs. message: for people; never the content of the request.
+        status: the HTTP status: 4xx, or 502 to 504 where trying again may help; never 500 for a policy reason.
+        code: stable, for programs. message: for people; it never quotes the request.
     """
 
     def __init__(self, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None) -> None:
@@ -34,7 +34,7 @@ def later(seconds: int = OUTAGE_SECONDS) -> dict[str, str]:
 
 
 def of_decision(error: DecisionError) -> Refusal:
-    """A decision that lets nothing through: 403, and no SDK tries it again; 503 where policy could not be asked."""
+    """The refusal for a decision that lets nothing through: 403, not to be retried; 503 if policy was unavailable."""
     headers = {"x-cmf-decision-id": error.decision_id, "x-cmf-verdict": error.decision.verdict.value}
     if isinstance(error, PolicyUnavailable):
         return Refusal(503, error.code, error.user_message, headers=headers | later())
@@ -42,12 +42,12 @@ def of_decision(error: DecisionError) -> Refusal:
     message = error.user_message
     if isinstance(error, ApprovalRequired) and error.approval_ids:
         headers["x-cmf-approval-id"] = ",".join(error.approval_ids)
-        message = f"{message} Waits for approval {', '.join(error.approval_ids)}."
+        message = f"{message} Waiting for approval {', '.join(error.approval_ids)}."
     return Refusal(403, error.code, f"{message} (decision {error.decision_id})", headers=headers)
 
 
 def of_unreadable(error: CmfError, status: int = 400) -> Refusal:
-    """What is no request of this dialect, or one that the route's upstream cannot be asked: what, where, what to do."""
+    """The refusal for a body that cannot be read, or cannot be expressed in a format: what, where, what to do."""
     where = f" at {error.path}" if error.path else ""
     hint = f"; {error.hint}" if error.hint else ""
     return Refusal(status, error.code, f"{error.message}{where}{hint}", headers=FINAL)

@@ -1,4 +1,4 @@
-"""An answer on its way to the client: at once, or piece by piece. Spec: docs/spec/gateway.md [GW-30], [GW-76]."""
+"""An answer on its way to the client, whole or in pieces. Spec: docs/spec/gateway.md [GW-30], [GW-76]."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pipeline.decision import Decision
 from pipeline.gateway.intake import ClientGone, Event, Send
 from pipeline.gateway.timeouts import SharedTimeout
 
-_UNFIT: Final = re.compile(r"[^ -~]")  # in a header: the code that a rule gives may be any text
+_UNFIT: Final = re.compile(r"[^ -~]")  # in a header; the code of a rule may be any text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the client gets: bytes that were made here."""
+    """An HTTP answer, as the gateway wrote it."""
 
     status: int
     media_type: str
@@ -25,17 +25,17 @@ class Answer:
 
 
 def decision_headers(decision: Decision) -> dict[str, str]:
-    """What an answer's headers say of the decision behind it."""
+    """The headers that name the decision behind an answer."""
     return {"x-cmf-decision-id": decision.id, "x-cmf-verdict": decision.verdict.value}
 
 
 class Reply:
-    """The client's end of one request.
+    """The client's side of one request.
 
     Args:
-        send: the server's.
-        headers: what every answer to this request has.
-        timeout: how long a client may take nothing of what is there for it.
+        send: ASGI's.
+        headers: sent with every answer to this request.
+        timeout: how long a client may leave what was sent unread.
     """
 
     def __init__(self, send: Send, headers: Mapping[str, str], *, timeout: SharedTimeout) -> None:
@@ -44,16 +44,16 @@ class Reply:
         self._timeout = timeout
         self.begun = False
         self.decision: str | None = None
-        self.code: str | None = None  # why it ended otherwise than it began
+        self.code: str | None = None  # of the refusal that ended a stream
 
     async def whole(self, answer: Answer) -> None:
-        """Send it, as a whole. Raises ClientGone, as all here do."""
+        """Send a whole answer. Raises ClientGone, as every method here does."""
         length = {"content-length": str(len(answer.body))}
         start = self._start(answer.status, answer.media_type, {**answer.headers, **length})
         await self._sent(start, {"type": "http.response.body", "body": answer.body})
 
     async def piece(self, data: bytes, media_type: str, decision: Decision) -> None:
-        """Send some of it; with the first piece the status, which is 200, and the headers are out."""
+        """Send a piece; the first one sends status 200 and the headers too."""
         body: Event = {"type": "http.response.body", "body": data, "more_body": True}
         if self.begun:
             await self._sent(body)
@@ -63,7 +63,7 @@ class Reply:
         await self._sent(self._start(200, media_type, decision_headers(decision)), body)
 
     async def end(self, data: bytes = b"") -> None:
-        """Send the last of it."""
+        """Send the last piece."""
         await self._sent({"type": "http.response.body", "body": data})
 
     def _start(self, status: int, media_type: str, headers: Mapping[str, str]) -> Event:

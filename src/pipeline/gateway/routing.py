@@ -1,4 +1,4 @@
-"""Which upstreams a request may go to, in which order, and how its answer comes back. Spec: gateway.md [GW-80] ff."""
+"""Where a request may be sent, in which order, and how the reply is returned. Spec: gateway.md [GW-80] ff."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Aliases = Mapping[str, tuple[str, ...]]
 
 
 def _chain(said: object) -> object:
-    """A chain as one word, `claude,local/llama3:8b`, as its targets."""
+    """The targets of a chain written as one string, `claude,local/llama3:8b`."""
     return [one.strip() for one in said.split(",")] if isinstance(said, str) else said
 
 
@@ -23,13 +23,13 @@ Chain = Annotated[tuple[Target, ...], BeforeValidator(_chain, json_schema_input_
 
 
 class WindowMode(Section):
-    """Text goes out as it was judged: each time `window` more characters have come, or an eighth of all that came."""
+    """Send text as soon as it is judged: after `window` more characters, or an eighth more if that is longer."""
 
     window: Annotated[int, Field(ge=1, le=65_536)]
 
 
 class HealthSettings(Section):
-    """When an upstream is left alone, and for how long: twice as long each time, up to `max_cooldown_seconds`."""
+    """After how many failures an upstream is skipped, and how long; that doubles up to `max_cooldown_seconds`."""
 
     failures: Annotated[int, Field(ge=1, le=1_000)] = 3  # in a row
     cooldown_seconds: Seconds = 1.0
@@ -37,16 +37,16 @@ class HealthSettings(Section):
 
 
 class Candidate(NamedTuple):
-    """One place that a request may go to: an upstream by name, and the model that it is asked for (None: as said)."""
+    """Where a request may be sent: the name of an upstream, and the model to ask for (None: the one requested)."""
 
     upstream: str
     model: str | None
 
 
 class Destinations(Section):
-    """Where the requests of a route go, and how their answers come back.
+    """Where the requests of a route are sent, and how their replies are returned.
 
-    `upstream` (with `model`) names one; `targets` several, tried in order: `upstream`, `upstream/model`, or an alias.
+    `upstream` (with `model`) names one; `targets` several, tried in order: `upstream`, `upstream/model`, an alias.
     """
 
     upstream: Name | None = None
@@ -63,7 +63,7 @@ class Destinations(Section):
         return self
 
     def candidates(self, aliases: Aliases) -> tuple[Candidate, ...]:
-        """Where its requests may go, aliases resolved; of what is named twice, the first stays.
+        """Where its requests may be sent, in order, with aliases resolved and repeats left out.
 
         Raises:
             ValueError: an alias that leads back to itself.
@@ -74,7 +74,7 @@ class Destinations(Section):
 
 
 def check_routing(routes: Mapping[str, Destinations], aliases: Aliases, upstreams: Collection[str]) -> None:
-    """Nothing, if every route (by its name) and alias leads to upstreams that there are; ValueError and why, if not."""
+    """Check that every route and alias leads to known upstreams. ValueError says which does not, and why."""
     for name in aliases:
         if name in upstreams:
             raise ValueError(f"alias {name} is also the name of an upstream")
@@ -85,7 +85,7 @@ def check_routing(routes: Mapping[str, Destinations], aliases: Aliases, upstream
 
 def _check(what: str, candidates: Collection[Candidate], upstreams: Collection[str]) -> None:
     if not candidates:
-        raise ValueError(f"{what} leads nowhere")
+        raise ValueError(f"{what} has no target")
     for one in candidates:
         if one.upstream not in upstreams:
             known = ", ".join(sorted(upstreams))
@@ -93,12 +93,12 @@ def _check(what: str, candidates: Collection[Candidate], upstreams: Collection[s
             raise ValueError(f"{what} names no upstream or alias there is: {one.upstream}; {hint}")
 
 
-def _resolved(target: str, aliases: Aliases, on_the_way: tuple[str, ...]) -> Iterator[Candidate]:
-    if target in on_the_way:
-        raise ValueError(f"alias {target} leads back to itself: {' → '.join((*on_the_way, target))}")
+def _resolved(target: str, aliases: Aliases, path: tuple[str, ...]) -> Iterator[Candidate]:
+    if target in path:
+        raise ValueError(f"alias {target} leads back to itself: {' → '.join((*path, target))}")
     if target in aliases:
         for each in aliases[target]:
-            yield from _resolved(each, aliases, (*on_the_way, target))
+            yield from _resolved(each, aliases, (*path, target))
     else:
         upstream, _, model = target.partition("/")
         yield Candidate(upstream, model or None)

@@ -1,4 +1,4 @@
-"""One process that serves: clients on one socket, whoever runs it on another, signals. Spec: gateway.md [GW-150] ff."""
+"""One serving process: clients on one socket, operators on another, signals. Spec: gateway.md [GW-150] ff."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pipeline.gateway.server import server_of
 from pipeline.gateway.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.gateway.service import Service  # with all that judges: a crew serves nothing itself
+    from pipeline.gateway.service import Service  # not loaded by `Crew`, which serves nothing itself
 
-YOUNG: Final = 20_000  # new objects between two looks for cycles, of which requests leave hardly any
-LARGE: Final = 128 * 1024  # bytes; what glibc begins with
+YOUNG: Final = 20_000  # new objects between two collections; requests leave hardly any cycles
+LARGE: Final = 128 * 1024  # bytes; glibc's initial value
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
@@ -33,17 +33,17 @@ async def run(
     operators: AdminApp | None,
     beside: socket.socket | None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, let what is in work end, and return.
+    """Serve until SIGTERM or SIGINT, let requests in progress end, and return.
 
     Args:
-        service: what serves.
-        settings: limits, and how long what is in work may take.
-        clients: the socket that clients reach.
-        operators: what answers on `beside`; None for nothing.
-        beside: the socket for whoever runs it.
+        service: the gateway.
+        settings: limits, and how long requests in progress may take.
+        clients: the socket for clients.
+        operators: answers on `beside`; None for nothing.
+        beside: the socket for operators.
     """
     gc.collect()
-    gc.freeze()  # what is there by now stays: no collection needs to look at it again
+    gc.freeze()  # all of this stays: no collection needs to look at it again
     gc.set_threshold(YOUNG)
     give_memory_back()
     server = server_of(service.application, settings.limits, grace_seconds=settings.grace_seconds)
@@ -62,9 +62,9 @@ async def run(
 
 
 def give_memory_back() -> None:
-    """Have large pieces of memory go back to the machine once they are free, where libc is glibc.
+    """Have large blocks of memory returned to the machine once they are free, where libc is glibc.
 
-    Left alone it raises both thresholds to the largest piece it has seen freed, and keeps what it gets below that.
+    Otherwise glibc raises both thresholds to the largest block freed so far, and keeps all smaller ones.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -74,7 +74,7 @@ def give_memory_back() -> None:
 
 @contextlib.contextmanager
 def hanging_up(operations: Operations) -> Iterator[None]:
-    """A block in which SIGHUP has all policies read again."""
+    """A block in which SIGHUP reloads all policies."""
     loop = asyncio.get_running_loop()
     running: set[asyncio.Task[object]] = set()
 
@@ -89,7 +89,7 @@ def hanging_up(operations: Operations) -> Iterator[None]:
 
 @contextlib.contextmanager
 def heard(which: signal.Signals, call: Callable[[], None]) -> Iterator[None]:
-    """A block in which a signal makes the loop call `call`; in another thread than the main one, nothing is heard."""
+    """A block in which the event loop calls `call` on a signal; outside the main thread, signals are ignored."""
     loop = asyncio.get_running_loop()
     try:
         loop.add_signal_handler(which, call)
@@ -103,7 +103,7 @@ def heard(which: signal.Signals, call: Callable[[], None]) -> Iterator[None]:
 
 
 def admin_app(settings: Settings, operations: Operations, review: App | None = None) -> AdminApp | None:
-    """What answers whoever runs it, as settings say; nobody may do anything whose key is not there."""
+    """The operators' port by the settings; without `admin.keys` nobody may act on it."""
     if settings.admin is None:
         return None
     return AdminApp(operations, {key.hash: key.subject or key.name for key in settings.admin.keys}, review)

@@ -1,4 +1,4 @@
-"""An upstream that plays a script: replies, tool calls, errors and delays from a YAML file. Spec: gateway.md."""
+"""An upstream that plays a script: replies, tool calls, errors and delays from YAML. Spec: gateway.md."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class _Section(BaseModel):
 
 
 class When(_Section):
-    """What a request has to be for a reply: all that is said here."""
+    """The requests that get a reply; all conditions given must hold."""
 
     model: str | None = None  # a glob
-    says: str | None = None  # in the text of the last message, whatever the case
+    says: str | None = None  # in the text of the last message; case is ignored
     result_of: str | None = None  # the last message answers a call of this tool
 
 
@@ -45,8 +45,8 @@ class Call(_Section):
     arguments: dict[str, Any] = {}
 
 
-class Trouble(_Section):
-    """An error instead of an answer."""
+class Failure(_Section):
+    """An error instead of a reply."""
 
     status: Annotated[int, Field(ge=400, le=599)]
     message: str
@@ -59,22 +59,22 @@ class Reply(_Section):
     thinking: str | None = None
     text: str | None = None
     tool_calls: tuple[Call, ...] = ()
-    error: Trouble | None = None
+    error: Failure | None = None
     cut: bool = False
     delay_seconds: Annotated[float, Field(ge=0, le=600)] = 0.0
-    pieces: Annotated[int, Field(ge=1, le=10_000)] = 1  # in which the text of a stream comes
+    pieces: Annotated[int, Field(ge=1, le=10_000)] = 1  # into which the text of a stream is cut
     pace_seconds: Annotated[float, Field(ge=0, le=600)] = 0.0  # after each of them
-    times: Annotated[int, Field(ge=1)] | None = None  # how often it is given; then the next that fits is
+    times: Annotated[int, Field(ge=1)] | None = None  # how often it is used; after that, the next that fits
 
 
 class Script(_Section):
-    """A whole script. The first reply that fits is given."""
+    """A whole script. The first reply that fits a request is given."""
 
     replies: Annotated[tuple[Reply, ...], Field(min_length=1)]
 
 
 def load_script(path: Path) -> Script:
-    """The script in a YAML file. ConfigError with the place where it is none."""
+    """The script in a YAML file. ConfigError, with the path in it, where it is not valid."""
     try:
         return Script.model_validate(load_yaml(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -87,7 +87,7 @@ def load_script(path: Path) -> Script:
 
 
 class ScriptedUpstream:
-    """Plays one script. It takes requests in the canonical form, and never leaves the process."""
+    """Plays one script, in the process. It takes requests in the canonical form."""
 
     target = "canonical"
     provider = "scripted"
@@ -101,16 +101,16 @@ class ScriptedUpstream:
         return True
 
     async def open(self) -> None:
-        """Nothing to begin."""
+        """Nothing to open."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     async def ask(self, request: Request, _body: Any, live: Live | None, /) -> Response:
-        """The first reply that fits. UpstreamError where none does, or the script breaks off."""
+        """The first reply that fits. UpstreamError where none does, or where the script cuts it off."""
         at = next((at for at, reply in enumerate(self._script.replies) if self._fits(at, reply, request)), None)
         if at is None:
-            raise UpstreamError(502, "upstream.no-reply", "The script has no reply to this.")
+            raise UpstreamError(502, "upstream.no-reply", "The script has no reply that fits this request.")
         self._given[at] += 1
         reply = self._script.replies[at]
         if reply.delay_seconds:
@@ -119,7 +119,7 @@ class ScriptedUpstream:
         if request.stream:
             await _played(reply, response, live)
         if reply.cut:
-            raise UpstreamError(502, "upstream.cut", "The upstream's stream ended before its answer did.")
+            raise UpstreamError(502, "upstream.cut", "The upstream's stream ended before its answer was complete.")
         if reply.error is not None:
             return error_of(reply.error.status, ErrorInfo(message=reply.error.message))
         return response
@@ -137,7 +137,7 @@ class ScriptedUpstream:
 
 
 async def _played(reply: Reply, response: Response, live: Live | None) -> None:
-    """Let the text arrive in its pieces."""
+    """Let the text arrive piece by piece."""
     (choice,) = response.choices
     for number in range(1, reply.pieces + 1 if reply.text else 1):
         if live is not None:
@@ -150,7 +150,7 @@ async def _played(reply: Reply, response: Response, live: Live | None) -> None:
 
 
 def _up_to(parts: Sequence[Part], number: int, of: int) -> tuple[tuple[Part, ...], str]:
-    """What stands before the calls, its text as far as `number` of its pieces go; and the last of these."""
+    """The parts before any call, with `number` of `of` pieces of their text; and the last of these pieces."""
     kept: list[Part] = []
     news = ""
     for part in parts:

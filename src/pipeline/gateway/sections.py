@@ -1,4 +1,4 @@
-"""What every part of `cmf.yaml` is made of. Spec: docs/spec/gateway.md [GW-1] ff."""
+"""What all parts of `cmf.yaml` share. Spec: docs/spec/gateway.md [GW-1] ff."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class Section(BaseModel):
-    """A part of the file: what it does not know it refuses."""
+    """A part of the file. Unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Secret(Section):
-    """Where a secret is read from when the gateway starts; the secret itself never stands in the file."""
+    """Where a secret is read from when the gateway starts; the file never holds the secret itself."""
 
     env: str | None = None
     file: Path | None = None
@@ -27,7 +27,7 @@ class Secret(Section):
     @model_validator(mode="after")
     def _one(self) -> Secret:
         if (self.env is None) == (self.file is None):
-            raise ValueError("give `env` or `file`, one of them")
+            raise ValueError("give either `env` or `file`")
         return self
 
     def __str__(self) -> str:
@@ -35,14 +35,14 @@ class Secret(Section):
 
 
 def address(url: str) -> SplitResult:
-    """The parts of an address that somebody could be reached at; ValueError, and why, for what is none."""
+    """The parts of a URL that can be connected to; ValueError says what is wrong with any other."""
     parts = urlsplit(url)
     if not all("!" <= character <= "~" for character in url):
-        raise ValueError("an address has no spaces, and letters of ASCII alone")
+        raise ValueError("a URL has no spaces and only ASCII characters")
     try:
         _ = parts.port, (parts.hostname or "").encode("idna")
-    except ValueError:  # who connects would find that out, request by request
-        raise ValueError("this is no host or no port") from None
+    except ValueError:  # or each request would find it out
+        raise ValueError("its host or its port is not valid") from None
     return parts
 
 

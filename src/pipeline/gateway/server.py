@@ -1,6 +1,6 @@
-"""The HTTP server under a gateway: strict, silent about itself, bounded in connections and in time. Spec: [GW-160].
+"""The HTTP server of a gateway: strict, silent about itself, limited in connections and time. Spec: [GW-160].
 
-A client that takes its time costs a file descriptor and memory: it may do so for as long as `Limits` say.
+A slow client costs a file descriptor and memory; `Limits` say for how long it may.
 """
 
 from __future__ import annotations
@@ -24,48 +24,48 @@ from pipeline.gateway.intake import LASTS
 from pipeline.gateway.settings import Limits
 
 BACKLOG: Final = 1024
-GRACE_SECONDS: Final = 20.0  # what is in work may end, then it is ended
+GRACE_SECONDS: Final = 20.0  # for requests in progress; then they are cancelled
 MAX_HEAD_BYTES: Final = 32 * 1024
-MAX_JOINED_BYTES: Final = 64 * 1024  # of one step's pieces; what is beyond is not held back to be joined
-SPARE_FILES: Final = 256  # beside two for each client: stores, policies, upstreams that wait for their next request
+MAX_JOINED_BYTES: Final = 64 * 1024  # of the pieces of one step; more is written at once
+SPARE_FILES: Final = 256  # besides two for each client: stores, policies, idle upstream connections
 
 
 class StrictBuffer(ReceiveBuffer):
-    """What came of a request: its head has a bound, and one kind of end of line [GW-162]."""
+    """Received bytes: the head of a request has a maximum size, and one kind of line ending [GW-162]."""
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
-        """The lines of a head, or of what follows the last chunk; None where they are not all there."""
+        """The lines of a head, or of a trailer; None until they are complete."""
         raw = bytes(self)
         end = raw.find(b"\r\n\r\n")
         head = raw if end < 0 else raw[:end]
         if len(head) > MAX_HEAD_BYTES:
             raise h11.LocalProtocolError("the head is too large", error_status_hint=431)
         if not ends_alike(head):
-            raise h11.LocalProtocolError("a line ends in another way than the others")
+            raise h11.LocalProtocolError("line endings differ")
         lines: list[bytearray] | None = super().maybe_extract_lines()
         return lines
 
 
 def ends_alike(head: bytes) -> bool:
-    """Whether each line ends with CR LF: no line feed is alone, and no return but the last, which may wait for its own.
+    """Whether every line ends with CR LF; a CR at the very end may still get its LF.
 
-    They are counted: to look for one that is alone, by a pattern, takes at least seven times as long.
+    Both are counted, which is seven times as fast as a pattern for a lone one.
     """
     ends = head.count(b"\r\n")
     return head.count(b"\n") == ends == head.count(b"\r") - head.endswith(b"\r")
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection that is closed where its client keeps it for nothing."""
+    """A connection that is closed if its client holds it too long."""
 
     limits = Limits()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin; or end at once, where there are too many."""
-        self._waiting: asyncio.TimerHandle | None = None
-        self._stalled: asyncio.TimerHandle | None = None
+        """Set the connection up, or close it at once if there are too many."""
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
         _send_at_once(transport)
-        self.conn._receive_buffer = StrictBuffer()  # h11 has no door for it; a test says if it moves
+        self.conn._receive_buffer = StrictBuffer()  # private in h11; a test fails if it moves
         super().connection_made(Joining(transport, self.loop))
         if len(self.connections) > self.limits.connections:
             transport.abort()
@@ -73,67 +73,67 @@ class BoundedProtocol(H11Protocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
-        self._head_is_there()
-        self._took_something()
+        """Cancel all timers."""
+        self._cancel_head_timer()
+        self._cancel_stall_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """The next bytes; the first of a head begin the time that it may take, unless all of it came with them."""
+        """Take bytes. The first of a head start its timer, unless the whole head came with them."""
         super().data_received(data)
         if self._in_request():
-            self._head_is_there()
+            self._cancel_head_timer()
         else:
             self._await_head()
 
     def on_response_complete(self) -> None:
-        """The next request on this connection; what of it came already has its time from now."""
+        """Make way for the next request; if some of it is here already, its timer starts."""
         super().on_response_complete()
         if not self._in_request() and self.conn.trailing_data[0]:
             self._await_head()
 
     def shutdown(self) -> None:
-        """End with the server: what is in work may end, unless it has no end."""
+        """End with the server: a request in progress may end, unless its answer has no end."""
         super().shutdown()
         if self._in_request() and self.cycle.scope.get(LASTS):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """The client takes nothing just now: from here on its time runs."""
+        """Start the timer: the client reads nothing at present."""
         super().pause_writing()
-        self._took_something()
-        self._stalled = self.loop.call_later(self.limits.stalled_seconds, self.transport.abort)
+        self._cancel_stall_timer()
+        self._stall_timer = self.loop.call_later(self.limits.stalled_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It took something."""
+        """Cancel the timer: the client reads again."""
         super().resume_writing()
-        self._took_something()
+        self._cancel_stall_timer()
 
     def _in_request(self) -> bool:
         cycle: Any = self.cycle  # None before the first one
         return cycle is not None and not cycle.response_complete
 
     def _await_head(self) -> None:
-        if self._waiting is None:
-            self._waiting = self.loop.call_later(self.limits.head_seconds, self.transport.abort)
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.limits.head_seconds, self.transport.abort)
 
-    def _head_is_there(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _cancel_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
-    def _took_something(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+    def _cancel_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
 
 
 class Joining(asyncio.Transport):
-    """A transport that sends what is written in one step of the loop as one: a head with the body behind it [GW-165].
+    """A transport that joins what is written in one step of the event loop, as a head and its body [GW-165].
 
     Args:
-        transport: the one that sends.
-        loop: what steps.
+        transport: sends the bytes.
+        loop: the event loop.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -147,7 +147,7 @@ class Joining(asyncio.Transport):
         self.resume_reading = transport.resume_reading  # type: ignore[method-assign]
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Have it sent at the end of this step, or now where it is a lot."""
+        """Send `data` at the end of this step, or at once if it is much."""
         if not data:
             return
         if not self._pieces:
@@ -158,12 +158,12 @@ class Joining(asyncio.Transport):
             self._send()
 
     def close(self) -> None:
-        """Send what there is, and end."""
+        """Send what is left, and close."""
         self._send()
         self._transport.close()
 
     def abort(self) -> None:
-        """End; what was not sent is not sent."""
+        """Close without sending what is left."""
         self._pieces.clear()
         self._transport.abort()
 
@@ -174,19 +174,19 @@ class Joining(asyncio.Transport):
 
 
 def _send_at_once(transport: asyncio.Transport) -> None:
-    """Let no piece wait until the client has said that it has the one before [GW-165]."""
-    # The loop does so itself only where the socket was made with the number of the protocol.
+    """Switch Nagle's algorithm off, so that no piece waits for an acknowledgement [GW-165]."""
+    # asyncio does so itself only for sockets that were made with the protocol's number.
     made = transport.get_extra_info("socket")
     if made.family in (socket.AF_INET, socket.AF_INET6):
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class Server(uvicorn.Server):
-    """A server that ends when it is told to, and whose process goes on to put its things in order."""
+    """A server that stops on signals without re-raising them, so that its process can clean up."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """A block in which SIGINT and SIGTERM end the server; a second SIGINT ends what is in work too."""
+        """A block in which SIGINT and SIGTERM stop the server; a second SIGINT cancels requests in progress too."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -199,11 +199,11 @@ class Server(uvicorn.Server):
 
 
 class BesideServer(Server):
-    """A server in the loop of another one, which hears the signals for both."""
+    """A server in the event loop of another one, which handles the signals for both."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """A block in which nothing is heard."""
+        """A block without signal handlers."""
         yield
 
 
@@ -215,8 +215,8 @@ def server_of(
     Args:
         app: with a lifespan of its own.
         limits: bounds on what a connection can cost.
-        grace_seconds: how long what is in work may take when it is to end; then it is ended.
-        beside: it runs in the loop of another server.
+        grace_seconds: how long requests in progress may take once it is stopped; then they are cancelled.
+        beside: whether it runs in the event loop of another server.
     """
     known = limits or Limits()
     _quiet()
@@ -240,17 +240,17 @@ def server_of(
 
 
 def _quiet() -> None:
-    logging.getLogger("uvicorn.access").disabled = True  # its lines hold paths, which are the client's words
+    logging.getLogger("uvicorn.access").disabled = True  # its lines hold paths, which the client chose
     errors = logging.getLogger("uvicorn.error")
     if not any(isinstance(one, _TypesAlone) for one in errors.filters):
         errors.addFilter(_TypesAlone())
 
 
 class _TypesAlone(logging.Filter):
-    """What went wrong, by its type: the text of an exception may quote what a client sent."""
+    """Reduces exceptions in log lines to their types: their texts may quote what a client sent."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Always so; the record says less afterwards."""
+        """Always true; the record is changed."""
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
         if error is not None:
             record.msg, record.args = "a request could not be answered: %s", (type(error).__name__,)
@@ -259,7 +259,7 @@ class _TypesAlone(logging.Filter):
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket on which clients are waited for; OSError, OverflowError where that cannot be."""
+    """A listening socket. OSError or OverflowError if there cannot be one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -273,13 +273,13 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def address_of(made: socket.socket) -> str:
-    """`host:port` as a URL has it."""
+    """`host:port`, as in a URL."""
     host, port = made.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def allow_files(limits: Limits) -> None:
-    """Have as many open files as the clients need that may be connected; ConfigError where the machine forbids it."""
+    """Raise the limit of open files to what `limits` needs; ConfigError if the machine does not allow it."""
     try:
         import resource  # not on every platform
     except ImportError:  # pragma: no cover

@@ -1,4 +1,4 @@
-"""A gateway built from its settings, and closed again. Spec: docs/spec/gateway.md."""
+"""A gateway, built from its settings and closed again. Spec: docs/spec/gateway.md."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pipeline.gateway.admission import Admission
 from pipeline.gateway.app import PROBES, Gateway
 from pipeline.gateway.chronicle import Chronicle
 from pipeline.gateway.config_file import secret_of
-from pipeline.gateway.exchange import Place, Road
+from pipeline.gateway.exchange import Backend, RouteRuntime
 from pipeline.gateway.health import Health
 from pipeline.gateway.http_upstream import HttpUpstream
 from pipeline.gateway.identity import Identities, TrustedProxy
 from pipeline.gateway.links import Links
 from pipeline.gateway.mcp_settings import McpServer
 from pipeline.gateway.metrics import Counted, Metrics
-from pipeline.gateway.operations import Law, OwnOperations
+from pipeline.gateway.operations import GuardedRoutes, OwnOperations
 from pipeline.gateway.readiness import Readiness
 from pipeline.gateway.scripted import ScriptedUpstream, load_script
 from pipeline.gateway.settings import CHECK_ROUTE, Check, Route, Settings
@@ -48,33 +48,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A gateway with its operations: readiness, metrics and the like, for whoever runs it."""
+    """A gateway with its operations: readiness, metrics and the like."""
 
     gateway: Gateway
     operations: OwnOperations
-    application: Application  # the gateway, traced where settings say so
+    application: Application  # the gateway, traced if settings say so
 
 
 @contextmanager
 def built(settings: Settings, environment: Mapping[str, str] | None = None) -> Iterator[Gateway]:
-    """The gateway of `assembled`, for hosts that serve it alone."""
+    """The gateway of `assembled` alone, for hosts that serve only that."""
     with assembled(settings, environment) as service:
         yield service.gateway
 
 
 @contextmanager
 def assembled(settings: Settings, environment: Mapping[str, str] | None = None) -> Iterator[Service]:
-    """A gateway that can be served until the end of the block; all its policies are compiled, all secrets read.
+    """A gateway to serve until the end of the block, with its policies compiled and its secrets read.
 
     Raises:
-        ConfigError: a secret, script or profile that is not there. PolicyError: policies that cannot be used.
+        ConfigError: a secret, script or profile is missing. PolicyError: policies cannot be used.
         StoreError: the store cannot be opened.
     """
     upstreams = {name: _upstream(one, settings, environment) for name, one in settings.upstreams.items()}
     healths = {name: Health(one.health) for name, one in settings.upstreams.items()}
     with ExitStack() as opened:
         store = opened.enter_context(store_of(settings))
-        _ = store.key_id  # made if missing, so that a store that cannot sign fails now and not at each request
+        _ = store.key_id  # made if missing: a store that cannot sign fails now, not at each request
         shared = settings.sessions.store
         sessions = store.sessions() if shared is None else opened.enter_context(open_sessions(shared))
         metrics = Metrics(
@@ -92,25 +92,25 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         chronicle = Chronicle(store, settings, metrics.tally)
         tracing = None if settings.telemetry is None else opened.enter_context(exported(settings.telemetry))
 
-        def told(record: Record) -> None:
+        def on_record(record: Record) -> None:
             metrics.recorded(record)
             if tracing is not None:
                 tracing.decided(record)
 
         overrides = store.overrides()
-        guards = _guards(settings, sessions, Counted(Recorder(store), told), overrides, environment)
+        guards = _guards(settings, sessions, Counted(Recorder(store), on_record), overrides, environment)
         links = Links(sessions, makes=settings.sessions.choice == "by_id")
         opened.callback(links.close)
         judged = _judged(settings)
-        by_route = {name: guards[_law(one, settings)] for name, one in judged.items()}
+        by_route = {name: guards[_guard_key(one, settings)] for name, one in judged.items()}
         for guard in guards.values():
             opened.callback(guard.close)
             guard.events.subscribe(metrics.heard)
-        roads = [
-            Road(
+        runtimes = [
+            RouteRuntime(
                 route=route,
                 guard=by_route[route.name],
-                places=_places(route, settings, upstreams, healths),
+                backends=_backends(route, settings, upstreams, healths),
                 links=links,
                 admission=Admission(route.limits),
             )
@@ -120,31 +120,31 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
         # If unrecorded traffic may go out by settings, a broken record does not make the gateway unready.
         keeps = settings.audit.on_record_failure != "release"
         readiness = Readiness(sessions, store if keeps else None)
-        laws = [
-            Law(
-                tuple(name for name, one in judged.items() if _law(one, settings) == law),
+        guarded = [
+            GuardedRoutes(
+                tuple(name for name, one in judged.items() if _guard_key(one, settings) == key),
                 guard,
-                law[0] is not None,
+                is_watched=key[0] is not None,
             )
-            for law, guard in guards.items()
+            for key, guard in guards.items()
         ]
         operations = OwnOperations(
-            laws, metrics, readiness.check, lambda: gateway.is_open, lambda: store.audit_state._asdict()
+            guarded, metrics, readiness.check, lambda: gateway.is_open, lambda: store.audit_state._asdict()
         )
         gateway = Gateway(
-            roads,
+            runtimes,
             who,
             limits=settings.limits,
             metrics=metrics,
             operations=operations,
             environment=settings.environment,
-            mcp=_mcp(settings, lambda one: guards[_law(one, settings)], who, metrics, environment),
+            mcp=_mcp(settings, lambda one: guards[_guard_key(one, settings)], who, metrics, environment),
             checks=_checks(settings, by_route),
             probes=PROBES if settings.admin is None else PROBES - {"/metrics"},
         )
-        for law in laws:
-            law.guard.events.subscribe(partial(chronicle.heard, law.routes, law.guard))
-        chronicle.begin([(law.routes, law.guard) for law in laws])
+        for one in guarded:
+            one.guard.events.subscribe(partial(chronicle.heard, one.routes, one.guard))
+        chronicle.begin([(one.routes, one.guard) for one in guarded])
         opened.callback(chronicle.close)
         if settings.watch:
             opened.enter_context(operations.watching())
@@ -152,17 +152,17 @@ def assembled(settings: Settings, environment: Mapping[str, str] | None = None) 
 
 
 def store_of(settings: Settings) -> Store:
-    """The gateway's own store, opened; it is the caller's to close."""
+    """The gateway's own store, opened. The caller closes it."""
     audit = settings.audit
     heads = None if audit.heads_file is None else HeadFile(audit.heads_file)
     return Store.named(settings.store, key=audit.key_file, heads=heads, heads_seconds=audit.heads_seconds)
 
 
 def identities(settings: Settings, environment: Mapping[str, str] | None = None) -> Identities:
-    """Who may send requests, as settings say; ConfigError for keys or secrets that are missing."""
+    """Who may send requests, by the settings; ConfigError for missing keys or secrets."""
     tokens = None
     if settings.issuers:
-        from pipeline.gateway.tokens import Tokens  # with all that can be signed and fetched, for who has issuers
+        from pipeline.gateway.tokens import Tokens  # loads cryptography: only where there are issuers
 
         tokens = Tokens(settings.issuers)
         tokens.check()
@@ -180,56 +180,56 @@ def _mcp(
     metrics: Metrics,
     environment: Mapping[str, str] | None,
 ) -> McpGateway | None:
-    """What serves MCP; None where settings name no server."""
+    """The MCP gateway; None if settings name no server."""
     if not settings.mcp:
         return None
-    from pipeline.gateway.mcp import McpGateway, endpoints_of  # with the proxy of MCP, for who has servers of it
+    from pipeline.gateway.mcp import McpGateway, endpoints_of  # loads the MCP proxy: only where there are servers
 
     endpoints = endpoints_of(settings, guard_of, environment)
     return McpGateway(endpoints, who, limits=settings.limits, metrics=metrics, environment=settings.environment)
 
 
 def _checks(settings: Settings, by_route: Mapping[str, Guard]) -> Checks | None:
-    """What answers checks; None where settings have none."""
+    """What answers checks; None if settings have none."""
     if settings.check is None:
         return None
-    from pipeline.gateway.check import Checks  # with what reads MCP, for who is asked
+    from pipeline.gateway.check import Checks  # loads the reader of MCP: only where checks are enabled
 
     return Checks(by_route[CHECK_ROUTE], settings.check)
 
 
-def _places(
+def _backends(
     route: Route, settings: Settings, upstreams: Mapping[str, Upstream], healths: Mapping[str, Health]
-) -> tuple[Place, ...]:
+) -> tuple[Backend, ...]:
     return tuple(
-        Place(upstream=upstreams[one.upstream], health=healths[one.upstream], model=one.model)
+        Backend(upstream=upstreams[one.upstream], health=healths[one.upstream], model=one.model)
         for one in route.candidates(settings.aliases)
     )
 
 
-_Law = tuple[tuple[Path, ...] | None, Mode]
+_GuardKey = tuple[tuple[Path, ...] | None, Mode]
 
 
 def _judged(settings: Settings) -> dict[str, Route | Check]:
-    """What is judged under the name of a route: routes and checks. MCP servers have names of their own."""
+    """Routes and checks, by the name of their route in records. MCP servers have names of their own."""
     checks: dict[str, Route | Check] = {} if settings.check is None else {CHECK_ROUTE: settings.check}
     return {**{route.name: route for route in settings.routes}, **checks}
 
 
-def _law(route: Route | McpServer | Check, settings: Settings) -> _Law:
-    """What decides on a route besides its traffic. Routes with equal ones share a guard."""
+def _guard_key(route: Route | McpServer | Check, settings: Settings) -> _GuardKey:
+    """The policies and the mode of a route; routes with the same share a guard."""
     policies = settings.policies if route.policies is None else route.policies
     return policies, route.mode or settings.mode
 
 
 def policy_sets(settings: Settings) -> dict[tuple[Path, ...] | None, list[str]]:
-    """By policy set (None: the shipped one), what it judges: `route …`, `mcp …`, `checks`."""
+    """What each policy set (None: the shipped one) judges: `route …`, `mcp …`, `checks`."""
     judged: list[tuple[str, Route | McpServer | Check]] = [(f"route {route.name}", route) for route in settings.routes]
     judged += [(f"mcp {name}", server) for name, server in settings.mcp.items()]
     judged += [] if settings.check is None else [("checks", settings.check)]
     sets: dict[tuple[Path, ...] | None, list[str]] = {}
     for name, one in judged:
-        sets.setdefault(_law(one, settings)[0], []).append(name)
+        sets.setdefault(_guard_key(one, settings)[0], []).append(name)
     return sets
 
 
@@ -239,13 +239,13 @@ def _guards(
     recorder: Records,
     overrides: Overrides,
     environment: Mapping[str, str] | None,
-) -> dict[_Law, Guard]:
+) -> dict[_GuardKey, Guard]:
     key, signed_by = seal_key(settings, environment), signers(settings)
     profiles = Profiles.load(*settings.profiles)
-    guards: dict[_Law, Guard] = {}
+    guards: dict[_GuardKey, Guard] = {}
     judged = (*_judged(settings).values(), *settings.mcp.values())
-    for law in {_law(one, settings): None for one in judged}:
-        directories, mode = law
+    for each in {_guard_key(one, settings): None for one in judged}:
+        directories, mode = each
         policies: Policies = None if directories is None else list(directories)
         config = Config(
             mode=mode,
@@ -258,23 +258,23 @@ def _guards(
             content_days=settings.audit.content_days,
             on_record_failure=settings.audit.on_record_failure,
         )
-        guards[law] = Guard(
+        guards[each] = Guard(
             policies, config=config, sessions=sessions, profiles=profiles, recorder=recorder, overrides=overrides
         )
     return guards
 
 
 def signers(settings: Settings) -> Verification | None:
-    """Whose signature policies need; None if none is needed. ConfigError: the key cannot be read."""
-    said = settings.policy_key
-    if said is None:
+    """The key that policies must be signed with; None if none is needed. ConfigError: it cannot be read."""
+    policy_key = settings.policy_key
+    if policy_key is None:
         return None
-    key = Key.at(said.file, algorithm=said.algorithm, scope=said.scope)
+    key = Key.at(policy_key.file, algorithm=policy_key.algorithm, scope=policy_key.scope)
     return Verification({"policy": key}, key_id="policy")
 
 
 def seal_key(settings: Settings, environment: Mapping[str, str] | None = None) -> bytes | None:
-    """The seal key in settings; None if each process makes its own. ConfigError: the text is no key."""
+    """The seal key in settings; None if each process makes its own. ConfigError: it is not a valid key."""
     if settings.seal_key is None:
         return None
     try:

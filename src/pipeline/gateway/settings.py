@@ -1,4 +1,4 @@
-"""What `cmf.yaml` can say. How it is read, and what the environment changes in it: `config_file`. Spec: [GW-1] ff."""
+"""The settings in `cmf.yaml`; `config_file` reads them and applies the environment. Spec: [GW-1] ff."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def _origin(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("write http://host or https://host")
     if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("only scheme, host, port and path: the key has a place of its own")
+        raise ValueError("write scheme, host, port and path only; set `key` for the key")
     if parts.path.rstrip("/").endswith(("/v1", "/v1beta", "/api")):
-        raise ValueError("leave the last part of the path out: each dialect brings its own")
+        raise ValueError("leave out the end of the path: the dialect adds it")
     return url.rstrip("/")
 
 
 class Upstream(Section):
-    """A provider, spoken to in its own dialect; or a `script` that plays one."""
+    """A provider, addressed in its own dialect; or a `script` that plays one."""
 
     dialect: UpstreamDialect | None = None
     base_url: Annotated[str, AfterValidator(_origin)] | None = None
@@ -68,23 +68,23 @@ class Limits(Section):
     body_bytes: Annotated[int, Field(ge=1_024, le=32 * 1024 * 1024)] = 16 * 1024 * 1024
     body_seconds: Seconds = 30.0
     reply_bytes: Annotated[int, Field(ge=1_024, le=64 * 1024 * 1024)] = 32 * 1024 * 1024
-    concurrent: Annotated[int, Field(ge=1, le=65_536)] = 256  # requests in work at once; more are told to wait
+    concurrent: Annotated[int, Field(ge=1, le=65_536)] = 256  # requests in progress at once; more are told to wait
     connections: Annotated[int, Field(ge=1, le=65_536)] = 1_024  # open at once, idle ones too
-    head_seconds: Seconds = 15.0  # until a request's headers are there
-    stalled_seconds: Seconds = 60.0  # without a client taking any of its answer
+    head_seconds: Seconds = 15.0  # until a request's headers are complete
+    stalled_seconds: Seconds = 60.0  # without a client reading any of its answer
 
 
 class RouteLimits(Section):
-    """Bounds on one route, in each process; what is not said is bounded by `limits` alone."""
+    """Limits of one route, in each process; those not given are set by `limits` alone."""
 
     body_bytes: Annotated[int, Field(ge=1_024, le=32 * 1024 * 1024)] | None = None
     concurrent: Annotated[int, Field(ge=1, le=65_536)] | None = None
     per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None  # requests of one subject
-    burst: Annotated[int, Field(ge=1, le=1_000_000)] | None = None  # at once of those; by default all of them
+    burst: Annotated[int, Field(ge=1, le=1_000_000)] | None = None  # of these, at once; by default all of them
 
 
 class Route(Destinations):
-    """Which requests go to which upstream, and under which policies they are judged. The first that fits is taken."""
+    """Which requests go to which upstream, and which policies judge them. The first route that fits is used."""
 
     name: Name
     dialects: tuple[DialectName, ...] | None = None
@@ -101,32 +101,32 @@ class Route(Destinations):
 
 
 CHECK_ROUTE: Final = "check"
-"""What checks are called in records, counters and logs, as if they were a route."""
+"""The name of the checks' route in records, metrics and logs."""
 
 
 class EnvoyCheck(Section):
-    """Envoy's `ext_authz` asks whether a request may go on: `path_prefix: /ext_authz`."""
+    """Checks for Envoy's `ext_authz`, with `path_prefix: /ext_authz`."""
 
 
 class LitellmCheck(Section):
-    """LiteLLM's `generic_guardrail_api` asks about what it extracted of requests and answers."""
+    """Checks for LiteLLM's `generic_guardrail_api`, of what it extracts from requests and answers."""
 
-    edit_answers: bool = False  # whether LiteLLM is given changed answers: not where it streams them as they came
+    edit_answers: bool = False  # whether LiteLLM gets changed answers; not if it streams them unchanged
 
 
 class Check(Section):
-    """`POST /v1/check`: what policy says of a body, for whoever asks; nothing is sent anywhere."""
+    """`POST /v1/check`: the verdict on a body, which is sent nowhere."""
 
     policies: tuple[Path, ...] | None = None
     mode: Mode | None = None
     limits: RouteLimits = RouteLimits()
-    answers: HistoryTrust = "claimed"  # trusted: what callers say a model or tool answered, it did
+    answers: HistoryTrust = "claimed"  # trusted: callers are believed about what a model or tool answered
     envoy: EnvoyCheck | None = None
     litellm: LitellmCheck | None = None
 
 
 class PolicyKey(Section):
-    """Who has to have signed all policies but the shipped ones, at the start and whenever they are read again."""
+    """The key that must have signed all policies but the shipped ones, at the start and at each reload."""
 
     file: Path  # the public key or certificate in PEM; for HS…, the secret
     algorithm: Literal[
@@ -136,22 +136,22 @@ class PolicyKey(Section):
 
 
 class SessionSettings(Section):
-    """Where sessions are kept, and what becomes of requests without one."""
+    """Where sessions are kept, and how requests without one are treated."""
 
     store: str | None = None  # by default in the gateway's own store
     choice: Literal["by_id", "by_prefix", "required"] = "by_id"
 
 
 class AdminKey(Section):
-    """A key of somebody who runs the gateway; no client's key is one."""
+    """An operator's key; clients' keys are never one."""
 
     name: Name
     hash: KeyHash
-    subject: Annotated[str, Field(min_length=1, max_length=256)] | None = None  # who that is on record; or else `name`
+    subject: Annotated[str, Field(min_length=1, max_length=256)] | None = None  # the name on record; by default `name`
 
 
 class Admin(Section):
-    """A port of its own for whoever runs the gateway: metrics, probes and, with keys, what can be done."""
+    """A separate port for operators: metrics, probes and, with keys, admin actions."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)]
@@ -161,32 +161,32 @@ class Admin(Section):
 class Review(Section):
     """The review site, at `/review` on the port of `admin`, for subjects with one of these roles."""
 
-    roles: Annotated[dict[str, Role], Field(min_length=1)]  # what a subject with that role may do there
-    policies: tuple[Path, ...] = ()  # candidates: what would they have decided?
-    public_keys: tuple[Path, ...] = ()  # those that may have signed the log
+    roles: Annotated[dict[str, Role], Field(min_length=1)]  # what a subject with each role may do there
+    policies: tuple[Path, ...] = ()  # candidate policies, to see what they would have decided
+    public_keys: tuple[Path, ...] = ()  # of those who may have signed the log
 
 
 class Telemetry(Section):
-    """Where spans and metrics go (OpenTelemetry, extra `otel`); what the environment's `OTEL_…` says holds besides."""
+    """Where spans and metrics go (OpenTelemetry, extra `otel`), besides the environment's `OTEL_…` variables."""
 
-    endpoint: Endpoint | None = None  # OTLP over HTTP, http://host:4318; by default as the environment says
-    genai_names: bool = False  # also the names of the draft conventions for guardrails
+    endpoint: Endpoint | None = None  # OTLP over HTTP, http://host:4318; by default from the environment
+    genai_names: bool = False  # use the names of the draft conventions for guardrails too
 
 
 class Audit(Section):
-    """What is put on record, where its heads go, and what becomes of requests that cannot be recorded."""
+    """What is put on record, where its heads go, and how requests that cannot be recorded are treated."""
 
     key_file: Path | None = None  # signs the heads; by default beside the store, if that is a file
-    heads_file: Path | None = None  # where heads are exported to: best where who writes the store cannot
-    heads_seconds: Seconds = 1.0  # how often they are, at most
-    content: ContentMode = "none"  # what is kept of what was judged, apart from its record
+    heads_file: Path | None = None  # where heads are exported to; best where the store's writer may not write
+    heads_seconds: Seconds = 1.0  # at least so long between two exports
+    content: ContentMode = "none"  # what is kept of the content, apart from its record
     content_days: Annotated[float, Field(gt=0, le=36_500)] | None = None  # how long, at most
     on_record_failure: Literal["refuse", "release"] = "refuse"
-    tally_seconds: Seconds = 60.0  # how often the number of requests goes on record
+    tally_seconds: Seconds = 60.0  # how often the number of requests is recorded
 
 
 def _place(place: object) -> object:
-    """A server's address as it is, anything else as a path."""
+    """A server's address unchanged, anything else as a path."""
     if not isinstance(place, str):
         return place
     if "://" not in place:
@@ -194,7 +194,7 @@ def _place(place: object) -> object:
     if not place.startswith("postgresql://"):
         raise ValueError("write a path, or postgresql://host/database")
     if urlsplit(place).password is not None:
-        raise ValueError("the password of a store has its own place: PGPASSFILE")
+        raise ValueError("a store's address holds no password: use PGPASSFILE")
     return place
 
 
@@ -206,7 +206,7 @@ class Settings(Section):
     aliases: dict[Name, Chain] = Field(default_factory=dict)  # names for targets
     routes: tuple[Route, ...] = ()
     mcp: dict[Name, McpServer] = Field(default_factory=dict)  # servers of MCP, at /mcp/<name>
-    check: Check | None = None  # by default nothing is answered at /v1/check
+    check: Check | None = None  # by default, /v1/check is not served
     keys: tuple[Key, ...] = ()
     issuers: tuple[Issuer, ...] = ()
     proxy: Proxy | None = None
@@ -225,8 +225,8 @@ class Settings(Section):
     limits: Limits = Limits()
     admin: Admin | None = None
     review: Review | None = None
-    workers: Annotated[int, Field(ge=1, le=64)] = 1  # processes that serve
-    grace_seconds: Seconds = 20.0  # what is in work when it is to end may take so long
+    workers: Annotated[int, Field(ge=1, le=64)] = 1  # serving processes
+    grace_seconds: Seconds = 20.0  # for requests in progress, once it is stopped
     watch: bool = True  # read policies again when their files change
     telemetry: Telemetry | None = None
 
@@ -235,15 +235,15 @@ class Settings(Section):
         check_routing({route.name: route for route in self.routes}, self.aliases, self.upstreams)
         judged = (self, *self.routes, *([self.check] if self.check is not None else ()))
         if any(one.mode is Mode.OFF for one in judged):
-            raise ValueError("no route goes without judgement: mode is enforce or observe")
+            raise ValueError("every route is judged: mode is enforce or observe")
         if self.mcp and self.workers > 1:
-            raise ValueError("sessions of MCP live in one process: `workers` is 1 with `mcp`")
+            raise ValueError("MCP sessions live in one process: set `workers: 1` with `mcp`")
         if not self.routes and not self.mcp and self.check is None:
-            raise ValueError("nothing is served: give `routes`, `mcp` or `check`")
+            raise ValueError("nothing would be served: give `routes`, `mcp` or `check`")
         if self.check is not None and any(route.name == CHECK_ROUTE for route in self.routes):
             raise ValueError(f"with `check`, no route is called {CHECK_ROUTE}: records could not tell them apart")
         if any(server.mode is Mode.OFF for server in self.mcp.values()):
-            raise ValueError("no MCP server goes without judgement: mode is enforce or observe")
+            raise ValueError("every MCP server is judged: mode is enforce or observe")
         for what, names in (
             ("route", [route.name for route in self.routes]),
             ("key", [key.name for key in self.keys]),
@@ -255,13 +255,15 @@ class Settings(Section):
             ("issuer", [one.issuer for one in self.issuers]),
         ):
             if len(set(names)) != len(names):
-                raise ValueError(f"a {what} is there twice")
+                raise ValueError(f"a {what} is given twice")
         if not (self.keys or self.issuers or self.proxy or self.anonymous):
-            raise ValueError("nobody can ask: give `keys` (cmf config key), `issuers`, or say `anonymous: true`")
+            raise ValueError(
+                "nobody could send requests: give `keys` (cmf config key), `issuers`, or `anonymous: true`"
+            )
         if self.review is not None and self.admin is None:
-            raise ValueError("the review site is on the port of `admin`: give it one")
+            raise ValueError("the review site is served on the port of `admin`: give one")
         if self.review is not None and not (self.keys or self.issuers or self.proxy):
-            raise ValueError("nobody could come to the review site: give `keys`, `issuers` or `proxy`")
+            raise ValueError("nobody could enter the review site: give `keys`, `issuers` or `proxy`")
         if isinstance(self.store, str) and self.audit.key_file is None:
             raise ValueError("a store on a server needs `audit.key_file`: the key that signs its records")
         return self

@@ -1,4 +1,4 @@
-"""What became of each request, by route, so that it can be counted against the log. Spec: gateway.md [GW-210] ff."""
+"""What became of each request, by route, to be compared with the log. Spec: gateway.md [GW-210] ff."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ OUTCOMES: Final = ("decided", "refused", "failed", "own")
 
 
 class Tally:
-    """Counts requests once each: `decided` where a decision about it is on record, else by how it was answered.
+    """Counts each request once: `decided` if a decision about it is on record, else by how it was answered.
 
-    `refused` were turned away before anything was judged, `failed` likewise for a reason of ours; `own` are answers
-    of the gateway's own, such as the list of models.
+    `refused` requests were turned away before they were judged, `failed` ones likewise, by a fault of ours; `own` are
+    the gateway's own answers, such as the list of models.
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, bool] = {}  # requests in work, and whether one has a decision on record
+        self._open: dict[str, bool] = {}  # requests in progress, and whether a decision is on record
         self._counts: Counter[tuple[str, str]] = Counter()
         self._gate = threading.Lock()
 
     def begun(self, request_id: str) -> None:
-        """A request that came."""
+        """Count in a request that arrived."""
         self._open[request_id] = False
 
     def recorded(self, record: Record) -> None:
-        """A record that is durable; one of no request in work (of MCP, say) means nothing here."""
+        """Note a durable record; records of other traffic (MCP) are ignored."""
         with self._gate:
             if record.request_id is not None and record.request_id in self._open:
                 self._open[record.request_id] = True
 
     def over(self, route: str, request_id: str, status: int) -> None:
-        """A request that has had its answer, or whose client is gone."""
+        """Count out a request that was answered, or whose client left."""
         own = "own" if status == 200 else "refused" if status < 500 else "failed"
         with self._gate:
             outcome = "decided" if self._open.pop(request_id, False) else own
             self._counts[route, outcome] += 1
 
     def take(self) -> dict[str, dict[str, int]]:
-        """What was counted since this was last asked: by route `received` and each outcome; empty if nothing was."""
+        """The counts since the last call: by route, `received` and each outcome; empty if there are none."""
         with self._gate:
             counts, self._counts = self._counts, Counter()
         routes: dict[str, dict[str, int]] = {}
@@ -52,7 +52,7 @@ class Tally:
         return routes
 
     def give_back(self, routes: dict[str, dict[str, int]]) -> None:
-        """Count again what could not be put on record."""
+        """Add back counts that could not be put on record."""
         with self._gate:
             for route, line in routes.items():
                 self._counts.update({(route, outcome): line[outcome] for outcome in OUTCOMES if line[outcome]})

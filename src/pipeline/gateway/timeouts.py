@@ -1,4 +1,4 @@
-"""How long clients may take, by one timer for all that may take as long. Spec: docs/spec/gateway.md [GW-160]."""
+"""Time limits for clients, with one timer for all blocks of the same limit. Spec: docs/spec/gateway.md [GW-160]."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import cast
 
 
 class SharedTimeout:
-    """Bounds many blocks of coroutines, each as `asyncio.timeout` bounds one, and all by the same seconds.
+    """Limits many blocks of coroutines to the same number of seconds, each as `asyncio.timeout` would.
 
-    One timer serves them: who began first is late first. Nearly all end in time, most without having waited at all, and
-    a timer for each, made and taken back, takes four times as long: the loop compares new ones with it for a while.
+    One timer serves them all, as whichever began first expires first. Nearly all end in time, most without waiting at
+    all; a timer for each, made and cancelled, costs four times as much, as the loop keeps cancelled timers for a while.
 
     Args:
         seconds: how long a block may take.
@@ -25,7 +25,7 @@ class SharedTimeout:
         self._timer: asyncio.TimerHandle | None = None
 
     def block(self) -> AbstractContextManager[None]:
-        """A block in which a task is cancelled once it took too long; it raises TimeoutError then."""
+        """A block that is cancelled, and raises TimeoutError, once it takes too long."""
         return _Block(self)
 
     def _add(self, block: _Block) -> None:
@@ -50,7 +50,7 @@ class SharedTimeout:
 
 
 class _Block(AbstractContextManager[None]):
-    """One that is bounded. Whoever else cancels its task meanwhile is heard, as by `asyncio.timeout`."""
+    """One block. Cancellation from elsewhere is passed on as such, as by `asyncio.timeout`."""
 
     __slots__ = ("_cancelling", "_is_late", "_task", "_timeout")
 
@@ -71,7 +71,7 @@ class _Block(AbstractContextManager[None]):
             raise TimeoutError from error
 
     def expire(self) -> None:
-        """It took too long."""
+        """Cancel its task: it took too long."""
         self._is_late = True
         self._task.cancel()
 

@@ -1,4 +1,4 @@
-"""What answers requests that were let through, and what it means when it does not. Spec: gateway.md [GW-40] ff."""
+"""What a judged request is sent to, and what its failures mean for the client. Spec: gateway.md [GW-40] ff."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pipeline.gateway.refusal import Refusal, later
 
 
 class Live(Protocol):
-    """Who follows an answer while it arrives."""
+    """Follows a reply while it arrives."""
 
     def hear(self, event: StreamEvent) -> None:
-        """Take in what arrived."""
+        """Take note of an event."""
         ...
 
     async def pause(self, so_far: Callable[[], Response]) -> None:
-        """All that arrived was heard: the time to do something about it. `so_far` is the answer as far as it came."""
+        """Act on what was heard so far, before more is read. `so_far` gives the reply up to here."""
         ...
 
 
 class Upstream(Protocol):
-    """A provider, or what plays one."""
+    """A provider, or a script that stands in for one."""
 
     @property
     def target(self) -> str:
@@ -32,34 +32,34 @@ class Upstream(Protocol):
 
     @property
     def provider(self) -> str:
-        """The key before the ids of its models."""
+        """The prefix of its model ids, as in `openai:gpt-4o`."""
         ...
 
     def knows(self, model: str, /) -> bool:
-        """Whether that is what it calls the model, and no second name, of which no route or rule knows."""
+        """Whether this is the upstream's own name of the model, and not a synonym that rules and routes would miss."""
         ...
 
     async def ask(self, request: Request, body: Any, live: Live | None, /) -> Response:
-        """The answer to `body`, which is what was emitted of `request`; its error, where it says one, with a status.
+        """The reply to `body`, the emitted form of `request`; an error reply has a status.
 
-        `live` is told of a stream while it arrives.
+        `live` follows a stream while it arrives.
 
         Raises:
-            UpstreamError: there is no answer, or none that can be read. What `live` raises ends the answer.
+            UpstreamError: no reply, or an unreadable one. What `live` raises is passed on, and ends the call.
         """
         ...
 
     async def open(self) -> None:
-        """Begin, within the running loop."""
+        """Open connections, within the running event loop."""
         ...
 
     async def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
         ...
 
 
 class UpstreamError(Exception):
-    """There is no answer: `status` is what the client is told, 502 to 504; `why` is for the log of whoever runs it."""
+    """No usable reply: `status` (502 to 504) and `message` are for the client, `why` is for the operator's log."""
 
     def __init__(self, status: int, code: str, message: str, *, why: str = "") -> None:
         super().__init__(code)
@@ -69,12 +69,12 @@ class UpstreamError(Exception):
         self.message = message
 
     def refusal(self) -> Refusal:
-        """What the client is told."""
+        """The error as the client sees it."""
         return Refusal(self.status, self.code, self.message, headers=later() if self.status == 503 else {})
 
 
-_TROUBLE: Final = "The upstream gave an error instead of an answer."
-# What an upstream's status is to the client. Its 401 is about our key and not the client's.
+_FAILED: Final = "The upstream replied with an error."
+# The client's status by the upstream's. An upstream's 401 is about our key, not about the client's.
 _STATUS: Final = {400: 400, 402: 502, 401: 502, 403: 502, 404: 404, 413: 413, 422: 400, 429: 429, 503: 503, 529: 503}
 
 _CODES: Final = {
@@ -86,32 +86,32 @@ _CODES: Final = {
 
 
 def client_status(status: int) -> int:
-    """What the client is told where an upstream answered with `status`."""
+    """The status that the client gets where an upstream replied with `status`."""
     return _STATUS.get(status, 400 if 400 <= status < 500 else 502)
 
 
 def error_code(status: int) -> str:
-    """The stable code of an upstream's error, by what the client is told."""
+    """The stable code of an upstream's error, by the client's status."""
     return _CODES.get(status, "upstream.error")
 
 
-def is_trouble(response: Response) -> Refusal | None:
-    """What the client is told where it is the upstream's own trouble, and another may do better; None where not."""
+def retryable_error(response: Response) -> Refusal | None:
+    """The refusal for an error that another upstream may not have (5xx, 429); None for any other response."""
     error = response.error
     status = 0 if error is None else error.status or 502
     if status < 500 and status != 429:
         return None
-    return UpstreamError(status, error_code(status), _TROUBLE).refusal()
+    return UpstreamError(status, error_code(status), _FAILED).refusal()
 
 
 def error_of(status: int, said: ErrorInfo | None) -> Response:
-    """An upstream's error as a response, so that it is judged like everything else that comes from there.
+    """An upstream's error as a response, so that it is judged like everything else from there.
 
-    What it says of a request is kept; of its own trouble, and of our key, nothing: that is no client's business.
+    Its message is kept where it is about the request. What it says of itself or of our key is not for clients.
     """
     told = client_status(status)
     message = said.message if said is not None and told < 500 else None
-    return Response(error=ErrorInfo(message=message or _TROUBLE, code=error_code(told), status=told))
+    return Response(error=ErrorInfo(message=message or _FAILED, code=error_code(told), status=told))
 
 
-__all__ = ["Live", "Upstream", "UpstreamError", "client_status", "error_code", "error_of", "is_trouble"]
+__all__ = ["Live", "Upstream", "UpstreamError", "client_status", "error_code", "error_of", "retryable_error"]

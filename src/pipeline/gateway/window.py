@@ -1,8 +1,8 @@
-"""A streamed answer let out piece by piece, each after it was judged [D7, E1]. Spec: docs/spec/gateway.md [GW-70] ff.
+"""A streamed answer, released piece by piece as it is judged [D7, E1]. Spec: docs/spec/gateway.md [GW-70] ff.
 
-Each time enough text has arrived, the whole answer so far is judged as if it ended there. What policy left of it goes
-out except for its last characters, as many as the rules look ahead: they may be the beginning of something that a rule
-finds. Everything that is no text is held until the end, when the answer is judged once more.
+Whenever enough text has arrived, the answer so far is judged as if it ended there. What policy leaves of it goes out,
+except for as many characters at its end as the rules look ahead: these may be the beginning of something that a rule
+matches. Whatever is not text is held until the end, when the whole answer is judged once more.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _KINDS: Final[Mapping[type, ViewKind]] = {TextPart: ViewKind.TEXT, ThinkingPart:
 
 
 class Window:
-    """Follows one streamed answer, and lets out what has been judged.
+    """Follows one streamed answer, and releases what has been judged.
 
     Args:
         guard: judges it.
         context: the facts of the run; its history is the request that went out.
         dialect: the client's.
-        reply: where it goes.
-        named: gives the answer its id, and whatever else the dialect requires.
-        step: after how many more characters it is judged again, at least.
+        reply: where it is sent.
+        as_judged: adds the id and whatever else the client's dialect requires.
+        step: after how many more characters, at least, it is judged again.
     """
 
     def __init__(
@@ -50,27 +50,27 @@ class Window:
         context: Context,
         dialect: Dialect,
         reply: Reply,
-        named: Callable[[Response], Response],
+        as_judged: Callable[[Response], Response],
         step: int,
     ) -> None:
         self._guard = guard
         self._context = context
         self._dialect = dialect
         self._reply = reply
-        self._named = named
+        self._as_judged = as_judged
         self._step = step
         self._kind: ViewKind | None = None  # of the part that is arriving
-        self._grown = 0  # its characters
+        self._part_size = 0  # its characters so far
         self._word = 0  # characters of the unfinished word at its end
         self._total = 0
-        self._judged: int | None = None  # of all characters, how many were there at the last judgement
-        self._begun_another = False  # whether a new part has begun since then, so that the one before it is complete
-        self._over = False  # whether everything from here on is held until the end
+        self._judged_at: int | None = None  # the total when the answer was last judged
+        self._next_part_begun = False  # whether a part was completed since then
+        self._holds_rest = False  # whether everything from here on is held until the end
         self._policies = guard.policies
         self._needs: dict[ViewKind, Lookaheads | None] = {}
-        self._refused: int | None = None  # how many characters there were when policy first refused what came so far
+        self._refused_at: int | None = None  # the total when policy first refused the answer so far
         self._sent = Sent(dialect)
-        self.released = 0  # characters of the answer that are out
+        self.released = 0  # characters of the answer that were sent
 
     def hear(self, event: StreamEvent) -> None:
         """Take note of an event that arrived."""
@@ -78,77 +78,77 @@ class Window:
             case TextDelta() | ThinkingDelta():
                 kind = ViewKind.TEXT if isinstance(event, TextDelta) else ViewKind.THINKING
                 if kind is not self._kind:
-                    self._begun_another = self._kind is not None
-                    self._kind, self._grown, self._word = kind, 0, 0
+                    self._next_part_begun = self._kind is not None
+                    self._kind, self._part_size, self._word = kind, 0, 0
                 word = open_word(event.text)
                 self._word = word + (self._word if word == len(event.text) else 0)
-                self._grown += len(event.text)
+                self._part_size += len(event.text)
                 self._total += len(event.text)
             case ToolUseStart():
-                self._begun_another = True
+                self._next_part_begun = True
 
     async def pause(self, so_far: Callable[[], Response]) -> None:
-        """Judge the answer so far, if enough has arrived, and let out what may go.
+        """Judge the answer so far if enough has arrived, and release what may go.
 
         Raises:
             DecisionError: policy refuses the answer as it is so far, or cannot be asked. ClientGone.
         """
-        if self._over or not self._is_due():
+        if self._holds_rest or not self._is_due():
             return
-        self._judged, self._begun_another = self._total, False
+        self._judged_at, self._next_part_begun = self._total, False
         found = self._judgeable(so_far())
         if found is None:
             return
         answer, held = found
         try:
-            outcome = raised(await _to_its_end(self._guard, answer, self.facts))
+            outcome = raised(await _judged_to_the_end(self._guard, answer, self.facts))
         except Denied:
             if self._is_settled(held):
                 raise
             return
-        self._refused = None
+        self._refused_at = None
         hidden = self._hidden(answer, outcome, held)
         if hidden is None:
             return
         try:
             new = self._sent.partly(emit_events(outcome, self._dialect.name), hidden)
         except (Diverged, CmfError, EmissionError):  # judging the whole answer will show what is wrong
-            self._over = True
+            self._holds_rest = True
             return
         self.released = max(self.released, _characters(outcome.response) - len(hidden))
         await self._write(new, outcome)
 
     async def end(self, outcome: Outcome, events: list[WireEvent]) -> None:
-        """Let the rest out. `events` are those of the whole answer; Diverged if what is out is no beginning of them."""
+        """Send the rest. `events` are the whole answer's; Diverged if what was sent is not how they begin."""
         await self._write(self._sent.rest(events), outcome)
 
     @property
     def facts(self) -> Context:
-        """The context of a judgement now, which says how much of the answer is out already."""
+        """The context to judge in now; it says how much of the answer was sent already."""
         return replace(self._context, released=self.released) if self.released else self._context
 
     @property
     def sent(self) -> Sent:
-        """What went out."""
+        """The events that were sent."""
         return self._sent
 
     def _is_due(self) -> bool:
-        fresh = self._total - (self._judged or 0)
-        if fresh < (1 if self._judged is None else max(self._step, self._total // _SHARE)):
+        fresh = self._total - (self._judged_at or 0)
+        if fresh < (1 if self._judged_at is None else max(self._step, self._total // _SHARE)):
             return False
-        if self._begun_another:
+        if self._next_part_begun:
             return True
         ahead = None if self._kind is None else self._needed(self._kind)
-        return ahead is not None and self._grown > least_held(self._word, ahead)
+        return ahead is not None and self._part_size > least_held(self._word, ahead)
 
     def _is_settled(self, held: int) -> bool:
-        """Whether a refusal is final: text that arrives now cannot change what had arrived at the first refusal."""
-        if self._refused is None:
-            self._refused = self._total
-        return self._total - held >= self._refused
+        """Whether a refusal is final: no text to come can change what was there when policy first refused."""
+        if self._refused_at is None:
+            self._refused_at = self._total
+        return self._total - held >= self._refused_at
 
     def _needed(self, kind: ViewKind) -> Lookaheads | None:
-        """How far the rules that serve now look ahead; None if one of them has to see all of the text."""
+        """How far the current rules look ahead; None if one of them has to see the whole text."""
         policies = self._guard.policies
         if policies is not self._policies:
             self._policies, self._needs = policies, {}
@@ -157,19 +157,19 @@ class Window:
         return self._needs[kind]
 
     def _judgeable(self, response: Response) -> tuple[Response, int] | None:
-        """The answer so far as if it ended here, and how many of its last characters are held; None to wait for more.
+        """The answer so far as if it ended here, and how many characters at its end are held; None to wait for more.
 
-        It ends before the first part that is no text, and before text whose rules must see all of it.
+        It ends before the first part that is not text, and before text whose rules must see the whole of it.
         """
         if response.error is not None or len(response.choices) != 1 or self._needed(ViewKind.RESPONSE) is None:
-            self._over = True
+            self._holds_rest = True
             return None
         (choice,) = response.choices
         parts = choice.message.content
         count = next((at for at, part in enumerate(parts) if type(part) not in _KINDS), len(parts))
         held = 0
         if count < len(parts):
-            self._over = True  # what follows another part is held with it
+            self._holds_rest = True  # what follows another part is held with it
         elif count:
             last = parts[-1]
             ahead = self._needed(_KINDS[type(last)])
@@ -180,12 +180,12 @@ class Window:
             return None
         message = replace(choice.message, content=parts[:count], status=MessageStatus.COMPLETE)
         ended = replace(choice, message=message, stop_reason=StopReason.END, raw_stop_reason=None)
-        return self._named(replace(response, choices=(ended,))), held
+        return self._as_judged(replace(response, choices=(ended,))), held
 
     def _hidden(self, answer: Response, outcome: Outcome, held: int) -> str | None:
-        """The end of the last text, as policy left it, that does not go out yet; None if nothing goes out now.
+        """The end of the last text, as policy left it, that is not sent yet; None if nothing is sent now.
 
-        A cut is final only if it begins before the last `held` characters. Text after any other cut does not go out.
+        A redaction is final only if it begins before the last `held` characters; after any other, text is held back.
         """
         judged = outcome.response
         if judged is None or outcome.decision.revision != self._policies.revision:
@@ -199,7 +199,7 @@ class Window:
         if before == after:
             return after[-held:]
         if isinstance(last, ThinkingPart):
-            return None  # where a signature is still to come, all of it would go
+            return None  # once its signature arrives, changed thinking is removed whole
         if after[-held:] == before[-held:]:
             return after[-held:]
         settled = len(before) - held
@@ -225,8 +225,8 @@ def _characters(response: Response | None) -> int:
 _judging: Final[set[asyncio.Task[Outcome]]] = set()
 
 
-async def _to_its_end(guard: Guard, answer: Response, context: Context) -> Outcome:
-    """The outcome of judging `answer`, also if the client goes away meanwhile: then the run is still put on record."""
+async def _judged_to_the_end(guard: Guard, answer: Response, context: Context) -> Outcome:
+    """The outcome of judging `answer`. If the client leaves meanwhile, the run still ends and goes on record."""
     task = asyncio.ensure_future(guard.arun(answer, context=context))
     _judging.add(task)
     task.add_done_callback(_judging.discard)

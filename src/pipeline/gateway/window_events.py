@@ -1,7 +1,7 @@
-"""The events of a streamed answer that a client has got, and those that it still needs.
+"""The events of a streamed answer that were sent to the client, and those still to be sent.
 
-The events of the answer so far and those of the whole answer come from the same writer, so that they are equal up to
-the text that is still growing. What is new in that text is sent as a further event; all other events follow in order.
+The events of the answer so far and those of the whole answer come from the same writer, so they are equal up to the
+text that is still growing. What is new in that text is sent as a further event; all other events follow in order.
 Spec: docs/spec/gateway.md [GW-70] ff.
 """
 
@@ -16,46 +16,46 @@ from pipeline.gateway.refusal import Refusal
 
 
 class Diverged(Exception):
-    """The events that went out are no beginning of those of this answer."""
+    """The events that were sent are not how the events of this answer begin."""
 
 
-class _Place(Protocol):
-    """A kind of event of a dialect that holds text, which a further event of the kind can continue."""
+class _TextEvents(Protocol):
+    """How a dialect's events hold text that a further event can continue."""
 
     def read(self, data: Any, /) -> str | None:
-        """The text in the event; None if there is none."""
+        """The text in the event; None if it has none."""
         ...
 
     def write(self, data: Any, text: str, /) -> Any:
-        """The event with `text` in place of its own."""
+        """The event with `text` instead of its own."""
         ...
 
     def unended(self, data: Any, /) -> Any:
-        """The event without what it says about the end of the answer."""
+        """The event without anything that ends the answer."""
         ...
 
     def late(self, data: Any, first: Any, /) -> Any:
-        """The event, with what has changed in `first`, the stream's first event, since that went out."""
+        """The event with what changed in `first`, the stream's first event, after that was sent."""
         ...
 
 
 class Sent:
-    """The events that one client has got; `number` of them."""
+    """The events that were sent to one client; `number` of them."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._place = _PLACES[dialect.name]
+        self._text_events = _TEXT_EVENTS[dialect.name]
         self._texts: list[str | None] = []  # by event: its text as it would be in the whole stream
         self._last: Any = None
         self.number = 0
 
     def partly(self, events: Sequence[WireEvent], hidden: str) -> list[WireEvent]:
-        """What is new in the events of an unfinished answer, up to its last text; without `hidden`, the end of that.
+        """What is new in the events of an unfinished answer, up to its last text without `hidden`, the end of that.
 
         Nothing, if the last text does not end with `hidden`.
 
         Raises:
-            Diverged: what is out is no beginning of it.
+            Diverged: what was sent is not how it begins.
         """
         last = max((at for at, event in enumerate(events) if self._read(event) is not None), default=-1)
         text = None if last < 0 else self._read(events[last])
@@ -64,15 +64,15 @@ class Sent:
         shown = text[: len(text) - len(hidden)]
         if not shown:
             return self._grown(events[:last])
-        going_on = self._place.write(self._place.unended(events[last].get("data")), shown)
+        going_on = self._text_events.write(self._text_events.unended(events[last].get("data")), shown)
         return self._grown([*events[:last], _with(events[last], going_on)])
 
     def rest(self, events: Sequence[WireEvent]) -> list[WireEvent]:
-        """The remaining events of the whole answer; Diverged as for `partly`."""
+        """The events of the whole answer that are still to be sent; Diverged as for `partly`."""
         if not self._texts:
             return self._grown(events)
         first = events[0].get("data")
-        later = (_with(event, self._place.late(event.get("data"), first)) for event in events[1:])
+        later = (_with(event, self._text_events.late(event.get("data"), first)) for event in events[1:])
         return self._grown([*events[:1], *later])
 
     def error(self, refusal: Refusal, request_id: str) -> WireEvent:
@@ -108,12 +108,12 @@ class Sent:
         if not text.startswith(before):
             raise Diverged
         more, data = text[len(before) :], event.get("data")
-        if not more and self._place.write(data, "") == self._place.write(self._last, ""):
+        if not more and self._text_events.write(data, "") == self._text_events.write(self._last, ""):
             return []
-        return [_with(event, self._place.write(data, more))]
+        return [_with(event, self._text_events.write(data, more))]
 
     def _read(self, event: WireEvent) -> str | None:
-        return self._place.read(event.get("data"))
+        return self._text_events.read(event.get("data"))
 
     def _numbered(self, event: WireEvent) -> WireEvent:
         number, self.number = self.number, self.number + 1
@@ -129,10 +129,10 @@ def _with(event: WireEvent, data: Any) -> WireEvent:
     return changed
 
 
-# -- where each dialect has its text -----------------------------------------------------------------------------------
+# -- where each dialect holds text -------------------------------------------------------------------------------------
 
 
-class _Anywhere:
+class _Plain:
     def unended(self, data: Any) -> Any:
         return data
 
@@ -140,7 +140,7 @@ class _Anywhere:
         return data
 
 
-class _Chat(_Anywhere):
+class _Chat(_Plain):
     _KEYS: Final = ("content", "reasoning_content", "reasoning", "reasoning_text", "refusal")
 
     def read(self, data: Any) -> str | None:
@@ -159,7 +159,7 @@ class _Chat(_Anywhere):
         return next((key for key in _Chat._KEYS if _is_text(delta, key)), None)
 
 
-class _Responses(_Anywhere):
+class _Responses(_Plain):
     _DELTAS: Final = frozenset(
         {"response.output_text.delta", "response.refusal.delta", "response.reasoning_summary_text.delta"}
     )
@@ -171,7 +171,7 @@ class _Responses(_Anywhere):
         return {**data, "delta": text}
 
 
-class _Messages(_Anywhere):
+class _Messages(_Plain):
     _KEYS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 
     def read(self, data: Any) -> str | None:
@@ -184,13 +184,13 @@ class _Messages(_Anywhere):
         return {**data, "delta": {**delta, self._KEYS[delta["type"]]: text}}
 
     def late(self, data: Any, first: Any) -> Any:
-        """The event with the usage of `first`, which some upstreams tell only at the end."""
+        """The event with the usage in `first`, which some upstreams send only at the end."""
         if data["type"] != "message_delta":
             return data
         return {**data, "usage": {**first["message"].get("usage", {}), **data.get("usage", {})}}
 
 
-class _Gemini(_Anywhere):
+class _Gemini(_Plain):
     def read(self, data: Any) -> str | None:
         parts = self._parts(data)
         texts = [part["text"] for part in parts if _is_text(part, "text")]
@@ -214,7 +214,7 @@ class _Gemini(_Anywhere):
         return parts if isinstance(parts, list) else []
 
 
-class _Ollama(_Anywhere):
+class _Ollama(_Plain):
     def read(self, data: Any) -> str | None:
         message = data.get("message", {})
         key = self._key(message)
@@ -233,7 +233,7 @@ def _is_text(holder: Any, key: str) -> bool:
     return isinstance(holder.get(key), str) and bool(holder[key])
 
 
-_PLACES: Final[dict[str, _Place]] = {
+_TEXT_EVENTS: Final[dict[str, _TextEvents]] = {
     "openai_chat": _Chat(),
     "openai_responses": _Responses(),
     "anthropic_messages": _Messages(),

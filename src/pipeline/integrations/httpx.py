@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.gateway.dialects import JSON
-from pipeline.gateway.exchange import PASSED_HEADERS
+from pipeline.gateway.exchange import FORWARDED_HEADERS
 from pipeline.gateway.refusal import Refusal
 from pipeline.guard import Guard
 from pipeline.integrations.asking import checked, missing
@@ -25,7 +25,7 @@ NO_WEBSOCKETS: Final = "refused://websockets.are.not.judged"
 _C = TypeVar("_C")
 _OWN: Final = frozenset(
     {"content-length", "content-type", "transfer-encoding", "content-encoding", "accept-encoding", "expect"}
-) | {*PASSED_HEADERS}
+) | {*FORWARDED_HEADERS}
 
 
 def transport(guard: Guard, inner: Any = None, *, library: Library = "httpx2") -> Any:

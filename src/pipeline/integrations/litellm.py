@@ -153,7 +153,7 @@ def guardrail_class(guard: Guard, *, subject: Who | None = None) -> type[Any]:
             except PolicyUnavailable as error:
                 raise self._refused(error.user_message, error.code, status=503) from None
             except ApprovalRequired as error:
-                waits = f"{error.user_message} Waits for approval {', '.join(error.approval_ids)}."
+                waits = f"{error.user_message} Waiting for approval {', '.join(error.approval_ids)}."
                 raise self._refused(waits, error.code, error.decision_id, is_verdict=True) from None
             except DecisionError as error:
                 raise self._refused(error.user_message, error.code, error.decision_id, is_verdict=True) from None

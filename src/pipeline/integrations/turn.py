@@ -40,7 +40,7 @@ from pipeline.gateway.dialects import (
     streamed,
     without_unasked,
 )
-from pipeline.gateway.exchange import APPROVAL_HEADER, PASSED_HEADERS, Asked, read_request
+from pipeline.gateway.exchange import APPROVAL_HEADER, FORWARDED_HEADERS, IncomingRequest, read_request
 from pipeline.gateway.intake import check_query, query_of
 from pipeline.gateway.refusal import Refusal, of_decision, of_unreadable
 from pipeline.gateway.reply import decision_headers
@@ -114,12 +114,12 @@ def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: b
         if endpoint.does in (Does.MODELS, Does.CHECK) or method != endpoint.method:
             raise nothing_there(path)
         check_query(query_of(query.encode("ascii", "replace")), endpoint)
-        asked = Asked(endpoint=endpoint, body=_json(headers, body), headers=headers, request_id=request_id)
-        request = read_request(asked)
+        incoming = IncomingRequest(endpoint=endpoint, body=_json(headers, body), headers=headers, request_id=request_id)
+        request = read_request(incoming)
         if endpoint.does is Does.COUNT:
             tokens = adapters.get(dialect.name).estimate_input_tokens(request)
             return Answered(200, _own({"x-cmf-estimated": "true"}), dumps(counted(dialect, tokens)))
-        return (yield from _answer(asked, request))
+        return (yield from _answer(incoming, request))
     except DecisionError as error:
         refusal = of_decision(error)
     except Refusal as error:
@@ -134,38 +134,38 @@ def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: b
     return Answered(refusal.status, _own(told), dumps(dialect.error(refusal, f"req_{request_id}")))
 
 
-def _answer(asked: Asked, request: Request) -> Turn:
-    dialect = asked.endpoint.dialect
-    approval = asked.headers.get(APPROVAL_HEADER)
+def _answer(incoming: IncomingRequest, request: Request) -> Turn:
+    dialect = incoming.endpoint.dialect
+    approval = incoming.headers.get(APPROVAL_HEADER)
     if approval is not None:
-        return _written(asked, request, raised((yield Release(approval))), {})
+        return _written(incoming, request, raised((yield Release(approval))), {})
     provider = FORMAT_PROVIDERS[dialect.name]
     named = with_provider(request, provider)
-    facts = Context(headers=frozen_mapping(without_sensitive(asked.headers)))  # they go out too
+    facts = Context(headers=frozen_mapping(without_sensitive(incoming.headers)))  # they go out too
     admitted: Outcome = raised((yield Judge(named, facts)))
     if admitted.request is None:
         raise Refusal(503, "pipeline.no-request", "What was judged is no request.")
     sent = admitted.request
-    if asked.endpoint.model is not None and sent.model != named.model:
+    if incoming.endpoint.model is not None and sent.model != named.model:
         raise Refusal(503, "integration.other-model", "The model stands in the path, and is another now.")
     headers = adapters.get(dialect.name).to_http(sent).headers
-    judged = {name: headers[name] for name in PASSED_HEADERS if name in headers}
+    judged = {name: headers[name] for name in FORWARDED_HEADERS if name in headers}
     got: Got = yield Send(dumps(emit(admitted, dialect.name)), judged)
-    response = with_provider(identified(_read(got, asked, sent), dialect.name, asked.request_id), provider)
+    response = with_provider(identified(_read(got, incoming, sent), dialect.name, incoming.request_id), provider)
     outcome: Outcome = raised((yield Judge(response, Context(history=sent, labels=admitted.labels))))
     kept = {name: got.headers[name] for name in _KEPT if _PLAIN.fullmatch(got.headers.get(name, ""))}
-    return _written(asked, request, outcome, kept)
+    return _written(incoming, request, outcome, kept)
 
 
-def _written(asked: Asked, request: Request, outcome: Outcome, kept: Mapping[str, str]) -> Answered:
+def _written(incoming: IncomingRequest, request: Request, outcome: Outcome, kept: Mapping[str, str]) -> Answered:
     """What was judged, as the client's format says it."""
-    dialect, response = asked.endpoint.dialect, outcome.response
+    dialect, response = incoming.endpoint.dialect, outcome.response
     if response is None:
         raise Refusal(503, "pipeline.no-response", "What was judged is no response.")
     told = {**kept, **decision_headers(outcome.decision)}
     if response.error is None and request.stream:
-        events = without_unasked(asked.endpoint, asked.body, emit_events(outcome, dialect.name))
-        media_type, data = streamed(asked.endpoint, events)
+        events = without_unasked(incoming.endpoint, incoming.body, emit_events(outcome, dialect.name))
+        media_type, data = streamed(incoming.endpoint, events)
         return Answered(200, _own(told, media_type), data)
     status = 200 if response.error is None else response.error.status or 502
     return Answered(status, _own(told), dumps(emit(outcome, dialect.name)))
@@ -193,9 +193,9 @@ def _json(headers: Mapping[str, str], body: bytes) -> Any:
 # -- what came back ----------------------------------------------------------------------------------------------------
 
 
-def _read(got: Got, asked: Asked, request: Request) -> Response:
+def _read(got: Got, incoming: IncomingRequest, request: Request) -> Response:
     """The answer, whole or folded; of an error what it says. Refusal 502 for what cannot be read."""
-    dialect = asked.endpoint.dialect
+    dialect = incoming.endpoint.dialect
     adapter = adapters.get(dialect.name)
     kind = got.headers.get("content-type", "").partition(";")[0].strip().lower()
     if got.headers.get("content-encoding", "identity").lower() != "identity" or 300 <= got.status < 400:

@@ -56,7 +56,7 @@ def of_decision(error: DecisionError) -> Refused:
     if isinstance(error, ApprovalRequired):
         if error.approval_ids:
             told["approval_ids"] = list(error.approval_ids)
-            message = f"{message} Waits for approval {', '.join(error.approval_ids)}."
+            message = f"{message} Waiting for approval {', '.join(error.approval_ids)}."
         return Refused(APPROVAL, error.code, f"{message} (decision {error.decision_id})", **told)
     return Refused(REFUSED, error.code, f"{message} (decision {error.decision_id})", **told)
 

@@ -77,10 +77,10 @@ def test_nothing_is_served_at_another_path(address: tuple[str, int], path: bytes
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        (b"/chat/completions", b"like /v1/chat/completions, which is: look at the client's base URL"),
-        (b"/v1/v1/messages", b"like /v1/messages, which is"),
-        (b"/v1/models/a/b:generateContent", b"like /v1beta/models/<model>:generateContent, which is"),
-        (b"/api/generate", b"Bare completions are not judged here"),
+        (b"/chat/completions", b"Did you mean /v1/chat/completions? Check the client's base URL"),
+        (b"/v1/v1/messages", b"Did you mean /v1/messages?"),
+        (b"/v1/models/a/b:generateContent", b"Did you mean /v1beta/models/<model>:generateContent?"),
+        (b"/api/generate", b"Bare completions are not supported"),
         (b"/v1/models/m:embedContent", b'"NOT_FOUND"'),
     ],
 )

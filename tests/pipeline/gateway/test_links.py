@@ -18,7 +18,7 @@ from cmf.adapters import get
 from cmf.request import Response
 from cmf.security import SubjectExtension
 from pipeline.gateway.dialects import CHAT, RESPONSES, Does, Endpoint
-from pipeline.gateway.exchange import Asked
+from pipeline.gateway.exchange import IncomingRequest
 from pipeline.gateway.identity import hash_of
 from pipeline.gateway.links import Links
 from pipeline.gateway.refusal import Refusal
@@ -173,8 +173,10 @@ def test_an_upstream_that_cannot_be_told_to_go_on_is_not_asked(front: str, up: B
 # -- the links themselves ----------------------------------------------------------------------------------------------
 
 
-def asked_by(subject: str | None, body: Any, session: str | None = None, endpoint: Endpoint | None = None) -> Asked:
-    return Asked(
+def asked_by(
+    subject: str | None, body: Any, session: str | None = None, endpoint: Endpoint | None = None
+) -> IncomingRequest:
+    return IncomingRequest(
         endpoint=endpoint or Endpoint(does=Does.ANSWER, dialect=RESPONSES),
         body=body,
         headers={},

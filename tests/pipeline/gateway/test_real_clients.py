@@ -124,7 +124,7 @@ def test_the_openai_sdk_raises_its_own_error_where_the_key_is_wrong(url: str) ->
 
 @pytest.mark.spec("GW-10")
 def test_the_openai_sdk_is_told_what_is_not_served(url: str) -> None:
-    with pytest.raises(openai.NotFoundError, match="Embeddings are not judged"):
+    with pytest.raises(openai.NotFoundError, match="Embeddings are not supported"):
         chat_of(url).embeddings.create(model="m", input="there")
 
 

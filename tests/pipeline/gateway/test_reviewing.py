@@ -264,7 +264,7 @@ async def test_a_cookie_ends_after_its_time_and_with_the_key_that_it_stands_for(
     ("change", "words"),
     [
         ({"admin": None}, "on the port of `admin`"),
-        ({"keys": None, "anonymous": True}, "nobody could come to the review site"),
+        ({"keys": None, "anonymous": True}, "nobody could enter the review site"),
         ({"review": {}}, "it is missing"),
         ({"review": {"roles": {}}}, "at least 1 item"),
         ({"review": {"roles": {"a": "owner"}}}, "none of viewer, reviewer, signer, admin"),

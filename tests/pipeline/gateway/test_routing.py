@@ -56,7 +56,7 @@ def test_a_chain_may_be_one_word() -> None:
     [
         ({"aliases": {"a": ["b"], "b": ["c"], "c": ["a"]}}, "alias a leads back to itself: a → b → c → a"),
         ({"aliases": {"a": ["a"]}}, "leads back to itself"),
-        ({"aliases": {"a": []}}, "alias a leads nowhere"),
+        ({"aliases": {"a": []}}, "alias a has no target"),
         ({"aliases": {"a": ["elsewhere/m"]}}, "no upstream or alias there is: elsewhere"),
         ({"aliases": {"up": ["up/m"]}}, "alias up is also the name of an upstream"),
         ({"routes": [{"name": "r", "targets": ["gone"]}]}, "route r names no upstream or alias there is: gone"),

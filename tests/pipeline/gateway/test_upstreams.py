@@ -60,7 +60,7 @@ def before(home: Path, bare: Bare, **more: Any) -> Iterator[str]:
         (http_reply(WHOLE[:-1]), 502, "upstream.unreadable", "json.syntax"),
         (http_reply(WHOLE.replace(b'"created": 9', b'"created": 9, "id": "twice"')),
          502, "upstream.unreadable", "json.duplicate-key"),
-        (http_reply(b"[]"), 502, "upstream.error", "status 200, and an error of 500"),
+        (http_reply(b"[]"), 502, "upstream.error", "status 200 with an error of 500"),
         (http_reply(WHOLE, more=b"content-encoding: gzip\r\n"), 502, "upstream.unreadable", "it is compressed"),
         (http_reply(b"", status="302 Found", more=b"location: http://127.0.0.1:1/\r\n"),
          502, "upstream.unreadable", "status 302"),

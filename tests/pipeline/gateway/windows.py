@@ -17,7 +17,7 @@ from cmf.enums import MessageStatus, Role, StopReason
 from cmf.message import Message
 from cmf.request import Choice, Request, Response
 from pipeline.gateway import dialects
-from pipeline.gateway.exchange import Asked, Place, Road, exchange, read_request
+from pipeline.gateway.exchange import Backend, IncomingRequest, RouteRuntime, exchange, read_request
 from pipeline.gateway.health import Health
 from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.reply import Answer, Reply
@@ -114,16 +114,18 @@ async def aserved(
     client = client or Client()
     upstreams = upstream if isinstance(upstream, list) else [upstream]
     mode: Any = "buffer" if window is None else WindowMode(window=window)
-    road = Road(
+    runtime = RouteRuntime(
         route=Route(name="r", upstream="u", stream=mode),
         guard=guard,
-        places=tuple(Place(upstream=one, health=Health(HealthSettings())) for one in upstreams),
+        backends=tuple(Backend(upstream=one, health=Health(HealthSettings())) for one in upstreams),
     )
     path, body = asks(dialect, "m", "hi", stream=True)
     path, _, query = path.partition("?")
     endpoint = dialects.endpoint_of(path, [tuple(query.split("="))] if query else [], {})  # type: ignore[list-item]
     assert endpoint is not None
-    asked = Asked(endpoint=endpoint, body=body, headers=headers or {}, request_id=str(ULID()), session=session)
+    asked = IncomingRequest(
+        endpoint=endpoint, body=body, headers=headers or {}, request_id=str(ULID()), session=session
+    )
 
     async def receive() -> MutableMapping[str, Any]:
         await (gone or asyncio.Event()).wait()
@@ -131,7 +133,7 @@ async def aserved(
 
     reply = Reply(client.take, {}, timeout=SharedTimeout(5))
     try:
-        found = await exchange(road, asked, read_request(asked), receive, reply)
+        found = await exchange(runtime, asked, read_request(asked), receive, reply)
     except Refusal as refusal:
         client.refusal = refusal
         return client

@@ -103,7 +103,7 @@ async def test_tool_calls_are_denied_rewritten_and_wait(made: tuple[Guard, Appro
     capped = await rail.async_post_call_success_hook(data, ANN, calling("query", '{"limit": 500}'))
     with pytest.raises(GuardrailRaisedException, match=r"no\.drop"):
         await rail.async_post_call_success_hook(data, ANN, calling("drop_table", "{}"))
-    with pytest.raises(GuardrailRaisedException, match="Waits for approval") as caught:
+    with pytest.raises(GuardrailRaisedException, match="Waiting for approval") as caught:
         await rail.async_post_call_success_hook(data, ANN, calling("pay", '{"limit": 5}'))
     (approval,) = [word.strip(".,") for word in caught.value.message.split() if word.startswith("apr")]
     made[1].approve(approval, BOSS)
@@ -341,6 +341,6 @@ async def test_litellm_asks_the_gateway_about_an_answer(gateway: str) -> None:
         await answered("Now.", call="drop_table")
     with pytest.raises(GuardrailRaisedException, match="only with changes"):
         await answered("It is 1234.")
-    with pytest.raises(GuardrailRaisedException, match="Waits for approval"):
+    with pytest.raises(GuardrailRaisedException, match="Waiting for approval"):
         await answered("Now.", call="pay", **{"x-cmf-session-id": "s"})
     assert (await answered("Fine.")).choices[0].message.content == "Fine."
