@@ -253,7 +253,7 @@ def test_policies_that_its_key_did_not_sign_end_the_beginning(tmp_path: Path) ->
 
     with pytest.raises(PolicyError) as caught, built(own, {}):
         pass
-    with pytest.raises(ConfigError, match="the key cannot be read"), built(none, {}):
+    with pytest.raises(ConfigError, match="the key file cannot be read"), built(none, {}):
         pass
     assert caught.value.code == "policy.bad-signature"
 
