@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
+from itertools import count
 from typing import Final
 
 from cmf.content import ToolCallPart
 from cmf.frozen import FrozenDict, JsonObject
+from cmf.pairing import Pairing
 from cmf.request import Request, Response
 from cmf.tool_input import is_usable, schema_problem
 from cmf.tools import ToolDefinition
@@ -27,7 +30,8 @@ class Fitting:
     fitting, `broken` is its path, and the run is refused.
 
     The schema is that of the tool's profile; without one, that of the tool as the request offers it (for a reply, the
-    request in its context). Calls that went out in this session before are not checked again.
+    request in its context). Calls that went out in this session before are not checked again, and those that a result
+    in the same request answers not at all: nothing will run them.
     """
 
     def __init__(self, traffic: Traffic, history: History, events: Events) -> None:
@@ -35,6 +39,7 @@ class Fitting:
         self._offered = _by_name([*own, *history.tools])
         self._profiles = history.profiles
         self._history = history
+        self._traffic = traffic
         self._events = events
         self._parts: dict[int, ToolCallPart] | None = None
         self._problems: dict[int, str] = {}
@@ -100,10 +105,27 @@ class Fitting:
         arguments = _NO_ARGUMENTS if part.arguments is None else part.arguments
         found = (schema_problem(schema, arguments) for schema in self._schemas(part, uri))
         problem = next((one for one in found if one is not None), None)
+        if problem is not None and not edited and id(part) in self._answered:
+            return None
         if problem is not None:
             self._events.publish(ToolInputInvalid(path=path, tool=uri, problem=problem))
             self.broken = self.broken or (path if edited else None)
         return problem
+
+    @cached_property
+    def _answered(self) -> set[int]:
+        """The calls of the request as it came that a result in it answers."""
+        pairing = Pairing("={}".format, map("#{}".format, count()).__next__)
+        open_calls: dict[str, int] = {}
+        answered: set[int] = set()
+        for message in self._traffic.messages if isinstance(self._traffic, Request) else ():
+            for part in message.content:
+                name = pairing.name_of(part)
+                if name is not None and isinstance(part, ToolCallPart):
+                    open_calls[name] = id(part)
+                elif name in open_calls:
+                    answered.add(open_calls[name])
+        return answered
 
     def _schemas(self, part: ToolCallPart, uri: str) -> Iterable[JsonObject]:
         if part.executed_by == "provider":

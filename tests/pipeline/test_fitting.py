@@ -239,6 +239,43 @@ def test_where_no_usable_schema_is_known_nothing_is_said(
 
 
 @pytest.mark.spec("TOOL-7")
+@pytest.mark.parametrize(
+    ("after", "held"),
+    [
+        ([returns("`amount` is missing", "1")], False),
+        (
+            [returns("`amount` is missing", "1"), calls("strict_pay", {}, "1")],
+            True,
+        ),  # the same id again: a call of its own
+        ([returns("`amount` is missing", "2")], True),
+        ([returns("`amount` is missing", tool_name="pay")], True),
+        ([says("user", "try again")], True),
+    ],
+)
+def test_a_call_that_was_answered_is_not_held_any_more(
+    piped: Callable[..., tuple[Pipeline, Seen]], after: list[Message], held: bool
+) -> None:
+    """Agents answer a call that does not fit with an error, and the model tries again; and tools change."""
+    pipeline, seen = piped()
+    request = offered({}, "strict_pay")
+
+    outcome = pipeline.run(replace(request, messages=(*request.messages, *after)))
+
+    assert (outcome.decision.action is Action.REFUSE) is held
+    assert bool(seen) is held
+
+
+@pytest.mark.spec("TOOL-7")
+def test_calls_without_ids_are_answered_in_their_order(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
+    pipeline, seen = piped()
+    tried = [calls("pay", {}), calls("pay", {}), returns("no", tool_name="pay")]
+
+    pipeline.run(Request(messages=tried, tools=[PAY]))
+
+    assert [event.path for event in seen] == ["messages[1].content[0]"]
+
+
+@pytest.mark.spec("TOOL-7")
 def test_what_went_out_before_is_not_looked_at_again(piped: Callable[..., tuple[Pipeline, Seen]]) -> None:
     pipeline, seen = piped()
     first = offered({})
