@@ -1,1 +1,1 @@
-"""What is looked for in a set of policies before it judges anything, and what explains a rule to its author."""
+"""Static checks, tests and explanations of policy sets, for their authors."""

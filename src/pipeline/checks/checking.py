@@ -1,6 +1,6 @@
 """Every check of a policy set that needs no traffic, in one go. Spec: docs/spec/policies.md [POL-35] ff.
 
-Loading stops at the first thing that is wrong; who writes a policy wants all of them.
+Loading stops at the first error; a policy author wants to see all of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pipeline.policy_set import BuiltinErrors, PolicySet
 WARNINGS: Final = frozenset(
     {"policy.negated-reference", "policy.may-vanish", "check.rule-off", "check.never-hit"} | {"policy.unknown-data"}
 )
-"""What may well be meant; all else that is found is wrong."""
+"""Findings that may be intended; every other finding is an error."""
 
 _SAMPLE_SECONDS: Final = 5.0
 _SPOT: Final = re.compile(r"(.+):(\d+):(\d+)")
@@ -44,7 +44,7 @@ _SPOT: Final = re.compile(r"(.+):(\d+):(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was found, by place. `compiles` is False where the Rego is none, and much could not be looked at."""
+    """The findings, ordered by place. If the Rego does not compile (`compiles`), many checks could not run."""
 
     findings: tuple[Finding, ...]
     compiles: bool
@@ -52,15 +52,15 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to look at.
+    """What to check.
 
     Attributes:
-        places: policy directories, later ones over earlier ones.
-        own: those of them that are the author's: warnings are about their files alone.
+        places: policy directories; later ones override earlier ones.
+        own: the author's directories among them: warnings are limited to their files.
         cases: files of test cases.
-        today: exceptions that ended before are expired.
-        entrypoint: of policies that are not made of rules.
-        builtin_errors: as the set is loaded.
+        today: exceptions that ended before this day have expired.
+        entrypoint: the entrypoint of policies that are not made of rules.
+        builtin_errors: how the set is loaded.
     """
 
     places: Sequence[Path]
@@ -72,34 +72,34 @@ class Job:
 
 
 def is_error(finding: Finding) -> bool:
-    """Whether it is wrong for sure."""
+    """Whether it is an error, not a warning."""
     return finding.refuses or finding.code not in WARNINGS
 
 
 def check(job: Job) -> Report:
-    """All findings. Never raises because of what is in a file."""
+    """All findings. No content of a file makes it raise."""
     try:
         sources = policy_files.read(*job.places)
     except PolicyError as error:
-        return Report(findings=(_of(error),), compiles=False)
+        return Report(findings=(_finding_of(error),), compiles=False)
     modules = [module for module in sources.modules if job.entrypoint is None and metadata.is_rule(module)]
-    found = [_of(error) for module in modules for error in metadata.problems(module)]
+    found = [_finding_of(error) for module in modules for error in metadata.problems(module)]
     cases, bad_cases = _cases(job.cases)
     found += bad_cases
     try:
         survey = Survey(sources.modules)
     except PolicyError as error:
         unread = list(_unparsed(sources))
-        return _report(job, [*found, *(unread or [_of(error)])], compiles=False)
+        return _report(job, [*found, *(unread or [_finding_of(error)])], compiles=False)
     found += _unparsed(Sources(modules=(), tests=sources.tests, data={}))
     rules = _rules(modules)
     found += _banned(survey)
     found += portability.findings(survey, sources.data, rules, strict=job.builtin_errors == "strict")
     found += nameless.findings(survey, sources.modules, sources.data)
     found += members.findings(survey, sources.modules, rules)
-    unheard = unused.findings(survey, sources, rules, lambda path: _said(job.places, path))
-    misnamed = {one.place for one in found if one.code == "policy.unknown-effect"}  # to say it once is enough
-    # A setting that no file says came with the library, which need not read all of it.
+    unheard = unused.findings(survey, sources, rules, lambda path: _place_of(job.places, path))
+    misnamed = {one.place for one in found if one.code == "policy.unknown-effect"}  # reported already
+    # A setting that is in no file came with the library, which does not have to read all of them.
     named = [one for one in unheard if one.code != "check.unused-setting" or one.place.line]
     found += [one for one in named if one.place not in misnamed]
     found += _exceptions(job, sources, rules)
@@ -108,16 +108,18 @@ def check(job: Job) -> Report:
         policies = policy_set.build(sources, entrypoint=job.entrypoint, builtin_errors=job.builtin_errors)
         build_engine(policies, "embedded", Config(builtin_errors=job.builtin_errors))
     except PolicyError as error:
-        return _report(job, [*found, *_news(error, found)], compiles=_compiles(sources))
+        return _report(job, [*found, *_unreported(error, found)], compiles=_compiles(sources))
     if cases:
         found += _never_hit(job, policies, cases)
     return _report(job, found, compiles=True)
 
 
 def _report(job: Job, found: Iterable[Finding], *, compiles: bool) -> Report:
-    # Nobody can mend a warning about a file of others; how the set is loaded is the author's own choice.
-    told = (one for one in found if is_error(one) or one.code == "policy.may-vanish" or _is_own(job, one.place.module))
-    unique = {(one.code, one.place, one.message): one for one in told}
+    # The author cannot fix a warning about somebody else's file; how the set is loaded is the author's own choice.
+    wanted = (
+        one for one in found if is_error(one) or one.code == "policy.may-vanish" or _is_own(job, one.place.module)
+    )
+    unique = {(one.code, one.place, one.message): one for one in wanted}
     return Report(findings=tuple(sorted(unique.values(), key=lambda one: (one.place, one.code))), compiles=compiles)
 
 
@@ -125,14 +127,14 @@ def _is_own(job: Job, module: str) -> bool:
     return any((place / module).is_file() for place in job.own)
 
 
-def _of(error: PolicyError) -> Finding:
+def _finding_of(error: PolicyError) -> Finding:
     return Finding(error.code, Place(error.path, error.line, error.column), error.message, error.hint)
 
 
-def _news(error: PolicyError, found: Sequence[Finding]) -> Iterator[Finding]:
-    """The error by which the set does not load, unless it was found already; it is one of those, mostly."""
+def _unreported(error: PolicyError, found: Sequence[Finding]) -> Iterator[Finding]:
+    """The error that keeps the set from loading, unless it is among the findings already, as it usually is."""
     if not any(one.refuses and one.code == error.code for one in found):
-        yield _of(error)
+        yield _finding_of(error)
 
 
 def _compiles(sources: Sources) -> bool:
@@ -147,22 +149,22 @@ def _compiles(sources: Sources) -> bool:
 
 
 def _unparsed(sources: Sources) -> Iterator[Finding]:
-    """Each module that is no Rego by itself: reading them together stops at the first."""
+    """Each module that does not parse: parsing them together would stop at the first."""
     for module in (*sources.modules, *sources.tests):
         try:
             Survey([module])
         except PolicyError as error:
             if error.code == "policy.parse":
-                yield _of(error)
+                yield _finding_of(error)
 
 
 def _rules(modules: Iterable[Module]) -> list[Rule]:
-    """The rules among those that say what they are."""
+    """The rules among the modules whose METADATA is valid."""
     return [metadata.rule_of(module) for module in modules if not metadata.problems(module)]
 
 
 def _banned(survey: Survey) -> Iterator[Finding]:
-    """Calls of what the embedded engine does not compute: all of them, where compiling stops at the first."""
+    """All calls of builtins that the embedded engine lacks: compiling would stop at the first."""
     allowed = frozenset(allowed_builtins())
     functions = [rule.path for rule in survey.rules if rule.is_function]
     for definition in survey.definitions():
@@ -176,18 +178,18 @@ def _banned(survey: Survey) -> Iterator[Finding]:
                 if is_own
                 else _callable(functions, package, allowed)
             )
-            code, message = "policy.banned-builtin", f"{call.name} is not evaluated by the embedded engine"
-            if is_own or ("." not in call.name and call.name not in _OF_OPA):
-                code, message = "policy.unknown-function", f"no function {call.name}"
+            code, message = "policy.banned-builtin", f"the embedded engine does not support {call.name}"
+            if is_own or ("." not in call.name and call.name not in _OPA_ONLY):
+                code, message = "policy.unknown-function", f"unknown function {call.name}"
             yield Finding(code, call.place, message, meant(call.name, known, HINTS[code]))
 
 
-_OF_OPA: Final = frozenset({"cast_array", "print", "re_match", "set_diff", "trace"})
-"""Builtins that OPA has and the engine here has not, of those whose names hold no dot."""
+_OPA_ONLY: Final = frozenset({"cast_array", "print", "re_match", "set_diff", "trace"})
+"""OPA's builtins without a dot in their names that the embedded engine lacks."""
 
 
 def _callable(functions: Iterable[DataPath], package: DataPath, allowed: Iterable[str]) -> list[str]:
-    """What a name without `data.` can mean in a package."""
+    """The names that can be called in a package without `data.`."""
     return [*(path[-1] for path in functions if path[:-1] == package), *allowed]
 
 
@@ -195,31 +197,31 @@ def _in_their_modes(rules: Sequence[Rule], sources: Sources) -> Sequence[Rule]:
     try:
         return policy_set.with_said_modes(rules, sources.data)
     except PolicyError:
-        return rules  # building the set says what is wrong with them
+        return rules  # building the set reports what is wrong with them
 
 
 def _off(rule: Rule) -> Finding:
-    hint = "give it mode observe, or take it out"
-    return warning("check.rule-off", Place(rule.path, 1, 1), f"{rule.id} is off: nothing asks it", hint)
+    hint = "set its mode to observe, or remove it"
+    return warning("check.rule-off", Place(rule.path, 1, 1), f"{rule.id} is off and never evaluated", hint)
 
 
 def _exceptions(job: Job, sources: Sources, rules: Sequence[Rule]) -> Iterator[Finding]:
     ids = {rule.id for rule in rules}
-    # A rule whose METADATA is wrong is a rule all the same.
+    # A rule with invalid METADATA is still a rule that exceptions may name.
     ids |= {"/".join(Path(module.path).parts[2:4]) for module in sources.modules if metadata.is_rule(module)}
-    place = _said(job.places, ("data", "cmf", "exceptions"))
+    place = _place_of(job.places, ("data", "cmf", "exceptions"))
     bad = rule_exceptions.problems(sources.data, ids)
     for error in bad:
         where = f"{error.path.removeprefix('data.cmf.')}: {error.message}"
         yield Finding(error.code, place, where, error.hint)
     for one in rule_exceptions.read(sources.data, ids) if not bad else ():
         if one.until < job.today:
-            message = f"the exception from {one.rule} that {one.owner} answers for ended on {one.until}"
-            yield warning("check.exception-expired", place, message, "take it out, or decide anew")
+            message = f"the exception to {one.rule} owned by {one.owner} expired on {one.until}"
+            yield warning("check.exception-expired", place, message, "remove it, or renew it")
 
 
-def _said(places: Sequence[Path], path: DataPath) -> Place:
-    """Where the value at `path` of the data document is said: the file, and the line of its last name."""
+def _place_of(places: Sequence[Path], path: DataPath) -> Place:
+    """Where the value at `path` of the data document is set: the file, and the line of its last key."""
     names = path[1:]
     for place in reversed(places):
         for file in sorted(one for name in DATA_FILES for one in place.rglob(name)):
@@ -231,7 +233,7 @@ def _said(places: Sequence[Path], path: DataPath) -> Place:
 
 
 def _line_of(file: Path, names: Sequence[str]) -> int:
-    """The line on which the last of the names stands behind the others, each as a key; 0 if one is not there."""
+    """The line of the last of the names, found as keys one after another; 0 if one is missing."""
     text = file.read_text(encoding="utf-8", errors="replace")
     at = 0
     for name in names:
@@ -262,7 +264,7 @@ def _cases(files: Iterable[Path]) -> tuple[list[Case], list[Finding]]:
 
 
 def _never_hit(job: Job, policies: PolicySet, cases: Sequence[Case]) -> Iterator[Finding]:
-    """The author's rules that hit in no case and on no sample: nobody has seen them work."""
+    """The author's rules that hit in no case and on no sample, and so are untested."""
     own = [rule for rule in policies.rules if rule.mode is not Mode.OFF and _is_own(job, rule.path)]
     runner = CaseRunner(policies)
     hit: set[str] = set()
@@ -275,8 +277,8 @@ def _never_hit(job: Job, policies: PolicySet, cases: Sequence[Case]) -> Iterator
     hit |= _hit_by_samples(job.own, policies, [rule for rule in own if rule.id not in hit])
     for rule in own:
         if rule.id not in hit:
-            message = f"{rule.id} hits in no case and on no sample"
-            yield warning("check.never-hit", Place(rule.path, 1, 1), message, "write a case that it hits")
+            message = f"{rule.id} hits in no test case and on no sample"
+            yield warning("check.never-hit", Place(rule.path, 1, 1), message, "write a test case that it hits")
 
 
 def _hit_by_samples(places: Sequence[Path], policies: PolicySet, rules: Sequence[Rule]) -> set[str]:
@@ -291,7 +293,7 @@ def _hit_by_samples(places: Sequence[Path], policies: PolicySet, rules: Sequence
 
 
 def _hits(engine: Engine, policies: PolicySet, sample: Path) -> set[str]:
-    """The rules that hit a sample; none where it is no policy input."""
+    """The rules that hit on a sample; none if it is not a policy input."""
     try:
         view = loads(sample.read_bytes())
         entrypoint = policies.entrypoint(ViewKind(view["kind"]))

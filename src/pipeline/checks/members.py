@@ -1,4 +1,4 @@
-"""Members of a rule's sets that lack what their effect needs. Spec: [POL-55]."""
+"""Members of a rule's sets that lack required fields of their effect. Spec: [POL-55]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.engines.survey import Definition, Path, Place, Survey
 from pipeline.policies.metadata import Module, Rule
 
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {"label": ("label",), "rewrite": ("pointer", "value")}
-"""What an effect has to say besides `code` and `reason`; `redact` says one of two."""
+"""The fields an effect requires besides `code` and `reason`; `redact` requires one of two."""
 
 _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "rewrite": ("tool_call", "prompt_request"),
@@ -22,7 +22,7 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`|#[^\n]*|[{}\[\]():,|]', r
 
 
 def findings(survey: Survey, modules: Sequence[Module], rules: Sequence[Rule]) -> list[Finding]:
-    """All that is found, by place."""
+    """All findings, by place."""
     texts = {module.path: module.text.encode() for module in modules}
     found = [one for rule in rules for path in effect_paths(rule) for one in _members(survey, path, texts)]
     found += [one for rule in rules for one in _misplaced(survey, rule)]
@@ -30,17 +30,19 @@ def findings(survey: Survey, modules: Sequence[Module], rules: Sequence[Rule]) -
 
 
 def _misplaced(survey: Survey, rule: Rule) -> Iterator[Finding]:
-    """Effects that are for none of a rule's kinds: each hit would be refused."""
+    """Effects that apply to none of a rule's kinds: every hit would be refused."""
     for path in effect_paths(rule):
         kinds, surveyed = _KINDS.get(path[-1]), survey.rule(path)
         if kinds is not None and surveyed is not None and not rule.kinds.intersection(kinds):
-            message = f"`{path[-1]}` is for views of kind {' and '.join(kinds)}, and this rule is asked for none"
-            hint = "add the kind to its METADATA; a text is changed by `redact`"
+            message = (
+                f"`{path[-1]}` applies to views of kind {' and '.join(kinds)} only, and this rule judges none of them"
+            )
+            hint = "add the kind to its METADATA; to change text, use `redact`"
             yield _bad_effect(surveyed.definitions[0].place, message, hint)
 
 
 def _members(survey: Survey, path: Path, texts: Mapping[str, bytes]) -> Iterator[Finding]:
-    """Members that are written out and are no object with what every effect needs: each hit would be refused unread."""
+    """Literal members that are not an object with the required fields: every hit would be refused."""
     surveyed = survey.rule(path)
     for definition in surveyed.definitions if surveyed is not None else ():
         text = _written(definition, texts)
@@ -48,9 +50,9 @@ def _members(survey: Survey, path: Path, texts: Mapping[str, bytes]) -> Iterator
         missing = [name for name in ("code", "reason", *_NEEDED.get(path[-1], ())) if name not in (keys or ())]
         if path[-1] == "redact" and keys is not None and len(keys & {"spans", "pointer"}) != 1:
             hint = 'write `"spans": [[begin, end]]`, of the content, or `"pointer": "/arguments/…"`'
-            yield _bad_effect(definition.place, "a member of `redact` says one of spans and pointer", hint)
+            yield _bad_effect(definition.place, "a member of `redact` needs either spans or pointer", hint)
         if text[:1] in ('"', "`") or text.startswith("sprintf("):
-            message = f"a member of `{path[-1]}` is an object, no text"
+            message = f"a member of `{path[-1]}` must be an object, not a string"
             yield _bad_effect(definition.place, message, 'write {"code": …, "reason": …}')
         elif keys is not None and missing:
             message = f"a member of `{path[-1]}` has no {' and no '.join(missing)}"
@@ -69,7 +71,7 @@ def _written(definition: Definition, texts: Mapping[str, bytes]) -> str:
 
 
 def _keys(text: str) -> set[str] | None:
-    """The keys of an object that is written out; None for whatever else it may be."""
+    """The keys of an object literal; None for anything else."""
     if not text.startswith("{"):
         return None
     keys: set[str] = set()
@@ -84,7 +86,7 @@ def _keys(text: str) -> set[str] | None:
             return None  # a comprehension
         elif depth == 1 and token == ":":
             if last[:1] != '"':
-                return None  # a key that is worked out
+                return None  # a computed key
             keys.add(last[1:-1])
         last = token
     return keys

@@ -1,4 +1,4 @@
-"""Names that mean nothing: variables without a value, and paths of `data` that nobody gave. Spec: [POL-25]."""
+"""Undefined names: variables that are never bound, and paths of `data` that do not exist. Spec: [POL-25]."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _NO_CODE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`|#[^\n]*', re.DOTALL)
 
 
 def findings(survey: Survey, modules: Sequence[Module], data: Mapping[str, Any]) -> list[Finding]:
-    """Variables that nothing gives a value, which OPA refuses: the engine takes them for rules that are not there.
+    """Unbound variables, which OPA refuses and the embedded engine takes for undefined rules.
 
-    And what is asked for by its whole path and is neither rule nor data: a server may be given that later.
+    Also full paths that are neither rule nor data: on a server, such data may be added later.
     """
     texts = dict(modules)
     found = {
         finding
         for definition in survey.definitions()
         for read in definition.reads
-        if read.path[0] == "data" and read.path[:3] != DEFAULTS and not _is_something(survey, data, read.path)
+        if read.path[0] == "data" and read.path[:3] != DEFAULTS and not _exists(survey, data, read.path)
         for finding in _of(survey, definition, read, texts, data)
     }
     return sorted(found, key=lambda one: (not one.refuses, one.place, one.code))
@@ -42,21 +42,21 @@ def _of(
     text = texts[read.place.module]
     at = offset_of(text, read.place.line, read.place.column)
     if not name or not text.startswith(name, at):
-        yield _nowhere(survey, data, read)
+        yield _undefined_path(survey, data, read)
     elif not _may_be_bound(definition, name, text, at):
         known = {rule.path[len(package)] for rule in survey.rules if rule.path[: len(package)] == package}
-        hint = meant(name, known, f"give it a value: `{name} := …`, or `some {name} in …`")
-        message = f"nothing gives {name} a value"
+        hint = meant(name, known, f"bind it: `{name} := …`, or `some {name} in …`")
+        message = f"{name} is never given a value"
         yield Finding("policy.unknown-name", read.place, message, hint)
 
 
-def _is_something(survey: Survey, data: Mapping[str, Any], path: Path) -> bool:
+def _exists(survey: Survey, data: Mapping[str, Any], path: Path) -> bool:
     below = any(rule.path[: len(path)] == path for rule in survey.rules)
     return below or survey.rule_of(path) is not None or data_at(data, path[1:]) is not None
 
 
 def _may_be_bound(definition: Definition, name: str, text: str, at: int) -> bool:
-    """Whether something may give the name a value: another place, an index, a comprehension around it, or `walk`."""
+    """Whether something may bind the name: another occurrence, an index, an enclosing comprehension, or `walk`."""
     start = offset_of(text, definition.place.line, definition.place.column)
     ends = [one[1] for body in definition.raw["bodies"] for one in (body["span"], body["value"]) if one is not None]
     value = definition.raw["value"]
@@ -80,14 +80,14 @@ def _in_comprehension(code: str, at: int) -> bool:
     return any(first < at < last and "|" in code[first:last] for first, last in around)
 
 
-def _nowhere(survey: Survey, data: Mapping[str, Any], read: Read) -> Finding:
+def _undefined_path(survey: Survey, data: Mapping[str, Any], read: Read) -> Finding:
     path = read.path
-    length = next(size for size in range(2, len(path) + 1) if not _is_something(survey, data, path[:size]))
+    length = next(size for size in range(2, len(path) + 1) if not _exists(survey, data, path[:size]))
     above, name = path[: length - 1], path[length - 1]
     known = {rule.path[len(above)] for rule in survey.rules if rule.path[: len(above)] == above}
     here = data_at(data, above[1:])
-    hint = meant(name, {*known, *(here if isinstance(here, Mapping) else ())}, "define it, or take it out")
-    message = f"neither a rule nor data is {'.'.join(path[:length])}"
+    hint = meant(name, {*known, *(here if isinstance(here, Mapping) else ())}, "define it, or remove it")
+    message = f"{'.'.join(path[:length])} is neither a rule nor data"
     return warning("policy.unknown-data", read.place, message, hint)
 
 

@@ -1,4 +1,4 @@
-"""The tests that a policy set brings: rules in `*_test.rego` whose names begin with `test_`. Spec: [POL-47]."""
+"""The tests in a policy set: rules in `*_test.rego` whose names begin with `test_`. Spec: [POL-47]."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.engines.survey import Survey
 from pipeline.policies.metadata import Module
 from pipeline.policy_set import PolicySet
 
-TEST_SECONDS: Final = 5.0  # one test; no evaluation may take longer
+TEST_SECONDS: Final = 5.0  # per test, and per evaluation
 
 _TEST: Final = re.compile(r"(?:todo_)?test_\w+")
 _TODO: Final = "todo_"
@@ -22,10 +22,10 @@ _TODO: Final = "todo_"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of one test: `problem` is empty if it held, else why it did not, as a code or a few words.
+    """The result of one test: `problem` is empty if it passed, otherwise a code or a short reason.
 
-    One that is `skipped` was not run: its name begins with `todo_`, as OPA has it. One that did not hold has what it
-    and the policies `printed`.
+    A `skipped` test was not run: its name begins with `todo_`, as in OPA. For a failed test, `printed` has what it and
+    the policies printed.
     """
 
     name: str
@@ -37,14 +37,14 @@ class Checked:
 
     @property
     def passed(self) -> bool:
-        """Whether it held."""
+        """Whether it ran and passed."""
         return not self.problem and not self.skipped
 
 
 def run_tests(policies: PolicySet, wanted: Callable[[Module], bool] = lambda _: True) -> Iterator[Checked]:
-    """The outcome of each test of the set, as the embedded engine's interpreter judges it (tests say `with`).
+    """The result of each test of the set, run by the embedded engine's interpreter (tests use `with`).
 
-    A test holds if its rule is true. Only those in modules that are `wanted` are run.
+    A test passes if its rule is true. Only tests in `wanted` modules are run.
 
     Raises:
         PolicyError: the tests do not compile.
@@ -83,10 +83,10 @@ def _problem(result: EngineResult) -> str:
         case Decided(True):
             return ""
         case Decided():
-            return "it is not true"
+            return "the result is not true"
         case Failed(code, detail):
             return f"{code} {detail}".strip()
         case TimedOut():
             return "engine.timeout"
         case _:
-            return "it does not hold"
+            return "the test is undefined or false"

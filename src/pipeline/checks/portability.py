@@ -1,7 +1,7 @@
-"""What a policy set says that engines read otherwise, or not at all: found when it is loaded [D1] [C14].
+"""Constructs in a policy set that would not do what they seem to, found when it is loaded [D1] [C14].
 
-Spec: docs/spec/policies.md [POL-25] to [POL-28]. Two kinds of things are looked for: constructs that the embedded
-engine and OPA read differently, and reads of something that is never there.
+Spec: docs/spec/policies.md [POL-25] to [POL-28]. Two kinds are found: constructs that the embedded engine and OPA
+evaluate differently, and reads of something that is never present.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KINDS_WITH: Final[dict[Path, frozenset[ViewKind]]] = {
     ("extensions", "security", "object"): _NAMED,
     ("extensions", "security", "data_policy"): _NAMED,
 }
-"""Which kinds of views can have what not every kind has; paths are below `input`."""
+"""The kinds of views that can have a field, if not all can; paths are below `input`."""
 
 _SECURITY: Final = ("extensions", "security")
 _GATES: Final[dict[Path, Capability]] = {
@@ -66,12 +66,12 @@ _GATES: Final[dict[Path, Capability]] = {
         if row.read is not None and slot not in {"security.subject", "security.objects", "security.data"}
     },
 }
-"""What a reader must hold to see it [B8] [C1]; paths are below `input`."""
+"""The capability needed to see a field [B8] [C1]; paths are below `input`."""
 
 EVERYTHING: Final = frozenset(_GATES.values())
 
 _GATED_THROUGHOUT: Final[tuple[Path, ...]] = (("session",), (*_SECURITY, "subject"))
-"""What is not there at all for a reader who holds none of the capabilities for its parts."""
+"""Objects that are absent for a reader without any of the capabilities for their parts."""
 
 _CHANGING: Final[tuple[Path, ...]] = (
     ("session",),
@@ -82,7 +82,7 @@ _CHANGING: Final[tuple[Path, ...]] = (
     (*_SECURITY, "labels"),
     (*_SECURITY, "classification"),
 )
-"""What differs from turn to turn for one and the same part: rules that read it are asked each time [C14]."""
+"""Fields that differ from turn to turn for the same part: rules that read them are evaluated each time [C14]."""
 
 _OF_SESSION: Final[tuple[Path, ...]] = (
     ("session",),
@@ -90,12 +90,12 @@ _OF_SESSION: Final[tuple[Path, ...]] = (
     (*_SECURITY, "labels"),
     (*_SECURITY, "classification"),
 )
-"""Of these, what only a session changes. A key holds all of it, so that where none is there it stays what it was."""
+"""Those of them that only a session changes. They are in the key as a whole, so they stay equal without a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something in a policy that is not as it looks. `refuses` says that the set cannot be loaded with it."""
+    """A problem in a policy. With `refuses`, the set cannot be loaded."""
 
     code: str
     place: Place
@@ -105,19 +105,19 @@ class Finding:
 
 
 def warning(code: str, place: Place, message: str, hint: str) -> Finding:
-    """A finding with which the set can be loaded."""
+    """A finding that does not keep the set from being loaded."""
     return Finding(code, place, message, hint, refuses=False)
 
 
 def findings(survey: Survey, data: Mapping[str, Any], rules: Sequence[Rule], *, strict: bool) -> list[Finding]:
-    """All findings, by place; those that refuse come first.
+    """All findings, by place; those that refuse the set come first.
 
     Args:
         survey: of the set's own modules.
         data: the set's data document.
-        rules: the rules of the set; empty for policies that are not made of rules, which are told and not refused what
-            only our own input could make wrong.
-        strict: whether a builtin that fails makes the view failed; if not, each rule that could vanish is found [D5].
+        rules: the rules of the set; empty for policies that are not made of rules: for these, problems that depend on
+            our input document are warnings.
+        strict: whether a failing builtin fails the view; if not, every rule that could silently vanish is found [D5].
     """
     found = [
         *_dialect(survey, data),
@@ -131,14 +131,14 @@ def findings(survey: Survey, data: Mapping[str, Any], rules: Sequence[Rule], *, 
     if not strict:
         found += _vanishing(survey)
     unique = {(one.code, one.place, one.message): one for one in found}
-    # A setting that is missing makes much else look wrong.
+    # A missing setting makes much else look wrong, so it is reported alone.
     return sorted(
         unique.values(), key=lambda one: (not one.refuses, one.code != "policy.no-setting", one.place, one.code)
     )
 
 
 def needed(survey: Survey, entrypoint: Path) -> frozenset[Capability]:
-    """What a reader must hold to see all that the rule at `entrypoint` reads; all there is if that cannot be told."""
+    """The capabilities needed to see all that the rule at `entrypoint` reads; every one if that is unknown."""
     needs: set[Capability] = set()
     for path in input_reads(survey.reachable([entrypoint])):
         below = [needs for gate, needs in _GATES.items() if gate[: len(path)] == path]
@@ -147,29 +147,29 @@ def needed(survey: Survey, entrypoint: Path) -> frozenset[Capability]:
 
 
 def input_reads(rules: Iterable[SurveyedRule]) -> set[Path]:
-    """The paths below `input` that these rules read; the empty path is all of it."""
+    """The paths below `input` that these rules read; the empty path stands for the whole input."""
     definitions = [definition for rule in rules for definition in rule.definitions]
     paths = {read.path[1:] for one in definitions for read in one.reads if read.path[:1] == ("input",)}
-    # `with` can put anything anywhere.
+    # `with` can replace any part of the input.
     return paths | {()} if any(one.uses_with for one in definitions) else paths
 
 
 def session_reads(rules: Iterable[SurveyedRule]) -> tuple[Path, ...]:
-    """The paths below `input.session` that these rules read, sorted; the empty path is all of it, or it and more."""
+    """The paths below `input.session` that these rules read, sorted; the empty path stands for all of it."""
     return tuple(sorted({path[1:] for path in input_reads(rules) if path[:1] in ((), ("session",))}))
 
 
 def is_local(reads: Iterable[Path], *, alone: bool = False) -> bool:
-    """Whether nothing of what is read changes from turn to turn; a read of something that holds such a thing does.
+    """Whether nothing that is read changes from turn to turn, nor contains anything that does.
 
-    `alone` is where the session holds nothing, so that it and its labels are the same each time.
+    `alone` assumes an empty session, so that it and its labels are the same each time.
     """
     changing = [path for path in reads if not (alone and any(path[: len(other)] == other for other in _OF_SESSION))]
     return not any(path[: len(other)] == other[: len(path)] for path in changing for other in _CHANGING)
 
 
 def effect_paths(rule: Rule) -> list[Path]:
-    """Where the sets are that a rule contributes to."""
+    """The paths of the sets that a rule contributes to."""
     return [("data", *rule.package.split("."), effect.value) for effect in Effect if effect in rule.effects]
 
 
@@ -191,22 +191,22 @@ def _dialect(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
             problem = pattern_problem(pattern) if pattern is not None else None
             if problem is not None:
                 what, instead = problem
-                message = f"the pattern has {what}" if what.startswith(("a ", "an ")) else f"the pattern is {what}"
+                message = f"the pattern uses {what}" if what.startswith(("a ", "an ")) else f"the pattern is {what}"
                 yield Finding("policy.regex-dialect", call.place, message, instead)
 
 
 def _negations(survey: Survey, data: Mapping[str, Any], *, refuses: bool, strict: bool) -> Iterator[Finding]:
-    """`not f(input.missing)` holds here and not in OPA, which asks for `input.missing` before it negates.
+    """`not f(input.missing)` holds here but not in OPA, which evaluates `input.missing` before it negates.
 
-    So it is with `not f(g(x))` where `g(x)` has no value: what has one cannot be told, and a builtin that fails is a
-    failure on both engines if they are strict.
+    The same goes for `not f(g(x))` if `g(x)` is undefined. Which calls are defined cannot be determined; a builtin that
+    fails is an error on both engines if they are strict.
     """
     for definition in survey.definitions():
         for path, call, place in definition.hoisted:
             if call is not None:
                 if call in _BUILTINS and (strict or call in _NEVER_FAIL):
                     continue
-                what = f"{call} has no value"
+                what = f"{call} is undefined"
             elif path is None:
                 what = "the member is missing"
             elif path[0] != "input" and _is_defined(survey, data, path):
@@ -216,8 +216,8 @@ def _negations(survey: Survey, data: Mapping[str, Any], *, refuses: bool, strict
             yield Finding(
                 "policy.negated-reference",
                 place,
-                f"OPA does not negate this where {what}",
-                "put what is negated into a rule of its own: `_holds if …`, then `not _holds`",
+                f"OPA does not negate this if {what}",
+                "move the negated expression into its own rule: `_holds if …`, then `not _holds`",
                 refuses=refuses and path is not None,
             )
 
@@ -241,7 +241,7 @@ def _vanishing(survey: Survey) -> Iterator[Finding]:
         for reached in survey.reachable([rule.path]):
             for call in (call for definition in reached.definitions for call in definition.calls):
                 if call.name in can_fail:
-                    message = f"{'.'.join(rule.path[1:])} says nothing where {call.name} fails"
+                    message = f"{'.'.join(rule.path[1:])} is silently undefined if {call.name} fails"
                     hint = "check types first, or load the set with strict builtin errors"
                     yield warning("policy.may-vanish", call.place, message, hint)
 
@@ -253,11 +253,11 @@ _NEVER_FAIL: Final = frozenset(
 )
 
 
-# -- never there -------------------------------------------------------------------------------------------------------
+# -- never present -----------------------------------------------------------------------------------------------------
 
 
 def _settings(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
-    """A setting that a rule reads and nobody wrote makes the rule undefined, which is silence [POL-6]."""
+    """A setting that a rule reads and nobody set makes the rule undefined, so it is silent [POL-6]."""
     for definition in survey.definitions():
         for read in definition.reads:
             path = survey.resolved(read.path)
@@ -266,12 +266,12 @@ def _settings(survey: Survey, data: Mapping[str, Any]) -> Iterator[Finding]:
                     "policy.no-setting",
                     read.place,
                     f"{'.'.join(path)} is not set",
-                    "write it into cmf/defaults/data.json",
+                    "set it in cmf/defaults/data.json",
                 )
 
 
 def _misnamed(survey: Survey, rules: Sequence[Rule]) -> Iterator[Finding]:
-    """Sets of a rule that are called almost as an effect is, and that nothing asks for: they would be silent."""
+    """Unused sets of a rule whose names are almost those of an effect: they would be silent."""
     packages = {("data", *rule.package.split(".")) for rule in rules}
     used = {other for rule in survey.rules for other in rule.uses}
     effects = [effect.value for effect in Effect]
@@ -279,14 +279,14 @@ def _misnamed(survey: Survey, rules: Sequence[Rule]) -> Iterator[Finding]:
         name = surveyed.path[-1]
         if number in used or name in effects or surveyed.path[:-1] not in packages:
             continue
-        near = difflib.get_close_matches(name, effects, 1, cutoff=_LIKE)
+        near = difflib.get_close_matches(name, effects, 1, cutoff=_MIN_SIMILARITY)
         first = surveyed.definitions[0]
         if near and first.raw["kind"] == "set":
             hint = f"did you mean {near[0]}?"
-            yield Finding("policy.unknown-effect", first.place, f"{name} is no effect, and nothing asks for it", hint)
+            yield Finding("policy.unknown-effect", first.place, f"{name} is not an effect, and nothing uses it", hint)
 
 
-_LIKE: Final = 0.6  # so much are `denied`, `warnings` and `redactions` like an effect, and `hosts` and `errors` are not
+_MIN_SIMILARITY: Final = 0.6  # similarity: `denied`, `warnings` and `redactions` pass, `hosts` and `errors` do not
 
 
 def _unknown_fields(survey: Survey, *, refuses: bool) -> Iterator[Finding]:
@@ -300,8 +300,10 @@ def _unknown_fields(survey: Survey, *, refuses: bool) -> Iterator[Finding]:
                 message = f"no view has {'.'.join(read.path[: read.path.index(name) + 1])}"
                 yield Finding("policy.unknown-field", read.place, message, hint, refuses=refuses)
             elif read.path[1:3] == _EXTRA and read.path[3:4] and read.path[3].partition(".")[0] not in FORMATS:
-                message = f"fields of a wire stand under its format, and {read.path[3]} is none"
-                hint = "write input.properties.extra.openai_chat, say, or `some fields in input.properties.extra`"
+                message = f"fields of a wire format are below its name, and {read.path[3]} is not a format"
+                hint = (
+                    "write for example input.properties.extra.openai_chat, or `some fields in input.properties.extra`"
+                )
                 yield warning("policy.no-format", read.place, message, hint)
 
 
@@ -309,7 +311,7 @@ _EXTRA: Final = ("properties", "extra")
 
 
 def field_schema(path: Path) -> Mapping[str, Any] | None:
-    """The JSON Schema of what is at `path` below `input`; None where nothing is said of it."""
+    """The JSON Schema of the value at `path` below `input`; None if the schema does not describe it."""
     schema = _schema()
     here: Any = schema
     for name in path:
@@ -325,7 +327,7 @@ def _schema() -> Mapping[str, Any]:
 
 
 def stray(path: Path) -> tuple[str, str] | None:
-    """The first name of `path`, below `input`, that no view has, and the one most like it; None if some view may."""
+    """The first name of `path`, below `input`, that no view has, and the most similar known one; None if a view may."""
     schema = _schema()
     definitions = schema["$defs"]
     here: Any = schema
@@ -342,7 +344,7 @@ def stray(path: Path) -> tuple[str, str] | None:
 
 
 def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema behind references and `null or …`."""
+    """The schema with references resolved and `null or …` removed."""
     while True:
         if "$ref" in schema:
             schema = definitions[schema["$ref"].rsplit("/", 1)[-1]]
@@ -356,7 +358,7 @@ def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping
 
 
 def _unseen(survey: Survey, rule: Rule) -> Iterator[Finding]:
-    """What a rule reads and its kinds have not, or its capabilities do not show."""
+    """Fields that a rule reads although its kinds lack them or its capabilities hide them."""
     package = ("data", *rule.package.split("."))
     for reached in survey.reachable(effect_paths(rule)):
         own = reached.path[: len(package)] == package
@@ -370,18 +372,18 @@ def _unseen_by(rule: Rule, definition: Definition, *, own: bool) -> Iterator[Fin
             continue
         path = read.path[1:]
         for gate in gates_of(path) - _held(rule):
-            message = f"{rule.id} reads input.{'.'.join(path)} and has no {gate}"
+            message = f"{rule.id} reads input.{'.'.join(path)} without the capability {gate}"
             hint = f"add {gate} to the rule's capabilities"
             yield Finding("policy.no-capability", read.place, message, hint)
         parts = {needs for gate, needs in _GATES.items() if gate[: len(path)] == path}
         if path in _GATED_THROUGHOUT and not parts & _held(rule):
-            message = f"{rule.id} reads input.{'.'.join(path)} and has no capability for any part of it"
-            hint = f"add those for what it reads there: {', '.join(sorted(parts))}"
+            message = f"{rule.id} reads input.{'.'.join(path)} without a capability for any part of it"
+            hint = f"add the ones for what it reads there: {', '.join(sorted(parts))}"
             yield Finding("policy.no-capability", read.place, message, hint)
         kinds = next((kinds for field, kinds in KINDS_WITH.items() if path[: len(field)] == field), None)
         if own and kinds is not None and not kinds & rule.kinds:
             message = f"no view of kind {' or '.join(sorted(rule.kinds))} has input.{'.'.join(path)}"
-            hint = f"it is there for {', '.join(sorted(kinds))}"
+            hint = f"these kinds have it: {', '.join(sorted(kinds))}"
             yield Finding("policy.field-of-no-kind", read.place, message, hint)
 
 
@@ -391,5 +393,5 @@ def _held(rule: Rule) -> frozenset[Capability]:
 
 
 def gates_of(path: Path) -> frozenset[Capability]:
-    """What must be held to see `path` at all; of something whose parts have gates of their own, none is."""
+    """The capabilities needed to see `path` at all; none for an object whose parts have their own gates."""
     return frozenset(needs for gate, needs in _GATES.items() if path[: len(gate)] == gate)

@@ -1,4 +1,4 @@
-"""What policies `print`: for who writes them, never for what serves them. Spec: docs/spec/policies.md [POL-62]."""
+"""The output of `print` in policies: for authors, never in service. Spec: docs/spec/policies.md [POL-62]."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pipeline.engines.embedded import EmbeddedEngine
 from pipeline.policies.metadata import Module
 from pipeline.policy_set import PolicySet
 
-SECONDS: Final = 10.0  # one evaluation; no reader waits longer to be told
+SECONDS: Final = 10.0  # per evaluation
 
 _SAID: Final = re.compile(r"(?P<path>.*):(?P<line>[0-9]+): (?P<text>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """One line that a policy printed: where it says so, and what. It may hold content."""
+    """One line that a policy printed, and the place of the `print`. It may hold content."""
 
     path: str
     line: int
@@ -27,17 +27,17 @@ class Printed:
 
 
 def prints(policies: PolicySet, tests: Iterable[Module] = ()) -> bool:
-    """Whether the set, or one of its tests, prints anything."""
+    """Whether the set or one of its tests calls `print`."""
     return any("print" in test.text for test in tests) or policies.modules[: len(_own(policies))] != _own(policies)
 
 
 class Printing:
-    """Tells what a set prints when it is asked what it was asked: the interpreter evaluates it again.
+    """Shows what a set prints for given inputs, by evaluating them again in the interpreter.
 
     Args:
         policies: the set.
-        tests: those of its tests that are asked for, too, and their rules.
-        names: the entrypoints that are asked for, besides those of the set.
+        tests: test modules to include.
+        names: entrypoints to evaluate, besides those of the set.
 
     Raises:
         PolicyError: the set, or its tests, do not compile.
@@ -57,7 +57,7 @@ class Printing:
     def said(
         self, asked: Iterable[tuple[str, Mapping[str, Any]]], *, timeout_seconds: float = SECONDS
     ) -> list[Printed]:
-        """What is printed for (entrypoint, input) each, each once, and each no longer than that.
+        """The distinct lines printed for these (entrypoint, input) pairs, each within the timeout.
 
         Raises:
             EngineError: an input is refused.
@@ -68,7 +68,7 @@ class Printing:
 
 
 def _own(policies: PolicySet) -> tuple[Module, ...]:
-    """What the set's files say, as written."""
+    """The set's modules as written."""
     return policies.sources.modules
 
 

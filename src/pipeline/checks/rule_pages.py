@@ -1,6 +1,6 @@
-"""A page in Markdown for each rule of a set, made of what is there already. Spec: docs/spec/cli.md [CLI-30].
+"""A Markdown page for each rule of a set, generated. Spec: docs/spec/cli.md [CLI-30].
 
-Its METADATA says what it is, its settings how it is set, its samples and the cases that name it what it does.
+A page is made of the rule's METADATA, its settings, its samples and the test cases that name it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipeline.policies.lookahead import Lookahead, Lookaheads
 from pipeline.policies.metadata import Rule
 
 INDEX: Final = "README.md"
-LONGEST: Final = 2_000  # characters of settings or of a case that a page shows; longer ones are read in their file
+MAX_SHOWN: Final = 2_000  # longest settings or case, in characters, that a page shows; of longer ones it names the file
 OUTCOMES: Final = {
     "allowed": "passes",
     "denied": "refused",
@@ -31,7 +31,7 @@ OUTCOMES: Final = {
     "labelled": "labelled",
     "warned": "passes, with a warning",
 }
-"""What becomes of a sample, by the first word of its name [POL-13]."""
+"""The outcome of a sample, by the first word of its name [POL-13]."""
 
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>|])")
 _TICKS: Final = re.compile("`+")
@@ -39,7 +39,7 @@ _TICKS: Final = re.compile("`+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Settings that pages show: their title, what `data.cmf.defaults` is, and the file in which long ones are read."""
+    """Settings to show: a title, the values of `data.cmf.defaults`, and the file that has them in full."""
 
     title: str
     values: Mapping[str, Any]
@@ -48,15 +48,15 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What pages are made of, besides METADATA.
+    """The input of the pages, besides METADATA.
 
     Attributes:
-        maker: the command that makes the pages, which they name.
-        title: of the list of all rules; `about` is a sentence below it.
-        folders: policy directories, the later ones winning, with the samples.
-        sections: rule id → Markdown that goes into its page.
-        settings: shown in this order.
-        cases: those that name a rule are its examples.
+        maker: the command that generates the pages; they name it.
+        title: the title of the list of all rules; `about` is a sentence below it.
+        folders: policy directories with samples; later ones override earlier ones.
+        sections: rule id → Markdown to include in its page.
+        settings: in the order to show them.
+        cases: test cases; those that name a rule become its examples.
     """
 
     maker: str
@@ -69,13 +69,13 @@ class Source:
 
 
 def pages(rules: Sequence[Rule], source: Source, out: Path) -> dict[Path, str]:
-    """Path → text of the page of each rule, `<out>/<category>/<rule>.md`, and of the list of all."""
+    """Path → text: a page per rule, `<out>/<category>/<rule>.md`, and the list of all rules."""
     made = {out / f"{rule.id}.md": "\n".join([*_page(rule, source, out), ""]) for rule in rules}
     return {out / INDEX: "\n".join([*_list(rules, source), ""])} | made
 
 
 def made_by(maker: str) -> str:
-    """The line by which a page says who made it."""
+    """The line on a page that names the command that made it."""
     return f"Made by `{maker}`: do not edit."
 
 
@@ -119,7 +119,7 @@ def _page(rule: Rule, source: Source, out: Path) -> Iterator[str]:
 
 
 def _waits_for(lookaheads: Lookaheads | None) -> str:
-    """What the end of a text has to wait for, in words."""
+    """How much of a stream's end is held back, in words."""
     return "all of the text" if lookaheads is None else "; ".join(map(_wait, lookaheads))
 
 
@@ -138,7 +138,7 @@ def _settings(rule: Rule, settings: Settings) -> Iterator[str]:
         return
     text = json.dumps({"cmf": {"defaults": {category: {name: values}}}}, indent=2, ensure_ascii=False)
     yield from ("", f"## {settings.title}", "")
-    if len(text) > LONGEST:
+    if len(text) > MAX_SHOWN:
         yield f"See `{settings.file}`."
     else:
         yield from _fenced("json", text)
@@ -160,17 +160,17 @@ def _case(case: Case) -> Iterator[str]:
     shown = {key: item for key, item in case.spelled.items() if key != "name"}
     text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100).rstrip()
     yield from ("", f"## Case: {_plain(case.name)}", "")
-    yield from [f"See `{case.file}`."] if len(text) > LONGEST else _fenced("yaml", text)
+    yield from [f"See `{case.file}`."] if len(text) > MAX_SHOWN else _fenced("yaml", text)
 
 
 def _fenced(language: str, text: str) -> Iterable[str]:
-    """A block of code that nothing within it ends."""
+    """A fenced code block; the fence is longer than any in the text."""
     fence = "`" * max([3, *(len(run) + 1 for run in _TICKS.findall(text))])
     return f"{fence}{language}", text, fence
 
 
 def _plain(text: str) -> str:
-    """The text in one line, with nothing in it that Markdown would take for its own."""
+    """The text on one line, with Markdown's special characters escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 

@@ -1,6 +1,6 @@
-"""What is in a policy set and has no effect: settings, capabilities, helpers, imports, variables, conditions.
+"""Parts of a policy set without effect: settings, capabilities, helpers, imports, variables, conditions.
 
-Spec: docs/spec/policies.md [POL-36]. Nothing here keeps a set from being loaded; it is for whoever writes one.
+Spec: docs/spec/policies.md [POL-36]. These are warnings for authors; none keeps a set from being loaded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipeline.policies.metadata import Module, Rule
 from pipeline.policies.policy_files import Sources
 
 Locate = Callable[[Path], Place]
-"""From the path of a value in the data document to the place in a file where it is said."""
+"""Maps the path of a value in the data document to the place in a file that sets it."""
 
 _PROBE_SECONDS: Final = 5.0
 _COMMENT: Final = re.compile(r"#.*")
@@ -32,7 +32,7 @@ _LANGUAGE: Final = ("rego.", "future.")
 
 
 def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Locate) -> list[Finding]:
-    """All that is found, by place."""
+    """All findings, by place."""
     texts = dict(sources.modules)
     found = [
         *_settings(survey, sources.data, locate),
@@ -41,13 +41,13 @@ def findings(survey: Survey, sources: Sources, rules: Sequence[Rule], locate: Lo
         *(one for module in survey.modules for one in _imports(module, texts[module["path"]])),
         *(one for definition in survey.definitions() for one in _variables(definition, texts)),
         *_comparisons(survey, rules, texts),
-        *_conditions(survey, sources, dict(without_prints(sources.modules))),  # as the survey has read them
+        *_conditions(survey, sources, dict(without_prints(sources.modules))),  # as parsed by the survey
     ]
     return sorted(found, key=lambda one: (one.place, one.code))
 
 
 def callee(package: Path, call: Call) -> Path:
-    """The path of the function that a call means, if it is one of the set: a bare name is of its own package."""
+    """The path of the function that a call means, if the set defines it: a bare name is in the caller's package."""
     steps = tuple(call.name.split("."))
     return steps if steps[0] == "data" else (*package, *steps)
 
@@ -56,11 +56,11 @@ def callee(package: Path, call: Call) -> Path:
 
 
 def _settings(survey: Survey, data: Mapping[str, Any], locate: Locate) -> Iterator[Finding]:
-    """Settings that no rule reads, the outermost of them."""
+    """Settings that no rule reads; only the outermost is reported."""
     read = {
         path
         for definition in survey.definitions()
-        # A name for a path is no reading of what is below it; what goes through the name is.
+        # An alias for a path does not read what is below it; reads through the alias do.
         if not (isinstance(definition.known, Mapping) and "path" in definition.known)
         for path in (survey.resolved(one.path) for one in definition.reads)
         if path[: len(DEFAULTS)] == DEFAULTS
@@ -68,7 +68,7 @@ def _settings(survey: Survey, data: Mapping[str, Any], locate: Locate) -> Iterat
     value = data_at(data, DEFAULTS[1:])
     for path in _unread(DEFAULTS, value, read) if isinstance(value, Mapping) else ():
         siblings = {one[: len(path)] for one in read if one[: len(path) - 1] == path[:-1] and len(one) >= len(path)}
-        hint = meant(path[-1], (one[-1] for one in siblings), "take it out, or read it")
+        hint = meant(path[-1], (one[-1] for one in siblings), "remove it, or read it")
         yield warning("check.unused-setting", locate(path), f"no rule reads {'.'.join(path)}", hint)
 
 
@@ -83,10 +83,10 @@ def _unread(path: Path, value: Any, read: set[Path]) -> Iterator[Path]:
 
 
 def _capabilities(survey: Survey, rule: Rule) -> Iterator[Finding]:
-    """What a rule may see and does not look at: every view of the set is shown it for nothing."""
+    """Capabilities that a rule does not use, though they widen the views of the whole set."""
     needs = frozenset[Capability]().union(*(needed(survey, path) for path in effect_paths(rule)))
     for capability in sorted(rule.capabilities - needs - {Capability.WRITE_HEADERS}):
-        message, hint = f"{rule.id} does not need {capability}", "take it out of the rule's capabilities"
+        message, hint = f"{rule.id} does not need {capability}", "remove it from the rule's capabilities"
         yield warning("check.unused-capability", Place(rule.path, 1, 1), message, hint)
 
 
@@ -94,7 +94,7 @@ def _capabilities(survey: Survey, rule: Rule) -> Iterator[Finding]:
 
 
 def _helpers(survey: Survey, tests: Sequence[Module], rules: Sequence[Rule]) -> Iterator[Finding]:
-    """Rules that nothing asks for: those whose name says that they are for their own package, and all of a rule's."""
+    """Unreferenced rules: private helpers, and anything in a rule's package that is not an effect."""
     used = {other for number, rule in enumerate(survey.rules) for other in rule.uses if other != number}
     packages = {("data", *rule.package.split(".")) for rule in rules}
     for number, rule in enumerate(survey.rules):
@@ -103,8 +103,8 @@ def _helpers(survey: Survey, tests: Sequence[Module], rules: Sequence[Rule]) -> 
         if number in used or not is_own or not rule.definitions:
             continue
         if not any(re.search(rf"\b{re.escape(name)}\b", test.text) for test in tests):
-            hint = "take it out" if name.startswith("_") else f"take it out; the sets of a rule are {', '.join(Effect)}"
-            yield warning("check.unused-helper", rule.definitions[0].place, f"nothing asks for {name}", hint)
+            hint = "remove it" if name.startswith("_") else f"remove it; the sets of a rule are {', '.join(Effect)}"
+            yield warning("check.unused-helper", rule.definitions[0].place, f"nothing uses {name}", hint)
 
 
 def _imports(module: Mapping[str, Any], text: str) -> Iterator[Finding]:
@@ -117,11 +117,11 @@ def _imports(module: Mapping[str, Any], text: str) -> Iterator[Finding]:
             continue
         line = next((number for number, one in enumerate(code.splitlines(), 1) if one.strip() == spelled), 1)
         place = Place(module["path"], line, 1)
-        yield warning("check.unused-import", place, f"{name} is imported and not used", "take it out")
+        yield warning("check.unused-import", place, f"{name} is imported but not used", "remove it")
 
 
 def _variables(definition: Definition, texts: Mapping[str, str]) -> Iterator[Finding]:
-    """Variables that are declared and never looked at."""
+    """Variables that are assigned and never used."""
     source = _Source(texts[definition.place.module])
     whole = source.definition(definition)
     for body in definition.raw["bodies"]:
@@ -134,13 +134,13 @@ def _variables(definition: Definition, texts: Mapping[str, str]) -> Iterator[Fin
                 )
                 if declared and len(re.findall(rf"(?<![\w.]){shown}(?!\w)", whole)) == 1:
                     place = Place(definition.place.module, statement["line"], statement["column"])
-                    hint = "write `_`, or take it out"
-                    yield warning("check.unused-variable", place, f"{name} is given a value and not used", hint)
+                    hint = "write `_`, or remove it"
+                    yield warning("check.unused-variable", place, f"{name} is assigned but not used", hint)
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A module's text by the survey's offsets, which are in bytes."""
+    """A module's text, addressed by the survey's byte offsets."""
 
     text: str
 
@@ -177,15 +177,15 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 _FLAG: Final = re.compile(r"(?P<negated>not\s+)?(?P<path>input\.is_(?:pre|post))")
 _OF_KIND: Final = ("kind", "action", "is_pre", "is_post")
-"""Fields that follow from a view's kind, who speaks, and whether it stands inside another part."""
+"""Fields determined by a view's kind, its role, and whether it is nested in another part."""
 
 
 def _comparisons(survey: Survey, rules: Sequence[Rule], texts: Mapping[str, str]) -> Iterator[Finding]:
-    """Fields that are compared with what they never are: a word of another list or kind, a value of another type."""
+    """Fields compared with values that they never have: not in the enum, of another kind, or of another type."""
     asked = _kinds_asked(survey, rules)
     packages = {("data", *rule.package.split(".")) for rule in rules}
     for number, rule in enumerate(survey.rules):
-        # A function of a library can be for kinds that no rule asks it for yet.
+        # A library function may be written for kinds that no rule uses it for yet.
         kinds = asked.get(number) if rule.path[:-1] in packages else None
         for definition in rule.definitions:
             source = _Source(texts[definition.place.module])
@@ -197,7 +197,7 @@ def _comparisons(survey: Survey, rules: Sequence[Rule], texts: Mapping[str, str]
 
 
 def _kinds_asked(survey: Survey, rules: Sequence[Rule]) -> Mapping[int, frozenset[ViewKind]]:
-    """By number of a surveyed rule the kinds that it is asked for; `with` can put any kind there."""
+    """The kinds that each surveyed rule, by number, is evaluated for; any kind if `with` replaces it."""
     numbers = {rule.path: number for number, rule in enumerate(survey.rules)}
     asked: dict[int, frozenset[ViewKind]] = {}
     for rule in rules:
@@ -210,10 +210,10 @@ def _kinds_asked(survey: Survey, rules: Sequence[Rule]) -> Mapping[int, frozense
 
 
 def _never(text: str, kinds: frozenset[ViewKind] | None) -> Iterator[tuple[str, str, str]]:
-    """Of a condition the field, the constant that it never is, and what to do."""
+    """For a condition: the field, the constant that it never equals, and a hint."""
     if (flag := _FLAG.fullmatch(text)) is not None:
         constant = "false" if flag["negated"] else "true"
-        if hint := _unlike_kinds(flag["path"], [constant], kinds):
+        if hint := _hint_for_kinds(flag["path"], [constant], kinds):
             yield flag["path"], constant, hint
     match = _COMPARED.fullmatch(text.removeprefix("not ").strip())
     if match is None:
@@ -222,22 +222,26 @@ def _never(text: str, kinds: frozenset[ViewKind] | None) -> Iterator[tuple[str, 
     constants = re.findall(_CONSTANT, match["values"] or match["value"] or match["first"])
     schema = field_schema(tuple(field.split(".")[1:])) or {}
     sign = match["sign"] or match["turned"] or "=="
-    # In Rego every value is less or more than any other, whatever their types: it holds always or never.
+    # Rego orders values of different types too, so such a comparison holds always or never.
     is_ordered = sign[0] in "<>"
     wrong = [
-        (one, _unlike(schema, json.loads(one)) or (None if is_ordered else _unsaid(field, schema, json.loads(one))))
+        (
+            one,
+            _hint_for_schema(schema, json.loads(one))
+            or (None if is_ordered else _hint_for_default(field, schema, json.loads(one))),
+        )
         for one in constants
     ]
     found = [(field, one, hint) for one, hint in wrong if hint is not None]
-    # What always holds, as one of several or negated, is idle and harms nothing.
+    # One that always holds, as one of several or negated, is redundant but harmless.
     if not found and not text.startswith("not ") and sign == "==":
-        hint = _unlike_kinds(field, constants, kinds)
+        hint = _hint_for_kinds(field, constants, kinds)
         found = [(field, " or ".join(constants), hint)] if hint else []
     yield from found
 
 
-def _unlike_kinds(field: str, constants: Sequence[str], kinds: frozenset[ViewKind] | None) -> str | None:
-    """What to do where a field is none of the constants for any of the kinds; None where it can be."""
+def _hint_for_kinds(field: str, constants: Sequence[str], kinds: frozenset[ViewKind] | None) -> str | None:
+    """A hint if the field equals none of the constants for any of the kinds; None if it can."""
     name = field.removeprefix("input.")
     if not kinds or name not in _OF_KIND:
         return None
@@ -248,8 +252,8 @@ def _unlike_kinds(field: str, constants: Sequence[str], kinds: frozenset[ViewKin
     return f"it is {' or '.join(sorted(can_be))} for the rule's kinds, {', '.join(sorted(kinds))}"
 
 
-def _unlike(schema: Mapping[str, Any], value: Any) -> str | None:
-    """What to do where a field with this schema is never `value`; None where it can be."""
+def _hint_for_schema(schema: Mapping[str, Any], value: Any) -> str | None:
+    """A hint if a field with this schema never equals `value`; None if it can."""
     words = schema.get("enum")
     if words is not None:
         return None if value in words else meant(str(value), words, f"one of {', '.join(words)}")
@@ -259,12 +263,12 @@ def _unlike(schema: Mapping[str, Any], value: Any) -> str | None:
     return f"it is of type {kind}"
 
 
-def _unsaid(field: str, schema: Mapping[str, Any], value: Any) -> str | None:
-    """What to do where a field of the extensions is absent while it is `value`, which is its default."""
+def _hint_for_default(field: str, schema: Mapping[str, Any], value: Any) -> str | None:
+    """A hint if a field of the extensions is left out when it equals `value`, its default."""
     is_left_out = field.startswith("input.extensions.") and not field.startswith(_WHOLE)
     default = schema.get("default")
     if is_left_out and default is not None and (default, type(default)) == (value, type(value)):
-        return "it is absent where that is so; write `not` of what it may not be"
+        return "the field is left out in that case; write `not` with the other value"
     return None
 
 
@@ -273,7 +277,7 @@ _WHOLE: Final = ("input.extensions.security.object.", "input.extensions.security
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """Conditions of one body that depend on nothing but the policies: if the last is not reached, none ever is."""
+    """Leading conditions of one body that depend on the policies alone: if they fail here, they always fail."""
 
     place: Place
     body: int
@@ -282,7 +286,7 @@ class _Probe:
 
 
 def _conditions(survey: Survey, sources: Sources, texts: Mapping[str, str]) -> Iterator[Finding]:
-    """Conditions that cannot hold whatever the input and the data are."""
+    """Conditions that never hold, whatever the input."""
     homes = {module["path"]: module for module in survey.modules}
     probes = [
         probe
@@ -291,12 +295,12 @@ def _conditions(survey: Survey, sources: Sources, texts: Mapping[str, str]) -> I
         for probe in _probes(survey, definition, body, homes[definition.place.module], texts)
     ]
     silent: set[tuple[str, int]] = set()
-    for probe, holds in zip(probes, _asked(probes, homes, sources), strict=True):
-        # Where one condition never holds, neither do those behind it.
+    for probe, holds in zip(probes, _probe_results(probes, homes, sources), strict=True):
+        # Once one condition never holds, the ones after it are not worth reporting.
         if not holds and (probe.place.module, probe.body) not in silent:
             silent.add((probe.place.module, probe.body))
-            hint = "correct it, or take it out with what it is in"
-            yield warning("check.never-true", probe.place, "this never holds, whatever the input is", hint)
+            hint = "correct it, or remove the definition it is in"
+            yield warning("check.never-true", probe.place, "this condition never holds, whatever the input", hint)
 
 
 def _probes(
@@ -337,8 +341,8 @@ def _is_constant(survey: Survey, definition: Definition, span: Sequence[int], so
     )
 
 
-def _asked(probes: Sequence[_Probe], homes: Mapping[str, Mapping[str, Any]], sources: Sources) -> list[bool]:
-    """Whether each probe holds; what cannot be asked is taken to hold."""
+def _probe_results(probes: Sequence[_Probe], homes: Mapping[str, Mapping[str, Any]], sources: Sources) -> list[bool]:
+    """Whether each probe holds; one that cannot be evaluated is assumed to hold."""
     if not probes:
         return []
     modules = [*sources.modules]

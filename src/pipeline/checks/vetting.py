@@ -1,7 +1,7 @@
-"""A policy set is tried out in a process that may die, before it judges anything. Spec: docs/spec/policies.md [POL-48].
+"""Trying out a policy set in a subprocess before it goes into service. Spec: docs/spec/policies.md [POL-48].
 
-The process reads, compiles, runs the set's own tests and judges a few made-up views. What it cannot survive, or does
-not finish in its time and memory, is refused, and whoever asked goes on with the set that it had.
+The subprocess reads and compiles the set, runs its tests and judges a few synthetic views. A set that crashes it, or
+exceeds its time or memory, is refused, and the caller keeps the set it had.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from pipeline.policies.policy_files import Sources
 from pipeline.policy_set import BuiltinErrors, PolicySet
 
 TIMEOUT_SECONDS: Final = 60.0
-MEMORY_BYTES: Final = 4 * 1024**3  # address space; every evaluation maps a stack of 512 MiB of it
-PROBE_SECONDS: Final = 1.0  # for each made-up view: as long as a guard waits by default
+MEMORY_BYTES: Final = 4 * 1024**3  # address space; every evaluation maps 512 MiB of it as its stack
+PROBE_SECONDS: Final = 1.0  # per synthetic view: a guard's default timeout
 
-_REPORT: Final = 1 << 20  # bytes that the process may say
+_REPORT: Final = 1 << 20  # bytes of output accepted from the subprocess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What makes a policy set: files as they were read, how to load them (see `policy_set.load`), and for which engine.
+    """The inputs of a policy set: its sources, how to load them (see `policy_set.load`), and for which engine.
 
-    A set for an OPA server may call what the embedded engine has not: it is read and not run.
+    A set for an OPA server may call builtins that the embedded engine lacks, so it is loaded but not run.
     """
 
     sources: Sources
@@ -52,7 +52,7 @@ class Recipe:
 
     @classmethod
     def of(cls, policies: PolicySet, *, engine: Literal["embedded", "opa"] = "embedded") -> Recipe:
-        """The recipe of a set that is loaded already."""
+        """The recipe of a loaded set."""
         return cls(
             engine=engine,
             sources=policies.sources,
@@ -62,7 +62,7 @@ class Recipe:
         )
 
     def build(self) -> PolicySet:
-        """The set; PolicyError if it cannot be one."""
+        """The set; PolicyError if it cannot be loaded."""
         return policy_set.build(
             self.sources, entrypoint=self.entrypoint, modes=self.modes, builtin_errors=self.builtin_errors
         )
@@ -70,7 +70,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Vetted:
-    """What the process found: the set's revision, and how many of its tests and of our probes it passed."""
+    """The result: the set's revision, and how many of its tests and of our probes passed."""
 
     revision: str
     tests: int
@@ -78,11 +78,11 @@ class Vetted:
 
 
 def vet(recipe: Recipe, *, timeout_seconds: float = TIMEOUT_SECONDS, memory_bytes: int = MEMORY_BYTES) -> Vetted:
-    """What a process of its own found about the set; the calling process compiles and evaluates nothing of it.
+    """Vet the set in a subprocess; the calling process compiles and evaluates none of it.
 
     Raises:
-        PolicyError: the set is refused: what loading says, or `policy.test-failed`, `policy.probe-failed`,
-            `policy.vetting-timeout`, `policy.vetting-died`.
+        PolicyError: the set is refused, with the error of loading it, or `policy.test-failed`,
+            `policy.probe-failed`, `policy.vetting-timeout`, `policy.vetting-died`.
     """
     command = [sys.executable, "-m", "pipeline.checks.vetting", str(timeout_seconds), str(memory_bytes)]
     with subprocess.Popen(  # noqa: S603 - this very interpreter, and no shell
@@ -97,7 +97,7 @@ def vet(recipe: Recipe, *, timeout_seconds: float = TIMEOUT_SECONDS, memory_byte
         except subprocess.TimeoutExpired:
             raise PolicyError(
                 f"vetting took longer than {timeout_seconds:g} seconds",
-                hint="look for what takes so long, or allow more time",
+                hint="find the rule or test that is slow, or allow more time",
                 code="policy.vetting-timeout",
             ) from None
         finally:
@@ -106,7 +106,7 @@ def vet(recipe: Recipe, *, timeout_seconds: float = TIMEOUT_SECONDS, memory_byte
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """No such process is left, whatever it did, and none that it started."""
+    """Kill the process and everything it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -125,8 +125,8 @@ def _read(answer: bytes, status: int) -> Vetted:
         case {"code": str(code), "message": str(message), "hint": str(hint), "place": [path, line, column]}:
             raise PolicyError(message, path=path, line=line, column=column, hint=hint, code=code)
     raise PolicyError(
-        f"the process that vetted the set ended with {status}",
-        hint="it may need more memory than it was given",
+        f"the vetting process ended with status {status}",
+        hint="the set may need more memory than the limit",
         code="policy.vetting-died",
     )
 
@@ -150,7 +150,7 @@ def _written(recipe: Recipe) -> bytes:
 
 
 def main() -> None:
-    """Vet the recipe on standard input, and say on standard output what came of it."""
+    """Vet the recipe on standard input and write the result to standard output."""
     _limit(float(sys.argv[1]), int(sys.argv[2]))
     try:
         report: dict[str, Any] = _vetted(_recipe(loads(sys.stdin.buffer.read())))
@@ -161,7 +161,7 @@ def main() -> None:
 
 
 def _limit(seconds: float, memory_bytes: int) -> None:
-    import resource  # not on every platform; where it is missing the caller's own clock is what there is
+    import resource  # not on every platform; without it only the caller's timeout applies
 
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
@@ -199,10 +199,10 @@ def _vetted(recipe: Recipe) -> dict[str, Any]:
 
 
 def probe(policies: PolicySet) -> int:
-    """How many made-up views were judged in time and in a shape that is a decision; both forms are asked for each.
+    """The number of synthetic views judged, each in time and with a well-formed decision, in both compiled forms.
 
     Raises:
-        PolicyError: the set does not compile, or one of them was not (`policy.probe-failed`).
+        PolicyError: the set does not compile, or a view failed (`policy.probe-failed`).
     """
     engine = EmbeddedEngine(
         policies.modules,
@@ -217,8 +217,8 @@ def probe(policies: PolicySet) -> int:
             name = policies.entrypoint(kind)
             (result,) = engine.evaluate([name], b"{}", [dumps(view)], timeout_seconds=PROBE_SECONDS)
             if (problem := _problem(result)) is not None:
-                message = f"a {kind} view is not decided: {problem}"
-                hint = "guard what the rules take for granted; a view has what its kind may have, or not"
+                message = f"no decision on a {kind} view: {problem}"
+                hint = "have the rules handle missing fields: a view may lack any optional field of its kind"
                 raise PolicyError(message, hint=hint, code="policy.probe-failed")
             count += 1
     return count
@@ -237,7 +237,7 @@ def _problem(result: EngineResult) -> str | None:
 
 
 def _views(kind: ViewKind) -> Iterator[dict[str, Any]]:
-    """A bare view of `kind`, one with much in it, and one with a long text."""
+    """A minimal view of `kind`, a full one, and one with a long text."""
     bare: dict[str, Any] = {
         "kind": kind.value,
         "role": Role.USER.value,

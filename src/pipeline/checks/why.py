@@ -1,8 +1,8 @@
 """Why a rule hit, or at which expression it stopped, and with which values [D4]. Spec: docs/spec/policies.md [POL-51].
 
-The engine has no tracer. From the text of each definition one function is made for every beginning of its body, in the
-same package of an engine beside the one that judges: the first beginning that holds in no way ends in the expression
-that failed, and the values of its operands come from the beginning before.
+The engine has no tracer. Instead, a function is generated for every prefix of a definition's body, in the same package
+of a second engine. The first prefix without a solution ends in the expression that failed, and the values of its
+operands come from the prefix before it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pipeline.policies.entrypoints import is_generated
 from pipeline.policies.metadata import Rule
 from pipeline.policy_set import PolicySet
 
-MAX_WAYS: Final = 5  # in which a body holds, or an expression fails, are told
-MAX_DEPTH: Final = 3  # rules behind rules
+MAX_WAYS: Final = 5  # solutions of a body, or failures of an expression, that are reported
+MAX_DEPTH: Final = 3  # how far references to other rules are followed
 QUERY_SECONDS: Final = 5.0
 
 Bindings: TypeAlias = Mapping[str, Any]
@@ -34,7 +34,7 @@ _VALUE: Final = "cmf_why_value"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A part of an expression, as written, and what it came to; `known` is False where it is undefined."""
+    """A part of an expression, as written, and its value; `known` is False if it is undefined."""
 
     text: str
     known: bool
@@ -43,9 +43,9 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing:
-    """The first expression of a body that does not hold, for one of the ways in which all before it hold.
+    """The first expression of a body that fails, for one solution of the expressions before it.
 
-    `error` is an engine's code, where it could not be evaluated; `behind` are the rules that it asks for.
+    `error` is the engine's code if it could not be evaluated; `behind` are the rules that it refers to.
     """
 
     text: str
@@ -60,9 +60,9 @@ class Failing:
 class Body:
     """One definition, or one of its `else` branches, on one input.
 
-    `ways` are the variables' values for up to five of the ways in which it holds, and `values` what it gives for each;
-    `held` of `of` expressions held, its value counted as one; `failing` is what did not, for up to five ways. What does
-    not apply is empty.
+    `ways` are the variable bindings of up to five solutions, and `values` the body's value for each. `held` of `of`
+    expressions held, counting the value as one; `failing` are the failures, for up to five solutions. Fields that do
+    not apply are empty.
     """
 
     name: str
@@ -75,13 +75,13 @@ class Body:
 
     @property
     def holds(self) -> bool:
-        """Whether it holds in at least one way."""
+        """Whether it has a solution."""
         return bool(self.ways)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleWhy:
-    """All that one rule does about an input: by effect the bodies that give it."""
+    """What one rule does with an input: the bodies of each effect."""
 
     rule: str
     bodies: Mapping[Effect, tuple[Body, ...]] = field(default_factory=dict)
@@ -93,15 +93,15 @@ class RuleWhy:
 
     @property
     def near_misses(self) -> tuple[tuple[Effect, Body], ...]:
-        """The others, those first that went furthest."""
+        """The other bodies, the ones that got furthest first."""
         missed = [(effect, body) for effect, bodies in self.bodies.items() for body in bodies if not body.holds]
         return tuple(sorted(missed, key=lambda pair: (-pair[1].held / max(pair[1].of, 1), -pair[1].held)))
 
 
 class Why:
-    """Explains what the rules of a set, or the entrypoint of policies without rules, do about an input.
+    """Explains what the rules of a set, or the entrypoint of policies without rules, do with an input.
 
-    For authors and reviewers, never on the way of a message: what it says holds values of the input.
+    For authors and reviewers, never in service: explanations contain values of the input.
 
     Raises:
         PolicyError: the set does not compile.
@@ -128,32 +128,32 @@ class Why:
         only: Iterable[str] | None = None,
         query_seconds: float = QUERY_SECONDS,
     ) -> list[RuleWhy]:
-        """What each rule for the document's kind does about it, by id.
+        """What each rule for the document's kind does with it, by id.
 
         Args:
             document: a whole policy input.
-            only: the ids to look at, whatever their kinds; by default all that are asked for this kind.
-            query_seconds: for each question to the engine; there are a few for each expression.
+            only: the ids to explain, whatever their kinds; by default all rules for this kind.
+            query_seconds: the timeout of each query; there are a few for each expression.
 
         Raises:
             PolicyError: no rule has this id. EngineError: the document is refused.
         """
         content = document if isinstance(document, bytes) else dumps(document)
-        asking = _Asking(self, content, query_seconds)
+        asking = _Queries(self, content, query_seconds)
         return [self._rule(rule, asking) for rule in self._wanted(loads(content), only)]
 
     def entrypoint(self, path: str, document: Mapping[str, Any] | bytes) -> tuple[Body, ...]:
-        """What each definition of the rule `data.<package>.<rule>` does about the document.
+        """What each definition of the rule `data.<package>.<rule>` does with the document.
 
-        Where it gives an object, the bodies of the rules that it asks for come after it: what is in there is theirs.
+        If its value is an object, the bodies of the rules that it refers to follow, because they make up its members.
 
         Raises:
             PolicyError: there is no such rule. EngineError: the document is refused.
         """
         rule = self._survey.rule(tuple(path.split(".")))
         if rule is None or rule.is_function:
-            raise PolicyError(f"no rule is called {path}", hint="write data.<package>.<rule>", code="policy.no-rule")
-        asking = _Asking(self, document if isinstance(document, bytes) else dumps(document))
+            raise PolicyError(f"there is no rule {path}", hint="write data.<package>.<rule>", code="policy.no-rule")
+        asking = _Queries(self, document if isinstance(document, bytes) else dumps(document))
         bodies = asking.bodies(rule, (), 0)
         if any(isinstance(value, Mapping) for body in bodies for value in body.values):
             asked = (self._survey.rules[number] for number in sorted(rule.uses))
@@ -168,21 +168,21 @@ class Why:
             return list(self._policies.rules_for(ViewKind(kind))) if kind in set(ViewKind) else []
         for name in (only := list(only)):
             if name not in known:
-                raise PolicyError(f"no rule is called {name}", hint=f"one of {', '.join(known)}", code="policy.no-rule")
+                raise PolicyError(f"there is no rule {name}", hint=f"one of {', '.join(known)}", code="policy.no-rule")
         return [known[name] for name in only]
 
-    def _rule(self, rule: Rule, asking: _Asking) -> RuleWhy:
+    def _rule(self, rule: Rule, asking: _Queries) -> RuleWhy:
         found = {Effect(path[-1]): self._survey.rule(path) for path in effect_paths(rule)}
         bodies = {effect: asking.bodies(one, (), 0) for effect, one in found.items() if one is not None}
         return RuleWhy(rule=rule.id, bodies=bodies)
 
 
-# -- what is generated -------------------------------------------------------------------------------------------------
+# -- generated functions -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """One expression: its text, its place, the operands' texts, and the variables that have values after it."""
+    """One expression: its text, its place, the operands' texts, and the variables bound after it."""
 
     text: str
     place: Place
@@ -193,7 +193,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Generated:
-    """A body as functions: `name_<n>` gives the ways in which n steps hold, `name_<n>_operands` those of the next."""
+    """A body as functions: `name_<n>` gives the solutions of n steps, `name_<n>_operands` the next step's operands."""
 
     name: str
     shown: str
@@ -203,7 +203,7 @@ class _Generated:
 
 
 def _generated(survey: Survey, texts: Mapping[str, bytes]) -> dict[tuple[Path, int], list[_Generated]]:
-    """By rule and number of the definition, its bodies."""
+    """The bodies of each definition, by rule and number of the definition."""
     found: dict[tuple[Path, int], list[_Generated]] = {}
     count = 0
     for rule in survey.rules:
@@ -238,7 +238,7 @@ def _bodies(rule: SurveyedRule, definition: Definition, text: bytes, count: int)
 
 
 def _steps(statements: Sequence[Mapping[str, Any]], text: bytes, module: str) -> Iterator[_Step]:
-    """The statements in an order in which each has what it needs: Rego finds one itself, beginnings have to be told."""
+    """The statements ordered so that each has its variables bound: Rego reorders bodies itself, prefixes cannot."""
     waiting = list(statements)
     local = {name for statement in statements for name in statement["binds"]}
     bound: list[str] = []
@@ -248,7 +248,7 @@ def _steps(statements: Sequence[Mapping[str, Any]], text: bytes, module: str) ->
         waiting.remove(statement)
         bound += [name for name in statement["binds"] if name not in bound]
         if statement["kind"] == "some":
-            continue  # a declaration asks nothing; the name has a value later
+            continue  # a declaration evaluates nothing; the variable is bound later
         yield _Step(
             text=_slice(text, statement["span"]),
             place=Place(module, statement["line"], statement["column"]),
@@ -293,11 +293,11 @@ def _functions(body: _Generated) -> Iterator[str]:
             yield f'{body.name}_{count}_operands{head} := [{{"bound": {shown}, "values": [{values}]}} |\n\t{held}\n]'
 
 
-# -- what is asked -----------------------------------------------------------------------------------------------------
+# -- queries -----------------------------------------------------------------------------------------------------------
 
 
-class _Asking:
-    """One document, and the questions about it."""
+class _Queries:
+    """The queries about one document."""
 
     def __init__(self, why: Why, document: bytes, query_seconds: float = QUERY_SECONDS) -> None:
         self._why = why
@@ -305,7 +305,7 @@ class _Asking:
         self._document = document
 
     def bodies(self, rule: SurveyedRule, arguments: Sequence[Any], depth: int) -> tuple[Body, ...]:
-        """Each body of the rule; `arguments` are those of a function."""
+        """The bodies of the rule; `arguments` are for functions."""
         package = ".".join(self._why._survey.packages[rule.definitions[0].place.module])
         generated = (one for number in range(len(rule.definitions)) for one in self._why._bodies[rule.path, number])
         return tuple(self._body(one, package, arguments, depth) for one in generated)
@@ -313,10 +313,10 @@ class _Asking:
     def _body(self, body: _Generated, package: str, arguments: Sequence[Any], depth: int) -> Body:
         ways: list[Bindings] = [{}]
         for count in range(1, len(body.steps) + 1):
-            found, error = self._ask(package, f"{body.name}_{count}", arguments)
+            found, error = self._query(package, f"{body.name}_{count}", arguments)
             if not found:
                 step = body.steps[count - 1]
-                asked = self._ask(package, f"{body.name}_{count - 1}_operands", arguments)[0] if step.operands else []
+                asked = self._query(package, f"{body.name}_{count - 1}_operands", arguments)[0] if step.operands else []
                 rows = asked or [{"bound": way, "values": []} for way in ways]
                 failing = tuple(self._failing(body, step, row, error, depth) for row in rows[:MAX_WAYS])
                 return Body(
@@ -334,8 +334,8 @@ class _Asking:
             of=whole,
         )
 
-    def _ask(self, package: str, name: str, arguments: Sequence[Any]) -> tuple[list[Any], str]:
-        """What a generated function gives, and the code of an error instead."""
+    def _query(self, package: str, name: str, arguments: Sequence[Any]) -> tuple[list[Any], str]:
+        """The value of a generated function, and the error code if it failed."""
         called = f"({', '.join(dumps(argument).decode() for argument in arguments)})" if arguments else ""
         try:
             answer = self._why._engine.query(f"{package}.{name}{called}", self._document, timeout_seconds=self._seconds)
@@ -347,7 +347,7 @@ class _Asking:
         return (value if isinstance(value, list) else []), ""
 
     def _failing(self, body: _Generated, step: _Step, row: Mapping[str, Any], error: str, depth: int) -> Failing:
-        """The step in one way in which all before it hold: `row` has the variables and the values of its operands."""
+        """The failed step, for one solution of the steps before it: `row` has the bindings and its operands' values."""
         operands = tuple(
             Operand(text=text, known=bool(values), value=values[0] if values else None)
             for text, values in zip(step.operands, row["values"], strict=False)
@@ -362,7 +362,7 @@ class _Asking:
         )
 
     def _behind(self, body: _Generated, step: _Step, operands: Sequence[Operand], depth: int) -> Iterator[Body]:
-        """The bodies of the rules that the expression asks for by name, and of the function that it calls."""
+        """The bodies of the rules that the expression names, and of the function that it calls."""
         if depth >= MAX_DEPTH:
             return
         survey = self._why._survey
@@ -374,7 +374,7 @@ class _Asking:
                 rule = survey.rule_of(read.path) if within and read.path[0] == "data" else None
                 if rule is not None and not rule.is_function and not _is_plain(rule):
                     bodies = self.bodies(rule, (), depth + 1)
-                    # What has a value is among the operands; why it has none, or one that is negated, is not.
+                    # A defined rule is shown as an operand; only an undefined or negated one needs explaining.
                     yield from bodies if step.is_negated or not any(one.holds for one in bodies) else ()
             for call in definition.calls:
                 if call.place.line not in _lines(step):
@@ -391,5 +391,5 @@ def _lines(step: _Step) -> range:
 
 
 def _is_plain(rule: SurveyedRule) -> bool:
-    """Whether there is nothing to explain: a rule that stands for a constant or for a path of data."""
+    """Whether there is nothing to explain: the rule is an alias for a constant or a path of data."""
     return all(definition.known is not None for definition in rule.definitions)

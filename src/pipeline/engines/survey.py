@@ -57,7 +57,7 @@ _OF_MESSAGES: Final = {
     "this import shadows": "import it once",
     "import shadows": "import it once",
     "expecting `}`": "close the brackets that are open above",
-    "unexpected keyword `not`": "put what is negated into a rule of its own: `_holds if …`, then `not _holds`",
+    "unexpected keyword `not`": "move the negated expression into its own rule: `_holds if …`, then `not _holds`",
     "unexpected keyword `if`": "write each condition on a line of its own, and a rule of its own for each alternative",
     "else cannot be used with set": "write a rule of its own for each alternative",
     "expecting `in` while parsing": "write each condition on a line of its own, and members in `{…}` or `[…]`",

@@ -178,7 +178,7 @@ def test_exceptions_that_have_ended_are_found_on_the_day_after_their_last(write:
     report = looked_at(write({PLACE: RULE, "data.json": spelled}))
 
     assert codes(report) == [("check.exception-expired", "data.json", 3)]
-    assert "that ann answers for ended on 2026-06-30" in report.findings[0].message
+    assert "owned by ann expired on 2026-06-30" in report.findings[0].message
 
 
 @pytest.mark.spec("POL-35")
@@ -252,7 +252,7 @@ def test_an_effect_that_is_for_none_of_its_kinds_is_found(write: Write, kinds: s
     report = looked_at(write({PLACE: "\n".join(kept) + f"rewrite contains {member} if input.kind\n"}))
 
     told = [one for one in report.findings if one.code == "policy.bad-effect"]
-    assert ["`rewrite` is for views of kind tool_call and prompt_request" in one.message for one in told] == [
+    assert ["`rewrite` applies to views of kind tool_call and prompt_request" in one.message for one in told] == [
         True
     ] * found
 
@@ -261,11 +261,11 @@ def test_an_effect_that_is_for_none_of_its_kinds_is_found(write: Write, kinds: s
 @pytest.mark.parametrize(
     ("member", "condition", "code", "words"),
     [
-        ('"no"', "true", "policy.bad-effect", "an object, no text"),
-        ('sprintf("%s", [1])', "true", "policy.bad-effect", "an object, no text"),
+        ('"no"', "true", "policy.bad-effect", "an object, not a string"),
+        ('sprintf("%s", [1])', "true", "policy.bad-effect", "an object, not a string"),
         ('{"code": "test.rule"}', "true", "policy.bad-effect", "has no reason"),
         ('{"detail": {"code": 1, "reason": "x"}}', "true", "policy.bad-effect", "has no code and no reason"),
-        ('{"code": "test.rule", "reason": why}', "true", "policy.unknown-name", "nothing gives why a value"),
+        ('{"code": "test.rule", "reason": why}', "true", "policy.unknown-name", "why is never given a value"),
         ('{"code": "test.rule", "reason": "x"}', "_smal", "policy.unknown-name", "did you mean _small?"),
     ],
 )
@@ -291,8 +291,8 @@ def test_members_and_names_that_mean_nothing_are_found(
     [
         ("label", "", "has no label; write `label: …`"),
         ("rewrite", ', "pointer": "/arguments/a"', "has no value; write `value: …`"),
-        ("redact", "", "one of spans and pointer"),
-        ("redact", ', "spans": [[0, 1]], "pointer": "/arguments/a"', "one of spans and pointer"),
+        ("redact", "", "either spans or pointer"),
+        ("redact", ', "spans": [[0, 1]], "pointer": "/arguments/a"', "either spans or pointer"),
         ("redact", ', "spans": [[0, 1]]', None),
         ("label", ', "label": "a"', None),
     ],

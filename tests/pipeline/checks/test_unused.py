@@ -219,11 +219,11 @@ def test_capabilities_helpers_imports_and_variables_without_a_use_are_found(writ
 
     assert found(write, text, capabilities="read_labels, write_headers") == [
         ("check.unused-capability", -4, "test/rule does not need read_labels"),
-        ("check.unused-import", 2, "other is imported and not used"),
-        ("check.unused-variable", 5, "x is given a value and not used"),
-        ("check.unused-variable", 6, "k is given a value and not used"),
-        ("check.unused-helper", 14, "nothing asks for _itself"),
-        ("check.unused-helper", 16, "nothing asks for allow"),
+        ("check.unused-import", 2, "other is imported but not used"),
+        ("check.unused-variable", 5, "x is assigned but not used"),
+        ("check.unused-variable", 6, "k is assigned but not used"),
+        ("check.unused-helper", 14, "nothing uses _itself"),
+        ("check.unused-helper", 16, "nothing uses allow"),
     ]
 
 

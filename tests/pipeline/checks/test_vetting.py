@@ -159,8 +159,8 @@ def test_tests_are_told_one_by_one_with_their_places(write: Write) -> None:
         ("cmf/rules/test/rule/rule_test.rego", 9, False),
     ]
     assert [one.skipped for one in results] == [False] * 5 + [True]
-    assert results[1] == Checked("b_test.test_b", "b/b_test.rego", 5, "it does not hold")
-    assert results[2].problem == "it is not true"
+    assert results[1] == Checked("b_test.test_b", "b/b_test.rego", 5, "the test is undefined or false")
+    assert results[2].problem == "the result is not true"
 
 
 @pytest.mark.spec("POL-47")

@@ -131,7 +131,7 @@ def test_rego_tests_are_run_and_one_that_fails_is_named_with_its_place(tmp_path:
 
     place = folder / "policy" / "cmf" / "rules" / "test" / "no" / "no_test.rego"
     assert result.exit_code == 1
-    assert f"FAIL cmf.rules.test.no_test.test_wrong  {place}:7\n    it does not hold\n" in result.stdout
+    assert f"FAIL cmf.rules.test.no_test.test_wrong  {place}:7\n    the test is undefined or false\n" in result.stdout
     assert f"skip cmf.rules.test.no_test.todo_test_later  {place}:9\n" in result.stdout
     assert "Rego tests: 1 passed, 1 failed, 1 skipped\n" in result.stdout
     assert (good.exit_code, "Rego tests: 1 passed, 0 failed" in good.stdout) == (0, True)
@@ -152,7 +152,8 @@ def test_rego_tests_are_in_every_report(tmp_path: Path) -> None:
     assert document["tests"][1]["line"] == 7
     assert (report.attrib["tests"], report.attrib["failures"]) == ("4", "1")
     assert annotation.endswith(
-        "no_test.rego,line=7,title=policy.test-failed::cmf.rules.test.no_test.test_wrong: it does not hold"
+        "no_test.rego,line=7,title=policy.test-failed::cmf.rules.test.no_test.test_wrong: "
+        "the test is undefined or false"
     )
 
 
