@@ -75,12 +75,14 @@ class Ran(NamedTuple):
         staged: what the stages made, for those that run afterwards; None if no stage ran.
         basis: what the run was judged by; None if it was not judged.
         ends: an exception that ends the process, to be raised once the outcome is on record.
+        overtaken: decisions of the same run that are on record, and of which nothing came [REC-23].
     """
 
     outcome: Outcome
     staged: Traffic | None = None
     basis: Basis | None = None
     ends: BaseException | None = None
+    overtaken: tuple[str, ...] = ()
 
 
 def bound(outcome: Outcome) -> Bound:

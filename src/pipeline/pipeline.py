@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Final
 
 from cmf.message import Message
 from cmf.request import Request, Response
+from cmf.value import replace
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.assembly import Config, EngineChoice, Policies, build_engine, build_runner, load_sources, vetted
 from pipeline.cancellation import PROCESS_EXITS, is_cancelled, run_to_end
@@ -40,6 +42,27 @@ from pipeline.stage import Stage, StageCall, Traffic
 _AT_ONCE: Final = Offload(waits=False)  # for a run without a session, which reads no store
 _log: Final = logging.getLogger("pipeline.pipeline")
 MAX_CONFLICTS: Final = 64  # times that a run is judged because other runs changed its session; then it is refused
+
+
+@dataclass(slots=True)
+class _Course:
+    """One run under way.
+
+    Attributes:
+        begin: when it began, in nanoseconds of the performance counter.
+        overtaken: decisions of it that are on record, and of which nothing comes if a further one is made.
+    """
+
+    value: Traffic
+    context: Context
+    approval_id: str | None
+    begin: int
+    overtaken: tuple[str, ...] = ()
+
+    def so_far(self, ran: Ran) -> tuple[Ran, int]:
+        """What is put on record of the run: what came of it, and how many nanoseconds it took."""
+        ran = ran._replace(overtaken=self.overtaken) if self.overtaken else ran
+        return ran, perf_counter_ns() - self.begin
 
 
 class Pipeline:
@@ -96,7 +119,9 @@ class Pipeline:
         self._recording = (
             None
             if recorder is None
-            else Recording(recorder, self.events, release=release, content=content, profiles=known.revision)
+            else Recording(
+                recorder, self.events, self._sessions, release=release, content=content, profiles=known.revision
+            )
         )
         trusted, noting = settings.history == "trusted", content is not None
         self._histories = Histories(known, self._sessions, trusted=trusted, noting=noting)
@@ -185,31 +210,45 @@ class Pipeline:
     def _run(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
         begin = perf_counter_ns()
         known, refused = self._in_session(_traffic(value, known), known)
-        ran = refused or self._judged(value, known, approval_id)
-        if self._recording is not None and not self._recording.keep(value, known, ran, perf_counter_ns() - begin):
-            ran = self._unrecorded(value, ran)
+        course = _Course(value, known, approval_id, begin)
+        ran = self._judged(course) if refused is None else self._recorded(course, refused)
         if ran.ends is not None:
             raise ran.ends
         if ran.staged is not None:
             self._runner.afterwards(ran.staged, known)
         return ran.outcome
 
-    def _unrecorded(self, value: Traffic, ran: Ran) -> Ran:
-        return Ran(self._runner.closed(value, UNRECORDED, reason=NOT_ON_RECORD), ends=ran.ends)
-
-    def _judged(self, value: Traffic, known: Context, approval_id: str | None) -> Ran:
+    def _judged(self, course: _Course) -> Ran:
+        """The outcome of the run, put on record."""
         try:
             for _ in range(MAX_CONFLICTS):
-                facts, history = self._read(known, approval_id)
+                facts, history = self._read(course)
                 with self._serving.lease() as runner:
-                    ran = runner.run(value, known, facts, history)
-                changes = self._committed(value, known, facts, ran.outcome, history)
-                if changes is not None:
-                    self._after_commit(known, facts, ran.outcome, history, changes)
-                    return ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
+                    ran = runner.run(course.value, course.context, facts, history)
+                ran, changes = self._changed(course, ran, facts, history)
+                is_first = self._records_first and changes.touch_session
+                if is_first and not self._kept(course, ran):
+                    return self._unrecorded(course, ran)
+                course.overtaken += (ran.outcome.decision.id,) if is_first else ()
+                committed = self._committed(course, ran, changes, history)
+                if committed is not None:
+                    is_kept = self._after_commit(course, ran, committed, history) or is_first
+                    return ran if is_kept else self._recorded(course, ran)
+            ran = Ran(self._runner.closed(course.value, "session.conflict"))
         except BaseException as error:  # noqa: BLE001  (a store or registry of the host's own may raise anything)
-            return self._outage(value, error)
-        return Ran(self._runner.closed(value, "session.conflict"))
+            ran = self._outage(course.value, error)
+        return self._recorded(course, ran)
+
+    def _kept(self, course: _Course, ran: Ran) -> bool:
+        recording = self._recording
+        return recording is None or recording.keep(course.value, course.context, *course.so_far(ran))
+
+    def _recorded(self, course: _Course, ran: Ran) -> Ran:
+        """`ran`, put on record; a refusal if that failed."""
+        return ran if self._kept(course, ran) else self._unrecorded(course, ran)
+
+    def _unrecorded(self, course: _Course, ran: Ran) -> Ran:
+        return Ran(self._runner.closed(course.value, UNRECORDED, reason=NOT_ON_RECORD), ends=ran.ends)
 
     async def arun(self, value: Traffic, context: Context | None = None) -> Outcome:
         """`run`, awaiting stages and engine; concurrent stages run together."""
@@ -218,68 +257,77 @@ class Pipeline:
     async def _arun(self, value: Traffic, known: Context, approval_id: str | None = None) -> Outcome:
         begin = perf_counter_ns()
         known, refused = await self._choosing(self._in_session, _traffic(value, known), known)
-        if refused is None:
-            ran = await self._ajudged(value, known, approval_id, begin)
-        else:
-            ran = await self._arecorded(value, known, refused, begin)
+        course = _Course(value, known, approval_id, begin)
+        ran = await (self._ajudged(course) if refused is None else self._arecorded(course, refused))
         if ran.ends is not None:
             raise ran.ends
         if ran.staged is not None:
             self._runner.afterwards_in_background(ran.staged, known)
         return ran.outcome
 
-    async def _ajudged(self, value: Traffic, known: Context, approval_id: str | None, begin: int) -> Ran:
+    async def _ajudged(self, course: _Course) -> Ran:
         """The outcome of the run, put on record."""
+        known = course.context
         offload = self._offload if known.session is not None or self._overrides_due else _AT_ONCE
         try:
             for _ in range(MAX_CONFLICTS):
-                facts, history = await offload(self._read, known, approval_id)
+                facts, history = await offload(self._read, course)
                 with self._serving.lease() as runner:
-                    ran = await runner.arun(value, known, facts, history, offload)
-                ending = self._acommitted(offload, value, known, facts, ran, history, begin)
-                # Where a session may change, the run is put on record even if the caller is cancelled [REC-22].
+                    ran = await runner.arun(course.value, known, facts, history, offload)
+                ending = self._acommitted(offload, course, ran, facts, history)
+                # Where a session may change, the run is brought to its end even if the caller is cancelled [REC-22].
                 ended = await (ending if known.session is None else run_to_end(ending))
                 if ended is not None:
                     return ended
-            ran = Ran(self._runner.closed(value, "session.conflict"))
+            ran = Ran(self._runner.closed(course.value, "session.conflict"))
         except BaseException as error:
             if is_cancelled(error):
                 raise
-            ran = self._outage(value, error)
-        return await self._arecorded(value, known, ran, begin)
+            ran = self._outage(course.value, error)
+        return await self._arecorded(course, ran)
 
     async def _acommitted(
-        self,
-        offload: Offload,
-        value: Traffic,
-        known: Context,
-        facts: SessionFacts,
-        ran: Ran,
-        history: History,
-        begin: int,
+        self, offload: Offload, course: _Course, ran: Ran, facts: SessionFacts, history: History
     ) -> Ran | None:
-        """The outcome, its changes committed to the session and put on record; None if another run committed first."""
+        """The outcome, its changes committed to the session and put on record; None if another run committed first.
+
+        The loop may end at each `await`, and what a thread does goes on: the record is there before what it is of.
+        """
         try:
-            changes = await offload(self._committed, value, known, facts, ran.outcome, history)
-            if changes is None:
+            is_first = False
+            if self._records_first:
+                ran, changes = await offload(self._changed, course, ran, facts, history)
+                is_first = changes.touch_session
+                if is_first and not await self._akept(course, ran):
+                    return self._unrecorded(course, ran)
+                course.overtaken += (ran.outcome.decision.id,) if is_first else ()
+                committed = await offload(self._committed, course, ran, changes, history)
+            else:
+                ran, committed = await offload(self._changed_at_once, course, ran, facts, history)
+            if committed is None:
                 return None
-            self._after_commit(known, facts, ran.outcome, history, changes)
-            ran = ran._replace(basis=Basis(facts, frozenset(history.found), history.keep))
+            is_kept = self._after_commit(course, ran, committed, history) or is_first
         except BaseException as error:  # raised in its own task, SystemExit would end the loop at once
             if is_cancelled(error):
                 raise
-            ran = self._outage(value, error)
-        return await self._arecorded(value, known, ran, begin)
+            ran, is_kept = self._outage(course.value, error), False
+        return ran if is_kept else await self._arecorded(course, ran)
 
-    async def _arecorded(self, value: Traffic, known: Context, ran: Ran, begin: int) -> Ran:
-        """`ran`, put on record; a refusal if that failed."""
+    async def _akept(self, course: _Course, ran: Ran) -> bool:
         recording = self._recording
-        if recording is None or await recording.akeep(value, known, ran, perf_counter_ns() - begin):
-            return ran
-        return self._unrecorded(value, ran)
+        return recording is None or await recording.akeep(course.value, course.context, *course.so_far(ran))
 
-    def _read(self, context: Context, approval_id: str | None) -> tuple[SessionFacts, History]:
-        """The session as it is now, and its conversation; ApprovalError if `approval_id` is not usable in it."""
+    async def _arecorded(self, course: _Course, ran: Ran) -> Ran:
+        """`ran`, put on record; a refusal if that failed."""
+        return ran if await self._akept(course, ran) else self._unrecorded(course, ran)
+
+    @property
+    def _records_first(self) -> bool:
+        return self._recording is not None and self._recording.goes_first
+
+    def _read(self, course: _Course) -> tuple[SessionFacts, History]:
+        """The session as it is now, and its conversation; ApprovalError if the approval is not usable in it."""
+        context, approval_id = course.context, course.approval_id
         facts = self._sessions.read(context)
         overrides = () if self._overrides is None else self._overrides.holding()
         facts = replace(facts, overrides=overrides, spent=context.spent) if overrides or context.spent else facts
@@ -312,33 +360,46 @@ class Pipeline:
         ends = error if isinstance(error, PROCESS_EXITS) else None
         return Ran(self._runner.closed(value, "pipeline.failed"), ends=ends)
 
-    def _committed(
-        self, value: Traffic, context: Context, facts: SessionFacts, outcome: Outcome, history: History
-    ) -> Changes | None:
-        """What the outcome changes in the session, committed; None if another run committed first [C5]."""
-        if context.session is None:
-            return NO_CHANGES
-        changes = changes_of(value, context, facts, outcome, history, self._replies)
+    def _changed(self, course: _Course, ran: Ran, facts: SessionFacts, history: History) -> tuple[Ran, Changes]:
+        """The run, with what it was judged by, and what its outcome changes in the session."""
+        changes = NO_CHANGES
+        if course.context.session is not None:
+            changes = changes_of(course.value, course.context, facts, ran.outcome, history, self._replies)
+        return ran._replace(basis=Basis(facts, frozenset(history.found), history.keep)), changes
+
+    def _committed(self, course: _Course, ran: Ran, changes: Changes, history: History) -> Changes | None:
+        """The changes, committed to the session; None if another run committed first [C5]."""
+        if not changes.touch_session:
+            return changes
+        if self._recording is not None and self._recording.kept is not None:
+            record = self._recording.record(course.value, course.context, *course.so_far(ran))
+            changes = replace(changes, record=record)
         # Marks only grow, so they fit any version; the other changes hold for the version that was judged under.
         bound = changes.taints or changes.counts or changes.asked or changes.used
-        if changes.touch_session and not self._kept(context, facts.version if bound else None, changes):
-            history.close(None)
-            return None
-        return changes
+        version = ran.basis.session.version if bound and ran.basis is not None else None
+        # An approval may have expired since it was read: judge again, which asks again.
+        with suppress(ApprovalError):
+            if self._sessions.commit(course.context, version, changes):
+                return changes
+        history.close(None)
+        return None
 
-    def _after_commit(
-        self, context: Context, facts: SessionFacts, outcome: Outcome, history: History, changes: Changes
-    ) -> None:
-        """Tell subscribers what the commit changed, and remember the conversation for the next turn."""
-        publish_approvals(self.events, context, changes)
-        history.close(outcome.value)
-        publish_labels(self.events, facts, outcome)
+    def _changed_at_once(
+        self, course: _Course, ran: Ran, facts: SessionFacts, history: History
+    ) -> tuple[Ran, Changes | None]:
+        ran, changes = self._changed(course, ran, facts, history)
+        return ran, self._committed(course, ran, changes, history)
 
-    def _kept(self, context: Context, version: int | None, changes: Changes) -> bool:
-        try:
-            return self._sessions.commit(context, version, changes)
-        except ApprovalError:
-            return False  # an approval has expired since it was read: judge again, which asks again
+    def _after_commit(self, course: _Course, ran: Ran, changes: Changes, history: History) -> bool:
+        """Tell subscribers what the commit changed, and remember the conversation; whether it put the run on record."""
+        if changes.record is not None and self._recording is not None and self._recording.kept is not None:
+            course.overtaken += (changes.record.id,)  # unless all goes well from here
+            self._recording.kept(changes.record)
+        publish_approvals(self.events, course.context, changes)
+        history.close(ran.outcome.value)
+        if ran.basis is not None:
+            publish_labels(self.events, ran.basis.session, ran.outcome)
+        return changes.record is not None
 
     @property
     def conversations(self) -> Holder:

@@ -80,6 +80,7 @@ class Run:
         content: what was judged, if it is kept; `left_out` says why not, if settings want it kept.
         masked: the places in it, as JSON pointers, at which secrets were replaced.
         profiles: the revision of the profiles of tools and resources (`Profiles.revision`).
+        overtaken: decisions of the same run that are on record, and of which nothing came [REC-23].
     """
 
     timestamp: datetime
@@ -93,6 +94,7 @@ class Run:
     left_out: str | None = None
     masked: Sequence[str] = ()
     profiles: str | None = None
+    overtaken: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +260,8 @@ def _add_asker(body: dict[str, Any], context: Context, run: Run, masked: list[st
         body["session"] = context.session
     if run.session_version is not None:
         body["session_version"] = run.session_version
+    if run.overtaken:
+        body["overtaken"] = run.overtaken
     if run.labels_gained:
         body["labels_gained"] = sorted(map(plain, run.labels_gained))
     if run.model is not None:

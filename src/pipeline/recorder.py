@@ -11,8 +11,10 @@ from typing import Final, TypeAlias
 
 from pipeline.errors import StoreError
 from pipeline.record import Record
+from pipeline.sessions import SessionStore
 from pipeline.store.database import Store
 from pipeline.store.records import rows_of
+from pipeline.store.sessions import SqlSessions
 from pipeline.store.writer import TIMEOUT_SECONDS, waited
 
 _Landed: TypeAlias = "tuple[asyncio.Future[None], BaseException | None]"
@@ -28,6 +30,13 @@ class Recorder:
         self._writer = store.writer
         self._timeout_seconds = timeout_seconds
         self._landing: _Landing | None = None
+
+    def shares(self, sessions: SessionStore) -> bool:
+        """Whether `sessions` are in the same store, and put the record of a run into the transaction of its changes."""
+        return isinstance(sessions, SqlSessions) and sessions.writer is self._writer
+
+    def kept(self, record: Record) -> None:
+        """See `pipeline.recording.SharingRecords`; nothing is left to do."""
 
     def submit(self, record: Record) -> Future[None]:
         """Done when the record is durable; StoreError in it where it is not, StoreBusy at once when too much waits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from cmf.message import Message
 from cmf.value import trusted
@@ -17,7 +17,7 @@ from pipeline.kept_content import NOTHING, KeepingContent
 from pipeline.moments import micros
 from pipeline.outcome import Outcome, Ran
 from pipeline.record import Record, Run, record_of
-from pipeline.sessions import wall_clock
+from pipeline.sessions import SessionStore, wall_clock
 from pipeline.stage import Traffic
 
 _log: Final = logging.getLogger("pipeline.recording")
@@ -38,8 +38,21 @@ class Records(Protocol):
         ...
 
 
+@runtime_checkable
+class SharingRecords(Records, Protocol):
+    """Records that may be in the same database as sessions, so that one transaction can do for both."""
+
+    def shares(self, sessions: SessionStore) -> bool:
+        """Whether a commit of `sessions` makes `Changes.record` durable together with the changes, or neither."""
+        ...
+
+    def kept(self, record: Record) -> None:
+        """Be told of a record that became durable so."""
+        ...
+
+
 class Recording:
-    """Puts every run on record.
+    """Puts every run on record. A run that changes one of `sessions` is never without a record, even after a crash.
 
     With `release`, an outcome is given out even if its record could not be written. `content` decides what is kept of
     the traffic beside the record; None keeps nothing. `profiles` is the revision of the profiles in use.
@@ -49,6 +62,7 @@ class Recording:
         self,
         records: Records,
         events: Events,
+        sessions: SessionStore,
         *,
         release: bool,
         content: KeepingContent | None = None,
@@ -59,11 +73,17 @@ class Recording:
         self._records = records
         self._events = events
         self._release = release
+        # What may go out unrecorded must not depend on a transaction that a record can spoil.
+        sharing = records if isinstance(records, SharingRecords) and not release else None
+        self.kept: Final = sharing.kept if sharing is not None and sharing.shares(sessions) else None
+        """To be told of a record that a commit of `sessions` made durable; None if it is to be given none."""
+        self.goes_first: Final = sessions.waits and self.kept is None
+        """Whether a run is to be put on record before it changes its session, which a crash would leave changed."""
 
     def keep(self, value: Traffic, context: Context, ran: Ran, run_ns: int) -> bool:
         """Whether the outcome may be given out, since its record is durable or by settings need not be."""
         try:
-            self._records.record(self._record(value, context, ran, run_ns))
+            self._records.record(self.record(value, context, ran, run_ns))
         except PROCESS_EXITS:
             raise
         except BaseException as error:  # noqa: BLE001  (whatever a recorder of the host's own raises, nothing is on record)
@@ -74,9 +94,9 @@ class Recording:
         """`keep`, awaiting the record."""
         try:
             if self._content is not None and self._content.takes_time:
-                record = await asyncio.to_thread(self._record, value, context, ran, run_ns)
+                record = await asyncio.to_thread(self.record, value, context, ran, run_ns)
             else:
-                record = self._record(value, context, ran, run_ns)
+                record = self.record(value, context, ran, run_ns)
             await self._records.arecord(record)
         except PROCESS_EXITS:
             raise
@@ -86,7 +106,8 @@ class Recording:
             return self._failed(ran.outcome, error)
         return True
 
-    def _record(self, value: Traffic, context: Context, ran: Ran, run_ns: int) -> Record:
+    def record(self, value: Traffic, context: Context, ran: Ran, run_ns: int) -> Record:
+        """The record of a run."""
         outcome, basis = ran.outcome, ran.basis
         certificate = outcome.certificate
         now = wall_clock()
@@ -107,6 +128,7 @@ class Recording:
             left_out=kept.left_out,
             masked=kept.masked,
             profiles=self._profiles,
+            overtaken=ran.overtaken,
         )
         return record_of(outcome.decision, context, run)
 
@@ -118,4 +140,4 @@ class Recording:
         return self._release
 
 
-__all__ = ["NOT_ON_RECORD", "UNRECORDED", "Recording", "Records"]
+__all__ = ["NOT_ON_RECORD", "UNRECORDED", "Recording", "Records", "SharingRecords"]

@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cmf.codec import dumps
 from pipeline.approval_ref import ApprovalStatus
 from pipeline.approval_state import Approval, ApprovalUse, Asked, SessionKey, asked_before
 from pipeline.errors import ApprovalError, BudgetExceeded, SessionError
 from pipeline.policy_input import SessionFacts
+
+if TYPE_CHECKING:
+    from pipeline.record import Record
 
 MAX_EVENTS: Final = 64  # the newest events that a session keeps [SES-7]
 MAX_EVENT_BYTES: Final = 2_048  # one event as JSON: names and codes, never content
@@ -165,6 +168,7 @@ class Changes:
             denied or expired.
         active_model: the model that the session goes on with; None leaves it as it is.
         reservations, settlements: of budgets; settled first.
+        record: of the run, for a store that `Records.shares`; no other is given one.
     """
 
     taints: frozenset[Taint] = frozenset()
@@ -179,6 +183,7 @@ class Changes:
     settlements: tuple[Settlement, ...] = ()
     sealed: Mapping[str, bytes] = field(default_factory=dict)
     active_model: str | None = None
+    record: Record | None = None
 
     @property
     def touch_session(self) -> bool:

@@ -54,7 +54,8 @@ class Moments:
 class SessionStore(Protocol):
     """Sessions, budgets and approvals. Safe to use from any thread; every method may raise StoreError.
 
-    `waits` says that its methods may block, so that coroutines call them on a thread [PIPE-15].
+    `waits` says that its methods may block, so that coroutines call them on a thread [PIPE-15]; and that sessions may
+    outlive the process, so that a run is on record before it changes one [REC-22].
     """
 
     waits: bool = True

@@ -2,6 +2,7 @@
 
     commit sqlite DIRECTORY | commit redis URL     one commit, killed before and after every operation in it
     records DIRECTORY KILLS SEED                   a recorder under load, killed at random moments
+    runs beside|URL DIRECTORY POLICIES             a whole run, killed before and after each commit, of either store
     at-most sqlite FILE | at-most redis URL        32 threads that count up to ten in one session
 
 It is a process of its own because a process with threads cannot be forked safely.
@@ -9,6 +10,7 @@ It is a process of its own because a process with threads cannot be forked safel
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -31,7 +33,10 @@ from tests.pipeline.run_records import made_record
 from tests.pipeline.session_stores import ANN
 from ulid import ULID
 
+from cmf.content import ToolCallPart
+from cmf.message import Message
 from pipeline.approval_state import ApprovalUse, Asked
+from pipeline.guard import Guard
 from pipeline.recorder import Recorder
 from pipeline.redis_sessions import RedisSessions
 from pipeline.session_state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
@@ -116,6 +121,10 @@ class _Fuse:
 def _arm_engine(engine: Engine, fuse: _Fuse) -> None:
     for name in ("before_cursor_execute", "after_cursor_execute", "begin", "savepoint", "release_savepoint"):
         event.listen(engine, name, fuse.step, named=True)
+    _arm_commits(engine, fuse)
+
+
+def _arm_commits(engine: Engine, fuse: _Fuse) -> None:
     commit = engine.dialect.do_commit
 
     def armed(connection: Any) -> None:
@@ -126,13 +135,16 @@ def _arm_engine(engine: Engine, fuse: _Fuse) -> None:
     engine.dialect.do_commit = armed  # type: ignore[method-assign]
 
 
-def _arm_redis(fuse: _Fuse) -> None:
+def _arm_redis(fuse: _Fuse, command: bytes = b"") -> None:
     send = redis.connection.Connection.send_packed_command
 
-    def armed(*arguments: object, **options: object) -> None:
-        fuse.step()
-        send(*arguments, **options)  # type: ignore[arg-type]
-        fuse.step()
+    def armed(connection: Any, packed: Any, **options: Any) -> None:
+        is_meant = command in (packed if isinstance(packed, bytes) else b"".join(packed))
+        if is_meant:
+            fuse.step()
+        send(connection, packed, **options)
+        if is_meant:
+            fuse.step()
 
     redis.connection.Connection.send_packed_command = armed  # type: ignore[assignment,method-assign]
 
@@ -195,6 +207,33 @@ def commits(kind: str, where: str) -> dict[str, object]:
         with _opened(kind, place) as store:
             left.append(_dump(store))
     return {"before": before, "left": left}
+
+
+def runs(sessions: str, directory: str, policies: str) -> dict[str, object]:
+    """What was left by a run that was killed before and after each of its commits in turn: calls counted, records."""
+    left: list[tuple[int, int]] = []
+    finished = False
+    while not finished:
+        file, prefix = Path(directory) / f"{len(left)}.sqlite3", str(ULID())
+
+        def sessions_of(store: Store, prefix: str = prefix) -> SessionStore:
+            return store.sessions() if sessions == "beside" else RedisSessions(sessions, prefix=prefix)
+
+        def job(file: Path = file, steps: int = len(left)) -> None:
+            with Store.at(file) as store:
+                known = sessions_of(store)
+                with Guard(Path(policies), sessions=known, recorder=Recorder(store)) as guard:
+                    fuse = _Fuse(steps)
+                    _arm_commits(store.engine, fuse)
+                    _arm_redis(fuse, b"EXEC")
+                    call = ToolCallPart(tool_call_id="c", name="look")
+                    asyncio.run(guard.arun(Message(role="assistant", content=[call]), context=ANN))
+
+        finished = _forked(job)
+        with Store.at(file) as store:
+            counted = int(sum(sessions_of(store).read(ANN).counters.values()))
+            left.append((counted, len(list(stored_records(store.engine, kind="decision")))))
+    return {"left": left}
 
 
 def records(directory: str, kills: int, seed: int) -> dict[str, object]:
@@ -275,6 +314,8 @@ def main(mode: str, *arguments: str) -> None:
     """Do what `mode` says and print the result as JSON."""
     if mode == "commit":
         result = commits(*arguments)
+    elif mode == "runs":
+        result = runs(*arguments)
     elif mode == "records":
         result = records(arguments[0], int(arguments[1]), int(arguments[2]))
     else:

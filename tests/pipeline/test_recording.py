@@ -27,7 +27,8 @@ from pipeline.record import Record
 from pipeline.recorder import Recorder
 from pipeline.runner import Outcome
 from pipeline.session_state import Changes
-from pipeline.sessions import MemorySessions
+from pipeline.sessions import MemorySessions, SessionStore
+from pipeline.store.contents import REVEAL
 from pipeline.store.database import Store
 from pipeline.store.records import stored_records
 
@@ -270,4 +271,136 @@ async def test_a_run_that_is_cancelled_while_its_session_changes_is_on_record(po
 
     assert dict(sessions.read(HERE).counters) == {"calls:tool://_/look": 1}
     assert len(bodies(store)) == 1
+    await pipeline.aclose()
+
+
+SET = threading.Event()
+SET.set()
+
+
+class Elsewhere:
+    """The sessions of a store, as another database would keep them: nobody can tell that records are beside them."""
+
+    def __init__(self, sessions: SessionStore, begun: threading.Event = SET, free: threading.Event = SET) -> None:
+        self._sessions, self._begun, self._free = sessions, begun, free
+        self.failing, self.conflicts = False, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sessions, name)
+
+    def hold_up(self) -> None:
+        self._begun.set()
+        assert self._free.wait(10)
+
+    def commit(self, context: Context, version: int | None, changes: Changes) -> bool:
+        self.hold_up()
+        if self.failing:
+            raise StoreError("gone")
+        self.conflicts -= 1
+        return self.conflicts < 0 and self._sessions.commit(context, version, changes)
+
+
+def look() -> Message:
+    return Message(role="assistant", content=[ToolCallPart(tool_call_id="c", name="look")])
+
+
+@pytest.mark.spec("REC-22")
+@pytest.mark.parametrize("kind", ["beside", "elsewhere"])
+def test_a_run_whose_event_loop_ends_while_its_session_changes_is_on_record(
+    policies: Path, database: Store, kind: str
+) -> None:
+    sessions = database.sessions()
+    begun, free = threading.Event(), threading.Event()
+    elsewhere = Elsewhere(sessions, begun, free)
+    kept = sessions if kind == "beside" else elsewhere
+    pipeline = Pipeline(policies=policies, sessions=kept, recorder=Recorder(database))
+
+    async def main() -> None:
+        run = asyncio.create_task(pipeline.arun(look(), HERE))
+        await asyncio.to_thread(begun.wait, 10)
+        while kind == "beside" and not database.writer._waiting.qsize():
+            await asyncio.wait([run], timeout=0.001)  # until it is in the queue, behind what holds the writer up
+        assert not run.done()
+
+    if kind == "beside":
+        database.writer.call(lambda _: elsewhere.hold_up())
+    asyncio.run(main())  # ends, and cancels all tasks, while a thread is in the commit
+    free.set()
+    pipeline.close()
+    while not sessions.read(HERE).counters:
+        database.writer.call(lambda _: None).result(10)
+
+    assert len(bodies(database)) == 1
+
+
+@pytest.mark.spec("REC-16", "REC-22")
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_a_session_beside_its_records_changes_with_the_record_or_not_at_all(
+    policies: Path, store: Store, awaited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = store.sessions()
+    pipeline = Pipeline(policies=policies, sessions=sessions, recorder=Recorder(store), config=Config(content="whole"))
+    commits: list[int] = []
+    monkeypatch.setattr(type(store.writer), "_write", _counted(type(store.writer)._write, commits))
+
+    first = await ran(pipeline, awaited, look())
+    monkeypatch.setattr("pipeline.store.writer.insert_rows", _fail)
+    refused = await ran(pipeline, awaited, Message(role="assistant", content=[ToolCallPart(name="pray")]))
+
+    assert (first.value is not None, refused.value) == (True, None)
+    assert [hit.code for hit in refused.decision.hits] == ["record.unavailable"]
+    assert dict(sessions.read(HERE).counters) == {"calls:tool://_/look": 1}
+    assert commits == [1, 1, 1]  # one for both; then one that failed, and the refusal's, which did too
+    (body,) = bodies(store)
+    monkeypatch.undo()
+    seer = SubjectExtension(id="sue", permissions={REVEAL})
+    kept = store.contents().reveal(body["decision_id"], actor=seer, reason="To test.")
+    assert len(kept) == body["content"]["bytes"]
+
+
+def _counted(write: Any, commits: list[int]) -> Any:
+    def counting(writer: Any, batch: list[Any]) -> None:
+        commits.append(len(batch))
+        write(writer, batch)
+
+    return counting
+
+
+def _fail(*_: object) -> Any:
+    raise OSError("no room")
+
+
+@pytest.mark.spec("REC-23")
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_a_decision_on_record_that_nothing_came_of_is_named_by_the_one_that_follows(
+    policies: Path, store: Store, awaited: bool
+) -> None:
+    sessions = Elsewhere(store.sessions())
+    pipeline = Pipeline(policies=policies, sessions=sessions, recorder=Recorder(store))
+    sessions.conflicts = 2
+    judged = await ran(pipeline, awaited, look())
+    sessions.failing = True
+    failed = await ran(pipeline, awaited, Message(role="assistant", content=[ToolCallPart(name="pray")]))
+
+    one, two, last, then, outage = bodies(store)
+
+    assert judged.decision.id == last["decision_id"]
+    assert [body.get("overtaken") for body in (one, two)] == [None, [one["decision_id"]]]
+    assert last["overtaken"] == [one["decision_id"], two["decision_id"]]
+    assert (failed.decision.id, failed.value) == (outage["decision_id"], None)
+    assert ("overtaken" in then, outage["overtaken"]) == (False, [then["decision_id"]])
+    await pipeline.aclose()
+
+
+@pytest.mark.spec("REC-16")
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_what_cannot_be_recorded_first_changes_no_session_elsewhere(
+    policies: Path, store: Store, awaited: bool
+) -> None:
+    sessions = Elsewhere(store.sessions())
+    pipeline = Pipeline(policies=policies, sessions=sessions, recorder=Full(StoreError("gone")))
+
+    outcome = await ran(pipeline, awaited, look())
+
+    assert (outcome.value, dict(sessions.read(HERE).counters)) == (None, {})
     await pipeline.aclose()

@@ -51,6 +51,20 @@ def test_a_writer_killed_between_any_two_operations_leaves_old_or_new(
     proof_row(f"kill -9 within a commit ({kind})", moments=len(left) - 1, old=moment, mixed=0)
 
 
+@pytest.mark.spec("REC-22")
+@pytest.mark.parametrize("kind", ["beside", "redis"])
+def test_a_run_killed_around_any_of_its_commits_leaves_no_changed_session_without_a_record(
+    kind: str, tmp_path: Path, lenient: Path, request: pytest.FixtureRequest
+) -> None:
+    sessions = kind if kind == "beside" else request.getfixturevalue("redis_url")
+
+    left = [tuple(one) for one in finished(started("runs", sessions, str(tmp_path), str(lenient)))["left"]]
+
+    between = set() if kind == "beside" else {(0, 1)}  # calls that the session has counted, decisions on record
+    assert (left[0], left[-1]) == ((0, 0), (1, 1))
+    assert set(left) == {(0, 0), (1, 1), *between}
+
+
 @pytest.mark.spec("SES-3")
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_at_most_n_holds_for_64_writers_in_two_processes(

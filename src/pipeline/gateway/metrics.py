@@ -13,7 +13,8 @@ from pipeline.events import Event, PoliciesChanged, PoliciesRefused, RecordUnava
 from pipeline.gateway.intake import GONE
 from pipeline.gateway.tally import Tally
 from pipeline.record import Record
-from pipeline.recording import Records
+from pipeline.recording import Records, SharingRecords
+from pipeline.sessions import SessionStore
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -47,7 +48,7 @@ _HELP: Final = {
 }
 
 
-class Counted(Records):
+class Counted(SharingRecords):
     """Records that call a function once they are durable.
 
     Args:
@@ -67,6 +68,14 @@ class Counted(Records):
     async def arecord(self, record: Record) -> None:
         """See `Records`."""
         await self._records.arecord(record)
+        self._tell(record)
+
+    def shares(self, sessions: SessionStore) -> bool:
+        """See `SharingRecords`."""
+        return isinstance(self._records, SharingRecords) and self._records.shares(sessions)
+
+    def kept(self, record: Record) -> None:
+        """See `SharingRecords`."""
         self._tell(record)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, Table, select
 
@@ -15,7 +15,9 @@ from pipeline.moments import micros
 from pipeline.record import Content, Record
 from pipeline.store.engine import snapshot
 from pipeline.store.tables import CONTENTS, RECORDS
+from pipeline.store.writer import Recorded
 
+_T = TypeVar("_T")
 _PAGE_SIZE: Final = 1_000  # rows fetched per query
 
 
@@ -43,6 +45,14 @@ def rows_of(record: Record) -> list[tuple[Table, dict[str, Any]]]:
     if record.content is not None:
         rows.append((CONTENTS, content_row_of(record, record.content)))
     return rows
+
+
+def recorded(result: _T, record: Record | None) -> Recorded[_T]:
+    """What a job of the writer returns that puts `record`, if there is one, on record with what it did."""
+    if record is None:
+        return Recorded(result, ())
+    content = record.content
+    return Recorded(result, [row_of(record)], () if content is None else [content_row_of(record, content)])
 
 
 def row_of(record: Record) -> dict[str, Any]:

@@ -57,6 +57,7 @@ from pipeline.sessions import (
     with_decision,
 )
 from pipeline.store.engine import snapshot
+from pipeline.store.records import recorded
 from pipeline.store.tables import (
     APPROVALS,
     BUDGET_HOLDS,
@@ -71,7 +72,7 @@ from pipeline.store.tables import (
     SESSION_STATE,
     SESSION_TOOL_IDS,
 )
-from pipeline.store.writer import TIMEOUT_SECONDS, Writer, waited
+from pipeline.store.writer import TIMEOUT_SECONDS, Recorded, Writer, waited
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
@@ -110,7 +111,7 @@ class SqlSessions(SessionStore):
         self, engine: Engine, writer: Writer, *, clock: Clock = wall_clock, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
         self._engine = engine
-        self._writer = writer
+        self.writer = writer
         self._moments = Moments(clock)
         self._timeout_seconds = timeout_seconds
 
@@ -128,8 +129,12 @@ class SqlSessions(SessionStore):
         key = session_key(context)
         kept = changes.for_key(key)
         now = self._moments.now()
-        job = self._writer.call(lambda connection: _commit(connection, key, expected_version, kept, now))
-        return waited(job, self._timeout_seconds)
+
+        def job(connection: Connection) -> Recorded[bool]:
+            done = _commit(connection, key, expected_version, kept, now)
+            return recorded(done, kept.record if done else None)
+
+        return waited(self.writer.recorded(job), self._timeout_seconds)
 
     def seen(self, context: Context, marks: Collection[str]) -> frozenset[str]:
         """See `SessionStore`."""
@@ -188,7 +193,7 @@ class SqlSessions(SessionStore):
                 _unseal(connection, [approval_id])
             return after.approvals[approval_id]
 
-        return waited(self._writer.call(decide), self._timeout_seconds)
+        return waited(self.writer.call(decide), self._timeout_seconds)
 
     def close(self) -> None:
         """See `SessionStore`; the engine and the writer belong to the store."""

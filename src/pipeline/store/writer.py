@@ -23,7 +23,7 @@ from sqlalchemy.exc import DataError, SQLAlchemyError
 from pipeline.errors import StoreBusy, StoreError
 from pipeline.store.engine import insert_rows, unavailable, writing
 from pipeline.store.log import Log
-from pipeline.store.tables import RECORDS
+from pipeline.store.tables import CONTENTS, RECORDS
 
 MAX_WAITING: Final = 4_096  # queued jobs; with 64 requests in flight, many seconds of work: more is overload
 MAX_BATCH: Final = 256  # jobs in one transaction: bounds how long the first waits for the last
@@ -42,10 +42,16 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Recorded(Generic[_T]):
-    """The return value of a job that records what it did: its result, and rows of `RECORDS` for its transaction."""
+    """The return value of a job that records what it did: its result, and rows for its transaction.
+
+    Attributes:
+        records: rows of `RECORDS`.
+        contents: rows of `CONTENTS`, for content stored apart from those records.
+    """
 
     result: _T
     records: Sequence[Row]
+    contents: Sequence[Row] = ()
 
 
 class Completion(Protocol):
@@ -295,7 +301,7 @@ class Writer:
             return []
         if isinstance(result, Recorded):
             done.append((call.future, result.result))
-            return [(RECORDS, row) for row in result.records]
+            return [*((RECORDS, row) for row in result.records), *((CONTENTS, row) for row in result.contents)]
         done.append((call.future, result))
         return []
 
