@@ -68,7 +68,8 @@ def least(of: Any, depth: int = 0) -> Any:
     if isinstance(of, type) and issubclass(of, Enum):
         return next((one.value for one in of), CANARY)
     if get_origin(of) is not None and issubclass(get_origin(of), dict | typing.Mapping):
-        return {CANARY: CANARY}
+        held = get_args(of)[-1]
+        return {CANARY: least(held, depth + 1) if is_object(choices(held)[0]) else CANARY}
     return [least(get_args(of)[0], depth + 1)] if get_args(of) else {}
 
 
