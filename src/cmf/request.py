@@ -150,12 +150,13 @@ class Choice(Value):
 
 @value
 class ErrorInfo(Value):
-    """What a provider said went wrong."""
+    """What a provider said went wrong; `status` and `retry_after_seconds` come from HTTP."""
 
     message: Str | None = None
     type: Str | None = None
     code: Str | None = None
     status: Annotated[int, Field(strict=True)] | None = None
+    retry_after_seconds: Annotated[int, Field(strict=True, ge=0, le=86_400)] | None = None
 
 
 if TYPE_CHECKING:

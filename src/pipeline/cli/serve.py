@@ -31,7 +31,7 @@ from pipeline.gateway.settings import Audit, Settings
 from pipeline.json_log import log_to_standard_error
 
 _BINDING: Final = {
-    errno.EADDRINUSE: "end what listens there, or give another port (--port, 0 for any)",
+    errno.EADDRINUSE: "end what listens there, or give another port ({option})",
     errno.EACCES: "take a port from 1024 on",
     errno.EADDRNOTAVAIL: "give an address of this machine, or 0.0.0.0 for all",
 }
@@ -47,7 +47,7 @@ def serve(config: Path | None, *, port: int | None, quiet: bool) -> None:
         clients = opened.enter_context(_listening(at.host, at.port))
         beside = None
         if settings.admin is not None:
-            beside = opened.enter_context(_listening(settings.admin.host, settings.admin.port))
+            beside = opened.enter_context(_listening(settings.admin.host, settings.admin.port, "admin.port"))
         review = opened.enter_context(reviewed(settings))
         if settings.workers > 1:
             _announce(clients, beside, demo=demo)
@@ -193,11 +193,11 @@ def reviewed(settings: Settings) -> Iterator[App | None]:
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
+def _listening(host: str, port: int, option: str = "--port, 0 for any") -> Iterator[socket.socket]:
     try:
         made = listening(host, port)
     except OSError as error:
-        hint = _BINDING.get(error.errno or 0, "look at the address")
+        hint = _BINDING.get(error.errno or 0, "look at the address").format(option=option)
         fail(f"{host} port {port} cannot be used: {str(error.strerror).lower()}; {hint}", Exit.USAGE)
     with made:
         yield made

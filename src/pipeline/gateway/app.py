@@ -27,7 +27,7 @@ from pipeline.gateway.refusal import Refusal, later
 from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import CHECK_ROUTE, Limits
 from pipeline.gateway.timeouts import SharedTimeout
-from pipeline.gateway.upstream import Upstream
+from pipeline.gateway.upstream import REQUEST, Upstream
 
 if TYPE_CHECKING:
     from pipeline.gateway.check import Checks
@@ -146,6 +146,7 @@ class Gateway:
             return
         ulid = str(ULID())  # spelled once: that takes longer than making it
         request_id = f"req_{ulid}"
+        REQUEST.set(request_id)
         ids = {"x-request-id": request_id, "request-id": request_id}
         reply = Reply(send, ids, timeout=self._stall_timeout)
         line = _AccessLine()

@@ -30,7 +30,7 @@ from pipeline.gateway.dialects import JSON, Endpoint, streamed, without_unasked
 from pipeline.gateway.health import Health
 from pipeline.gateway.intake import Receive, unless_gone
 from pipeline.gateway.links import Links
-from pipeline.gateway.refusal import FINAL, Refusal, later, of_decision, of_unreadable
+from pipeline.gateway.refusal import FINAL, Refusal, later, of_decision, of_unreadable, retry_after
 from pipeline.gateway.reply import Answer, Reply, decision_headers
 from pipeline.gateway.routing import WindowMode
 from pipeline.gateway.settings import Route, RouteLimits
@@ -312,8 +312,8 @@ def _written(incoming: IncomingRequest, request: Request, outcome: Outcome) -> A
     if response.error is not None:
         status = response.error.status or 502
         headers["x-cmf-code"] = response.error.code or "upstream.error"
-        if status == 503:
-            headers |= later()
+        wait = response.error.retry_after_seconds
+        headers |= later() if wait is None and status == 503 else retry_after(wait)
         return Answer(status=status, media_type=JSON, body=dumps(_body(incoming, outcome)), headers=headers)
     if request.stream:
         media_type, body = streamed(incoming.endpoint, _events(incoming, outcome))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Any, Final
@@ -24,10 +25,12 @@ from pipeline.emission import with_wire_model
 from pipeline.gateway.dialects import NDJSON, SSE
 from pipeline.gateway.reaching import unreached
 from pipeline.gateway.settings import Upstream as UpstreamSettings
-from pipeline.gateway.upstream import Live, UpstreamError, client_status, error_of
+from pipeline.gateway.upstream import REQUEST, Live, UpstreamError, client_status, error_of
 
 _log: Final = logging.getLogger("pipeline.gateway")
 MAX_ERROR_BYTES: Final = 256 * 1024
+_MAX_WAIT: Final = 86_400
+_SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _USAGE_ON_REQUEST: Final = frozenset({"openai_chat", "openrouter"})  # these send usage in a stream only on request
 _DROPPED: Final = {"gemini": "models/"}  # a prefix of model names that these ignore
 _KEY_HEADERS: Final = {"anthropic_messages": "x-api-key", "gemini": "x-goog-api-key"}
@@ -113,7 +116,7 @@ class HttpUpstream:
             self._note(error.code, error.why)
             raise
         except TimeoutError as error:
-            self._note("upstream.timeout", type(error).__name__)
+            self._note("upstream.timeout", self._why(error))
             raise UpstreamError(504, "upstream.timeout", "The upstream did not reply in time.") from None
         except (aiohttp.ClientError, OSError) as error:
             self._note("upstream.unreachable", self._why(error))
@@ -122,14 +125,31 @@ class HttpUpstream:
             ) from None
 
     def _why(self, error: Exception) -> str:
-        """The type of the error and, where the connection failed, the reason in words."""
-        cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
-        what = type(error).__name__
-        return what if cause is None else f"{what}: {unreached(cause, self._settings.connect_seconds).said}"
+        """The type of the error, and the reason in words where that is known."""
+        settings = self._settings
+        match error:
+            case aiohttp.ConnectionTimeoutError():
+                why = f"no connection within {settings.connect_seconds:g} seconds (connect_seconds)"
+            case aiohttp.SocketTimeoutError():
+                why = f"not a byte for {settings.silent_seconds:g} seconds (silent_seconds)"
+            case TimeoutError():
+                why = f"no whole reply within {settings.reply_seconds:g} seconds (reply_seconds)"
+            case aiohttp.ClientPayloadError():
+                why = "its reply broke off"
+            case aiohttp.ServerDisconnectedError():
+                why = "it closed the connection without a reply"
+            case aiohttp.ClientResponseError():
+                why = "what it sent is not HTTP"
+            case _:
+                cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
+                why = "" if cause is None else unreached(cause, settings.connect_seconds).said
+        return f"{type(error).__name__}: {why}" if why else type(error).__name__
 
     def _note(self, event: str, why: str) -> None:
         """Log for the operator what the client is not told; nothing that the upstream sent is in it."""
-        _log.warning("%s", dumps({"event": event, "upstream": self._base, "why": why}).decode())
+        _log.warning(
+            "%s", dumps({"event": event, "request": REQUEST.get(), "upstream": self._base, "why": why}).decode()
+        )
 
     async def _read(self, reply: aiohttp.ClientResponse, request: Request, live: Live | None) -> Response:
         if reply.headers.get("content-encoding", "identity").lower() != "identity":
@@ -177,7 +197,12 @@ class HttpUpstream:
                     live.hear(said)
         response = so_far()
         if response.error is None and not is_whole(response):
-            raise UpstreamError(502, "upstream.cut", "The upstream's stream ended before its answer was complete.")
+            raise UpstreamError(
+                502,
+                "upstream.cut",
+                "The upstream's stream ended before its answer was complete.",
+                why="its stream ended before the answer did",
+            )
         return self._with_status(response)
 
     def _with_status(self, response: Response) -> Response:
@@ -191,18 +216,23 @@ class HttpUpstream:
     async def _error(self, reply: aiohttp.ClientResponse) -> Response:
         """The upstream's error. Redirects are not followed: another address is another upstream."""
         if reply.status < 400:
-            raise _unreadable(f"status {reply.status}")
+            raise _unreadable(f"status {reply.status}; redirects are not followed")
         if client_status(reply.status) >= 500 or reply.status == 429:  # its own fault, or about our key
             self._note("upstream.error", f"status {reply.status}{_KEY_HINTS.get(reply.status, '')}")
         try:
             said = self._adapter.from_wire_response(loads(await _bounded(reply, MAX_ERROR_BYTES))).error
         except (CmfError, UpstreamError):
             said = None
-        return error_of(reply.status, said)
+        return error_of(reply.status, said, _wait(reply.headers.get("retry-after", "")))
 
 
 def _said(events: Iterable[WireEvent]) -> Iterable[WireEvent]:
     return (event for event in events if "data" in event)
+
+
+def _wait(said: str) -> int | None:
+    """The seconds in a Retry-After header, whole and a day at most; None for a date or anything else."""
+    return min(int(said), _MAX_WAIT) if _SECONDS.fullmatch(said) else None
 
 
 async def _bounded(reply: aiohttp.ClientResponse, limit: int) -> bytes:

@@ -33,6 +33,11 @@ def later(seconds: int = OUTAGE_SECONDS) -> dict[str, str]:
     return {"retry-after": str(seconds)}
 
 
+def retry_after(seconds: int | None) -> dict[str, str]:
+    """As `later`; none for None."""
+    return {} if seconds is None else later(seconds)
+
+
 def of_decision(error: DecisionError) -> Refusal:
     """The refusal for a decision that lets nothing through: 403, not to be retried; 503 if policy was unavailable."""
     headers = {"x-cmf-decision-id": error.decision_id, "x-cmf-verdict": error.decision.verdict.value}
@@ -53,4 +58,4 @@ def of_unreadable(error: CmfError, status: int = 400) -> Refusal:
     return Refusal(status, error.code, f"{error.message}{where}{hint}", headers=FINAL)
 
 
-__all__ = ["FINAL", "Refusal", "later", "of_decision", "of_unreadable"]
+__all__ = ["FINAL", "Refusal", "later", "of_decision", "of_unreadable", "retry_after"]

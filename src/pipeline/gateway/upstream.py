@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 from cmf.adapters.stream import StreamEvent
 from cmf.request import ErrorInfo, Request, Response
-from pipeline.gateway.refusal import Refusal, later
+from pipeline.gateway.refusal import Refusal, later, retry_after
+
+REQUEST: Final[ContextVar[str]] = ContextVar("request", default="-")
+"""The id of the request that is being answered, for log lines about its upstream."""
 
 
 class Live(Protocol):
@@ -61,8 +65,9 @@ class Upstream(Protocol):
 class UpstreamError(Exception):
     """No usable reply: `status` (502 to 504) and `message` are for the client, `why` is for the operator's log."""
 
-    def __init__(self, status: int, code: str, message: str, *, why: str = "") -> None:
+    def __init__(self, status: int, code: str, message: str, *, why: str = "", wait: int | None = None) -> None:
         super().__init__(code)
+        self.wait = later() if wait is None and status == 503 else retry_after(wait)
         self.why = why
         self.status = status
         self.code = code
@@ -70,7 +75,7 @@ class UpstreamError(Exception):
 
     def refusal(self) -> Refusal:
         """The error as the client sees it."""
-        return Refusal(self.status, self.code, self.message, headers=later() if self.status == 503 else {})
+        return Refusal(self.status, self.code, self.message, headers=self.wait)
 
 
 _FAILED: Final = "The upstream replied with an error."
@@ -101,17 +106,22 @@ def retryable_error(response: Response) -> Refusal | None:
     status = 0 if error is None else error.status or 502
     if status < 500 and status != 429:
         return None
-    return UpstreamError(status, error_code(status), _FAILED).refusal()
+    wait = None if error is None else error.retry_after_seconds
+    return UpstreamError(status, error_code(status), _FAILED, wait=wait).refusal()
 
 
-def error_of(status: int, said: ErrorInfo | None) -> Response:
+def error_of(status: int, said: ErrorInfo | None, wait: int | None = None) -> Response:
     """An upstream's error as a response, so that it is judged like everything else from there.
 
-    Its message is kept where it is about the request. What it says of itself or of our key is not for clients.
+    Its message is kept where it is about the request. What it says of itself or of our key is not for clients. `wait`,
+    the seconds after which to try again, is kept where the client gets 429 or 503.
     """
     told = client_status(status)
     message = said.message if said is not None and told < 500 else None
-    return Response(error=ErrorInfo(message=message or _FAILED, code=error_code(told), status=told))
+    wait = wait if told in (429, 503) else None
+    return Response(
+        error=ErrorInfo(message=message or _FAILED, code=error_code(told), status=told, retry_after_seconds=wait)
+    )
 
 
-__all__ = ["Live", "Upstream", "UpstreamError", "client_status", "error_code", "error_of", "retryable_error"]
+__all__ = ["REQUEST", "Live", "Upstream", "UpstreamError", "client_status", "error_code", "error_of", "retryable_error"]

@@ -232,10 +232,15 @@ def test_the_schema_takes_what_is_settings_and_nothing_else() -> None:
 def test_an_address_that_cannot_be_had_is_told_with_why(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_SUCH_KEY", "sk-canary")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        found = cmf("serve", "-c", config, "--port", str(taken.getsockname()[1]))
+        port = taken.getsockname()[1]
+        found = cmf("serve", "-c", config, "--port", str(port))
+        monkeypatch.setenv("CMF_ADMIN__PORT", str(port))
+        beside = cmf("serve", "-c", config, "--port", "0")
+        monkeypatch.delenv("CMF_ADMIN__PORT")
     monkeypatch.setenv("CMF_LISTEN__HOST", "192.0.2.1")
     other = cmf("serve", "-c", config)
 
     assert found.exit_code == other.exit_code == 2
-    assert "address already in use; end what listens there" in found.stderr
+    assert "address already in use; end what listens there, or give another port (--port, 0 for any)" in found.stderr
+    assert "address already in use; end what listens there, or give another port (admin.port)" in beside.stderr
     assert "give an address of this machine" in other.stderr

@@ -63,15 +63,15 @@ def before(home: Path, bare: Bare, **more: Any) -> Iterator[str]:
         (http_reply(b"[]"), 502, "upstream.error", "status 200 with an error of 500"),
         (http_reply(WHOLE, more=b"content-encoding: gzip\r\n"), 502, "upstream.unreadable", "it is compressed"),
         (http_reply(b"", status="302 Found", more=b"location: http://127.0.0.1:1/\r\n"),
-         502, "upstream.unreadable", "status 302"),
+         502, "upstream.unreadable", "status 302; redirects are not followed"),
         (http_reply(b"x" * 9000), 502, "upstream.too-large", ""),
         (http_reply(chunks("x" * 9000), kind="text/event-stream"), 502, "upstream.unreadable", ""),
-        (http_reply(chunks("half", end=False), kind="text/event-stream"), 502, "upstream.cut", ""),
+        (http_reply(chunks("half", end=False), kind="text/event-stream"), 502, "upstream.cut", "before the answer did"),
         (http_reply(b"", kind="text/event-stream"), 502, "upstream.cut", ""),
         (http_reply(b'data: {"a":1,"a":2}\n\n', kind="text/event-stream"), 502, "upstream.unreadable", ""),
-        (http_reply(WHOLE)[:-9], 502, "upstream.unreachable", "ClientPayloadError"),
-        (b"rubbish\r\n\r\n", 502, "upstream.unreachable", ""),
-        (b"", 502, "upstream.unreachable", ""),
+        (http_reply(WHOLE)[:-9], 502, "upstream.unreachable", "its reply broke off"),
+        (b"rubbish\r\n\r\n", 502, "upstream.unreachable", "is not HTTP"),
+        (b"", 502, "upstream.unreachable", "without a reply"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_502_and_quotes_nothing(
@@ -83,7 +83,7 @@ def test_what_cannot_be_read_is_502_and_quotes_nothing(
     assert (found, headers["x-cmf-code"]) == (status, code)
     assert json.loads(raw)["error"]["type"] == "server_error"
     [noted] = [json.loads(one.message) for one in caplog.records if "why" in one.message]
-    assert noted["event"] == code
+    assert (noted["event"], noted["request"]) == (code, headers["x-request-id"])
     assert why in noted["why"]
 
 
@@ -120,6 +120,32 @@ def test_an_upstreams_error_is_the_clients_own(
     noted = [one.message for one in caplog.records if f'"why":"status {upstream.split()[0]}' in one.message]
     assert len(noted) == (len(CLIENTS) if told >= 429 else 0)
     assert sum("key" in one for one in noted) == (len(CLIENTS) if upstream[:3] in ("401", "403") else 0)
+
+
+@pytest.mark.spec("GW-40")
+@pytest.mark.parametrize("upstreams", [1, 2])
+@pytest.mark.parametrize(
+    ("status", "said", "told"),
+    [
+        ("429 Too Many", "17", "17"),
+        ("503 Busy", "0", "0"),
+        ("503 Busy", "999999999", "86400"),
+        ("429 Too Many", "Mon, 23 Nov 2026 00:00:00 GMT", None),
+        ("429 Too Many", "-1", None),
+        ("503 Busy", "soon", "5"),
+        ("500 Oops", "17", None),
+    ],
+)
+def test_when_to_try_again_is_passed_on_as_seconds(
+    tmp_path: Path, status: str, said: str, told: str | None, upstreams: int
+) -> None:
+    reply = http_reply(b'{"error": {"message": "m"}}', status=status, more=f"retry-after: {said}\r\n".encode())
+    chain = {"routes": [{"name": "all", "targets": ["up", "up/other"][:upstreams]}]}
+
+    with before(tmp_path, Bare(reply), **chain) as url:
+        _, headers, _ = post(url, CHAT, HELLO)
+
+    assert headers["retry-after"] == told
 
 
 @pytest.mark.spec("GW-40")
@@ -207,7 +233,7 @@ def test_a_route_asks_for_the_model_that_it_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("GW-41")
-def test_an_upstream_that_is_not_there_is_502_and_a_silent_one_504(tmp_path: Path) -> None:
+def test_an_upstream_that_is_not_there_is_502(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -215,11 +241,24 @@ def test_an_upstream_that_is_not_there_is_502_and_a_silent_one_504(tmp_path: Pat
 
     with before(tmp_path, silent, upstream={"base_url": nobody}) as url:
         absent, _, _ = post(url, CHAT, HELLO)
-    with before(tmp_path, silent, upstream={"silent_seconds": 0.2}) as url:
-        quiet, headers, _ = post(url, CHAT, HELLO)
 
     assert absent == 502
-    assert (quiet, headers["x-cmf-code"]) == (504, "upstream.timeout")
+
+
+@pytest.mark.spec("GW-41", "GW-44")
+@pytest.mark.parametrize("setting", ["silent_seconds", "reply_seconds", "connect_seconds"])
+def test_an_upstream_that_takes_too_long_is_504_and_the_log_names_the_setting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, setting: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        # Who says nothing at all does not finish a handshake of TLS either.
+        tls = {"base_url": f"https://127.0.0.1:{deaf.getsockname()[1]}"} if setting == "connect_seconds" else {}
+        with before(tmp_path, Bare(b"", hangs=True), upstream={setting: 0.2, **tls}) as url:
+            status, headers, _ = post(url, CHAT, HELLO)
+
+    assert (status, headers["x-cmf-code"]) == (504, "upstream.timeout")
+    [noted] = [json.loads(one.message)["why"] for one in caplog.records if "why" in one.message]
+    assert noted.endswith((f"within 0.2 seconds ({setting})", f"for 0.2 seconds ({setting})"))
 
 
 @pytest.mark.spec("GW-15")
