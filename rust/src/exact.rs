@@ -1,47 +1,67 @@
-//! Objects in patterns, made as exact as in OPA [ENG-11].
+//! Objects in patterns and what is negated, made to mean what they mean in OPA [ENG-11].
 //!
 //! In this release `{"k": v} := x` holds where `x` has other members too; in OPA an object is one of exactly these
 //! members. So what is taken apart is compared with the pattern afterwards: `cmf_whole_9__ := x; {"k": v} :=
 //! cmf_whole_9__; {"k": v} == cmf_whole_9__`. So it is in `some … in` and in arguments. Lines stay where they are.
+//!
+//! What is negated is [`crate::negated`]'s.
 #![forbid(unsafe_code)]
 
 use crate::failure::PolicyFault;
-use crate::names::{constant, first_span, head_of, pattern_names, steps, Names};
+use crate::names::{constant, head_of, pattern_names, Names};
+use crate::negated::{asked_first, without_a_value};
 use crate::repair::{apply, range, Edit};
-use regorus::unstable::{
-    AssignOp, BoolOp, Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleBody, RuleHead, Span,
-};
+use regorus::unstable::{AssignOp, Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleBody, RuleHead, Span};
 use std::collections::BTreeSet;
 
-/// The module's text with every pattern exact, or None if it has none with an object.
-pub fn made_exact(module: &Module) -> Option<String> {
-    apply(module, exact(module).edits)
+/// The text of each module made exact, or None for one that is.
+pub fn made_exact(modules: &[Ref<Module>]) -> Vec<Option<String>> {
+    let rules = first_names(modules);
+    modules.iter().map(|module| apply(module, exact(module, &rules).edits)).collect()
 }
 
-/// Refuses a pattern that cannot be made exact.
+/// Refuses what cannot be made exact.
 pub fn refuse(modules: &[Ref<Module>]) -> Result<(), PolicyFault> {
-    modules.iter().find_map(|module| exact(module).refused).map_or(Ok(()), Err)
+    let rules = first_names(modules);
+    modules.iter().find_map(|module| exact(module, &rules).refused).map_or(Ok(()), Err)
 }
 
-fn exact(module: &Module) -> Exact {
-    let names = Names::of(module);
-    let name = |rule: &Ref<Rule>| head_of(rule, &names).path.get(names.package.len()).cloned();
-    let rules = module.policy.iter().filter_map(name).collect();
-    let mut exact = Exact { rules, edits: Vec::new(), refused: None };
-    module.policy.iter().for_each(|rule| exact.rule(rule));
+/// The packages' paths, each with the first name of a rule in it.
+fn first_names(modules: &[Ref<Module>]) -> BTreeSet<Vec<String>> {
+    let of_module = |module: &Ref<Module>| {
+        let names = Names::of(module);
+        let length = names.package.len() + 1;
+        let first = |rule: &Ref<Rule>| head_of(rule, &names).path.into_iter().take(length).collect();
+        module.policy.iter().map(first).collect::<Vec<Vec<String>>>()
+    };
+    modules.iter().flat_map(of_module).collect()
+}
+
+fn exact<'a>(module: &'a Module, rules: &'a BTreeSet<Vec<String>>) -> Exact<'a> {
+    let mut exact = Exact { names: Names::of(module), rules, text: "", edits: Vec::new(), refused: None };
+    for rule in &module.policy {
+        exact.text = rule.span().text();
+        exact.rule(rule);
+    }
     exact
 }
 
-struct Exact {
-    /// First names of the module's rules.
-    rules: BTreeSet<String>,
+struct Exact<'a> {
+    names: Names,
+    rules: &'a BTreeSet<Vec<String>>,
+    /// The text of the rule.
+    text: &'a str,
     edits: Vec<Edit>,
     refused: Option<PolicyFault>,
 }
 
-impl Exact {
+impl Exact<'_> {
     fn rule(&mut self, rule: &Rule) {
-        let Rule::Spec { head, bodies, .. } = rule else { return };
+        let (head, bodies) = match rule {
+            Rule::Spec { head, bodies, .. } => (head, bodies),
+            Rule::Default { value, .. } if is_fixed(value) => return,
+            Rule::Default { value, .. } => return self.refuse_with(value.span(), "a default is a constant"),
+        };
         let assign = match head {
             RuleHead::Compr { assign, .. } => assign.as_ref(),
             RuleHead::Func { args, assign, .. } => {
@@ -97,8 +117,15 @@ impl Exact {
     }
 
     fn refuse(&mut self, span: &Span) {
-        let message = "an object is taken apart as a condition of its own: `{…} := x`";
-        let fault = PolicyFault::at("policy.unsupported", span.source.get_path(), span.line, span.col, message);
+        self.refuse_with(span, "an object is taken apart as a condition of its own: `{…} := x`");
+    }
+
+    fn refuse_with(&mut self, span: &Span, message: &str) {
+        self.refuse_as("policy.unsupported", span, message);
+    }
+
+    fn refuse_as(&mut self, code: &'static str, span: &Span, message: &str) {
+        let fault = PolicyFault::at(code, span.source.get_path(), span.line, span.col, message);
         self.refused.get_or_insert(fault);
     }
 
@@ -118,6 +145,7 @@ impl Exact {
     }
 
     fn statement(&mut self, statement: &LiteralStmt) {
+        statement.with_mods.iter().for_each(|modifier| self.inside(&modifier.r#as));
         match &statement.literal {
             Literal::SomeIn { value, collection, .. } => {
                 self.inside(collection);
@@ -144,36 +172,32 @@ impl Exact {
             },
             Literal::NotExpr { expr, .. } => match expr.as_ref() {
                 Expr::AssignExpr { lhs, rhs, .. } if has_object(lhs) || has_object(rhs) => self.refuse(expr.span()),
-                Expr::AssignExpr { lhs, rhs, .. } | Expr::BoolExpr { op: BoolOp::Eq, lhs, rhs, .. } => {
-                    self.brackets(statement, expr, lhs);
-                    self.brackets(statement, expr, rhs);
-                }
-                _ => self.brackets(statement, expr, expr),
+                _ => self.negated(statement, expr),
             },
             Literal::SomeVars { .. } => {}
         }
     }
 
-    /// `not xs[input.a]`: OPA asks for `input.a` first, and does not negate what is not there.
-    fn brackets(&mut self, statement: &LiteralStmt, negated: &Expr, side: &Expr) {
-        let Some(steps) = steps(side) else { return self.inside(side) };
-        for index in steps.into_iter().filter_map(|(_, index)| index) {
-            if constant(index).is_some()
-                || matches!(index.as_ref(), Expr::Var { span, .. } if !self.rules.contains(span.text()))
-            {
-                continue;
-            }
-            let source = index.span().source.get_contents();
-            let places = range(first_span(index)).zip(range(index.span())).zip(range(&statement.span));
-            let Some((((start, _), (_, end)), (first, last))) = places else { return self.refuse(index.span()) };
-            let Some(text) = source.get(start..end).filter(|text| !text.contains(['\n', '#'])) else {
-                return self.refuse(index.span());
-            };
-            let with = statement.with_mods.first().and_then(|_| source.get(range(negated.span())?.1..last));
-            let name = format!("cmf_index_{start}__");
-            self.insert(first, format!("{name} := {text}{}; ", with.unwrap_or_default()));
-            self.edits.push(Edit { start, end, text: name });
+    fn negated(&mut self, statement: &LiteralStmt, expr: &Expr) {
+        let is_document = |name: &str| matches!(name, "input" | "data") || self.names.imported(name).is_some();
+        let is_rule = |name: &str| is_document(name) || self.rules.contains(&self.names.root(name));
+        if let Some(span) = without_a_value(expr, self.text, is_rule) {
+            return self.refuse_as("policy.analysis", span, "a variable of what is negated has no value");
         }
+        match asked_first(statement, expr, is_rule) {
+            // What a copy of `with` holds would need edits of its own.
+            Some(edits) if edits.is_empty() || !self.changes_with(statement) => self.edits.extend(edits),
+            _ => self.refuse_with(expr.span(), "give what is negated a name first: `x := …`, and then `not f(x)`"),
+        }
+        self.inside(expr);
+    }
+
+    fn changes_with(&mut self, statement: &LiteralStmt) -> bool {
+        let before = self.edits.len();
+        statement.with_mods.iter().for_each(|modifier| self.inside(&modifier.r#as));
+        let changes = self.edits.len() > before;
+        self.edits.truncate(before);
+        changes
     }
 
     /// `some {…} in xs`.
@@ -258,6 +282,17 @@ impl Exact {
             }
             _ => {}
         }
+    }
+}
+
+/// Whether OPA takes it for a default: what asks for nothing outside of a comprehension.
+fn is_fixed(value: &Expr) -> bool {
+    match value {
+        Expr::ArrayCompr { .. } | Expr::SetCompr { .. } | Expr::ObjectCompr { .. } => true,
+        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().all(|item| is_fixed(item)),
+        Expr::Object { fields, .. } => fields.iter().all(|(_, key, value)| is_fixed(key) && is_fixed(value)),
+        Expr::UnaryExpr { expr, .. } => is_fixed(expr),
+        other => constant(other).is_some(),
     }
 }
 

@@ -25,13 +25,12 @@ pub struct Hoisted {
     pub span: Span,
 }
 
-/// Where the parts of `k, v in xs` stand, without brackets around them.
+/// Where `k, v in xs` stands, and what is on either side of its `in`, without brackets around them.
 pub struct Membership {
-    pub first: Span,
-    pub value: Span,
+    pub span: Span,
     pub has_key: bool,
+    pub value: Span,
     pub from: Span,
-    pub collection: Span,
 }
 
 pub struct Call {
@@ -328,11 +327,10 @@ impl<'a> Walker<'a> {
                 self.expr(value);
                 self.expr(collection);
                 self.found.memberships.push(Membership {
-                    first: first_span(key.as_ref().unwrap_or(value)).clone(),
-                    value: value.span().clone(),
+                    span: span.clone(),
                     has_key: key.is_some(),
+                    value: value.span().clone(),
                     from: first_span(collection).clone(),
-                    collection: collection.span().clone(),
                 });
             }
         }

@@ -136,18 +136,19 @@ impl PolicySet {
         }
         let exact = rewritten(&mut engine, modules, &set.data, options, exact::made_exact)?;
         let (mut engine, modules) = exact.unwrap_or_else(|| (engine, modules.to_vec()));
-        let written_out = rewritten(&mut engine, &modules, &set.data, options, hoist::written_out).unwrap_or(None);
+        let written_out =
+            rewritten(&mut engine, &modules, &set.data, options, each(hoist::written_out)).unwrap_or(None);
         let (mut engine, modules) = written_out.unwrap_or((engine, modules));
         // What could not be read again is interpreted.
-        let mut hoisted = rewritten(&mut engine, &modules, &set.data, options, hoist::hoisted).unwrap_or(None);
+        let mut hoisted = rewritten(&mut engine, &modules, &set.data, options, each(hoist::hoisted)).unwrap_or(None);
         let (compiler, texts) = match &mut hoisted {
             Some((engine, modules)) => (engine, modules.as_slice()),
             None => (&mut engine, modules.as_slice()),
         };
         set.compile_programs(compiler, texts, &graph, &nodes);
-        let repaired = rewritten(&mut engine, &modules, &set.data, options, repair::repaired)?;
+        let repaired = rewritten(&mut engine, &modules, &set.data, options, each(repair::repaired))?;
         let (mut engine, modules) = repaired.unwrap_or((engine, modules));
-        let called = rewritten(&mut engine, &modules, &set.data, options, repair::called)?;
+        let called = rewritten(&mut engine, &modules, &set.data, options, each(repair::called))?;
         set.interpreter = called.map_or(engine, |(engine, _)| engine);
         add_guards(&mut set.interpreter)?;
         set.fold();
@@ -256,6 +257,11 @@ pub(crate) fn read_as_written(
     Ok(engine)
 }
 
+/// What rewrites each module for itself.
+fn each(rewrite: fn(&Module) -> Option<String>) -> impl Fn(&[Ref<Module>]) -> Vec<Option<String>> {
+    move |modules| modules.iter().map(|module| rewrite(module)).collect()
+}
+
 /// An engine, and the modules that it has read.
 type Rewritten = (Engine, Vec<(String, String)>);
 
@@ -265,9 +271,9 @@ fn rewritten(
     modules: &[(String, String)],
     data: &Value,
     options: Options,
-    rewrite: fn(&Module) -> Option<String>,
+    rewrite: impl Fn(&[Ref<Module>]) -> Vec<Option<String>>,
 ) -> Result<Option<Rewritten>, PolicyFault> {
-    let texts: Vec<Option<String>> = engine.get_modules().iter().map(|module| rewrite(module)).collect();
+    let texts = rewrite(engine.get_modules());
     if texts.iter().all(Option::is_none) {
         return Ok(None);
     }

@@ -66,17 +66,8 @@ pub fn called(module: &Module) -> Option<String> {
 }
 
 fn call(found: &Membership, edits: &mut Vec<Edit>) -> Option<()> {
-    let bytes = found.value.source.get_contents().as_bytes();
-    let (mut start, value_end, from, mut end) =
-        (range(&found.first)?.0, range(&found.value)?.1, range(&found.from)?.0, range(&found.collection)?.1);
-    let between = found.value.source.get_contents().get(value_end..from)?;
-    let word = between.find("in")?;
-    for _ in between[..word].matches(')') {
-        start = bytes[..start].iter().rposition(|byte| *byte == b'(')?;
-    }
-    for _ in between[word..].matches('(') {
-        end += bytes[end..].iter().position(|byte| *byte == b')')? + 1;
-    }
+    let ((start, end), value_end, from) = (range(&found.span)?, range(&found.value)?.1, range(&found.from)?.0);
+    let word = found.value.source.get_contents().get(value_end..from)?.find("in")?;
     let name = if found.has_key { "cmf.member_3(" } else { "cmf.member_2(" };
     let word = value_end + word;
     edits.push(Edit { start, end: start, text: name.to_owned() });
@@ -174,7 +165,7 @@ pub fn range(span: &Span) -> Option<(usize, usize)> {
     let (mut start, mut end) = (usize::try_from(span.start).ok()?, usize::try_from(span.end).ok()?);
     let source = span.source.get_contents().as_bytes();
     let is_quote = |at: usize| matches!(source.get(at), Some(b'"' | b'`'));
-    if is_quote(start.wrapping_sub(1)) && !is_quote(start) {
+    if is_quote(start.wrapping_sub(1)) {
         start -= 1;
     }
     if is_quote(end) {

@@ -216,7 +216,7 @@ def _negations(survey: Survey, data: Mapping[str, Any], *, refuses: bool, strict
             yield Finding(
                 "policy.negated-reference",
                 place,
-                f"OPA does not negate this if {what}",
+                f"if {what}, this is not negated and nothing holds",
                 "move the negated expression into its own rule: `_holds if …`, then `not _holds`",
                 refuses=refuses and path is not None,
             )

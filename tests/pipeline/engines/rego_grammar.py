@@ -237,16 +237,31 @@ class Grammar:
         return f"{of()} {self._random.choice(COMPARISONS)} {of(1)}", names
 
     def _negated(self, names: list[str], depth: int, plain: bool) -> str:
-        """Calls only of what is there: what they mean for the undefined is a known difference."""
-        return self._random.choice(
+        """What OPA asks for before it negates, and what it leaves as it is."""
+
+        def of(less: int = 1) -> str:
+            return self._expression(names, depth - less, plain)
+
+        made = self._random.choice(
             [
-                self._reference(names),
-                f"{self._local(names)} {self._random.choice(COMPARISONS)} {self._literal()}",
-                f"{self._local(names)} in [1, `a`]",
-                self._literal() + " in " + self._comprehension(names, depth - 1, plain),
-                f"is_string({self._local(names)})",
+                lambda: self._reference(names),
+                lambda: f"{self._reference(names)}[{of()}]",
+                lambda: f"{self._reference(names)} {self._random.choice(['==', '='])} {self._reference(names)}",
+                lambda: f"{of()} {self._random.choice(COMPARISONS)} {of()}",
+                lambda: f"{of()} {self._random.choice(ORDERS)} {self._literal()}",
+                lambda: f"{of()} {self._random.choice(OPERATORS)} {of()}",
+                lambda: f"{of()} in {of()}",
+                lambda: f"{self._literal()} in {self._comprehension(names, depth - 1, plain)}",
+                lambda: f"({self._local(names)}, {of()} in {of()})",
+                lambda: f"{self._random.choice(ONE)}({of()})",
+                lambda: self._call(self._random.choice(TWO), of(), of(), plain),
+                lambda: of(0),
             ]
-        )
+        )()
+        if not plain and self._chance(0.2):
+            place = self._random.choice(["input.a", "input.obj", "data.d.list", "input.nope"])
+            made += f" with {place} as {of()}"
+        return made
 
     # expressions
 

@@ -45,7 +45,38 @@ MEANT = [
     # a key before `in`
     "x if 0, 2 in input.nums",
     "x := [(0, 1 in input.nums), (0, 2 in input.nums)]",
-    # brackets of what is negated are asked for first
+    # what is negated is asked for first
+    "x if not f(input.nope)\nf(v) if v == 9",
+    "x if not f(f(input.nope))\nf(v) := v",
+    "x if not f({input.nope in {1}})\nf(v) if v",
+    "x if not f(h)\nf(v) if v == 9\nh := input.nope",
+    "x if not f(data.d.zz)\nf(v) if v == 9",
+    "x if not input.nope in input.nums",
+    'x if not "" in input.words',
+    "x if not 1, 2 in input.nope",
+    "x if not input.nope != 1",
+    "x if not ((input.nope)) + (1) < ((3))",
+    "x if not input.nope - 1",
+    "x if not {1, input.nope} & {1}",
+    "x if not input.nope == 1",
+    "x if not (input.nope == 1) == true",
+    "x if not [input.nope] = [1]",
+    "x if { some z; not z = 1; z = 2 }",
+    'x if not {"c": input.nope}.c',
+    "x if not [1, 2][input.nope] == 1",
+    "x if not set() == {input.nope}",
+    "x if not count([y | y := input.nope]) == 1",
+    "x := [i | some i; not (input.nums[i] + 1) * 2 > 5]",
+    "x if not count(input.words[_]) == 2",
+    'x := ({"z": 1, "y": 2} in [{"z": 1, "y": 2}]) == true',
+    "x if every y in [1] { not y in input.nope }",
+    "x := 1 if { not f(input.nope) } else := 2 if not f(input.a)\nf(v) if v == 9",
+    "x := [v.k | some v in input.rows; not v.v > 1; not [w | some w in input.rows; not w.v in [1]] == [v]]",
+    "x if not p with input as input.nope\np if input.a == 7",
+    'x if {\n\tnot f(input.q.r)\n\t\twith input.q as {\n\t\t\t"r": 9, # nine\n\t\t}\n\tinput.a\n}\nf(v) if v == 8',
+    'x if {\n\tnot f(\n\t\t"#a)", # one ) ,\n\t\t((input.b)),\n\t)\n\ttrue\n}\nf(p, q) if q == p',
+    "x if not f(`a\nb`, input.a, set())\nf(p, q, r) if r == {p, q}",
+    # and so are its brackets
     "x if not input.obj[input.nope]",
     "x if not input.obj[input.s]",
     "x if not input.obj[lower(input.nope)] == 1",
@@ -95,6 +126,29 @@ def test_it_means_what_it_means_in_opa(rules: str, opa: Opa) -> None:
         assert result == (Decided(theirs.value) if theirs.kind == "value" else Undefined())
 
 
+@pytest.mark.opa
+@pytest.mark.spec("ENG-3")
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "input.nums[_] == 1",
+        "input.nums[i] == 1",
+        "is_string(input.words[_])",
+        "input.rows[i].k in {1}",
+        "count(input.nums) == input.nums[i]",
+        "[_, 1] == [input.nums[i], 1]",
+        '{"a": input.nums[i]} == {"a": 1}',
+    ],
+)
+def test_a_variable_that_only_a_negation_has_is_refused_as_in_opa(condition: str, opa: Opa) -> None:
+    rules = f"x if not {condition}"
+
+    assert ("t", 3) in opa.load({"t": f"package t\n\n{rules}\n"})
+    with pytest.raises(PolicyError) as error:
+        engine_of(rules)
+    assert (error.value.code, error.value.line) == ("policy.analysis", 3)
+
+
 @pytest.mark.spec("ENG-3")
 @pytest.mark.parametrize(
     ("rules", "line"),
@@ -106,6 +160,8 @@ def test_it_means_what_it_means_in_opa(rules: str, opa: Opa) -> None:
         ('x := f({"k": 1})\nf({"k": v}) := v if v == 2 else := 3', 4),
         ('x := a if {"k": a} = input.a with input.b as 1', 3),
         ('x := [a, b] if {"k": a, "l": 1} = {"k": 1, "l": b}', 3),
+        ("x if {\n\ttrue\n\tnot 3 in input.q with input.q as [y |\n\t\tsome y in input.a]\n}", 5),
+        ("x if not 3 in input.q with input.q as [y | some y in input.a; not y in input.b]", 3),
     ],
 )
 def test_what_cannot_be_given_the_meaning_it_has_in_opa_is_refused_where_it_stands(rules: str, line: int) -> None:
@@ -129,10 +185,20 @@ def test_what_is_put_behind_the_authors_lines_is_not_among_those_that_are_covere
 @pytest.mark.spec("ENG-11")
 @FORMS
 @pytest.mark.parametrize(
-    "negated", ['input.nope in {"a"}', '"a" in input.nope', "input.a in {input.nope}", "f(input.nope)"]
+    "negated",
+    ['input.nope in {"a"}', '"a" in input.nope', "input.a in {input.nope}", "f(input.nope)", "input.nope < 1"],
 )
-def test_what_is_negated_of_what_is_missing_holds_in_both_forms(negated: str, compiled: bool) -> None:
-    assert answer(f"x if not {negated}\nf(v) if v", {"a": 1}, compiled=compiled) == Decided(True)
+def test_what_is_missing_is_not_negated(negated: str, compiled: bool) -> None:
+    assert answer(f"x if not {negated}\nf(v) if v", {"a": 1}, compiled=compiled) == Undefined()
+
+
+@pytest.mark.spec("ENG-11")
+def test_what_is_negated_stays_in_its_line() -> None:
+    rules = "x if {\n\tnot f(\n\t\tinput.a, # a\n\t\tinput.b,\n\t)\n\tupper(input.a)\n}\nf(p, q) if p == q"
+    for compiled in (True, False):
+        result = answer(rules, {"a": 1, "b": 2}, compiled=compiled)
+        assert isinstance(result, Failed)
+        assert compiled or "t.rego:8" in result.detail
 
 
 @pytest.mark.opa
