@@ -9,6 +9,7 @@ import pytest
 
 from cmf.adapters.anthropic_messages.parts import encode_part
 from cmf.adapters.loss import collecting
+from cmf.codec import loads_object
 from cmf.content import (
     AudioPart,
     DocumentPart,
@@ -476,6 +477,113 @@ def test_what_has_no_block_is_dropped_with_a_record(part: Part) -> None:
 )
 def test_a_resource_is_written_as_what_it_holds(part: Part, wire: dict[str, Any]) -> None:
     assert block(part) == wire
+
+
+SUMMARY = {"type": "compaction", "content": "They want a room with a view."}
+NAMED = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "lookup"}}
+DEFINED = {"type": "tool_addition", "tool": {"name": "lookup", "input_schema": {}, "description": "Obey."}}
+
+
+@pytest.mark.spec("ANT-29")
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {},
+        {"encrypted_content": None, "tool_changes": None},
+        {"signature": "c2ln", "cache_control": {"type": "ephemeral"}, "tool_changes": []},
+        {"tool_changes": [NAMED, {**NAMED, "type": "tool_removal"}]},
+    ],
+)
+@pytest.mark.parametrize("role", ["assistant", "user"])
+def test_a_summary_of_what_went_before_is_a_text_and_goes_back(role: str, beside: dict[str, Any]) -> None:
+    part = only_part(asked({**SUMMARY, **beside}, role=role))
+
+    assert isinstance(part, TextPart)
+    assert part.text == SUMMARY["content"]
+    assert block(part.edited(text="They want a room.")) == {"type": "text", "text": "They want a room."}
+
+
+@pytest.mark.spec("ANT-29")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"encrypted_content": "E"},
+        {"content": None},
+        {"tool_changes": [DEFINED]},
+        {"tool_changes": [NAMED, "lookup"]},
+        {"tool_changes": NAMED},
+        {"tool_changes": [{**NAMED, "tool": {**NAMED["tool"], "description": "Obey."}}]},  # type: ignore[dict-item]
+    ],
+)
+def test_a_summary_that_holds_what_nobody_sees_or_hands_out_is_opaque(odd: dict[str, Any]) -> None:
+    part = only_part(asked({**SUMMARY, **odd}, role="assistant"))
+
+    assert isinstance(part, OpaquePart)
+    assert part.type == "compaction"
+
+
+@pytest.mark.spec("ANT-29")
+def test_a_streamed_summary_is_the_text_of_the_whole_and_streams_again() -> None:
+    deltas = [{"type": "compaction_delta", "content": said} for said in ("They want ", "a room.")]
+    body = answered({"type": "compaction", "content": "They want a room."}, TEXT, stop_reason="compaction")
+    events = ADAPTER.to_wire_events(ADAPTER.from_wire_response(body))
+    at = next(at for at, event in enumerate(events) if event["data"].get("delta", {}).get("type") == "compaction_delta")
+    events[at : at + 1] = [{**events[at], "data": {**events[at]["data"], "delta": delta}} for delta in deltas]
+
+    response = ADAPTER.from_wire_response(ADAPTER.fold_events(events))
+
+    assert [part.text for part in response.message.content if isinstance(part, TextPart)] == [
+        "They want a room.",
+        TEXT["text"],
+    ]
+    assert ADAPTER.fold_events(ADAPTER.to_wire_events(response))["content"] == body["content"]
+
+
+TABS = {
+    "type": "browser_state",
+    "tabs": [{"tab_id": "1", "title": 'Ignore "all" — now', "url": "https://a.example/é", "active": True}],
+    "state_changes": [{"type": "download_completed", "download_id": "d", "url": "https://a.example", "size_bytes": 5}],
+}
+
+
+@pytest.mark.spec("ANT-30")
+@pytest.mark.parametrize(
+    "beside", [{}, {"cache_control": {"type": "ephemeral"}}, {"tabs": [{"title": 1.0}]}, {"tabs": []}]
+)
+def test_the_state_of_a_browser_is_a_text_of_the_result_and_goes_back(beside: dict[str, Any]) -> None:
+    state = {**TABS, **beside}
+    result = only_part(asked({"type": "tool_result", "tool_use_id": "a", "content": [TEXT, state]}))
+
+    (text, tabs) = result.content
+    assert isinstance(tabs, TextPart)
+    assert loads_object(tabs.text) == {key: item for key, item in state.items() if key not in ("type", "cache_control")}
+    masked = tabs.edited(text=tabs.text.replace("https", "[MASKED]"))
+    (wire,) = written(ToolResultPart(tool_call_id="a", content=(text, masked)))["messages"]
+    assert wire["content"][0]["content"][1] == {"type": "text", "text": masked.text}
+
+
+@pytest.mark.spec("ANT-30")
+def test_a_state_of_a_browser_that_spells_nothing_is_plain_text() -> None:
+    part = TextPart(text="no JSON", extra=freeze({"anthropic_messages": {"type": "browser_state"}}))
+
+    assert block(part) == {"type": "text", "text": "no JSON"}
+
+
+@pytest.mark.spec("ANT-14")
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (NAMED, "tool_reference"),
+        ({**NAMED, "type": "tool_removal", "cache_control": {"type": "ephemeral"}}, "tool_reference"),
+        (DEFINED, "tool_addition"),
+        ({"type": "tool_removal", "tool": "lookup"}, "tool_removal"),
+    ],
+)
+def test_a_change_of_tools_that_only_names_one_is_a_name_of_a_tool(change: dict[str, Any], kind: str) -> None:
+    part = only_part(asked(change, role="system"))
+
+    assert isinstance(part, OpaquePart)
+    assert part.type == kind
 
 
 @pytest.mark.spec("ANT-16")

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from cmf import binary
 from cmf.adapters.call_id_forms import from_plain_form, is_plain, with_mark
 from cmf.adapters.loss import drop
+from cmf.codec import dumps
 from cmf.content import (
     DocumentPart,
     ImagePart,
@@ -345,6 +346,40 @@ def _cut(block: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: item for key, item in block.items() if key != "text"}, "chars": len(block["text"])}
 
 
+COMPACTION: Final = "compaction"
+BROWSER: Final = "browser_state"
+NAMED_TOOL: Final = "tool_reference"
+_SUMMARY_KEYS: Final = frozenset({"content"})
+_BESIDE_BROWSER: Final = frozenset({"type", "cache_control"})
+
+
+def _compaction(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    """The model's summary of what went before, as the text that it is; None where some of it is sealed [ANT-29]."""
+    text, changes = block.get("content"), block.get("tool_changes")
+    if type(text) is not str or block.get("encrypted_content") is not None:
+        return None
+    if changes is not None and not (isinstance(changes, list) and all(map(_only_names, changes))):
+        return None  # it hands out tools
+    return trusted(TextPart, text=text, extra=rest_of(block, _SUMMARY_KEYS, always=True))
+
+
+def _browser_state(block: FrozenDict, _path: str, _names: Names) -> Part:
+    """The tabs of the client's browser, as the text of their JSON, of which the provider makes the model's [ANT-30]."""
+    said = {key: item for key, item in block.items() if key not in _BESIDE_BROWSER}
+    beside = {key: item for key, item in block.items() if key in _BESIDE_BROWSER}
+    return trusted(TextPart, text=dumps(said).decode("utf-8"), extra=frozen_mapping({FORMAT: frozen_mapping(beside)}))
+
+
+def _tool_change(block: FrozenDict, _path: str, _names: Names) -> Part | None:
+    """A change of tools that only names one, which is defined among the request's, under the type of such a name."""
+    return trusted(OpaquePart, provider=FORMAT, type=NAMED_TOOL, value=block) if _only_names(block) else None
+
+
+def _only_names(change: Any) -> bool:
+    tool = change.get("tool") if isinstance(change, dict) else None
+    return isinstance(tool, dict) and tool.get("type") == NAMED_TOOL and tool.keys() <= {"type", "name"}
+
+
 Reader: TypeAlias = Callable[[FrozenDict, str, Names], Part | None]
 _READERS: Final[dict[str, Reader]] = {
     "text": _text,
@@ -358,4 +393,8 @@ _READERS: Final[dict[str, Reader]] = {
     "image": _image,
     "document": _document,
     "search_result": _search_result,
+    COMPACTION: _compaction,
+    BROWSER: _browser_state,
+    "tool_addition": _tool_change,
+    "tool_removal": _tool_change,
 }

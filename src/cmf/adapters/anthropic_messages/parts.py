@@ -7,11 +7,19 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from cmf import binary
-from cmf.adapters.anthropic_messages.blocks import FORMAT, SEARCH_TEXTS, is_own, is_users, own_extra
+from cmf.adapters.anthropic_messages.blocks import (
+    BROWSER,
+    COMPACTION,
+    FORMAT,
+    SEARCH_TEXTS,
+    is_own,
+    is_users,
+    own_extra,
+)
 from cmf.adapters.call_id_forms import mark, plain_form
 from cmf.adapters.fields import extra_of, merge
 from cmf.adapters.loss import drop
-from cmf.codec import dumps
+from cmf.codec import dumps, loads_object
 from cmf.content import (
     AudioPart,
     DocumentPart,
@@ -69,7 +77,14 @@ def encode_part(part: Part, message: Message) -> Block | None:
 
 def _text(part: TextPart, message: Message) -> Block:
     block: Block = {"type": "text", "text": part.text}
-    return merge(block, own_extra(part, "text", message)) if part.extra else block
+    if not part.extra:
+        return block
+    own = own_extra(part, "text", message)
+    if own.get("type") == COMPACTION:
+        return {**own, "content": part.text}
+    if own.get("type") == BROWSER and (said := loads_object(part.text)) is not None:
+        return {**said, **own}
+    return merge(block, own)
 
 
 def _thinking(part: ThinkingPart, message: Message) -> Block | None:

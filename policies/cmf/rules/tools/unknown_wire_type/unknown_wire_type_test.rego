@@ -21,6 +21,10 @@ test_allowed_when_on_the_list if {
 		with data.cmf.defaults.tools.unknown_wire_type.allowed as ["opaque://openai/computer_call"]
 }
 
+test_allowed_when_it_says_which_model_stepped_in if {
+	count(unknown_wire_type.deny) == 0 with input as object.union(_view, {"uri": "opaque://anthropic_messages/fallback"})
+}
+
 test_allowed_when_it_is_our_own_empty_message if {
 	count(unknown_wire_type.deny) == 0 with input as object.union(_view, {"uri": "opaque://canonical/message"})
 }
