@@ -166,6 +166,12 @@ class McpGateway:
                 await reply.refuse(refusal)
         except ClientGone:
             status = intake.GONE
+        except asyncio.CancelledError:  # the time for requests in progress is over [GW-153]
+            code, status = "gateway.ending", 503
+            if reply.begun:
+                raise
+            with suppress(ClientGone):
+                await reply.refuse(Refusal(503, code, "This gateway is shutting down: try again.", headers=later(1)))
         finally:
             self._metrics.in_flight -= not scope.get(LASTS)
             seconds = time.perf_counter() - begin

@@ -36,6 +36,10 @@ class Reply:
         send: ASGI's.
         headers: sent with every answer to this request.
         timeout: how long a client may leave what was sent unread.
+
+    Attributes:
+        begun: whether the head of an answer was sent, so that there can be no other.
+        decision: the decision behind a stream. code: that of the refusal that ended it.
     """
 
     def __init__(self, send: Send, headers: Mapping[str, str], *, timeout: SharedTimeout) -> None:
@@ -44,7 +48,7 @@ class Reply:
         self._timeout = timeout
         self.begun = False
         self.decision: str | None = None
-        self.code: str | None = None  # of the refusal that ended a stream
+        self.code: str | None = None
 
     async def whole(self, answer: Answer) -> None:
         """Send a whole answer. Raises ClientGone, as every method here does."""
@@ -58,7 +62,6 @@ class Reply:
         if self.begun:
             await self._sent(body)
             return
-        self.begun = True
         self.decision = decision.id
         await self._sent(self._start(200, media_type, decision_headers(decision)), body)
 
@@ -79,6 +82,7 @@ class Reply:
             with self._timeout.block():
                 for event in events:
                     await self._send(event)
+                    self.begun = True
         except (TimeoutError, OSError):
             raise ClientGone from None
 
