@@ -32,9 +32,7 @@ BUSY_SECONDS: Final = 2.0  # how long SQLite waits for another process's transac
 _RETRY_SECONDS: Final = 0.01
 _WRITERS: Final = 0x636D66_73746F72  # advisory lock of PostgreSQL that each writer holds during its transaction
 _ROWS_PER_INSERT: Final = 64  # most rows in one statement
-_CACHED_STATEMENTS: Final = (
-    256  # statements the driver caches: inserts of different row counts are different statements
-)
+_CACHED_STATEMENTS: Final = 256  # by the driver: inserts of different row counts are different statements
 _PADDING: Final = "0" * 64 * 1024  # about the size of a few records with their head and indexes
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*://")  # the start of a URL, never of a file path
 _URL_HINT: Final = "write a path, sqlite:////path/to/file, or postgresql://host/database"
@@ -75,6 +73,11 @@ def open_engine(url: str | URL, *, busy_seconds: float = BUSY_SECONDS) -> Engine
         migrate(engine)
     except (SQLAlchemyError, OSError) as error:
         raise unavailable("the store cannot be opened", error, _display_name(target)) from error
+    if _is_server(target):
+        from pipeline.store.postgres import bound  # loads the driver
+
+        engine.dispose()  # of connections without a limit: a migration may take long
+        bound(engine)
     return engine
 
 

@@ -301,3 +301,30 @@ def test_what_a_row_lacks_is_null_and_what_is_empty_is_not(
     given = zip(sessions, bodies, strict=True)
     rows = [row_of(made_record()) | {"session": session, "body": body} for session, body in given]
     assert kept_of(rows, tmp_path / "s.sqlite3") == rows
+
+
+@pytest.mark.spec("REC-10")
+def test_a_server_that_says_nothing_is_given_up(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.store.postgres.SILENT_SECONDS", 0.2)
+    engine = open_engine(postgres.new())
+    with engine.connect() as before:
+        pid = before.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+        with pytest.raises(sqlalchemy.exc.OperationalError):
+            before.exec_driver_sql("SELECT pg_sleep(60)")
+
+    with engine.connect() as after:
+        assert after.exec_driver_sql("SELECT pg_backend_pid()").scalar() != pid
+    engine.dispose()
+
+
+@pytest.mark.spec("REC-10")
+def test_a_server_that_answers_with_an_error_keeps_its_connection(postgres: Postgres) -> None:
+    engine = open_engine(postgres.new())
+    with engine.connect() as holder, engine.connect() as other:
+        holder.exec_driver_sql("SELECT pg_advisory_lock(1)")
+        other.exec_driver_sql("SET lock_timeout = 20")
+        with pytest.raises(sqlalchemy.exc.OperationalError, match="lock timeout"):
+            other.exec_driver_sql("SELECT pg_advisory_lock(1)")
+
+        assert not other.invalidated
+    engine.dispose()
