@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -127,12 +127,19 @@ class Link:
         return len(self._callers[Side.CLIENT].open)
 
     async def hear(self, side: Side, heard: Frame | Batch) -> Step:
-        """What comes of what `side` said."""
-        if isinstance(heard, Frame):
-            return await self._hear(side, heard)
-        if self.version != BATCHING:
+        """What comes of what `side` said. If this is cancelled, nothing does: what was asked before stays open."""
+        if isinstance(heard, Batch) and self.version != BATCHING:
             return Step(back=(error_body(None, _batch(self.version)),))
-        steps = [await self._hear(side, frame) for frame in heard.frames]
+        frames = (heard,) if isinstance(heard, Frame) else heard.frames
+        asked = self._callers[side.other].open
+        answered = {str(frame.id): asked[str(frame.id)] for frame in frames if str(frame.id) in asked}
+        steps: list[Step] = []
+        try:
+            for frame in frames:
+                steps.append(await self._hear(side, frame))
+        except BaseException:
+            self._undo(side, steps, answered)
+            raise
         return Step(
             onward=tuple(body for step in steps for body in step.onward),
             back=tuple(body for step in steps for body in step.back),
@@ -144,6 +151,16 @@ class Link:
         if frame.kind is Kind.ANSWER:
             return await self._answer(side, frame)
         return await self._notification(side, frame)
+
+    def _undo(self, side: Side, steps: Sequence[Step], answered: Mapping[str, _Open]) -> None:
+        """Close the calls of steps that nobody hears of, and reopen those that were answered: their callers wait."""
+        for body in (body for step in steps for body in step.onward):
+            if "method" in body and str(body.get("id")) in self._callers[side].open:
+                self._closed(side, str(body["id"]), _gone())
+        caller = self._callers[side.other]
+        for minted, opened in answered.items():
+            if caller.ids.setdefault((type(opened.original), opened.original), minted) == minted:
+                caller.open[minted] = opened
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 

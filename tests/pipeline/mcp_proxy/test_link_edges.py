@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from tests.pipeline.conftest import write_rules
-from tests.pipeline.mcp_proxy.pairs import Pair, call, tool
+from tests.pipeline.gateway.test_cut_anywhere import Cut
+from tests.pipeline.mcp_proxy.pairs import READ, Pair, call, notice, text, tool
 
 from pipeline.guard import Guard
+from pipeline.mcp_proxy.link import Step
 from pipeline.mcp_proxy.pins import Pins
 
 CARD = "4111111111111111"
@@ -57,3 +61,54 @@ async def test_a_refused_call_is_answered_whatever_stands_in_place_of_its_meta(p
 
     assert step.onward == ()
     assert step.back[0]["result"]["isError"] is True
+
+
+@pytest.mark.spec("MCPX-19")
+@pytest.mark.parametrize("size", [1, 3])
+async def test_a_link_that_is_cancelled_wherever_it_judges_leaves_open_what_was_not_answered(
+    pair: Pair, size: int
+) -> None:
+    await pair.begin("2025-03-26")
+    asked = [call("tools/call", READ, number) for number in range(size)]
+    noticed = notice("notifications/roots/list_changed")
+    at, is_cut = 0, True
+    while is_cut:
+        is_cut, step = await cut(pair.client([noticed, *asked] if size > 1 else asked[0]), at)
+        assert pair.link.waiting == (0 if is_cut else size)
+        at += 1
+    assert step is not None
+    result = {"content": [text("fine")]}
+    answers = [{"jsonrpc": "2.0", "id": body["id"], "result": result} for body in step.onward if "id" in body]
+    for at in range(size):
+        is_cut, _ = await cut(pair.server(answers if size > 1 else answers[0]), at)
+        assert (is_cut, pair.link.waiting) == (True, size)
+
+    assert [body["error"]["data"]["code"] for body in pair.link.ended()] == ["mcp.server-gone"] * size
+    assert at == size - 1
+
+
+@pytest.mark.spec("MCPX-16")
+async def test_an_id_that_was_taken_again_while_its_answer_was_judged_is_that_of_the_second_call(pair: Pair) -> None:
+    minted = await pair.asked("tools/call", READ)
+    answering = asyncio.ensure_future(pair.server({"jsonrpc": "2.0", "id": minted, "result": {"content": []}}))
+    await asyncio.sleep(0)
+
+    second = await pair.asked("tools/call", READ)
+    answering.cancel()
+    with suppress(asyncio.CancelledError):
+        await answering
+
+    assert (pair.link.is_open(minted), pair.link.is_open(second), pair.link.waiting) == (False, True, 1)
+
+
+async def cut(work: Awaitable[Step], at: int) -> tuple[bool, Step | None]:
+    """Whether `work` was cancelled where it waited for the `at`-th time; else what came of it."""
+    cutting = Cut(work, at)
+
+    async def run() -> Step:
+        return await cutting
+
+    try:
+        return False, await asyncio.ensure_future(run())
+    except asyncio.CancelledError:
+        return True, None
