@@ -88,7 +88,13 @@ async def test_a_link_that_is_cancelled_wherever_it_judges_leaves_open_what_was_
 
 
 @pytest.mark.spec("MCPX-16")
-async def test_an_id_that_was_taken_again_while_its_answer_was_judged_is_that_of_the_second_call(pair: Pair) -> None:
+async def test_an_id_that_was_taken_again_while_its_answer_was_judged_is_that_of_the_second_call(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def for_ever(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(pair.link._judge, "answer", for_ever)
     minted = await pair.asked("tools/call", READ)
     answering = asyncio.ensure_future(pair.server({"jsonrpc": "2.0", "id": minted, "result": {"content": []}}))
     await asyncio.sleep(0)
