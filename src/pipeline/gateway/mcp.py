@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import logging
-import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, suppress
@@ -16,7 +13,7 @@ from typing import Any, Final
 import aiohttp
 from ulid import ULID
 
-from cmf.adapters.mcp.adapter import NAMED, VERSION_KEY
+from cmf.adapters.mcp.adapter import VERSION_KEY
 from cmf.codec import dumps
 from cmf.security import SubjectExtension
 from pipeline.context import Context
@@ -27,6 +24,7 @@ from pipeline.gateway.config_file import secret_of
 from pipeline.gateway.identity import Identities
 from pipeline.gateway.intake import LASTS, ClientGone, Receive, Scope, Send
 from pipeline.gateway.mcp_answers import McpReply
+from pipeline.gateway.mcp_headers import check_accepts, check_routing
 from pipeline.gateway.mcp_sessions import McpSession, McpSessions
 from pipeline.gateway.mcp_settings import PATH, McpServer
 from pipeline.gateway.metrics import Metrics
@@ -37,7 +35,7 @@ from pipeline.guard import Guard
 from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import Batch, Frame, FrameError, Kind, frame_of
 from pipeline.mcp_proxy.http_server import JSON, SESSION, SSE, VERSION, Address, HttpServer, connections
-from pipeline.mcp_proxy.link import ALONE, Link, Side, Step, note
+from pipeline.mcp_proxy.link import Link, Side, Step, note
 from pipeline.mcp_proxy.pins import Pins
 from pipeline.mcp_proxy.refusals import Refused, of_frame
 from pipeline.mcp_proxy.stdio_proxy import owned
@@ -45,7 +43,6 @@ from pipeline.mcp_proxy.stdio_proxy import owned
 _log: Final = logging.getLogger("pipeline.gateway")
 DIALECT: Final = "mcp"
 END_SECONDS: Final = 2.0
-_BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 _LASTING: Final = "subscriptions/listen"
 _SENT: Final = ("accept", "content-type", SESSION, VERSION, "mcp-method", "mcp-name", intake.SESSION_HEADER)
 _PREFLIGHT: Final = {
@@ -230,7 +227,7 @@ class McpGateway:
     # -- POST ----------------------------------------------------------------------------------------------------------
 
     async def _post(self, request: _Request) -> None:
-        _check_accepts(request.headers, JSON, SSE)
+        check_accepts(request.headers, JSON, SSE)
         body = await intake.body_of(request.headers, request.receive, self._limits, self._body_timeout)
         try:
             heard = frame_of(body)
@@ -282,7 +279,7 @@ class McpGateway:
         headers = request.headers
         meta = heard.params.get("_meta") if isinstance(heard, Frame) else None
         if isinstance(heard, Frame) and isinstance(meta, dict) and VERSION_KEY in meta:
-            _check_routing(headers, heard, meta[VERSION_KEY])
+            check_routing(headers, heard, meta[VERSION_KEY])
             context = self._context(request, None)
             session = self._new(request, context, request.sessions.stripped(context))
             session.link.version = meta[VERSION_KEY]
@@ -327,7 +324,7 @@ class McpGateway:
     # -- GET and DELETE ------------------------------------------------------------------------------------------------
 
     async def _listen(self, request: _Request) -> None:
-        _check_accepts(request.headers, SSE)
+        check_accepts(request.headers, SSE)
         session = self._found(request)
         if session.listens:
             raise Refusal(409, "mcp.listening", "This session has a listening stream already.")
@@ -419,38 +416,6 @@ async def _end(session: McpSession) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(END_SECONDS):
             await session.server.end()
-
-
-# -- headers -----------------------------------------------------------------------------------------------------------
-
-
-def _check_accepts(headers: Mapping[str, str], *kinds: str) -> None:
-    accepted = {one.partition(";")[0].strip().lower() for one in headers.get("accept", "").split(",")}
-    if not all({kind, f"{kind.partition('/')[0]}/*", "*/*"} & accepted for kind in kinds):
-        raise Refusal(406, "http.accept", f"Accept {' and '.join(kinds)}.")
-
-
-def _check_routing(headers: Mapping[str, str], frame: Frame, version: Any) -> None:
-    """Refusal 400 if headers contradict the message: whoever routes by headers would be misled."""
-    if version != ALONE or headers.get(VERSION) != version:
-        raise Refusal(400, "mcp.version", "The protocol version of header and message is unknown, or differs.")
-    if SESSION in headers or frame.method == "initialize":
-        raise Refusal(400, "mcp.session-begun", "This protocol version has no sessions.")
-    named = frame.params.get(NAMED[frame.method]) if frame.method in NAMED else None
-    if headers.get("mcp-method", frame.method) != frame.method or (
-        named is not None and "mcp-name" in headers and _decoded(headers["mcp-name"]) != named
-    ):
-        raise Refusal(400, "mcp.header-mismatch", "The headers name another method or target than the body.")
-
-
-def _decoded(text: str) -> str | None:
-    match = _BASE64.fullmatch(text)
-    if match is None:
-        return text
-    try:
-        return base64.b64decode(match[1], validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return None
 
 
 __all__ = ["Endpoint", "McpGateway", "endpoints_of"]

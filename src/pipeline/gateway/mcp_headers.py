@@ -1,0 +1,50 @@
+"""Checks of the HTTP headers of MCP requests. Spec: mcp-proxy.md [MCPX-61] ff."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cmf.adapters.mcp.adapter import NAMED
+from pipeline.gateway.refusal import Refusal
+from pipeline.mcp_proxy.frames import Frame
+from pipeline.mcp_proxy.http_server import SESSION, VERSION
+from pipeline.mcp_proxy.link import ALONE
+
+_BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
+
+
+def check_accepts(headers: Mapping[str, str], *kinds: str) -> None:
+    """Refusal 406 unless `Accept` includes each of these media types."""
+    accepted = {one.partition(";")[0].strip().lower() for one in headers.get("accept", "").split(",")}
+    if not all({kind, f"{kind.partition('/')[0]}/*", "*/*"} & accepted for kind in kinds):
+        raise Refusal(406, "http.accept", f"Accept {' and '.join(kinds)}.")
+
+
+def check_routing(headers: Mapping[str, str], frame: Frame, version: Any) -> None:
+    """Refusal 400 if headers contradict the message: whoever routes by headers would be misled."""
+    if version != ALONE or headers.get(VERSION) != version:
+        raise Refusal(400, "mcp.version", "The protocol version of header and message is unknown, or differs.")
+    if SESSION in headers or frame.method == "initialize":
+        raise Refusal(400, "mcp.session-begun", "This protocol version has no sessions.")
+    named = frame.params.get(NAMED[frame.method]) if frame.method in NAMED else None
+    if headers.get("mcp-method", frame.method) != frame.method or (
+        named is not None and "mcp-name" in headers and _decoded(headers["mcp-name"]) != named
+    ):
+        raise Refusal(400, "mcp.header-mismatch", "The headers name another method or target than the body.")
+
+
+def _decoded(text: str) -> str | None:
+    match = _BASE64.fullmatch(text)
+    if match is None:
+        return text
+    try:
+        return base64.b64decode(match[1], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+__all__ = ["check_accepts", "check_routing"]
