@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ulid import ULID
-
 from cmf.content import ToolResultPart
 from cmf.decomposition import iter_views
 from cmf.digests import canonical_bytes, content_digest
@@ -37,6 +35,7 @@ from pipeline.decision import (
 from pipeline.paths import message_place
 from pipeline.policy_input import SessionFacts
 from pipeline.stage import Traffic
+from pipeline.ulids import new_ulid
 
 _APART: Final = frozenset({"path", "hook"})  # left out of the digest: they say where it stands, not what it does
 PERSON_SAID_NO: Final = Hit(
@@ -156,7 +155,7 @@ def settle(wanted: Iterable[Wish], facts: SessionFacts, *, revision: str, expire
                     used.append(ApprovalUse(id=one.asked.id, digest=wish.digest, target=wish.target, revision=revision))
         if missing:
             new = Asked(
-                id=f"apr_{ULID()}",
+                id=f"apr_{new_ulid()}",
                 digest=wish.digest,
                 target=wish.target,
                 rules=tuple(sorted(missing)),

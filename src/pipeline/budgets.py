@@ -16,8 +16,6 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
-from ulid import ULID
-
 from cmf.extensions import TokenUsage
 from cmf.identity import Clock
 from cmf.pricing import Price, PriceTable, shipped_table
@@ -27,6 +25,7 @@ from pipeline.errors import ConfigError, SessionError, UnpricedError
 from pipeline.moments import MICROSECOND
 from pipeline.session_state import BudgetScope, Changes, Count, Reservation, Settlement
 from pipeline.sessions import Moments, SessionStore, wall_clock
+from pipeline.ulids import new_ulid
 
 _PREFIX: Final = "hold"
 
@@ -135,7 +134,7 @@ class Budgets:
         expires_at = self._moments.now() + self._expires_in // MICROSECOND
         # The id says when it expires: whoever finds the hold needs no other record of it.
         hold = Hold(
-            id=f"{_PREFIX}_{expires_at}_{ULID()}",
+            id=f"{_PREFIX}_{expires_at}_{new_ulid()}",
             model=request.model,
             limits=limits,
             expected=expected,

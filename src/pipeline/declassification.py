@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from ulid import ULID
-
 from cmf.security import SubjectExtension
 from pipeline.approval_state import session_key
 from pipeline.authority import DECLASSIFY, MAX_REASON, Authorise, as_recorded, holding, name_of
@@ -25,6 +23,7 @@ from pipeline.policy_input import SessionFacts
 from pipeline.record import Record, act_of, plain
 from pipeline.session_state import Changes, Grant, no_session, unknown_source
 from pipeline.sessions import SessionStore
+from pipeline.ulids import new_ulid
 
 ALL_ON_RECORD: Final = "all on record"
 KIND: Final = "declassify"  # of the records
@@ -88,7 +87,7 @@ def declassify(
     _check(rules or DeclassificationRules(), actor, seconder, reason, scope, expires_in)
     facts = store.read(context)
     grant = Grant(
-        id=f"grt_{ULID()}",
+        id=f"grt_{new_ulid()}",
         label=label,
         sources=_wanted(facts, context, label, sources),
         actor=name_of(actor),

@@ -17,14 +17,13 @@ from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from ulid import ULID
-
 from cmf.codec import dumps, ready
 from cmf.models import provider_of, wire_name
 from cmf.value import trusted
 from pipeline.audit.evidence import commitment_of
 from pipeline.context import Context
 from pipeline.decision import Action, Decision, Effect, Hit, StageRecord, Verdict, ViewDecision
+from pipeline.ulids import new_ulid
 
 SCHEMA: Final = 1
 MAX_LINES: Final = 4_096  # lines of views that are kept, spelled; of some 200 bytes each
@@ -144,7 +143,7 @@ def act_of(
 
     `subject` is who did it, and `session` the session that it is about, if any: the record can be looked up by both.
     """
-    made = f"{prefix}_{ULID()}"
+    made = f"{prefix}_{new_ulid()}"
     body = {"schema": SCHEMA, "id": made, "timestamp": now.isoformat(), "action": action, **said}
     return Record(
         id=made,

@@ -12,8 +12,6 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ulid import ULID
-
 from cmf.decomposition import iter_views
 from cmf.errors import CmfError
 from cmf.value import replace, trusted
@@ -59,6 +57,7 @@ from pipeline.settled import Keeping
 from pipeline.stage import Stage, StageCall, Traffic
 from pipeline.stages import Staged, Stages
 from pipeline.stamping import Brought, stamp
+from pipeline.ulids import new_ulid
 
 _log: Final = logging.getLogger("pipeline.runner")
 APPROVAL_SECONDS: Final = 3_600.0  # how long an approval can be given and used, from when it was asked for
@@ -321,7 +320,7 @@ class Runner:
         verdict, action = with_stages(*overall(hit or views[:1], coverage), stages, self._mode, approved=approved)
         decision = trusted(
             Decision,
-            id=f"dec_{ULID()}",
+            id=f"dec_{new_ulid()}",
             verdict=verdict,
             action=action,
             mode=self._mode,

@@ -13,8 +13,6 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from ulid import ULID
-
 from cmf.identity import Clock
 from cmf.value import replace
 from pipeline.approval_ref import ApprovalStatus
@@ -24,6 +22,7 @@ from pipeline.errors import ApprovalError, StoreError
 from pipeline.moments import micros
 from pipeline.policy_input import SessionFacts
 from pipeline.session_state import Budget, BudgetScope, Changes, Grant, SessionState, Taint, budget_id, budget_of
+from pipeline.ulids import new_ulid
 
 MAX_SESSIONS: Final = 100_000  # sessions in the memory of one process; as many budgets, and as many approvals
 MAX_MARKS: Final = 1_000_000  # marks of all sessions of a process together; a mark takes some 150 bytes
@@ -112,7 +111,7 @@ class SessionStore(Protocol):
         """Put on the session those of `labels` that are not in force, each with a source event of its own."""
         missing = labels - self.read(context).labels
         if missing:
-            source = f"evt_{ULID()}"
+            source = f"evt_{new_ulid()}"
             self.commit(context, None, Changes(taints=frozenset(Taint(label, source) for label in missing)))
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from ulid import ULID
-
 from cmf.security import SubjectExtension
 from pipeline.assembly import Config, Policies
 from pipeline.cli.reading import Exit, fail, one_line_errors
@@ -28,6 +26,7 @@ from pipeline.mcp_proxy.pipes import Pipes
 from pipeline.mcp_proxy.process import Process
 from pipeline.mcp_proxy.stdio_proxy import ProcessServer, Server, StdioProxy, UrlServer
 from pipeline.profiles import Profiles
+from pipeline.ulids import new_ulid
 
 if TYPE_CHECKING:
     from pipeline.mcp_proxy.http_server import Address
@@ -158,7 +157,7 @@ def _address(wanted: Wanted, url: str) -> Address:
 
 def _context(wanted: Wanted) -> Context:
     subject = None if wanted.subject is None else SubjectExtension(id=wanted.subject, roles=frozenset(wanted.roles))
-    return Context(subject=subject, session=wanted.session or f"mcp_{ULID()}")
+    return Context(subject=subject, session=wanted.session or f"mcp_{new_ulid()}")
 
 
 __all__ = ["Wanted", "run"]

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from ulid import ULID
-
 from cmf.adapters import get
 from cmf.codec import dumps
 from pipeline.gateway import dialects, intake
@@ -28,6 +26,7 @@ from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import CHECK_ROUTE, Limits
 from pipeline.gateway.timeouts import SharedTimeout
 from pipeline.gateway.upstream import REQUEST, Upstream
+from pipeline.ulids import new_ulid
 
 if TYPE_CHECKING:
     from pipeline.gateway.check import Checks
@@ -144,7 +143,7 @@ class Gateway:
             probed = Reply(send, {}, timeout=self._stall_timeout)
             await probed.whole(await self._probe(path, scope["method"]))
             return
-        ulid = str(ULID())  # spelled once: that takes longer than making it
+        ulid = new_ulid()
         request_id = f"req_{ulid}"
         REQUEST.set(request_id)
         ids = {"x-request-id": request_id, "request-id": request_id}

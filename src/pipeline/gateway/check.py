@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import Field
-from ulid import ULID
 
 from cmf import adapters
 from cmf.codec import dumps
@@ -34,6 +33,7 @@ from pipeline.mcp_proxy.frames import FrameError, frame_of
 from pipeline.mcp_proxy.reading import FORMAT as _MCP
 from pipeline.mcp_proxy.reading import repeat, request_of, response_of, unrepeated
 from pipeline.outcome import Outcome
+from pipeline.ulids import new_ulid
 
 Format = Literal[
     "aisdk", "anthropic_messages", "gemini", "mcp", "ollama", "openai_chat", "openai_responses", "openrouter"
@@ -183,7 +183,7 @@ def _mcp(question: Question) -> _Read:
         body = _message("$.body", question.body, is_answer=False)
         own = body.get("id")
         # Two calls are distinct, whatever ids their callers chose [MCPX-16].
-        call_id = None if own is None else f"{TOOL_PREFIX}{ULID()}"
+        call_id = None if own is None else f"{TOOL_PREFIX}{new_ulid()}"
         with placed("$.body"):
             request = request_of(body if own is None else {**body, "id": call_id}, question.server)
         return _Read(value=request, call_id=call_id, id=own)

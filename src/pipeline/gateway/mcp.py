@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
-from ulid import ULID
 
 from cmf.adapters.mcp.adapter import VERSION_KEY
 from cmf.codec import dumps
@@ -39,6 +38,7 @@ from pipeline.mcp_proxy.link import Link, Side, Step, note
 from pipeline.mcp_proxy.pins import Pins
 from pipeline.mcp_proxy.refusals import Refused, of_frame
 from pipeline.mcp_proxy.stdio_proxy import owned
+from pipeline.ulids import new_ulid
 
 _log: Final = logging.getLogger("pipeline.gateway")
 DIALECT: Final = "mcp"
@@ -150,7 +150,7 @@ class McpGateway:
     async def __call__(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
         """Answer one HTTP request at a path under `/mcp/`."""
         begin = time.perf_counter()
-        request_id = f"req_{ULID()}"
+        request_id = f"req_{new_ulid()}"
         reply = McpReply(send, {"x-request-id": request_id}, timeout=self._stall_timeout)
         name, code, status = path.removeprefix(PATH), None, 0
         self._metrics.in_flight += 1
@@ -288,7 +288,7 @@ class McpGateway:
             if SESSION in headers:
                 raise Refusal(400, "mcp.session-begun", "This session is initialized already: end it first.")
             request.sessions.check_room(request.subject)
-            return self._new(request, self._context(request, f"mcp_{ULID()}"))
+            return self._new(request, self._context(request, f"mcp_{new_ulid()}"))
         return self._found(request)
 
     def _found(self, request: _Request) -> McpSession:

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Final
 
 from pydantic import ConfigDict, Field, create_model
-from ulid import ULID
 
 from cmf.content import OpaquePart, Part, ToolCallPart, ToolResultPart
 from cmf.enums import Role
@@ -26,6 +25,7 @@ from pipeline.events import CallFailed, Events, ToolInputInvalid
 from pipeline.guarded.python_values import UNKNOWN, Spelled, adapter_of, hints_of, item_of, list_of, spelled
 from pipeline.guarded.wrapping import Given, Yielded
 from pipeline.outcome import Outcome
+from pipeline.ulids import new_ulid
 
 _log: Final = logging.getLogger("pipeline.guard")
 _LISTED: Final = inspect.Parameter.VAR_POSITIONAL
@@ -125,7 +125,7 @@ class ToolCall:
     ) -> None:
         self._tool = tool
         self._events = events
-        self._id = f"{TOOL_PREFIX}{ULID()}"
+        self._id = f"{TOOL_PREFIX}{new_ulid()}"
         self.context = context.model_copy(update={"call_id": self._id})
         self._bound = tool.signature.bind(*args, **kwargs)
         self._bound.apply_defaults()

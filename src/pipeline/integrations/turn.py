@@ -11,8 +11,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from ulid import ULID
-
 from cmf import adapters
 from cmf.adapters.driver import is_whole
 from cmf.adapters.sse import NdjsonReader, SseReader
@@ -47,6 +45,7 @@ from pipeline.gateway.reply import decision_headers
 from pipeline.guard import raised
 from pipeline.outcome import Outcome
 from pipeline.stage import Traffic
+from pipeline.ulids import new_ulid
 
 MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
 _KEPT: Final = ("retry-after", "retry-after-ms", "x-should-retry", "x-request-id", "request-id")
@@ -106,7 +105,7 @@ def turn(method: str, path: str, query: str, headers: Mapping[str, str], body: b
 
     What may not go out, or may not come in, is a refusal in the client's own format: nothing is raised for it.
     """
-    request_id = str(ULID())
+    request_id = new_ulid()
     dialect = dialect_near(path)
     try:
         endpoint = _endpoint(path, query, headers)

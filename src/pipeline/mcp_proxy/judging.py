@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ulid import ULID
-
 from cmf.errors import CmfError
 from cmf.extensions import RequestExtension
 from cmf.identity import TOOL_PREFIX
@@ -21,6 +19,7 @@ from pipeline.mcp_proxy import refusals
 from pipeline.mcp_proxy.frames import INVALID_PARAMS, FrameError, frame_of
 from pipeline.mcp_proxy.reading import FORMAT, repeat, request_of, response_of, unrepeated
 from pipeline.mcp_proxy.refusals import Refused, of_decision, of_unreadable
+from pipeline.ulids import new_ulid
 
 MAX_ASKED: Final = 32  # questions of a server within one result
 
@@ -81,7 +80,7 @@ class Judge:
         return written if repeated is None else repeat(written, *repeated)
 
     def _context_of(self, body: Mapping[str, Any]) -> Context:
-        own = RequestExtension(environment=self.context.environment, request_id=f"req_{ULID()}")
+        own = RequestExtension(environment=self.context.environment, request_id=f"req_{new_ulid()}")
         minted = body.get("id")
         return replace(self.context, request=own, call_id=minted if isinstance(minted, str) else None)
 
@@ -95,7 +94,7 @@ class Judge:
             return body
         asked = {}
         for name, question in _bounded(questions):
-            whole = {**_object(question), "jsonrpc": "2.0", "id": f"{TOOL_PREFIX}{ULID()}"}
+            whole = {**_object(question), "jsonrpc": "2.0", "id": f"{TOOL_PREFIX}{new_ulid()}"}
             _check_question(whole)
             left = (await self.call(whole)).body
             asked[name] = {key: item for key, item in left.items() if key in ("method", "params")}
@@ -109,7 +108,7 @@ class Judge:
             return body
         left = {}
         for name, answer in _bounded(answers):
-            whole = {"jsonrpc": "2.0", "id": f"{TOOL_PREFIX}{ULID()}", "result": _object(answer)}
+            whole = {"jsonrpc": "2.0", "id": f"{TOOL_PREFIX}{new_ulid()}", "result": _object(answer)}
             left[name] = (await self._judged_alone(whole)).get("result", {})
         return {**body, "params": {**_object(params), "inputResponses": left}}
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from ulid import ULID
-
 from cmf.identity import TOOL_PREFIX
 from pipeline.context import Context
 from pipeline.errors import ConfigError
@@ -24,6 +22,7 @@ from pipeline.mcp_proxy.frames import INVALID_REQUEST, Batch, Frame, Id, Kind
 from pipeline.mcp_proxy.judging import Judge, Sent
 from pipeline.mcp_proxy.pins import CHANGED, STRIPPED, Pins
 from pipeline.mcp_proxy.refusals import Refused, error_body, refusal_body
+from pipeline.ulids import new_ulid
 
 _log: Final = logging.getLogger("pipeline.mcp")
 ALONE: Final = "2026-07-28"  # the one revision in which each request stands alone
@@ -176,7 +175,7 @@ class Link:
             busy = Refused(refusals.UNAVAILABLE, "mcp.busy", "Too many calls wait for an answer.", retryable=True)
             return Step(back=(error_body(original, busy),))
         caller.ids[key] = None
-        minted = f"{TOOL_PREFIX}{ULID()}"
+        minted = f"{TOOL_PREFIX}{new_ulid()}"
         try:
             if side is Side.CLIENT:
                 self._check_tool(frame)

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, exists, false, func, insert, or_, select, update
-from ulid import ULID
 
 from cmf.identity import Clock
 from cmf.security import SubjectExtension
@@ -33,6 +32,7 @@ from pipeline.store.engine import scrub, snapshot
 from pipeline.store.four_eyes import Ask, FourEyes, RevealGrant, is_kept, no_content
 from pipeline.store.tables import CONTENTS, HOLDS, RECORDS
 from pipeline.store.writer import Recorded, Writer, waited
+from pipeline.ulids import new_ulid
 
 MAX_ERASED: Final = 1_000  # contents listed in one record of an erasure
 _PAGE_SIZE: Final = 200  # contents fetched per query
@@ -207,7 +207,7 @@ class Contents:
         """
         details = attribution(self._rules.hold, actor, reason, None, second=False)
         held = Hold(
-            id=f"hold_{ULID()}",
+            id=f"hold_{new_ulid()}",
             subject=None if subject is None else stored_subject(subject),
             session=session,
             actor=details["actor"],

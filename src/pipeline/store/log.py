@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from sqlalchemy import Connection, func, insert, select, update
-from ulid import ULID
 
 from cmf.codec import dumps
 from cmf.identity import Clock
@@ -22,6 +21,7 @@ from pipeline.audit.tree import Tree
 from pipeline.moments import micros
 from pipeline.store.engine import insert_rows
 from pipeline.store.tables import HEADS, LOGS, RECORDS
+from pipeline.ulids import new_ulid
 
 Row = Mapping[str, Any]
 _NO_DECISION: Final = {"subject": "anonymous", "session": None, "verdict": "none", "revision": ""}
@@ -52,7 +52,7 @@ class Log:
         self._reset()
 
     def _reset(self) -> None:
-        self._id = f"log_{ULID()}"
+        self._id = f"log_{new_ulid()}"
         self._tree = Tree()
         self._pending: _Pending | None = None
 
