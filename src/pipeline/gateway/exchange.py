@@ -128,13 +128,17 @@ async def exchange(
     """
     try:
         return await _answer(runtime, incoming, request, receive, reply)
-    except DecisionError as error:
-        raise of_decision(error) from None
     except ApprovalError as error:
         status = 404 if error.code == "approval.unknown" else 403
         raise Refusal(status, error.code, error.message, headers=FINAL) from None
-    except StoreError as error:
-        raise Refusal(503, error.code, "The store cannot be reached.", headers=later()) from None
+    except (DecisionError, StoreError) as error:
+        raise _refusal_for(error) from None
+
+
+def _refusal_for(error: DecisionError | StoreError) -> Refusal:
+    if isinstance(error, DecisionError):
+        return of_decision(error)
+    return Refusal(503, error.code, "The store cannot be reached.", headers=later())
 
 
 async def _answer(
@@ -207,10 +211,10 @@ class _Attempt:
         window = self._window(known)
         try:
             return await self._ask_upstream(sent, body, known, window, receive, is_last=is_last)
-        except (DecisionError, Refusal) as error:
+        except (DecisionError, StoreError, Refusal) as error:
             if window is None or not self._reply.begun:
                 raise
-            await self._end_with_refusal(error if isinstance(error, Refusal) else of_decision(error), window)
+            await self._end_with_refusal(error if isinstance(error, Refusal) else _refusal_for(error), window)
         return None
 
     async def _admitted(self) -> tuple[Request, Any]:

@@ -24,6 +24,7 @@ from pipeline.errors import StoreError
 from pipeline.gateway.answer_ids import identified
 from pipeline.gateway.dialects import DIALECTS, endpoint_of
 from pipeline.gateway.intake import ClientGone, body_of, check_query, unless_gone
+from pipeline.gateway.links import Links
 from pipeline.gateway.refusal import Refusal
 from pipeline.gateway.reply import Answer, Reply
 from pipeline.gateway.settings import Limits
@@ -364,6 +365,26 @@ def test_a_store_that_cannot_be_asked_for_an_approval_is_503(tmp_path: Path) -> 
 
     assert got.refusal is not None
     assert (got.refusal.status, got.refusal.code, got.refusal.headers["retry-after"]) == (503, "store.unreachable", "5")
+
+
+@pytest.mark.spec("GW-73", "GW-148")
+@pytest.mark.parametrize("dialect", CLIENTS)
+def test_a_store_that_cannot_keep_the_link_of_a_stream_ends_it_with_an_error(
+    guard: Guard, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def keep(*_: object) -> None:
+        raise StoreError("nobody there", code="store.unreachable", hint="look")
+
+    monkeypatch.setattr(Links, "keep", keep)
+
+    got = served(guard, Pieces(["some words ", "that go out ", "before the end"]), dialect)
+    whole = served(guard, Pieces(["some words"]), dialect, window=None)
+
+    assert got.refusal is None
+    assert spoken(dialect, got).startswith("some words")
+    assert "store.unreachable" in str(events(got)[-1])
+    assert whole.refusal is not None
+    assert (whole.raw, whole.refusal.status) == (b"", 503)
 
 
 _KIND = {"content-type": "application/json"}
