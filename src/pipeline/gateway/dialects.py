@@ -175,9 +175,26 @@ _NOT_SERVED: Final = {
     "embed": "Embeddings are",
     "embedContent": "Embeddings are",
     "batchEmbedContents": "Embeddings are",
+    "batchGenerateContent": "Batches are",
     "assistants": "Assistants are",
+    "threads": "Assistants are",
     "conversations": "Conversations that a provider keeps are",
+    "responses": "Responses that a provider keeps are",
+    "compact": "Compaction without an answer is",
+    "input_tokens": "Counting the tokens of a response is",
+    "interactions": "Interactions are",
+    "cachedContents": "Content that a provider keeps is",
+    "containers": "Content that a provider keeps is",
+    "vector_stores": "Content that a provider keeps is",
+    "skills": "Skills are",
+    "moderations": "Moderation is",
+    "videos": "Video generation is",
+    "fine_tuning": "Fine-tuning is",
+    "show": "Managing Ollama's models is",
+    "ps": "Managing Ollama's models is",
+    "pull": "Managing Ollama's models is",
 }
+"""By a word of the path what is not supported; the last such word of a path says it."""
 
 
 def endpoint_of(path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Endpoint | None:
@@ -225,7 +242,7 @@ def nothing_there(path: str) -> Refusal:
     if meant is not None:
         message = f"Nothing is served at this path. Did you mean {meant}? Check the client's base URL."
         return Refusal(404, "route.unknown", message)
-    words = path.strip("/").replace(":", "/").split("/")
+    words = path.strip("/").replace(":", "/").split("/")[::-1]
     known = next((_NOT_SERVED[word] for word in words if word in _NOT_SERVED), None)
     if known is not None:
         return Refusal(404, "route.not-served", f"{known} not supported: what cannot be judged is not served.")

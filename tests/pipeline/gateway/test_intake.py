@@ -82,6 +82,9 @@ def test_nothing_is_served_at_another_path(address: tuple[str, int], path: bytes
         (b"/v1/models/a/b:generateContent", b"Did you mean /v1beta/models/<model>:generateContent?"),
         (b"/api/generate", b"Bare completions are not supported"),
         (b"/v1/models/m:embedContent", b'"NOT_FOUND"'),
+        (b"/v1/responses/compact", b"Compaction without an answer is not supported"),
+        (b"/v1/responses/resp_1", b"Responses that a provider keeps are not supported"),
+        (b"/v1beta/models/m:batchGenerateContent", b"Batches are not supported"),
     ],
 )
 def test_a_path_that_is_nearly_one_says_which(address: tuple[str, int], path: bytes, says: bytes) -> None:
