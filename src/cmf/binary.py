@@ -72,6 +72,12 @@ def sniff(raw: bytes) -> str | None:
     return "text/plain" if raw and _is_text(raw) else None
 
 
+def type_of(text: str, declared: str | None) -> str | None:
+    """The media type of base64 `text`: the declared one, else what the bytes really are; None if unknown."""
+    raw = None if declared is not None else decoded(text)
+    return declared if raw is None else sniff(raw)
+
+
 def agrees(declared: str, sniffed: str | None) -> bool:
     """Whether data declared as one type may be of the sniffed one: same type, or text declared as a textual type."""
     declared = declared.split(";")[0].strip().lower()

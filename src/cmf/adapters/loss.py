@@ -155,6 +155,7 @@ _EVERYONES: Final = (None, "function", "custom", "namespace")
 
 def joined(adapter: str, block_type: str, texts: Sequence[str], between: str = "", *, message: Message) -> str:
     """The texts as the one that the format has a place for; where they are several, that their bounds are lost."""
+    texts = [text for text in texts if text]  # an empty one only carries a signature
     if len(texts) > 1:
         why = "the format has one text where there are several blocks: they are joined"
         drop(adapter, block_type, why, message=message)

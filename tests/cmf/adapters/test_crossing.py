@@ -39,6 +39,7 @@ from cmf.value import replace, to_json
 from tests.cmf.adapters.tally import Tally
 from tests.cmf.adapters.wiredata import first_difference, records, sampled, strings
 
+MODELS = tuple(name for name in FORMATS if name != "mcp")
 CRITICAL = Extensions(meta=MetaExtension(properties=FrozenDict({"critical": True})))
 
 
@@ -310,7 +311,53 @@ def test_blocks_of_a_critical_reply_are_not_joined(name: str) -> None:
         get(name).to_wire_response(Response(choices=(Choice(message=message),)))
 
 
-MODELS = tuple(name for name in FORMATS if name != "mcp")
+PAINTED = ImagePart(
+    type="base64",
+    data="iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+)
+
+
+@pytest.mark.spec("OAC-4", "RSP-3", "ANT-13", "GEM-8", "OLL-5")
+@pytest.mark.parametrize("name", ["openai_chat", "openrouter", "openai_responses", "anthropic_messages", "gemini"])
+def test_an_image_of_no_declared_type_is_sent_as_what_it_is(name: str) -> None:
+    """Clients of Ollama declare none."""
+    shown = {"role": "user", "content": "see", "images": [PAINTED.data]}
+    request = get("ollama").from_wire_request({"model": "m", "messages": [shown]})
+
+    again = get(name).from_wire_request(get(name).to_wire(request))
+
+    images = [part for message in again.messages for part in message.content if isinstance(part, ImagePart)]
+    assert [(image.media_type, image.data) for image in images] == [("image/png", PAINTED.data)]
+
+
+@pytest.mark.spec("OAC-13", "OAC-17")
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if name != "aisdk"]
+)  # its whole messages do not say how they end
+def test_a_reply_whose_calls_the_provider_ran_does_not_end_in_a_call(name: str) -> None:
+    """A client that reads that there are calls, and finds none, breaks."""
+    ran = ToolCallPart(name="web_search", tool_call_id="ws_1", arguments=FrozenDict({}), executed_by="provider")
+    found = ToolResultPart(tool_name="web_search", tool_call_id="ws_1", content="rain", executed_by="provider")
+    message = Message(role=Role.ASSISTANT, content=(ran, found, TextPart(text="It rains.")))
+    response = Response(choices=(Choice(message=message, stop_reason=StopReason.END),))
+
+    again = get(name).from_wire_response(get(name).to_wire_response(response))
+    streamed = get(name).from_wire_response(get(name).fold_events(get(name).to_wire_events(response)))
+
+    assert again.choices[0].stop_reason is StopReason.END
+    assert streamed.choices[0].stop_reason is StopReason.END
+
+
+@pytest.mark.spec("OLL-11", "OAC-19")
+@pytest.mark.parametrize("name", ["openai_chat", "ollama"])
+def test_a_text_without_words_leaves_nothing_behind(name: str) -> None:
+    """Gemini puts a signature on one, at the end of an answer."""
+    message = Message(role=Role.ASSISTANT, content=(TextPart(text="It rains."), TextPart(text="")), extensions=CRITICAL)
+    with collecting() as losses:
+        body = get(name).to_wire_response(Response(choices=(Choice(message=message),)))
+
+    assert losses == []
+    assert get(name).from_wire_response(body).message.content == (TextPart(text="It rains."),)
 
 
 @pytest.mark.spec("ADP-10", "AISDK-6", "AISDK-8")

@@ -200,8 +200,7 @@ def _was_text(part: ImagePart | DocumentPart) -> bool:
 
 def _inline(part: Part, data: str, media_type: str | None, what: str) -> Block:
     """A foreign part's data: text documents have a source of their own here."""
-    raw = binary.decoded(data)
-    media_type = media_type or (binary.sniff(raw) if raw is not None else None)
+    media_type = binary.type_of(data, media_type or None)
     if media_type is None:
         raise UnsupportedError(f"the type of the {what} is not known", about=part, hint="say its media type")
     if what == "document" and binary.agrees(media_type, "text/plain"):

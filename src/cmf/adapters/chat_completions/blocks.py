@@ -93,8 +93,8 @@ def url_of(part: ImagePart | VideoPart | DocumentPart, dialect: Dialect) -> str:
     """The URL, or data URL, of media. UnsupportedError for a reference to a file, or data of unknown type."""
     if part.type == "url":
         return part.data
-    if part.type == "base64" and part.media_type:
-        return f"data:{part.media_type};base64,{part.data}"
+    if part.type == "base64" and (kind := binary.type_of(part.data, part.media_type or None)):
+        return f"data:{kind};base64,{part.data}"
     raise UnsupportedError(
         f"{dialect.format} cannot carry a {part.content_type} given as {part.type}",
         about=part,

@@ -5,16 +5,17 @@ Spec: docs/spec/adapters/openai_chat.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from cmf.adapters.call_id_forms import is_mark
 from cmf.adapters.fields import MARK, Fields, count_in
-from cmf.content import Part, ToolCallPart
+from cmf.content import Part
 from cmf.enums import Role, StopReason
 from cmf.extensions import TokenUsage
 from cmf.frozen import FrozenDict, freeze, frozen_mapping
+from cmf.pairing import has_client_call
 from cmf.request import ToolChoice, ToolChoiceMode
 from cmf.value import trusted
 
@@ -114,9 +115,9 @@ def stop_reason(raw: str, *, refused: bool, calls: bool) -> StopReason:
     return StopReason.OTHER if reason is StopReason.CALL and not calls else reason
 
 
-def has_calls(parts: Iterable[Part], dialect: Dialect) -> bool:
+def has_calls(parts: Sequence[Part], dialect: Dialect) -> bool:
     """Whether a message calls tools of the client."""
-    return any(isinstance(part, ToolCallPart) or dialect.key_of(part) == "tool_calls" for part in parts)
+    return has_client_call(parts) or any(dialect.key_of(part) == "tool_calls" for part in parts)
 
 
 def tool_choice(raw: Any) -> ToolChoice | None:

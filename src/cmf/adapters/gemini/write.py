@@ -198,10 +198,7 @@ def _response(content: Any, *, is_error: bool) -> dict[str, Any]:
 
 
 def _typed(part: MediaPart, data: str) -> dict[str, Any]:
-    if part.media_type is not None:
-        return {"mimeType": part.media_type}
-    raw = binary.decoded(data)
-    kind = None if raw is None else binary.sniff(raw)
+    kind = binary.type_of(data, part.media_type)
     return {} if kind is None else {"mimeType": kind}
 
 

@@ -26,7 +26,7 @@ from cmf.content import (
 from cmf.enums import Role, StopReason
 from cmf.errors import UnsupportedError
 from cmf.message import Message
-from cmf.pairing import has_call
+from cmf.pairing import has_client_call
 from cmf.request import Choice, Request
 from cmf.value import trusted
 
@@ -197,7 +197,9 @@ def _write_prompt_result(message: Message) -> dict[str, Any]:
 def read_stop(result: Fields, messages: Sequence[Message]) -> tuple[StopReason | None, str | None]:
     """Why the client's model stopped, with the wire's own word; a call is the reason only where there is one."""
     raw = result.take("stopReason", str)
-    return (None, None) if raw is None else (_meant(raw, calls=any(has_call(one.content) for one in messages)), raw)
+    return (
+        (None, None) if raw is None else (_meant(raw, calls=any(has_client_call(one.content) for one in messages)), raw)
+    )
 
 
 def _meant(raw: str, *, calls: bool) -> StopReason:
@@ -208,7 +210,7 @@ def _meant(raw: str, *, calls: bool) -> StopReason:
 def write_stop(choice: Choice) -> str | None:
     """The wire's word for why it stopped: the one it came with, if that still says the same."""
     raw, reason = choice.raw_stop_reason, choice.stop_reason
-    calls = has_call(choice.message.content)
+    calls = has_client_call(choice.message.content)
     if raw is not None and _meant(raw, calls=calls) is reason:
         return raw
     if reason is None:

@@ -14,6 +14,7 @@ from cmf.adapters.call_ids import CallIds
 from cmf.adapters.fields import extra_of
 from cmf.adapters.loss import drop, resource_as_text
 from cmf.adapters.openai_responses.items import CALLS, FORMAT, INSIDE, ITEM, RESULTS, TEXTS, text_type
+from cmf.binary import type_of
 from cmf.codec import dumps
 from cmf.content import (
     AudioPart,
@@ -137,7 +138,8 @@ class ItemWriter:
         elif isinstance(part, ImagePart):
             named = own.get("type")
             written = {"type": named if named == "computer_screenshot" else "input_image"}
-            written["file_id" if part.type == "file_ref" else "image_url"] = _url(part.type, part.media_type, part.data)
+            media_type = type_of(part.data, part.media_type)  # images of Ollama have none
+            written["file_id" if part.type == "file_ref" else "image_url"] = _url(part.type, media_type, part.data)
         elif isinstance(part, DocumentPart):
             written = {"type": "input_file", _FILE_KEYS[part.type]: _url(part.type, part.media_type, part.data)}
             if part.title is not None:
