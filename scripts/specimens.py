@@ -291,7 +291,7 @@ RESPONSE: Final[dict[str, Any]] = {
         {"message": {"role": "assistant", "content": [_TEXT]}, "stop_reason": "end", "raw_stop_reason": "stop"}
     ],
     "usage": {"input_tokens": 120, "output_tokens": 30, "total_tokens": 150},
-    "error": {"message": "overloaded", "type": "server_error", "code": "529", "status": 529},
+    "error": {"message": "overloaded", "type": "server_error", "code": "529", "status": 529, "retry_after_seconds": 20},
     "extra": {"openrouter": {"system_fingerprint": "fp_1"}},
 }
 

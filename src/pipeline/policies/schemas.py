@@ -92,7 +92,7 @@ def _properties_schema() -> dict[str, Any]:
     """The properties of all kinds of views. Very large integers are strings [VIEW-15]."""
     finding = _object({"path": _STRING, "problem": _STRING})
     choice = _object({"stop_reason": _STRING, "raw_stop_reason": _STRING, "extra": _ANY_OBJECT})
-    error = {"message": _STRING, "type": _STRING, "code": _STRING, "status": _NUMBER}
+    error = {"message": _STRING, "type": _STRING, "code": _STRING, "status": _NUMBER, "retry_after_seconds": _COUNT}
     tokens, sampling = (json_schema(cls)["properties"] for cls in (TokenUsage, Sampling))
     message_strings = ("id", "parent_id", "channel", "session_id", "status")
     facts = {
