@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 _T = TypeVar("_T")
 MAX_THREADS: Final = 64  # so that as many commits can wait for one disk at a time, which makes them one [E2]
@@ -22,6 +24,10 @@ class Offload:
 
     def __init__(self, *, waits: bool) -> None:
         self._waits = waits
+        self._forget_threads()
+        _all.add(self)
+
+    def _forget_threads(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
@@ -44,5 +50,16 @@ class Offload:
         if threads is not None:
             threads.shutdown(wait=False)
 
+
+_all: Final[WeakSet[Offload]] = WeakSet()
+
+
+def _forget_all_threads() -> None:
+    for one in tuple(_all):
+        one._forget_threads()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
+    os.register_at_fork(after_in_child=_forget_all_threads)  # they are the parent's: no call on one would ever end
 
 __all__ = ["Offload"]

@@ -3,6 +3,7 @@
     commit sqlite DIRECTORY | commit redis URL     one commit, killed before and after every operation in it
     records DIRECTORY KILLS SEED                   a recorder under load, killed at random moments
     runs beside|URL DIRECTORY POLICIES             a whole run, killed before and after each commit, of either store
+    fork FILE POLICIES                             a run in a child of the process that opened the store
     at-most sqlite FILE | at-most redis URL        32 threads that count up to ten in one session
 
 It is a process of its own because a process with threads cannot be forked safely.
@@ -36,12 +37,14 @@ from ulid import ULID
 from cmf.content import ToolCallPart
 from cmf.message import Message
 from pipeline.approval_state import ApprovalUse, Asked
+from pipeline.audit.verification import verify
 from pipeline.guard import Guard
 from pipeline.recorder import Recorder
 from pipeline.redis_sessions import RedisSessions
 from pipeline.session_state import BudgetScope, Changes, Count, Grant, Reservation, Settlement, Taint
 from pipeline.sessions import SessionStore
 from pipeline.store.database import Store
+from pipeline.store.evidence import StoreEvidence
 from pipeline.store.records import stored_records
 
 MOST = 10
@@ -236,6 +239,30 @@ def runs(sessions: str, directory: str, policies: str) -> dict[str, object]:
     return {"left": left}
 
 
+def fork(file: str, policies: str) -> dict[str, object]:
+    """What came of a run before a fork, of one in each of both processes after it, and how many records there are."""
+    call = Message(role="assistant", content=[ToolCallPart(tool_call_id="c", name="look")])
+    reading, writing = os.pipe()
+    with Store.at(Path(file)) as store, Guard(Path(policies), store=store) as guard:
+
+        def ran() -> str:
+            decision = asyncio.run(guard.arun(call, context=ANN)).decision
+            return ",".join([decision.action, *(hit.code for hit in decision.hits)])
+
+        parent = [ran()]
+
+        def job() -> None:
+            begin = time.monotonic()
+            os.write(writing, ran().encode())
+            assert time.monotonic() - begin < 4, "it waited for a thread that is not there"
+
+        _forked(job)
+        parent.append(ran())
+        count = len(list(stored_records(store.engine, kind="decision")))
+        is_sound = verify(StoreEvidence(store.engine)).holds
+    return {"parent": parent, "child": os.read(reading, 99).decode(), "records": count, "verifies": is_sound}
+
+
 def records(directory: str, kills: int, seed: int) -> dict[str, object]:
     """How many records were acknowledged, and how many of those were lost, over all kills."""
     dice = random.Random(seed)
@@ -316,6 +343,8 @@ def main(mode: str, *arguments: str) -> None:
         result = commits(*arguments)
     elif mode == "runs":
         result = runs(*arguments)
+    elif mode == "fork":
+        result = fork(*arguments)
     elif mode == "records":
         result = records(arguments[0], int(arguments[1]), int(arguments[2]))
     else:

@@ -20,7 +20,7 @@ from pipeline.cancellation import is_cancelled
 from pipeline.decision import Action
 from pipeline.errors import SessionError, where_from
 from pipeline.events import RecordUnavailable
-from pipeline.offload import Offload
+from pipeline.offload import Offload, _forget_all_threads
 from pipeline.policy_input import SessionFacts
 from pipeline.record import Record
 from pipeline.session_state import Changes
@@ -383,3 +383,20 @@ async def test_a_store_that_does_not_wait_costs_no_thread() -> None:
     offload.close()
     assert await offload(threading.current_thread) is not here  # a closed one may be used again
     offload.close()
+
+
+@pytest.mark.spec("REC-24")
+async def test_in_a_child_process_calls_go_to_threads_of_its_own() -> None:
+    offload, begun, free = Offload(waits=True), threading.Event(), threading.Event()
+    parents = asyncio.ensure_future(offload(lambda: (begun.set(), free.wait(10))))
+    await asyncio.to_thread(begun.wait, 10)
+    with offload._lock:
+        offload._forget_threads()  # as in a child that was forked at this moment
+
+    found = await asyncio.wait_for(offload(threading.current_thread), 10)
+
+    free.set()
+    await parents
+    assert found.name == "pipeline-store_0"
+    offload.close()
+    _forget_all_threads()

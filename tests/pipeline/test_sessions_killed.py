@@ -65,6 +65,17 @@ def test_a_run_killed_around_any_of_its_commits_leaves_no_changed_session_withou
     assert set(left) == {(0, 0), (1, 1), *between}
 
 
+@pytest.mark.spec("REC-24")
+def test_a_child_of_the_process_that_opened_a_store_lets_nothing_out_and_spoils_nothing(
+    tmp_path: Path, lenient: Path
+) -> None:
+    result = finished(started("fork", str(tmp_path / "s.sqlite3"), str(lenient)))
+
+    assert result == {
+        "parent": ["forward", "forward"], "child": "refuse,record.unavailable", "records": 2, "verifies": True
+    }  # fmt: skip
+
+
 @pytest.mark.spec("SES-3")
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_at_most_n_holds_for_64_writers_in_two_processes(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from weakref import WeakSet
 
 from sqlalchemy.engine import URL
 
@@ -70,6 +72,7 @@ class Store:
         offer = _discard if self.exporter is None else self.exporter.offer
         log = self._log = Log(self.signer, clock=clock, offer=offer)
         self.writer = Writer(self.engine, log, max_waiting=max_waiting)
+        _opened.add(self)
 
     @classmethod
     def at(cls, file: str | Path, *, key: Path | None = None, heads: HeadSink | None = None) -> Store:
@@ -143,11 +146,28 @@ class Store:
             self.exporter.close()
         self.engine.dispose()
 
+    def disown(self) -> None:
+        """Keep this process, a fork of the one that opened the store, off its log and its connections."""
+        self.engine.dispose(close=False)
+        self.writer.disown()
+
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+_opened: Final[WeakSet[Store]] = WeakSet()
+
+
+def _disown_all() -> None:
+    for store in tuple(_opened):
+        store.disown()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
+    os.register_at_fork(after_in_child=_disown_all)
 
 
 def key_beside(file: str | Path) -> Path:

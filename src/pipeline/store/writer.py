@@ -115,6 +115,7 @@ class Writer:
         self._share = 1.0  # jobs per commit, as a moving average
         self._late = 0.0  # seconds
         self._closed = False
+        self._is_forked = False
         self._connection: Connection | None = None
         self.failure: StoreError | None = None  # why the last commit failed; None if it did not
         self._thread = threading.Thread(target=self._run, name="cmf-store-writer", daemon=True)
@@ -183,8 +184,19 @@ class Writer:
         self._enough.set()
         self._thread.join()
 
+    def disown(self) -> None:
+        """Refuse every write from now on, in a process that was forked from the writer's: its thread is not here."""
+        self._gate = threading.Lock()  # another thread may have held it
+        self._closed = self._is_forked = True
+        if self._connection is not None:
+            with contextlib.suppress(SQLAlchemyError):
+                self._connection.detach()  # nothing may be sent over it any more, not even at the end
+
     def _put(self, item: _Insert | _Call) -> None:
         with self._gate:
+            if self._is_forked:
+                hint = "open a store of its own in each process, after the fork"
+                raise StoreError("the store was opened by the parent process", code="store.forked", hint=hint)
             if self._closed:
                 raise StoreError("the store is closed", code="store.closed", hint="open it again")
             if self._waiting.qsize() >= self._max_waiting:  # under the lock, nobody else adds to the queue
