@@ -74,8 +74,7 @@ class RedisSessions(SessionStore):
         """See `SessionStore`."""
         key = session_key(context)
         kept = changes.for_key(key)
-        now = self._moments.now()
-        return self._tried(lambda pipe: self._try(pipe, key, expected_version, kept, now), "budget")
+        return self._tried(lambda pipe: self._try(pipe, key, expected_version, kept, self._moments.now()), "budget")
 
     def _tried(self, change: Callable[[Pipeline], _T], what: str) -> _T:
         """What `change` comes to, begun anew whenever somebody changed meanwhile what it watches."""

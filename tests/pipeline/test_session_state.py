@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 
@@ -13,6 +15,7 @@ from pipeline.context import Context
 from pipeline.errors import ApprovalError, BudgetExceeded, SessionError
 from pipeline.session_state import BudgetScope, Changes, Taint
 from pipeline.sessions import SessionStore
+from pipeline.store.database import Store
 
 
 @pytest.mark.spec("SES-9")
@@ -100,6 +103,29 @@ def test_an_approval_is_used_once(store: SessionStore, clock: Clock) -> None:
     with pytest.raises(ApprovalError) as refused:
         store.commit(ANN, None, use())
     assert refused.value.code == "approval.unusable"
+
+
+@pytest.mark.spec("SES-13", "SES-10")
+def test_what_expires_while_a_change_waits_for_the_writer_has_expired(database: Store, clock: Clock) -> None:
+    sessions = database.sessions(clock=clock)
+    sessions.commit(ANN, None, Changes(asked=(asked(clock), asked(clock, "apr_2"))))
+    sessions.decide_approval("apr_1", approver="eve", approve=True)
+    begun, free = threading.Event(), threading.Event()
+    held = database.writer.call(lambda _: (begun.set(), free.wait(10)))
+    assert begun.wait(10)
+    with ThreadPoolExecutor(2) as threads:
+        using = threads.submit(sessions.commit, ANN, None, use())
+        deciding = threads.submit(sessions.decide_approval, "apr_2", approver="eve", approve=True)
+        while database.writer._waiting.qsize() < 2:
+            threading.Event().wait(0.001)
+
+        clock.now += timedelta(seconds=60)
+        free.set()
+        held.result(10)
+        for late in (using, deciding):
+            with pytest.raises(ApprovalError) as refused:
+                late.result(10)
+            assert refused.value.code == "approval.expired"
 
 
 @pytest.mark.spec("SES-10")

@@ -128,10 +128,10 @@ class SqlSessions(SessionStore):
         """See `SessionStore`."""
         key = session_key(context)
         kept = changes.for_key(key)
-        now = self._moments.now()
 
         def job(connection: Connection) -> Recorded[bool]:
-            done = _commit(connection, key, expected_version, kept, now)
+            # Now is when it is carried out, which may be long after it was asked for: what expired meanwhile has.
+            done = _commit(connection, key, expected_version, kept, self._moments.now())
             return recorded(done, kept.record if done else None)
 
         return waited(self.writer.recorded(job), self._timeout_seconds)
@@ -179,9 +179,9 @@ class SqlSessions(SessionStore):
 
     def decide_approval(self, approval_id: str, *, approver: str, approve: bool) -> Approval:
         """See `SessionStore`."""
-        now = self._moments.now()
 
         def decide(connection: Connection) -> Approval:
+            now = self._moments.now()
             found = _approvals_by_id(connection, [approval_id])
             if not found:
                 raise unknown_approval()
