@@ -348,6 +348,20 @@ def test_a_reply_whose_calls_the_provider_ran_does_not_end_in_a_call(name: str) 
     assert streamed.choices[0].stop_reason is StopReason.END
 
 
+@pytest.mark.spec("OAC-13", "RSP-11")
+@pytest.mark.parametrize("said", [(), (TextPart(text="I began to"),)], ids=["nothing said", "text said"])
+@pytest.mark.parametrize("name", ["openai_chat", "openrouter", "openai_responses", "anthropic_messages", "gemini"])
+def test_an_answer_that_was_refused_does_not_end_like_a_whole_one(name: str, said: tuple[Part, ...]) -> None:
+    refused = Choice(message=Message(role=Role.ASSISTANT, content=said), stop_reason=StopReason.REFUSAL)
+    response = Response(choices=(refused,))
+
+    again = get(name).from_wire_response(get(name).to_wire_response(response))
+    streamed = get(name).from_wire_response(get(name).fold_events(get(name).to_wire_events(response)))
+
+    for one in (again, streamed):
+        assert one.choices[0].stop_reason in (StopReason.REFUSAL, StopReason.CONTENT_FILTER)
+
+
 @pytest.mark.spec("OLL-11", "OAC-19")
 @pytest.mark.parametrize("name", ["openai_chat", "ollama"])
 def test_a_text_without_words_leaves_nothing_behind(name: str) -> None:

@@ -399,6 +399,8 @@ def _finish_reason(choice: Choice, dialect: Dialect) -> str | None:
     if raw is not None and stop_reason(raw, refused=refused, calls=calls) is choice.stop_reason:
         return raw
     reason = StopReason.END if choice.stop_reason is StopReason.CALL and not calls else choice.stop_reason
+    if reason is StopReason.REFUSAL and not refused:
+        reason = StopReason.CONTENT_FILTER  # without a `refusal`, "stop" would say that this is the answer
     return "tool_calls" if calls and reason is StopReason.END else FINISH_REASONS[reason]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cmf.adapters.fields import extra_of, merge, unmarked
 from cmf.adapters.loss import drop, refuse_foreign_kind
-from cmf.adapters.openai_responses.decode import COUNTED, STATUSES, spoken_text, stop_reason
+from cmf.adapters.openai_responses.decode import COUNTED, STATUSES, is_refusal, spoken_text, stop_reason
 from cmf.adapters.openai_responses.items import CLIENT_TOOLS, FORMAT, HOSTED_TOOLS
 from cmf.adapters.openai_responses.write import ItemWriter, ride
 from cmf.content import Part
@@ -166,10 +166,12 @@ def _write_choice(body: dict[str, Any], response: Response, own: dict[str, Any],
     if raw is not None and (own or raw in STATUSES) and (cut or _still(raw, own, parts, choice.stop_reason)):
         body["status"] = raw
     else:
-        status, reason = _STATUS.get(choice.stop_reason, ("completed", None))
+        refused = choice.stop_reason is StopReason.REFUSAL and not any(map(is_refusal, parts))  # and nothing says so
+        status, reason = _STATUS.get(StopReason.CONTENT_FILTER if refused else choice.stop_reason, ("completed", None))
         if "status" not in own:
             body["status"] = "in_progress" if choice.message.status is MessageStatus.PARTIAL else status
-        told = raw is None and (cut or _still(None, own, parts, choice.stop_reason))  # by the details, without a status
+        # By the details, without a status.
+        told = not refused and raw is None and (cut or _still(None, own, parts, choice.stop_reason))
         if not told and (reason is not None or "incomplete_details" in own):
             body["incomplete_details"] = {"reason": reason} if reason is not None else None
     kinds = form.get("kinds") if form.get("parts") == len(parts) else None
