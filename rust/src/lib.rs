@@ -2,7 +2,7 @@
 //!
 //! Loading a set:
 //! - `policy_set` and `programs` compile; `failure` is what can go wrong, here and later;
-//! - `prescan`, `names`, `outline`, `distinct` and `vet` decide what may be loaded, `survey` tells what it reads;
+//! - `prescan`, `names`, `outline`, `brackets`, `distinct` and `vet` decide what may be loaded, `survey` tells what it reads;
 //! - `exact` and `negated` make patterns and negations mean what they mean in OPA;
 //! - `strict`, `layout`, `hoist` and `repair` make this release's two forms agree, `prints` takes out what is for authors;
 //! - `folding` and `ruled_out` evaluate ahead what `known` and `literals` allow, `lean` and `asked_once` leave out steps.
@@ -23,6 +23,7 @@
 
 pub mod asked_once;
 pub mod batch;
+pub mod brackets;
 pub mod builtins;
 #[cfg(feature = "python")]
 mod by_type;

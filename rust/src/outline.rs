@@ -3,6 +3,7 @@
 //! One walk over the tree of each rule. Locals shadow rules by query, as in Rego; calls are never shadowed.
 #![forbid(unsafe_code)]
 
+use crate::brackets;
 use crate::distinct::{keys_are_distinct, loops_beside};
 use crate::known::{known, Known};
 use crate::names::{constant, first_span, fixed_path, head_of, locals, pattern_names, steps, Names, Step};
@@ -76,6 +77,8 @@ pub struct Mentions {
     pub long_numbers: Vec<Span>,
     /// Whether the body can hold in more than one way, outside of comprehensions.
     pub iterates: bool,
+    /// Steps of the crate's analysis for references with brackets.
+    pub bracket_work: u64,
 }
 
 /// Everything that one definition mentions.
@@ -364,6 +367,7 @@ impl<'a> Walker<'a> {
     }
 
     fn reference(&mut self, expr: &Expr) {
+        self.found.bracket_work = self.found.bracket_work.saturating_add(brackets::work(expr));
         let Some(path) = steps(expr) else {
             // `f(x).a`, `[1, 2][i]`: the root is an expression of its own.
             match expr {

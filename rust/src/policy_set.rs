@@ -7,7 +7,7 @@ use crate::json::{self, JsonFault};
 use crate::programs::{self, Program, Texts, Wanted};
 use crate::stack::{on_large_stack, NO_STACK};
 use crate::vet::Graph;
-use crate::{builtins, corrected, exact, hoist, prescan, prints, repair, watch};
+use crate::{brackets, builtins, corrected, exact, hoist, prescan, prints, repair, watch};
 use regorus::unstable::{Expr, Module, Ref, Source, Span};
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, Value};
@@ -105,6 +105,7 @@ impl PolicySet {
         let mut engine = engine_of(modules, options)?;
         let data = json::parse_object(data, usize::MAX).map_err(data_fault)?;
         let graph = Graph::of(engine.get_modules())?;
+        brackets::refuse(engine.get_modules())?;
         exact::refuse(engine.get_modules())?;
         graph.refuse_data_conflicts(&data)?;
         engine.add_data(data.clone()).map_err(|error| PolicyFault::from_engine("policy.data", &error))?;

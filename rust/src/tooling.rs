@@ -7,7 +7,7 @@ use crate::outline::query_mentions;
 use crate::policy_set::PolicySet;
 use crate::stack::{on_large_stack, NO_STACK};
 use crate::vet::check_builtin;
-use crate::{json, prescan, repair, watch};
+use crate::{brackets, json, prescan, repair, watch};
 use regorus::unstable::{Parser, Source};
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::Value;
@@ -134,7 +134,9 @@ fn vet(query: &str) -> Result<(), PolicyFault> {
     let mut parser = Parser::new(&source).map_err(refuse)?;
     parser.enable_rego_v1().map_err(refuse)?;
     let parsed = parser.parse_user_query().map_err(refuse)?;
-    for call in &query_mentions(&parsed).calls {
+    let found = query_mentions(&parsed);
+    brackets::refuse_query(&found, &parsed.span)?;
+    for call in &found.calls {
         if !call.name.starts_with("data.") {
             check_builtin(call)?;
         }

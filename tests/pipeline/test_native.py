@@ -93,10 +93,12 @@ def test_nothing_is_written_when_the_engine_panics_or_fails() -> None:
     """In a process of its own: the engine writes past Python's streams."""
     program = """
         from cmf import _native
-        rules = "package t\\nx := object.subset(input.a, [])\\ny := to_number(input.a[0])"
-        s = _native.PolicySet([("t.rego", rules)], b"{}", ["data.t.x", "data.t.y"], check_every=1)
+        rules = "package t\\nx := data.known[input.a]\\ny := to_number(input.b)"
+        s = _native.PolicySet([("t.rego", rules)], b'{"known": {}}', ["data.t.x", "data.t.y"], use_compiled=False)
+        view = b'{"a": {"canary": 1%s}, "b": "canary"}' % (b"0" * 309)
         for _ in range(3):
-            s.evaluate(["data.t.x", "data.t.y"], b"{}", [b'{"a": ["canary"]}'] * 2, 1000)
+            x, y = s.evaluate(["data.t.x", "data.t.y"], b"{}", [view] * 2, 1000)
+            assert (x[2], y[2]) == ("engine.panic", "engine.builtin-error")
     """
     environment = {"PYTHONPATH": "src", "RUST_BACKTRACE": "1"}
 

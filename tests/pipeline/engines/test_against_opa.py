@@ -45,6 +45,7 @@ MEANT = [
     # a key before `in`
     "x if 0, 2 in input.nums",
     "x := [(0, 1 in input.nums), (0, 2 in input.nums)]",
+    "x := [object.subset(input.nums, input.empty), object.subset([], []), object.subset({1}, {2})]",
     # what is negated is asked for first
     "x if not f(input.nope)\nf(v) if v == 9",
     "x if not f(f(input.nope))\nf(v) := v",

@@ -18,6 +18,8 @@ from pipeline.engines.base import Decided, EngineResult, Failed, Undefined
 from pipeline.engines.embedded import EmbeddedEngine, revision_of
 from pipeline.errors import EngineError
 
+HUGE = b'{"a": 1%s}' % (b"0" * 309)  # a whole number beyond those of binary floating point
+
 
 @pytest.mark.spec("ENG-1")
 @FORMS
@@ -232,6 +234,18 @@ def test_looping_over_what_has_no_members_is_a_difference_that_does_not_count() 
 
 
 @pytest.mark.spec("ENG-10")
+def test_an_operator_that_fails_is_no_difference_where_builtin_errors_are_undefined() -> None:
+    rules = "x := [1 | input.a + 1]"
+    engine = engine_of(rules, check_every=1, strict_builtin_errors=False)
+
+    assert ask(engine, {"a": "text"}) == Decided([])
+    assert engine.differences == 0
+    interpreted = ask(engine_of(rules, compiled=False, strict_builtin_errors=False), {"a": "text"})
+    assert isinstance(interpreted, Failed)
+    assert interpreted.code == "engine.builtin-error"
+
+
+@pytest.mark.spec("ENG-10")
 def test_a_failure_behind_a_definition_that_holds_with_the_same_constant_does_not_count() -> None:
     rules = "x := y\ny := 1 if input.a\ny := 1 if format_int(input.b, 10) == input.c"
     engine = engine_of(rules, check_every=1)
@@ -266,7 +280,8 @@ def test_a_query_answers_as_opa_does() -> None:
         ("to_number(input.a)", b'{"a": "x"}', "engine.builtin-error"),
         ("true", b"[]", "input.not-object"),
         ("count([1 | some a in input.l; some b in input.l; some c in input.l; a + b == c])", None, "engine.timeout"),
-        ("object.subset([1], [])", b"{}", "engine.panic"),
+        ("data.known[input.a]", HUGE, "engine.panic"),
+        ("some i; data.known" + "[i]" * 26, b"{}", "policy.nesting"),
     ],
 )
 def test_a_query_is_held_to_what_rules_are_held_to(query: str, document: bytes | None, code: str) -> None:
@@ -290,10 +305,10 @@ def test_coverage_says_which_lines_were_reached() -> None:
 
 
 @pytest.mark.spec("ENG-13")
-@pytest.mark.parametrize(("document", "code"), [(b"[]", "input.not-object"), (b'{"a": [1], "b": []}', "engine.panic")])
+@pytest.mark.parametrize(("document", "code"), [(b"[]", "input.not-object"), (HUGE, "engine.panic")])
 def test_coverage_refuses_what_an_evaluation_refuses(document: bytes, code: str) -> None:
     with pytest.raises(EngineError) as error:
-        engine_of("x := object.subset(input.a, input.b)").coverage([("data.t.x", document)])
+        engine_of("x := data.known[input.a]").coverage([("data.t.x", document)])
 
     assert error.value.code == code
 

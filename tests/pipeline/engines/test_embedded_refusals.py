@@ -91,6 +91,12 @@ def test_the_published_capabilities_are_the_list_and_the_operators() -> None:
         (f"x := {'[' * 5_000}{']' * 5_000}", "policy.nesting"),
         (f"x := {'[' * 22}{']' * 22}", "policy.nesting"),
         ("x := 1\n" + "\n".join(f"y{n} := {'[' * 9}{']' * 9}" for n in range(200)), "policy.nesting"),
+        ("x if { some i; input.a" + ".y[i]" * 26 + " }", "policy.nesting"),
+        ("x := input.a" + "[[{1: f(_)}]]" * 26 + "\nf(v) := v", "policy.nesting"),
+        (
+            "x := 1\n" + "\n".join(f"y{n} if input.a[i][j][k][l][m][{{n}} | {{o}}]" for n in range(1_999)),
+            "policy.nesting",
+        ),
         ("x := 1e999999999", "policy.number"),
         (f"x := {'9' * 900}", "policy.number"),
         (f"x := {'(' * 40}1{')' * 40}", "policy.parse"),
