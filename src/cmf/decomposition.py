@@ -16,7 +16,7 @@ from cmf.errors import ShapeError, UnmappedPartError
 from cmf.facts import NO_KEYS, Keys, addressed, exact_json, known, show
 from cmf.frozen import FrozenDict
 from cmf.message import Message
-from cmf.models import provider_of, wire_name
+from cmf.models import provider_and_name, provider_of
 from cmf.other_models import other_models
 from cmf.projection import Scope
 from cmf.request import Request, Response
@@ -165,8 +165,8 @@ _STRUCTURE: Final = frozenset({"role", "content", "schema_version", "status", "c
 
 
 def _model_uri(model: str | None, provider: str | None = None) -> str:
-    named = model or ""
-    return addressed("llm", (provider_of(named) or provider, wire_name(named)))[0]
+    own, name = provider_and_name(model or "")
+    return addressed("llm", (own or provider, name))[0]
 
 
 def _show_request(request: Request, shown: dict[str, Any]) -> tuple[dict[str, Any], Keys]:

@@ -58,13 +58,17 @@ def parse_model_id(text: str) -> ModelId:
     return ModelId(provider, model)
 
 
+def provider_and_name(text: str) -> tuple[str | None, str]:
+    """`provider_of` and `wire_name` of a model's name."""
+    key, colon, name = text.partition(":")
+    return (key, name) if colon and key in PROVIDERS else (None, text)
+
+
 def provider_of(text: str) -> str | None:
     """The provider that a model's name brings: the key before its first colon, if it is one of `PROVIDERS`."""
-    key, colon, _ = text.partition(":")
-    return key if colon and key in PROVIDERS else None
+    return provider_and_name(text)[0]
 
 
 def wire_name(text: str) -> str:
     """What a model is called on the wire: without the provider's key, verbatim."""
-    key = provider_of(text)
-    return text if key is None else text[len(key) + 1 :]
+    return provider_and_name(text)[1]

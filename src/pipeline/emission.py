@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from cmf import adapters
 from cmf.adapters.base import WireEvent
 from cmf.message import Message
-from cmf.models import provider_of, wire_name
+from cmf.models import provider_and_name
 from cmf.request import Request, Response
 from cmf.value import replace
 from pipeline.certificate import problem_with, spend
@@ -93,6 +93,5 @@ def with_provider(value: _Named, provider: str | None) -> _Named:
 
 def with_wire_model(value: _Named) -> _Named:
     """The same with the provider's key taken off its model id: `anthropic:claude-x` is `claude-x` on the wire."""
-    if value.model is None or provider_of(value.model) is None:
-        return value
-    return replace(value, model=wire_name(value.model))
+    provider, name = provider_and_name(value.model or "")
+    return value if provider is None else replace(value, model=name)

@@ -92,7 +92,7 @@ def bound(outcome: Outcome) -> Bound:
         run=decision.id,
         target=next((view.uri for view in decision.views if view.uri is not None), ""),
         revision=decision.revision,
-        mode=decision.mode.value,
+        mode=decision.mode._value_,
         session=outcome.session or "",
         session_version=-1 if outcome.session_version is None else outcome.session_version,
     )

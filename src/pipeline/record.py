@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from cmf.codec import dumps, ready
-from cmf.models import provider_of, wire_name
+from cmf.models import provider_and_name
 from cmf.value import trusted
 from pipeline.audit.evidence import commitment_of
 from pipeline.context import Context
@@ -293,7 +293,7 @@ def plain(name: str) -> str:
 
 
 def _llm(named: str, masked: list[str]) -> dict[str, Any]:
-    provider, model = provider_of(named), wire_name(named)
+    provider, model = provider_and_name(named)
     shown = {"provider": provider} if provider is not None else {}
     return {**shown, "model": _cut(model, model, "/llm/model", masked)}
 

@@ -197,7 +197,7 @@ def quick_wire(message: Message, format_name: str) -> dict[str, Any] | None:
     if len(content) != 1 or first.extra is not None or shape or texts:
         return None
     if type(first) is TextPart and message.role is not _TOOL:
-        return {"role": message.role.value, "content": first.text} if first.text else None
+        return {"role": message.role._value_, "content": first.text} if first.text else None
     if type(first) is not ToolResultPart or message.role is not _TOOL or type(first.content) is not str:
         return None
     if first.tool_call_id is None or first.is_error or first.executed_by == "provider":
