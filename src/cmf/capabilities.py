@@ -64,23 +64,34 @@ def parse_table(text: str) -> CapabilityTable:
         raise ShapeError("the capability table is not YAML", path="$", hint="see cmf/models.yaml for one") from None
     if not isinstance(body, dict) or not isinstance(body.get("formats"), dict) or "version" not in body:
         raise ShapeError("a capability table has `version` and `formats`", path="$", hint="see cmf/models.yaml for one")
-    shared = body.get("profiles", {})
+    shared = _object(body.get("profiles", {}), "$.profiles")
     formats = {
-        name: {pattern: _entry(entry, shared, f"$.formats.{name}.{pattern}") for pattern, entry in models.items()}
+        name: {
+            pattern: _entry(entry, shared, f"$.formats.{name}.{pattern}")
+            for pattern, entry in _object(models, f"$.formats.{name}").items()
+        }
         for name, models in body["formats"].items()
     }
     return CapabilityTable(version=str(body["version"]), formats=formats)
 
 
 def _entry(entry: Any, shared: Mapping[str, Any], path: str) -> ModelCapabilities:
-    if not isinstance(entry, dict):
-        raise ShapeError("not a declaration", path=path, hint="write an object: see cmf/models.yaml")
-    fields = dict(entry)
+    fields = dict(_object(entry, path))
     base = fields.pop("like", None)
-    if base is not None and base not in shared:
+    if base is not None and (not isinstance(base, str) or base not in shared):
         raise ShapeError("no such profile", path=f"{path}.like", hint="name one that the table has under `profiles`")
-    declared: ModelCapabilities = ModelCapabilities.model_validate({**shared.get(base, {}), **fields})
+    inherited = {} if base is None else _object(shared[base], f"$.profiles.{base}")
+    try:
+        declared: ModelCapabilities = ModelCapabilities.model_validate({**inherited, **fields})
+    except ShapeError as error:
+        raise error.at(path) from None
     return declared
+
+
+def _object(found: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(found, dict):
+        raise ShapeError("not an object", path=path, hint="see cmf/models.yaml for a table")
+    return found
 
 
 @cache

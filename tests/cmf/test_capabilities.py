@@ -53,20 +53,26 @@ def test_the_longest_pattern_that_fits_wins_and_case_counts() -> None:
 
 @pytest.mark.spec("CAP-4")
 @pytest.mark.parametrize(
-    "text",
+    ("text", "path"),
     [
-        "[",
-        "version: 1",
-        "formats: {}",
-        "{version: 1, formats: {f: {m: 3}}}",
-        "{version: 1, formats: {f: {m: {like: nobody}}}}",
-        "{version: 1, formats: {f: {m: {supports_magic: true}}}}",
-        "{version: 1, formats: {f: {m: {max_context_tokens: -1}}}}",
+        ("[", "$"),
+        ("version: 1", "$"),
+        ("formats: {}", "$"),
+        ("{version: 1, formats: {f: [m]}}", "$.formats.f"),
+        ("{version: 1, formats: {f: {m: 3}}}", "$.formats.f.m"),
+        ("{version: 1, formats: {f: {m: {like: nobody}}}}", "$.formats.f.m.like"),
+        ("{version: 1, formats: {f: {m: {like: [p]}}}}", "$.formats.f.m.like"),
+        ("{version: 1, profiles: 3, formats: {}}", "$.profiles"),
+        ("{version: 1, profiles: {p: 3}, formats: {f: {m: {like: p}}}}", "$.profiles.p"),
+        ("{version: 1, formats: {f: {m: {supports_magic: true}}}}", "$.formats.f.m.supports_magic"),
+        ("{version: 1, formats: {f: {m: {max_context_tokens: -1}}}}", "$.formats.f.m.max_context_tokens"),
     ],
 )
-def test_a_table_that_is_not_well_formed_is_refused(text: str) -> None:
-    with pytest.raises(ShapeError):
+def test_a_table_that_is_not_well_formed_is_refused(text: str, path: str) -> None:
+    with pytest.raises(ShapeError) as caught:
         parse_table(text)
+
+    assert caught.value.path == path
 
 
 def test_the_shipped_table_declares_only_known_formats() -> None:

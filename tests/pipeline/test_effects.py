@@ -89,16 +89,20 @@ def test_what_cannot_be_carried_out_is_refused(part: Any, fields: dict[str, Any]
 
 @pytest.mark.spec("EFF-4")
 def test_a_rewrite_of_something_without_arguments_is_refused() -> None:
-    with pytest.raises(EffectError):
+    with pytest.raises(EffectError) as caught:
         edited(user(TextPart(text="a")), asked("content[0]", Effect.REWRITE, pointer="/arguments/a", value=1))
+
+    assert (caught.value.code, caught.value.path) == ("effect.bad-pointer", "content[0]")
 
 
 @pytest.mark.spec("EFF-7")
 def test_a_tool_choice_that_names_a_stripped_tool_is_refused() -> None:
     request = Request(tools=(ToolDefinition(name="f"),), tool_choice=ToolChoice(mode="tool", name="f"))
 
-    with pytest.raises(EffectError, match="tool choice"):
+    with pytest.raises(EffectError, match="tool choice") as caught:
         edited(request, asked("tools[0]", Effect.STRIP_TOOL))
+
+    assert caught.value.code == "effect.tool-choice-stripped"
 
 
 @pytest.mark.spec("EFF-7")

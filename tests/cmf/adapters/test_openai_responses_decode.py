@@ -219,6 +219,7 @@ def test_servers_that_leave_things_out_are_read() -> None:
     assert response.message.content[0].text == "x"
 
 
+@pytest.mark.spec("EXT-8")
 @pytest.mark.parametrize(
     ("usage", "tokens"),
     [
